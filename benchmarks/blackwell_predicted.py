@@ -11,6 +11,7 @@ time in which device memory moves x, w and y once. Power, misses of the L2 and w
 
 import argparse
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -95,12 +96,17 @@ def result() -> dict[str, Any]:
     """The document: assumptions, and for each case the tile that the model finds fastest."""
     of = assumed()
     tried = [[predicted(case, tile_of(case, params), of) for params in space(case)] for case in cases()]
-    rows = [min(each, key=lambda row: row["ms"]) for each in tried]
-    return {"source": "modelled", "gpu": "b200", "commit": "none", "assumptions": asdict(of), "rows": rows}
+    return modelled(asdict(of), [min(each, key=lambda row: row["ms"]) for each in tried])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Modelled times of gemm_blackwell on a B200.")
+def modelled(assumptions: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The document of what a model predicts for a B200."""
+    return {"source": "modelled", "gpu": "b200", "commit": "none", "assumptions": assumptions, "rows": rows}
+
+
+def write(what: str, result: Callable[[], dict[str, Any]]) -> None:
+    """The command line: writes the result to the file that it names."""
+    parser = argparse.ArgumentParser(description=f"Modelled times of {what} on a B200.")
     parser.add_argument("json", type=Path)
     path = parser.parse_args().json
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,4 +114,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    write("gemm_blackwell", result)

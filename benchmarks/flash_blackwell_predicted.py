@@ -10,14 +10,11 @@ them, follow each other, and the busiest SM counts. The result is at least the t
 and o once. Power, misses of the L2, waits between engines and rescaling are left out.
 """
 
-import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from benchmarks.blackwell_predicted import Assumptions, assumed
+from benchmarks.blackwell_predicted import Assumptions, assumed, modelled, write
 from kernels.attention.flash_blackwell import KEYS, ROWS
 from kernels.attention.schedule import schedule
 from kernels.cases.attention import bench
@@ -106,17 +103,8 @@ def result() -> dict[str, Any]:
     """The document: assumptions and a row for each case."""
     of, softmax = assumed(), Softmax()
     rows = [predicted(case, of, softmax) for case in cases()]
-    held = asdict(of) | asdict(softmax)
-    return {"source": "modelled", "gpu": "b200", "commit": "none", "assumptions": held, "rows": rows}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Modelled times of flash_blackwell on a B200.")
-    parser.add_argument("json", type=Path)
-    path = parser.parse_args().json
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result(), indent=1) + "\n")
+    return modelled(asdict(of) | asdict(softmax), rows)
 
 
 if __name__ == "__main__":
-    main()
+    write("flash_blackwell", result)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workers.charts.text import quantity
 from workers.documents.base import Basis
 from workers.documents.measurement import Interval
 from workers.documents.stages import Results, Stage
@@ -64,6 +65,23 @@ def error_bars(intervals: Sequence[Interval]) -> dict[str, Any]:
         "arrayminus": [each.value - each.low for each in intervals],
         "thickness": 1.2,
         "width": 3,
+    }
+
+
+def interval_bars(name: str, unit: str, bars: Sequence[tuple[str, str, Interval]]) -> dict[str, Any]:
+    """A trace of one horizontal bar for each (label, colour, interval in `unit`), the first one lowest."""
+    labels, colours, intervals = zip(*bars, strict=True)
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "showlegend": False,
+        "y": list(labels),
+        "x": [each.value for each in intervals],
+        "customdata": [quantity(each.value, unit) for each in intervals],
+        "error_x": error_bars(intervals),
+        "marker": {"color": list(colours)},
+        "hovertemplate": "%{y}: %{customdata}<extra></extra>",
     }
 
 

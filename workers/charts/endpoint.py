@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from workers.charts.base import AFTER, BEFORE, PALETTE, Cell, Chart, Figure, Table, error_bars, layout
+from workers.charts.base import AFTER, BEFORE, PALETTE, Cell, Chart, Figure, Table, interval_bars, layout
 from workers.charts.text import promised, quantity
 from workers.documents.endpoint_result import EndpointRatio, EndpointResult
 from workers.documents.load import LoadResult
@@ -102,20 +102,9 @@ def figure(results: Results) -> Figure | None:
     if before is not None and "p50" in before.percentiles:
         middle = before.percentiles["p50"]
         bars.insert(1, ("Before, here", BEFORE, Interval(value=middle, low=middle, high=middle)))
-    trace = {
-        "type": "bar",
-        "orientation": "h",
-        "name": "median",
-        "showlegend": False,
-        "y": [name for name, _, _ in bars],
-        "x": [each.value for _, _, each in bars],
-        "customdata": [quantity(each.value, found.unit) for _, _, each in bars],
-        "error_x": error_bars([each for _, _, each in bars]),
-        "marker": {"color": [colour for _, colour, _ in bars]},
-        "hovertemplate": "%{y}: %{customdata}<extra></extra>",
-    }
     title = f"median {metric_title(found.metric, found.n)}, {found.unit}"
-    return {"data": [trace], "layout": layout(title, "", height=240, xaxis={"rangemode": "tozero"})}
+    form = layout(title, "", height=240, xaxis={"rangemode": "tozero"})
+    return {"data": [interval_bars("median", found.unit, bars)], "layout": form}
 
 
 def table(results: Results) -> Table:

@@ -5,7 +5,7 @@ Other engines stand beside them as peers.
 
 from typing import Any
 
-from workers.charts.base import AFTER, BEFORE, PALETTE, Cell, Chart, Figure, Table, error_bars, layout
+from workers.charts.base import AFTER, BEFORE, PALETTE, Cell, Chart, Figure, Table, interval_bars, layout
 from workers.charts.text import quantity, times
 from workers.documents.measurement import Interval
 from workers.documents.speedup import Speedup
@@ -135,23 +135,12 @@ def _colour(trial: PlanTrial | PeerTrial) -> str:
 
 def figure(results: Results) -> Figure | None:
     tried: list[PlanTrial | PeerTrial] = [*ranked(results), *peers(results)]
-    timed = [(each, each.primary, name_of(each)) for each in reversed(tried) if each.primary is not None]
+    timed = [(name_of(each), _colour(each), each.primary) for each in reversed(tried) if each.primary is not None]
     if not timed:
         return None
-    trace = {
-        "type": "bar",
-        "orientation": "h",
-        "name": "plan",
-        "showlegend": False,
-        "y": [name for _, _, name in timed],
-        "x": [primary.value for _, primary, _ in timed],
-        "customdata": [quantity(primary.value, each.unit) for each, primary, _ in timed],
-        "error_x": error_bars([primary for _, primary, _ in timed]),
-        "marker": {"color": [_colour(each) for each, _, _ in timed]},
-        "hovertemplate": "%{y}: %{customdata}<extra></extra>",
-    }
-    form = layout(timed[0][0].unit, "", height=120 + 44 * len(timed), xaxis={"rangemode": "tozero"})
-    return {"data": [trace], "layout": form}
+    unit = next(each.unit for each in tried if each.primary is not None)
+    form = layout(unit, "", height=120 + 44 * len(timed), xaxis={"rangemode": "tozero"})
+    return {"data": [interval_bars("plan", unit, timed)], "layout": form}
 
 
 def table(results: Results) -> Table:
