@@ -40,6 +40,29 @@ def main(url: str) -> dict[str, object]:
         events = client.chat.completions.create(**asked, stream=True)
         return "".join(each.choices[0].delta.content or "" for each in events) == whole
 
+    def log_probabilities() -> bool:
+        found = client.completions.create(**greedy, logprobs=2).choices[0]
+        told = found.logprobs
+        best = [max(each.values()) for each in told.top_logprobs]
+        return "".join(told.tokens) == found.text and best == told.token_logprobs and not told.text_offset[0]
+
+    def log_probabilities_of_a_chat() -> bool:
+        asked = {"model": model, "messages": messages, "max_completion_tokens": 8, "temperature": 0}
+        asked |= {"logprobs": True, "top_logprobs": 20}
+        whole = client.chat.completions.create(**asked).choices[0].logprobs.content
+        events = client.chat.completions.create(**asked, stream=True)
+        told = [each for event in events for each in event.choices[0].logprobs.content]
+        return all(len(each.top_logprobs) == 20 for each in told) and [each.bytes for each in told] == [
+            each.bytes for each in whole
+        ]
+
+    def top_logprobs_alone() -> bool:
+        try:
+            client.chat.completions.create(model=model, messages=messages, top_logprobs=2)
+        except openai.BadRequestError as error:
+            return error.param == "top_logprobs"
+        return False
+
     def too_long() -> bool:
         try:
             client.completions.create(**greedy | {"max_tokens": 1_000_000})
@@ -54,7 +77,8 @@ def main(url: str) -> dict[str, object]:
             return error.code == "model_not_found"
         return False
 
-    calls: list[Callable[[], bool]] = [completion, streamed_completion, chat, streamed_chat, too_long, no_such_model]
+    calls: list[Callable[[], bool]] = [completion, streamed_completion, chat, streamed_chat, log_probabilities]
+    calls += [log_probabilities_of_a_chat, top_logprobs_alone, too_long, no_such_model]
     wrong = [each.__name__ for each in calls if not each()]
     return {"version": openai.__version__, "asked": len(calls), "answered": len(calls) - len(wrong), "errors": wrong}
 

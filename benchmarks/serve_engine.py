@@ -60,7 +60,7 @@ def load(own: Engine, requests: Sequence[Request], at_once: int) -> Times:
         tokens = own.run_step()
         now = time.monotonic()
         times.steps.append(now - before)
-        for request, _, reason in tokens:
+        for request, _, reason, _ in tokens:
             if request.name not in seen:
                 seen.add(request.name)
                 times.first.append(now - sent[request.name])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from kernels.ops.sampling import Sampling
 from kernels.serve.client import EngineClient, Event
+from kernels.serve.entries import Entries, Entry
 from kernels.serve.errors import ApiError
 from kernels.serve.metrics import Metrics
 from kernels.serve.schemas import Asked
@@ -17,12 +18,15 @@ from kernels.serve.text import Pieces, Stops, Text
 
 @dataclass
 class Piece:
-    """What one step adds to a choice: text and ids, either of which may be empty, and at the end the reason."""
+    """What one step adds to a choice: text and ids, either of which may be empty, at the end the reason, and entries of
+    log probabilities where they were asked for.
+    """
 
     choice: int
-    text: str
-    ids: list[int]
-    reason: str | None
+    text: str = ""
+    ids: list[int] = field(default_factory=list)
+    reason: str | None = None
+    entries: list[Entry] = field(default_factory=list)
 
 
 @dataclass
@@ -104,18 +108,18 @@ class Answer:
     async def _choice(self, choice: int, ids: list[int], how: Sampling) -> AsyncGenerator[Piece, None]:
         asked, text = self.asked, self.text
         stop_ids = frozenset() if asked.ignore_eos else text.stop_ids
-        pieces, stops = Pieces(text), Stops(asked.stop)
+        told = Told(Pieces(text), Stops(asked.stop), Entries())
         began, first, count = time.monotonic(), 0.0, 0
-        async with aclosing(self.client.answer(ids, self.max_tokens, how, stop_ids)) as answer:
+        async with aclosing(self.client.answer(ids, self.max_tokens, how, stop_ids, asked.likeliest)) as answer:
             async for events in answer:
                 if not count:
                     first = time.monotonic()
                     self.metrics.first_token.observe(first - began)
                     self.usage.cached += events[0].cached
                     self.metrics.cached_tokens.inc(events[0].cached)
-                piece = Piece(choice, "", [], None)
+                piece = Piece(choice)
                 for event in events:
-                    _extend(piece, event, pieces, stops)
+                    told.extend(piece, event)
                     if piece.reason:
                         break
                 count += len(piece.ids)
@@ -130,11 +134,25 @@ class Answer:
             self.metrics.per_token.observe((now - first) / (count - 1))
 
 
-def _extend(piece: Piece, event: Event, pieces: Pieces, stops: Stops) -> None:
-    """Adds one token to a piece. The text of a token that ends the answer by itself is not part of it."""
-    assert event.token is not None
-    piece.ids.append(event.token)
-    new = "" if event.reason == "stop" else pieces.add(event.token)
-    told, found = stops.add(new + (pieces.rest() if event.reason else ""))
-    piece.reason = "stop" if found else event.reason
-    piece.text += told + (stops.rest() if event.reason and not found else "")
+@dataclass
+class Told:
+    """One choice as far as it is told."""
+
+    pieces: Pieces
+    stops: Stops
+    entries: Entries
+
+    def extend(self, piece: Piece, event: Event) -> None:
+        """Adds one token to a piece. The text of a token that ends the answer by itself is not part of it."""
+        assert event.token is not None
+        piece.ids.append(event.token)
+        new = "" if event.reason == "stop" else self.pieces.add(event.token)
+        if event.logprobs is not None and event.reason != "stop":
+            self.entries.add(event.token, event.logprobs, len(new))
+        told, found = self.stops.add(new + (self.pieces.rest() if event.reason else ""))
+        piece.reason = "stop" if found else event.reason
+        told += self.stops.rest() if event.reason and not found else ""
+        piece.text += told
+        if event.logprobs is not None:
+            piece.entries += self.entries.told(len(told))
+            piece.entries += self.entries.rest() if event.reason and not found else []

@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -21,6 +20,7 @@ from kernels.serve.answering import Answer, Piece
 from kernels.serve.client import EngineClient
 from kernels.serve.embeddings import EmbeddingAsked, embedded
 from kernels.serve.errors import ApiError, of_validation
+from kernels.serve.forms import CHAT, COMPLETION, Form
 from kernels.serve.metrics import Metrics
 from kernels.serve.schemas import Asked, ChatAsked, CompletionAsked
 from kernels.serve.text import Text
@@ -32,32 +32,6 @@ LONG_TEXT = 20_000
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 CLOSED = 499
 """The status that is counted for a client that went away."""
-
-
-@dataclass(frozen=True)
-class Form:
-    """How one of the two kinds of answer is written."""
-
-    name: str
-    prefix: str
-    chunk: str
-
-    def choice(self, text: str, ids: list[int] | None, index: int, reason: str | None) -> dict[str, Any]:
-        """A choice of a whole answer."""
-        said = {"text": text} if self.name == "text_completion" else {"message": {"role": "assistant", "content": text}}
-        found = {"index": index, **said, "logprobs": None, "finish_reason": reason}
-        return found if ids is None else found | {"token_ids": ids}
-
-    def delta(self, piece: Piece, first: bool, ids: bool) -> dict[str, Any]:
-        """A choice of one event of a stream."""
-        role = {"role": "assistant"} if first else {}
-        said = {"text": piece.text} if self.name == "text_completion" else {"delta": role | {"content": piece.text}}
-        found = {"index": piece.choice, **said, "logprobs": None, "finish_reason": piece.reason}
-        return found | {"token_ids": piece.ids} if ids else found
-
-
-COMPLETION = Form("text_completion", "cmpl", "text_completion")
-CHAT = Form("chat.completion", "chatcmpl", "chat.completion.chunk")
 
 
 class Server:
@@ -222,17 +196,15 @@ async def _document(request: Request, kind: type[Document]) -> Document:
 
 
 async def _whole(form: Form, answer: Answer, head: dict[str, Any]) -> dict[str, Any]:
-    count = len(answer.prompts) * answer.asked.n
-    texts, ids, reasons = [""] * count, [[] for _ in range(count)], [""] * count  # type: ignore[var-annotated]
+    wholes = [Piece(choice) for choice in range(len(answer.prompts) * answer.asked.n)]
     async with aclosing(answer.pieces()) as pieces:
         async for piece in pieces:
-            texts[piece.choice] += piece.text
-            ids[piece.choice] += piece.ids
-            reasons[piece.choice] = piece.reason or ""
-    choices = [
-        form.choice(texts[index], ids[index] if answer.asked.return_token_ids else None, index, reasons[index])
-        for index in range(count)
-    ]
+            whole = wholes[piece.choice]
+            whole.text += piece.text
+            whole.ids += piece.ids
+            whole.entries += piece.entries
+            whole.reason = piece.reason
+    choices = [form.choice(whole, answer) for whole in wholes]
     return head | {"object": form.name, "choices": choices, "usage": answer.usage.document}
 
 
@@ -267,7 +239,7 @@ async def _events(
     begun: set[int] = set()
 
     def event(piece: Piece) -> bytes:
-        choice = form.delta(piece, piece.choice not in begun, answer.asked.return_token_ids)
+        choice = form.delta(piece, answer, piece.choice not in begun)
         begun.add(piece.choice)
         return f'data: {same}, "choices": [{_encode(choice)}{after}'.encode()
 

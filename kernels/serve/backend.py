@@ -16,9 +16,10 @@ from kernels.engine.graphs import captured
 from kernels.hardware import Gpu
 from kernels.plan import PlannedOp
 from kernels.serve.inputs import Fields, Sequences, size, views
+from kernels.serve.logprobs import Copied, logprobs_of, read_back
 from kernels.serve.ops import packed_ops
 from kernels.serve.packed import PackedPass, PagedState
-from kernels.serve.requests import Step
+from kernels.serve.requests import Logprobs, Step
 from kernels.serve.scheduler import Limits
 from kernels.serve.shapes import MIXED_SINGLES, Shape, fitting, shapes
 
@@ -50,8 +51,10 @@ class Backend(Protocol):
     def launch(self, step: Step) -> None:
         """Starts the step. Does not wait for the device."""
 
-    def read(self) -> list[list[int]]:
-        """Waits for the oldest unread step. Returns the ids that it chose for each of its parts."""
+    def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
+        """Waits for the oldest unread step. Returns the ids that it chose for each of its parts, and the log
+        probabilities by the number of the part whose request asks for them.
+        """
 
 
 class Captured(NamedTuple):
@@ -73,10 +76,13 @@ class Host(NamedTuple):
 
 @dataclass(frozen=True)
 class Launched:
-    """A launched step: its ids, the event after which they can be read, and which of them belong to its parts."""
+    """A launched step: its ids and log probabilities, the event after which they can be read, and which of the ids
+    belong to its parts.
+    """
 
     ids: Tensor
     heads: list[int]
+    logprobs: Copied | None
     event: "torch.cuda.Event | None"
 
 
@@ -148,19 +154,20 @@ class KernelsBackend:
         graph.memory.copy_(host.memory, non_blocking=True)
         graph.run()
         host.ids.copy_(graph.one_pass.chosen, non_blocking=True)
+        heads = [*range(len(step.singles)), *range(shape.singles, shape.singles + len(step.chunks))]
+        logprobs = read_back(step, heads, graph.one_pass.logits, graph.one_pass.chosen)
         event = None
         if self.device.type == "cuda":
             event = torch.cuda.Event()
             event.record()
-        heads = [*range(len(step.singles)), *range(shape.singles, shape.singles + len(step.chunks))]
-        self._launched.append(Launched(host.ids, heads, event))
+        self._launched.append(Launched(host.ids, heads, logprobs, event))
 
-    def read(self) -> list[list[int]]:
+    def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
         done = self._launched.popleft()
         if done.event is not None:
             done.event.synchronize()
         ids = done.ids.tolist()
-        return [[ids[head]] for head in done.heads]
+        return [[ids[head]] for head in done.heads], logprobs_of(done.logprobs)
 
     @torch.no_grad()
     def pass_ms(self, singles: int) -> float:

@@ -18,6 +18,7 @@ from kernels.ops.sampling import GREEDY, Sampling
 from kernels.serve import worker
 from kernels.serve.encoder import Vectors
 from kernels.serve.errors import ApiError
+from kernels.serve.requests import Logprobs
 from kernels.serve.worker import Added, Cancelled, Declined, News, Ready, Report, Spec, Stop
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class Event(NamedTuple):
     token: int | None
     reason: str | None
     cached: int = 0
+    logprobs: Logprobs | None = None
 
 
 class EngineClient:
@@ -93,9 +95,15 @@ class EngineClient:
         self._fail(ApiError(503, "the server is shutting down"))
 
     async def answer(
-        self, ids: list[int], max_tokens: int, sampling: Sampling, stop_ids: frozenset[int]
+        self,
+        ids: list[int],
+        max_tokens: int,
+        sampling: Sampling,
+        stop_ids: frozenset[int],
+        logprobs: int | None = None,
     ) -> AsyncGenerator[list[Event], None]:
         """The tokens of one request's answer, each time all that have come. Leaving the iteration early cancels it.
+        `logprobs` as `kernels.serve.requests.Request` has it.
 
         Raises ApiError when the engine is not ready, refuses or dies.
         """
@@ -103,7 +111,7 @@ class EngineClient:
             raise ApiError(503, "the engine is not ready; ask again in a moment", code="engine_not_ready")
         name, queue = str(next(self._names)), asyncio.Queue[Any]()
         self._open[name] = queue
-        self._outbox.put(Added(name, ids, max_tokens, sampling, stop_ids, self.wait_seconds))
+        self._outbox.put(Added(name, ids, max_tokens, sampling, stop_ids, self.wait_seconds, logprobs))
         try:
             while True:
                 found = [await queue.get()]
@@ -173,10 +181,12 @@ class EngineClient:
                     queue.put_nowait(vector)
 
     def _hand_on(self, news: News) -> None:
+        logprobs = {name: iter(each) for name, each in news.logprobs.items()}
         for name, token, reason in news.tokens:
             queue = self._open.get(name)
             if queue is not None:
-                queue.put_nowait(Event(token, reason, news.cached.get(name, 0)))
+                own = next(logprobs[name]) if name in logprobs else None
+                queue.put_nowait(Event(token, reason, news.cached.get(name, 0), own))
             if reason:
                 self._open.pop(name, None)
         for name, sentence in news.refusals.items():

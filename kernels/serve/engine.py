@@ -44,5 +44,5 @@ class Engine:
             behind = 1
         while len(self._pending) > behind:
             done, reader = self._pending.popleft()
-            found += self.scheduler.commit(done, reader.read())
+            found += self.scheduler.commit(done, *reader.read())
         return found

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.serve.packed import PagedState
-from kernels.serve.requests import Part, Request, Step
+from kernels.serve.requests import Logprobs, Part, Request, Step
 from kernels.serve.rows import move_rows
 from kernels.serve.scheduler import Limits
 
@@ -100,7 +100,8 @@ class MegakernelBackend:
         self.instances, self._held, self.few = self.instances[:kept], self._held[:kept], most
 
     def can_run(self, step: Step) -> bool:
-        if step.chunks or len(step.singles) > self.few:
+        """Not a step with log probabilities: the megakernel keeps no logits."""
+        if step.chunks or len(step.singles) > self.few or any(part.request.logprobs is not None for part in step.parts):
             return False
         return all(part.start + step.count <= self.longest for part in step.singles)
 
@@ -136,14 +137,14 @@ class MegakernelBackend:
         self.state.last.index_copy_(0, to, newest.long())
         self._launched.append(Launched(tokens.numpy(), places, self._event()))
 
-    def read(self) -> list[list[int]]:
+    def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
         done = self._launched.popleft()
         if done.event is not None:
             done.event.synchronize()
         found = [done.tokens[:, place].tolist() for place in done.places]
         if any(token < 0 for ids in found for token in ids):
             raise RuntimeError("the megakernel gave up: it left tokens of a launch unmade")
-        return found
+        return found, {}
 
     @torch.no_grad()
     def token_ms(self, sequences: int) -> float:

@@ -64,10 +64,12 @@ class PackedPass:
         self._layers = [self._layer(index) for index in range(len(model.layers))]
         self._head = normed_product(self._heads, model.norm, model.lm_head, None)
         self.chosen = torch.zeros(shape.heads, dtype=torch.int64, device=state.last.device)
+        self.logits = self.chosen.new_empty(0)
+        """The logits [heads, vocab] of the last run; those of a captured run lie at one address for all replays."""
 
     def run(self) -> None:
-        """Computes the rows, writes their keys and values, and leaves each head's next token in `chosen` and in `last`
-        of its slot.
+        """Computes the rows, writes their keys and values, and leaves each head's logits in `logits`, its next token in
+        `chosen` and in `last` of its slot.
         """
         fields, state = self.fields, self.state
         stream = Stream(embedded(fields, state.last, self.model.embedding))
@@ -78,7 +80,8 @@ class PackedPass:
             layer(stream, angles)
         x = stream.summed()
         ends = x.index_select(0, fields.end) if self.shape.blocks else x
-        draw(self._head(Stream(ends)), fields, self.chosen, state.last)
+        self.logits = self._head(Stream(ends))
+        draw(self.logits, fields, self.chosen, state.last)
 
     def _layer(self, index: int) -> Layer:
         w, shape = self.model.layers[index], self.model.shapes[index]

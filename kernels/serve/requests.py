@@ -25,6 +25,8 @@ class Request:
     sampling: Sampling = GREEDY
     stop_ids: frozenset[int] = frozenset()
     deadline: float = math.inf
+    logprobs: int | None = None
+    """So many of the likeliest tokens are told beside each token, with log probabilities; None: none are wanted."""
 
     prompt_length: int = field(init=False)
     arrival: int = field(init=False, default=-1)
@@ -91,9 +93,21 @@ class Step:
         return self.singles + self.chunks
 
 
+class Logprobs(NamedTuple):
+    """The natural logarithm of a token's probability, and the likeliest tokens with theirs, the likeliest first. It is
+    the model's distribution, before temperature, top-k and top-p.
+    """
+
+    own: float
+    likeliest: list[tuple[int, float]]
+
+
 class Token(NamedTuple):
-    """A token that a request was answered with, or with `token` None only its end. `reason` is given at the end."""
+    """A token that a request was answered with, or with `token` None only its end. `reason` is given at the end,
+    `logprobs` where the request asks for them.
+    """
 
     request: Request
     token: int | None
     reason: Reason | None
+    logprobs: Logprobs | None = None

@@ -9,11 +9,11 @@ tokens that are on their way, and a request that ends by a stop token may have a
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernels.serve.pages import ROOT, Pages, digest
-from kernels.serve.requests import Part, Reason, Request, Step, Token
+from kernels.serve.requests import Logprobs, Part, Reason, Request, Step, Token
 
 CHUNK_TOKENS = 2048
 """The tokens of prompts that a step on a GPU takes at most, where nobody says."""
@@ -129,19 +129,21 @@ class Scheduler:
         """The pages that the request lacks for so many more tokens."""
         return max(0, self.pages.needed(request.computed + more) - len(request.pages))
 
-    def commit(self, step: Step, tokens: Sequence[Sequence[int]]) -> list[Token]:
-        """Takes the ids that a step chose, those of each of its parts. Returns the answers' new tokens, in order for
-        each request.
+    def commit(
+        self, step: Step, tokens: Sequence[Sequence[int]], logprobs: Mapping[int, Logprobs] | None = None
+    ) -> list[Token]:
+        """Takes the ids that a step chose, those of each of its parts, and by a part's number the log probabilities of
+        its only one. Returns the answers' new tokens, in order for each request.
         """
         found = []
-        for part, ids in zip(step.parts, tokens, strict=True):
+        for number, (part, ids) in enumerate(zip(step.parts, tokens, strict=True)):
             request = part.request
             for token in ids:
                 if not part.samples or request.state == "finished":
                     break
                 request.ids.append(token)
                 reason = self._end(request, token)
-                found.append(Token(request, token, reason))
+                found.append(Token(request, token, reason, (logprobs or {}).get(number)))
                 if reason:
                     self._finish(request, reason)
             if part.samples and request.state != "finished":

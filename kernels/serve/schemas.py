@@ -1,11 +1,12 @@
 """What clients may ask, after OpenAI's API. Unknown fields are ignored; known ones that are not served are refused."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, StrictInt, model_validator
+from pydantic import BaseModel, Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
 
-MOST_CHOICES, MOST_STOPS = 128, 16
+MOST_CHOICES, MOST_STOPS, MOST_LIKELIEST = 128, 16, 20
 Ids = Annotated[list[StrictInt], Field(min_length=1)]
 UNSERVED: dict[str, tuple[Any, ...]] = {
     "logit_bias": (None, {}),
@@ -15,8 +16,6 @@ UNSERVED: dict[str, tuple[Any, ...]] = {
     "best_of": (None, 1),
     "echo": (None, False),
     "suffix": (None, ""),
-    "logprobs": (None, False),
-    "top_logprobs": (None, 0),
     "tools": (None, []),
     "functions": (None, []),
     "response_format": (None, {"type": "text"}),
@@ -32,7 +31,7 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class Asked(BaseModel):
+class Asked(BaseModel, ABC):
     """What both kinds of request have. `top_k`, `ignore_eos` and `return_token_ids` are known from vLLM."""
 
     model: str
@@ -46,6 +45,11 @@ class Asked(BaseModel):
     stream_options: StreamOptions = StreamOptions()
     ignore_eos: bool = False
     return_token_ids: bool = False
+
+    @property
+    @abstractmethod
+    def likeliest(self) -> int | None:
+        """So many of the likeliest tokens are told beside each token; None: no log probabilities are."""
 
     @model_validator(mode="before")
     @classmethod
@@ -74,6 +78,11 @@ class CompletionAsked(Asked):
 
     prompt: str | Ids | list[str] | list[Ids]
     max_tokens: int = Field(default=16, ge=1)
+    logprobs: Annotated[StrictInt, Field(ge=0, le=MOST_LIKELIEST)] | None = None
+
+    @property
+    def likeliest(self) -> int | None:
+        return self.logprobs
 
     @property
     def prompts(self) -> Sequence[str | list[int]]:
@@ -106,6 +115,19 @@ class ChatAsked(Asked):
     messages: list[Message] = Field(min_length=1)
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
+    logprobs: StrictBool = False
+    top_logprobs: StrictInt = Field(default=0, ge=0, le=MOST_LIKELIEST)
+
+    @field_validator("top_logprobs")
+    @classmethod
+    def _beside(cls, value: int, info: ValidationInfo) -> int:
+        if value and not info.data.get("logprobs"):
+            raise ValueError("it needs logprobs to be true")
+        return value
+
+    @property
+    def likeliest(self) -> int | None:
+        return self.top_logprobs if self.logprobs else None
 
     @property
     def limit(self) -> int | None:

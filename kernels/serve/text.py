@@ -1,7 +1,9 @@
 """Texts and token ids: the model's tokenizer with its chat template, or bytes where a model has none."""
 
 import json
+import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +25,9 @@ class Text(Protocol):
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; bytes that are no whole character end in the replacement character."""
+
+    def token_bytes(self, token: int) -> bytes:
+        """What a token within a text stands for, in UTF-8; it may be a part of a character."""
 
 
 def text_of(directory: Path | None, config: dict[str, Any]) -> Text:
@@ -58,6 +63,9 @@ class ModelText:
         template = directory / "chat_template.jinja"
         self._own.chat_template = template.read_text() if template.is_file() else said.get("chat_template")
         self.stop_ids = stop_ids
+        self._before: list[int] = self._own("a", add_special_tokens=False).input_ids
+        """A token stands behind these, since some tokenizers drop a space at the beginning of a text."""
+        self._bytes: dict[int, bytes] = {}
 
     def encode(self, text: str) -> list[int]:
         found: list[int] = self._own(text).input_ids
@@ -78,6 +86,33 @@ class ModelText:
         found: str = self._own.backend_tokenizer.decode(list(ids), skip_special_tokens=True)
         return found
 
+    def token_bytes(self, token: int) -> bytes:
+        if token not in self._bytes:
+            self._bytes[token] = self._found_bytes(token)
+        return self._bytes[token]
+
+    def _found_bytes(self, token: int) -> bytes:
+        own = self._own.backend_tokenizer
+        before, both = (own.decode(ids, skip_special_tokens=False) for ids in (self._before, [*self._before, token]))
+        text: str = both[len(before) :]
+        if REPLACEMENT not in text:
+            return text.encode()
+        written: str = own.id_to_token(token) or ""
+        if byte := re.fullmatch("<0x([0-9A-F]{2})>", written):
+            return bytes.fromhex(byte[1])
+        table = byte_characters()
+        return bytes(table[each] for each in written) if set(written) <= set(table) else text.encode()
+
+
+@cache
+def byte_characters() -> dict[str, int]:
+    """The byte that each character of a byte-level token stands for. Printable Latin-1 characters but the space stand
+    for themselves, those from 256 on for the other bytes: `bytes_to_unicode` of GPT-2's encoder.
+    """
+    themselves = [byte for byte in range(33, 256) if chr(byte).isprintable()]
+    others = [byte for byte in range(256) if byte not in themselves]
+    return {chr(each): each for each in themselves} | {chr(256 + at): each for at, each in enumerate(others)}
+
 
 class ByteText:
     """For a model without a tokenizer: a text's bytes are its ids, and an id beyond them is written as `<id>`."""
@@ -92,8 +127,10 @@ class ByteText:
         return self.encode(plain_chat(messages))
 
     def decode(self, ids: Sequence[int]) -> str:
-        written = (bytes([each]) if each < 256 else f"<{each}>".encode() for each in ids)
-        return b"".join(written).decode(errors="replace")
+        return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else f"<{token}>".encode()
 
 
 def plain_chat(messages: Sequence[dict[str, str]]) -> str:

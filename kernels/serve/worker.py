@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernels.engine.plan_files import Refused
 from kernels.ops.sampling import Sampling
 from kernels.plan import Serving
-from kernels.serve.requests import Request
+from kernels.serve.requests import Logprobs, Request
 
 if TYPE_CHECKING:
     from kernels.serve.engine import Engine
@@ -42,7 +42,7 @@ class Spec:
 
 
 class Added(NamedTuple):
-    """A request for the engine. `seconds` is how long it may wait for its first step."""
+    """A request for the engine. `seconds` is how long it may wait for its first step, `logprobs` as of a `Request`."""
 
     name: str
     ids: list[int]
@@ -50,6 +50,7 @@ class Added(NamedTuple):
     sampling: Sampling
     stop_ids: frozenset[int]
     seconds: float
+    logprobs: int | None = None
 
 
 class Cancelled(NamedTuple):
@@ -98,11 +99,14 @@ class Report:
 
 @dataclass
 class News:
-    """What a step gave: (name, token or None, reason or None), refusals by name, and perhaps a report."""
+    """What a step gave: (name, token or None, reason or None), refusals by name, and perhaps a report. `logprobs` has
+    those of a request's tokens, in their order, where it asks for them.
+    """
 
     tokens: list[tuple[str, int | None, str | None]] = field(default_factory=list)
     refusals: dict[str, str] = field(default_factory=dict)
     cached: dict[str, int] = field(default_factory=dict)
+    logprobs: dict[str, list[Logprobs]] = field(default_factory=dict)
     report: dict[str, int] | None = None
 
 
@@ -145,12 +149,14 @@ def serve(engine: "Engine", connection: Connection) -> None:
                 break
         found = engine.run_step()
         made = Counter(each.request.name for each in found if each.request.cached and each.token is not None)
-        for request, token, reason in found:
+        for request, token, reason, logprobs in found:
             if request.name not in open_requests:
                 continue
             if made.get(request.name) == request.answered:  # its first tokens
                 news.cached[request.name] = request.cached
             news.tokens.append((request.name, token, reason))
+            if logprobs is not None:
+                news.logprobs.setdefault(request.name, []).append(logprobs)
             if reason:
                 del open_requests[request.name]
         now = time.monotonic()
@@ -169,8 +175,8 @@ def _take(engine: "Engine", message: Any, open_requests: dict[str, Request], new
         if request is not None:
             engine.cancel(request)
         return
-    name, ids, max_tokens, sampling, stop_ids, seconds = message
-    request = Request(name, ids, max_tokens, sampling, stop_ids, time.monotonic() + seconds)
+    name, ids, max_tokens, sampling, stop_ids, seconds, logprobs = message
+    request = Request(name, ids, max_tokens, sampling, stop_ids, time.monotonic() + seconds, logprobs)
     try:
         engine.add(request)
     except ValueError as error:

@@ -11,16 +11,18 @@ from kernels.engine.decoder import Decoder
 from kernels.hardware import GPUS
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import PlannedOp
-from kernels.serve import backend
+from kernels.serve import backend, logprobs
 from kernels.serve.backend import KernelsBackend, block_of
 from kernels.serve.engine import Engine
 from kernels.serve.ops import packed_cases
-from kernels.serve.requests import Request
+from kernels.serve.requests import Logprobs, Request, Token
 from kernels.serve.scheduler import Limits
 from kernels.serve.shapes import Shape
 from tests.kernels.engine.engine_models import CONFIGS
 
 FAMILIES = ("llama", "llama-bias", "qwen2-window", "qwen3", "mistral")
+LOGPROB_ERROR = 1e-5
+"""The largest difference of a log probability from the reference runner's, both in float32."""
 SAMPLED = (Sampling(1.0, seed=5), Sampling(0.8, top_k=7, seed=6), Sampling(1.2, top_p=0.7, seed=1 << 63))
 
 
@@ -28,8 +30,16 @@ def made(family: str):
     return engine.load(None, CONFIGS[family], seed=1, generated=True, dtype="fp32", device="cpu")
 
 
-def served(model, requests: list[Request], pages: int = 40, ops: Sequence[PlannedOp] = ()) -> Engine:
-    """The engine after it has served them all; they arrive in the course of its first turns."""
+def served(
+    model,
+    requests: list[Request],
+    pages: int = 40,
+    ops: Sequence[PlannedOp] = (),
+    tokens: list[Token] | None = None,
+) -> Engine:
+    """The engine after it has served them all; they arrive in the course of its first turns. `tokens` gets what it
+    told.
+    """
     decoder = Decoder(model)
     limits = Limits(pages, 8, 4, 96, 2 * block_of(decoder), block_of(decoder), 3)
     kernels = KernelsBackend(decoder, GPUS["cpu"], limits, ops=ops)
@@ -41,7 +51,9 @@ def served(model, requests: list[Request], pages: int = 40, ops: Sequence[Planne
     while waiting or not own.idle:
         if waiting:
             own.add(waiting.pop(0))
-        own.run_step()
+        told = own.run_step()
+        if tokens is not None:
+            tokens += told
     return own
 
 
@@ -124,3 +136,45 @@ def test_a_stop_token_ends_the_answer() -> None:
     assert stopped.ids == free.ids[: free.ids.index(stop, 3) + 1]
     assert stopped.reason == "stop"
     assert own.scheduler.pages.free == own.scheduler.limits.pages - 1
+
+
+@pytest.mark.parametrize("pages", [40, 11])
+@pytest.mark.parametrize("family", ["llama", "qwen2-window"])
+def test_log_probabilities_are_the_models_and_change_no_answer(
+    family: str, pages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompts in chunks, pages from the prefix cache, answers greedy and drawn, preempted where pages are few."""
+    monkeypatch.setattr(logprobs, "ROWS", 2)
+    model = made(family)
+    eager = engine.runner("eager", model)
+    asking, silent = requests_of(9, (*SAMPLED, GREEDY)), requests_of(9, (*SAMPLED, GREEDY))
+    for number, request in enumerate(asking):
+        request.logprobs = (None, 0, 3, 20)[number % 4]
+    tokens: list[Token] = []
+    own = served(model, asking, pages, tokens=tokens)
+    served(model, silent, pages)
+    assert [each.ids for each in asking] == [each.ids for each in silent]
+    assert (own.scheduler.preempted > 0) == (pages == 11)
+    assert max(each.cached for each in asking) >= 16
+    for request in asking:
+        told = [each.logprobs for each in tokens if each.request is request]
+        if request.logprobs is None:
+            assert told == [None] * request.answered
+        else:
+            expected = eager.logits(torch.tensor([request.ids]))[0, request.prompt_length - 1 : -1].log_softmax(-1)
+            check_logprobs(told, expected, request.ids[request.prompt_length :], request.logprobs)
+
+
+def check_logprobs(told: list[Logprobs | None], expected: torch.Tensor, ids: list[int], most: int) -> None:
+    """Each token's log probabilities are those of `expected` [tokens, vocab], within float32's rounding."""
+    assert len(told) == len(ids)
+    for found, row, token in zip(told, expected, ids, strict=True):
+        assert found is not None
+        assert found.own == pytest.approx(float(row[token]), abs=LOGPROB_ERROR)
+        assert [value for _, value in found.likeliest] == pytest.approx(
+            row.topk(most).values.tolist(), abs=LOGPROB_ERROR
+        )
+        assert [value for _, value in found.likeliest] == pytest.approx(
+            [float(row[each]) for each, _ in found.likeliest], abs=LOGPROB_ERROR
+        )
+        assert len({each for each, _ in found.likeliest}) == most

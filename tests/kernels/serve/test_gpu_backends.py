@@ -11,7 +11,7 @@ from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
 from kernels.serve import building
 from kernels.serve.engine import Engine
-from kernels.serve.requests import Request
+from kernels.serve.requests import Request, Token
 from kernels.serve.sizing import Wanted
 from tests.kernels.megakernel.on_gpu import models
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
@@ -49,3 +49,40 @@ def test_both_backends_give_the_models_answers(family: str, monkeypatch: pytest.
             ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
             gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
             assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None
+
+
+def test_log_probabilities_of_captured_passes_are_the_models() -> None:
+    """20 requests, 12 at once, half of which ask: rows are read behind the graphs of mixed and of single steps."""
+    model, _ = models(GPU_CONFIGS["llama"])
+    draw, vocab = random.Random(2), GPU_CONFIGS["llama"]["vocab_size"]
+    own = Engine(building.backends(model, Wanted(512, 12), megakernel=False))
+    requests = [
+        Request(
+            str(number),
+            [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 128, 300)))],
+            draw.choice((3, 20, 70)),
+            Sampling(0.9, seed=number) if number % 3 else GREEDY,
+            logprobs=5 if number % 2 else None,
+        )
+        for number in range(20)
+    ]
+    tokens: list[Token] = []
+    for request in requests:
+        own.add(request)
+    while not own.idle:
+        tokens += own.run_step()
+    eager = engine.runner("eager", model)
+    for each in requests:
+        told = [token.logprobs for token in tokens if token.request is each]
+        if each.logprobs is None:
+            assert told == [None] * each.max_tokens
+            continue
+        logits = eager.logits(torch.tensor([each.ids], device="cuda"))[0, each.prompt_length - 1 : -1].float()
+        limit = 2 * LARGEST_DIFFERENCE["bf16"] * float(logits.std(-1).max())
+        rows = logits.log_softmax(-1).tolist()
+        for found, row, token in zip(told, rows, each.ids[each.prompt_length :], strict=True):
+            assert found is not None
+            assert found.own == pytest.approx(row[token], abs=limit)
+            assert [value for _, value in found.likeliest] == pytest.approx(
+                [row[at] for at, _ in found.likeliest], abs=limit
+            )

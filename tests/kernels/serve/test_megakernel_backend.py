@@ -110,6 +110,17 @@ def test_both_backends_draw_the_same_answer() -> None:
     assert one.ids == other.ids
 
 
+def test_steps_with_log_probabilities_are_the_kernels() -> None:
+    model, own, _ = engine_of()
+    silent, asking = request_of(1, 9, 20), request_of(2, 9, 6)
+    asking.logprobs = 1
+    turns = served(own, {0: [silent], 4: [asking]})
+    assert turns[4:10] == [1] * 6
+    assert 0 in turns[:4]
+    assert 0 in turns[10:]
+    check_answers(model, [silent, asking])
+
+
 def test_what_the_prefix_cache_had_is_told_with_the_first_tokens() -> None:
     """They come four at once, where nothing but the last token of a prompt has to be computed."""
     _, own, (alone, *_) = engine_of()

@@ -1,6 +1,8 @@
-"""Plans that a server takes, and the sentences about those that it does not."""
+"""Plans and models that a server takes, and the sentences about those that it does not."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from kernels.plan import Plan, PlannedOp, Serving
 from kernels.serve.building import build, for_size, known_here, plan_refusal
 from kernels.serve.worker import Spec
 
+ROOT = Path(__file__).parents[3]
 CASE = {"op": "linear", "m": 1, "n": 64, "k": 64, "dtype": "bf16", "weights": "fp8", "epilogue": "none"}
 
 FACTS = {"device": "NVIDIA H200", "driver": "590.2", "versions": {"torch": "2.11"}}
@@ -76,3 +79,12 @@ def test_a_plan_of_another_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "llama"}))
     with pytest.raises(Refused, match="the plan is for the model 000000000000"):
         build(Spec(str(tmp_path / "model"), plan=str(path), device="cpu"))
+
+
+@pytest.mark.parametrize("command", [["-m", "kernels"], ["-c", "from workbench.cli import app; app()"]])
+def test_a_model_that_is_not_there_is_a_sentence(command: list[str], tmp_path: Path) -> None:
+    called = [sys.executable, *command, "serve", "--model", str(tmp_path / "none")]
+    done = subprocess.run(called, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert "is no directory" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[3]
 MODEL = ROOT / "samples" / "voice-agent"
 CONFIG = json.loads((MODEL / "config.json").read_text())
 PROMPT, TOKENS = "The for statement is used to", 12
+CHAT = b'{"model": "voice-agent", "messages": [{"role": "user", "content": "a"}], '
 LONG = {"model": "voice-agent", "prompt": "a", "max_tokens": 100, "n": 100, "ignore_eos": True}
 """Many more answers than run at once."""
 GREEDY = {"model": "voice-agent", "temperature": 0, "ignore_eos": True}
@@ -73,6 +74,14 @@ def expected() -> tuple[list[int], str]:
     return ids, text.decode(ids)
 
 
+@pytest.fixture(scope="module")
+def reference(expected) -> list[list[float]]:
+    """The log probabilities [token][vocabulary] of transformers' model where it makes that answer."""
+    ids = text_of(MODEL, CONFIG).encode(PROMPT) + expected[0]
+    runner = engine.runner("eager", engine.load(MODEL, CONFIG, dtype="fp32", device="cpu"))
+    return runner.logits(torch.tensor([ids]))[0, -TOKENS - 1 : -1].log_softmax(-1).tolist()
+
+
 def events(api: httpx.Client, path: str, asked: dict) -> list[dict]:
     with api.stream("POST", path, json=asked | {"stream": True}) as response:
         assert response.status_code == 200
@@ -94,12 +103,8 @@ def test_a_completion_is_the_runners_answer_with_its_counts(api: httpx.Client, e
     assert (found["choices"][0]["token_ids"], found["choices"][0]["text"]) == (ids, text)
     assert found["choices"][0]["finish_reason"] == "length"
     prompt = len(text_of(MODEL, CONFIG).encode(PROMPT))
-    assert {**found["usage"], "prompt_tokens_details": None} == {
-        "prompt_tokens": prompt,
-        "completion_tokens": TOKENS,
-        "total_tokens": prompt + TOKENS,
-        "prompt_tokens_details": None,
-    }
+    counts = {"prompt_tokens": prompt, "completion_tokens": TOKENS, "total_tokens": prompt + TOKENS}
+    assert {**found["usage"], "prompt_tokens_details": None} == counts | {"prompt_tokens_details": None}
 
 
 def test_streams_add_up_to_the_same_answer_beside_others(api: httpx.Client, expected) -> None:
@@ -130,6 +135,37 @@ def test_a_chat_streams_and_a_stop_text_ends_it(api: httpx.Client) -> None:
     assert found[-1]["choices"][0]["finish_reason"] == "stop"
 
 
+def test_log_probabilities_are_the_references_whole_and_streamed(api: httpx.Client, expected, reference) -> None:
+    """A stop text cuts them as it cuts the text. A request beside it that asks for none gets its answer and none."""
+    ids, text = expected
+    plain = GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS}
+    asked = plain | {"logprobs": 2, "n": 2, "stop": text[-6:]}
+    with ThreadPoolExecutor(2) as pool:
+        silent, whole = pool.map(lambda body: api.post("/v1/completions", json=body).json()["choices"], (plain, asked))
+    assert (silent[0]["text"], silent[0]["logprobs"]) == (text, None)
+    streamed = [each["choices"][0] for each in events(api, "/v1/completions", asked | {"n": 1})]
+    joined = {name: [entry for each in streamed for entry in each["logprobs"][name]] for name in whole[0]["logprobs"]}
+    for found in (joined, whole[0]["logprobs"], whole[1]["logprobs"]):
+        kept = len(found["tokens"])
+        assert found["text_offset"] == [len("".join(found["tokens"][:at])) for at in range(kept)]
+        assert found["text_offset"][-1] < len(whole[0]["text"]) <= len("".join(found["tokens"]))
+        own = [row[token] for row, token in zip(reference, ids, strict=True)][:kept]
+        assert found["token_logprobs"] == pytest.approx(own, abs=1e-4)
+        assert [max(top.values()) for top in found["top_logprobs"]] == pytest.approx(own, abs=1e-4)
+        assert {len(top) for top in found["top_logprobs"]} == {2}
+
+
+def test_a_chat_has_the_log_probabilities_of_its_text(api: httpx.Client) -> None:
+    chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 8, "logprobs": True, "top_logprobs": 3}
+    whole = api.post("/v1/chat/completions", json=GREEDY | chat).json()["choices"][0]
+    stream = events(api, "/v1/chat/completions", GREEDY | chat)
+    told = [entry for each in stream for entry in each["choices"][0]["logprobs"]["content"]]
+    for entries in (told, whole["logprobs"]["content"]):
+        assert b"".join(bytes(each["bytes"]) for each in entries).decode() == whole["message"]["content"]
+        assert all(each["top_logprobs"][0]["logprob"] == each["logprob"] for each in entries)
+        assert {len(each["top_logprobs"]) for each in entries} == {3}
+
+
 def test_choices_of_one_seed_differ_and_come_back(api: httpx.Client) -> None:
     asked = {"model": "voice-agent", "prompt": [PROMPT, "A list"], "max_tokens": 6, "n": 2, "seed": 3, "top_k": 50}
     first, second = (api.post("/v1/completions", json=asked).json() for _ in range(2))
@@ -152,10 +188,15 @@ def test_choices_of_one_seed_differ_and_come_back(api: httpx.Client) -> None:
         (b'{"model": "voice-agent", "prompt": "a", "temperature": -1}', 400, "temperature"),
         (b'{"model": "voice-agent", "prompt": "a", "logit_bias": {"5": 1}}', 400, "logit_bias"),
         (b'{"model": "voice-agent", "prompt": "a", "stream": true, "max_tokens": 500}', 400, "128 tokens"),
+        (b'{"model": "voice-agent", "prompt": "a", "logprobs": 21}', 400, "logprobs: "),
+        (b'{"model": "voice-agent", "prompt": "a", "logprobs": -1}', 400, "logprobs: "),
+        (CHAT + b'"logprobs": true, "top_logprobs": 21}', 400, "top_logprobs: "),
+        (CHAT + b'"logprobs": true, "top_logprobs": -1}', 400, "top_logprobs: "),
+        (CHAT + b'"top_logprobs": 2}', 400, "top_logprobs: it needs logprobs"),
     ],
 )
 def test_bad_requests_get_a_sentence_in_openais_shape(api: httpx.Client, body: bytes, status: int, said: str) -> None:
-    found = api.post("/v1/completions", content=body)
+    found = api.post("/v1/chat/completions" if b"messages" in body else "/v1/completions", content=body)
     assert found.status_code == status
     error = found.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
@@ -257,12 +298,3 @@ def engines() -> list[int]:
 
     found = [each for each in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(each.cmdline())]
     return [each.pid for each in found]
-
-
-@pytest.mark.parametrize("command", [["-m", "kernels"], ["-c", "from workbench.cli import app; app()"]])
-def test_a_model_that_is_not_there_is_a_sentence(command: list[str], tmp_path: Path) -> None:
-    called = [sys.executable, *command, "serve", "--model", str(tmp_path / "none")]
-    done = subprocess.run(called, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 2
-    assert "is no directory" in done.stderr
-    assert "Traceback" not in done.stderr

@@ -1,13 +1,23 @@
 """Texts of answers: whole characters only, stop texts across pieces, and models without a tokenizer."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteFallback, Fuse, Replace, Sequence, Strip
+from tokenizers.models import BPE
 
+from kernels.serve.answering import Piece, Told
+from kernels.serve.client import Event
+from kernels.serve.entries import Entries, Entry
+from kernels.serve.forms import of_chat, of_completion
+from kernels.serve.requests import Logprobs
 from kernels.serve.text import ByteText, Pieces, Stops, text_of
 
 MODEL = Path(__file__).parents[3] / "samples" / "voice-agent"
+BYTES = ByteText(frozenset())
 TEXT = "naïve — “€5” 😀 done"
 
 
@@ -39,6 +49,77 @@ def test_what_only_looked_like_a_stop_is_told_at_the_end() -> None:
     stops = Stops(["stop"])
     assert stops.add("sto") == ("", False)
     assert stops.rest() == "sto"
+
+
+def test_the_bytes_of_tokens_add_up_to_the_text() -> None:
+    """Also of parts of characters."""
+    for text in (ByteText(frozenset()), text_of(MODEL, json.loads((MODEL / "config.json").read_text()))):
+        assert b"".join(map(text.token_bytes, text.encode(TEXT))) == TEXT.encode()
+
+
+def test_a_token_keeps_its_space_and_a_byte_token_is_its_byte(tmp_path: Path) -> None:
+    """As in tokenizers that drop the space at the beginning of a text, such as those of Mistral."""
+    vocabulary = {"<unk>": 0, "<0xE2>": 1, "a": 2, "▁to": 3, "<s>": 4, "�": 5}
+    own = Tokenizer(BPE(vocabulary, [], unk_token="<unk>", byte_fallback=True))
+    own.decoder = Sequence([Replace("▁", " "), ByteFallback(), Fuse(), Strip(" ", 1, 0)])
+    own.add_special_tokens(["<s>"])
+    own.save(str(tmp_path / "tokenizer.json"))
+    text = text_of(tmp_path, {})
+    assert [text.token_bytes(each) for each in range(1, 6)] == [b"\xe2", b"a", b" to", b"<s>", "�".encode()]
+
+
+def entries_of(stop: list[str], reason: str = "length") -> tuple[str, list[tuple[str, int]]]:
+    """An answer, one byte a token, as it is told: its text, and each entry's token and offset."""
+    told, answer, found = Told(Pieces(BYTES), Stops(stop), Entries()), "", []
+    ids = BYTES.encode("a €5 done")
+    for at, token in enumerate(ids):
+        piece = Piece(0)
+        told.extend(piece, Event(token, reason if at == len(ids) - 1 else None, 0, Logprobs(-1.0, [])))
+        answer += piece.text
+        found += [(chr(each.token), each.offset) for each in piece.entries]
+        assert all(offset < len(answer) for _, offset in found)
+        if piece.reason:
+            break
+    return answer, found
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason", "answer", "offsets"),
+    [
+        ([], "length", "a €5 done", [0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8]),
+        ([], "stop", "a €5 don", [0, 1, 2, 2, 2, 3, 4, 5, 6, 7]),
+        (["5 d"], "length", "a €", [0, 1, 2, 2, 2]),
+        (["€"], "length", "a ", [0, 1]),
+        (["a"], "length", "", []),
+        (["ones"], "length", "a €5 done", [0, 1, 2, 2, 2, 3, 4, 5, 6, 7, 8]),
+    ],
+)
+def test_log_probabilities_are_told_for_the_tokens_of_the_text(stop, reason, answer, offsets) -> None:
+    """The parts of a character share its place, and a stop text or token has none."""
+    said, entries = entries_of(stop, reason)
+    assert said == answer
+    assert [offset for _, offset in entries] == offsets
+    assert "".join(token for token, _ in entries).encode("latin-1").decode() == answer
+
+
+def test_log_probabilities_are_written_as_openai_writes_them() -> None:
+    likeliest = [(65, -0.5), (0xE2, -1.5), (66, -math.inf)]
+    entries = [Entry(65, 0, Logprobs(-0.5, likeliest)), Entry(0xE2, 1, Logprobs(-3.0, likeliest[:1]))]
+    assert of_completion(entries, BYTES) == {
+        "tokens": ["A", "bytes:\\xe2"],
+        "token_logprobs": [-0.5, -3.0],
+        "top_logprobs": [{"A": -0.5, "bytes:\\xe2": -1.5, "B": -9999.0}, {"A": -0.5, "bytes:\\xe2": -3.0}],
+        "text_offset": [0, 1],
+    }
+    first = {"token": "A", "logprob": -0.5, "bytes": [65]}
+    part = {"token": "\\xe2", "logprob": -1.5, "bytes": [0xE2]}
+    assert of_chat(entries, BYTES) == {
+        "content": [
+            first | {"top_logprobs": [first, part, {"token": "B", "logprob": -9999.0, "bytes": [66]}]},
+            part | {"logprob": -3.0, "top_logprobs": [first]},
+        ],
+        "refusal": None,
+    }
 
 
 def test_a_model_without_a_tokenizer_is_served_by_bytes_and_ids(tmp_path: Path) -> None:
