@@ -7,8 +7,9 @@
 //   warps 0 to 3   epilogue: 32 rows each, from TMEM through registers and shared memory to y
 //   warp 4         one thread fills a ring of STAGES by the copy engine
 //   warp 5         takes TMEM and gives it back; one thread issues the products
-// A stage holds 128 bytes of K of x (128 rows) and of w (BN / BLOCKS rows), and their scales. TMEM holds two
-// accumulators where there is room, so that one is read while the next is summed.
+// A stage holds 128 bytes of K of x (128 rows) and of w (BN / BLOCKS rows), and the block scales of these rows of x and
+// of all BN rows of w, which each block of a pair needs. TMEM holds two accumulators where there is room, so that one
+// is read while the next is summed.
 //   barrier      arrivals a phase                means
 //   full[s]      1 of each block, the bytes      stage s holds one step of K, in a pair of both blocks
 //   empty[s]     1, a commit                     the products that read stage s have ended
@@ -25,7 +26,11 @@ constexpr int kScaleBytes = kBlocks ? kScaleTiles * kScaleTileBytes : 0, kRowTil
 constexpr int kScaleColumns = kBlocks ? kScaleTiles * kScaleTileColumns : 0;  // columns of TMEM for 128 rows
 constexpr int kAccumulators = 2 * BN + (1 + kRowTiles) * kScaleColumns <= kTmemColumns ? 2 : 1;
 constexpr u32 kStageBytes = (kRows + kOwn) * 128 + (1 + kRowTiles) * kScaleBytes;
-static_assert(BLOCKS == 1 || !kBlocks, "no pair with block scales");
+
+// Maps of the operands and of y; with block scales also of their tiles of 128 × 4, as words [row tile][tile][128].
+struct Maps {
+  TensorMap x, w, y, x_scales, w_scales;
+};
 
 struct Shared {
   SharedTile<e4m3, kRows, 128> x[STAGES];
@@ -39,23 +44,19 @@ struct Shared {
 static_assert(sizeof(Params) == PARAMS_BYTES, "blackwell_plan.PARAMS");
 static_assert(BYTES_UP_TO(Shared, tmem) <= SHARED_BYTES, "Tile.shared_bytes of blackwell_plan.py");
 
-__device__ __forceinline__ void produce(Shared& s, const Params& p, const TensorMap& x, const TensorMap& w) {
+__device__ __forceinline__ void produce(Shared& s, const Params& p, const Maps& maps) {
   PipelineState<STAGES> at;
   for (Tiles tile(p); tile.advance();)
     for (int step = 0; step < p.steps; step++, at.advance()) {
       Barrier& full = s.full[at.stage];
       wait(s.empty[at.stage], at.parity ^ 1);
       arrive_expect_tx_first(full, kStageBytes);
-      tma_load_first<BLOCKS>(s.x[at.stage].at, x, full, step * kStep, tile.row * kRows);
-      tma_load_first<BLOCKS>(s.w[at.stage].at, w, full, step * kStep, tile.column * BN + tile.rank * kOwn);
+      tma_load_first<BLOCKS>(s.x[at.stage].at, maps.x, full, step * kStep, tile.row * kRows);
+      tma_load_first<BLOCKS>(s.w[at.stage].at, maps.w, full, step * kStep, tile.column * BN + tile.rank * kOwn);
       if (!kBlocks) continue;
-      bulk_load(s.x_scales[at.stage], p.x_blocks + ((u64)tile.row * p.steps + step) * kScaleBytes, kScaleBytes, full,
-                kEvictNormal);
-      for (int i = 0; i < kRowTiles; i++) {
-        const u64 block = (u64)(tile.column * kRowTiles + i) * p.steps + step;
-        bulk_load(s.w_scales[at.stage] + i * kScaleBytes, p.w_blocks + block * kScaleBytes, kScaleBytes, full,
-                  kEvictNormal);
-      }
+      const int first = step * kScaleTiles;
+      tma_load_first<BLOCKS>(s.x_scales[at.stage], maps.x_scales, full, 0, first, tile.row);
+      tma_load_first<BLOCKS>(s.w_scales[at.stage], maps.w_scales, full, 0, first, tile.column * kRowTiles);
     }
 }
 
@@ -64,10 +65,11 @@ __device__ __forceinline__ void produce(Shared& s, const Params& p, const Tensor
 __device__ __forceinline__ void copy_scales(const Shared& s, int stage, u32 x_scales, u32 w_scales) {
   for (int i = 0; i < kScaleTiles; i++) {
     const u32 from = i * kScaleTileBytes;
-    tmem_copy_scales(x_scales + i * kScaleTileColumns, scales_descriptor(shared_address(s.x_scales[stage]) + from));
+    tmem_copy_scales<BLOCKS>(x_scales + i * kScaleTileColumns,
+                             scales_descriptor(shared_address(s.x_scales[stage]) + from));
     for (int t = 0; t < kRowTiles; t++)
-      tmem_copy_scales(w_scales + (i * kRowTiles + t) * kScaleTileColumns,
-                       scales_descriptor(shared_address(s.w_scales[stage]) + t * kScaleBytes + from));
+      tmem_copy_scales<BLOCKS>(w_scales + (i * kRowTiles + t) * kScaleTileColumns,
+                               scales_descriptor(shared_address(s.w_scales[stage]) + t * kScaleBytes + from));
   }
 }
 
@@ -116,8 +118,7 @@ __device__ __forceinline__ void finish(Shared& s, const Params& p, const TensorM
 }
 
 extern "C" __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(32 * (kEpilogueWarps + 2), 1)
-    gemm(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, const __grid_constant__ TensorMap y,
-         const __grid_constant__ Params p) {
+    gemm(const __grid_constant__ Maps maps, const __grid_constant__ Params p) {
   extern __shared__ __align__(1024) unsigned char raw[];
   Shared& s = *(Shared*)raw;
   const int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
@@ -135,9 +136,9 @@ extern "C" __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(32 * (kEpi
   if (warp == kEpilogueWarps + 1) tmem_take<BLOCKS>(&s.tmem);
   tcgen05_cluster_sync();
   if (warp < kEpilogueWarps)
-    finish(s, p, y, warp);
+    finish(s, p, maps.y, warp);
   else if (elect_one()) {
-    if (warp == kEpilogueWarps) produce(s, p, x, w);
+    if (warp == kEpilogueWarps) produce(s, p, maps);
     if (warp == kEpilogueWarps + 1 && cluster_rank() == 0) multiply(s, p);
   }
   __syncwarp();

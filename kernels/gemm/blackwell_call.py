@@ -13,15 +13,29 @@ from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
-from kernels.gemm.blackwell_plan import ARCHITECTURE, COLUMNS, PARAMS, ROWS, THREADS, Tile, constants, sizes, tile_of
+from kernels.gemm.blackwell_plan import (
+    ARCHITECTURE,
+    COLUMNS,
+    PARAMS,
+    ROWS,
+    SCALE_TILE_BYTES,
+    THREADS,
+    Tile,
+    constants,
+    sizes,
+    tile_of,
+)
 from kernels.ops import LinearCase
 from kernels.ops.base import EPSILON
 from kernels.quant import block_scaled
-from kernels.tiles.maps import named
+from kernels.tiles.maps import TENSOR_MAP, named
 
 SOURCE = Path(__file__).with_name("blackwell.cu")
 PANEL = (32, 64)
 """Rows and columns of y that one copy stores."""
+
+MAPS = np.dtype([(name, TENSOR_MAP) for name in ("x", "w", "y", "x_scales", "w_scales")])
+"""`struct Maps` of blackwell.cu; without block scales the last two are zeros."""
 
 Parts = tuple[Tensor, Tensor | None, Tensor | None]
 """Of an operand: values, float32 scales, tiles of block scales."""
@@ -59,14 +73,20 @@ class BlackwellLinear(CudaCall):
         if not m:
             return Prepared(allocate, lambda _: nothing)
         params = parameters(case, tile, of_x, of_w, bias, residual)
+        maps = np.zeros((), MAPS)
         row = 128 // values.element_size()
-        maps = named("x", values, (ROWS, row)), named("w", weights, (tile.columns // tile.blocks, row))
+        maps["x"], maps["w"] = named("x", values, (ROWS, row)), named("w", weights, (tile.columns // tile.blocks, row))
+        for name, (_, _, scales), tiles in (("x", of_x, 1), ("w", of_w, tile.columns // ROWS)):
+            if scales is not None:
+                box = (tiles, tile.scale_tiles, SCALE_TILE_BYTES // 4)
+                maps[f"{name}_scales"] = named(f"{name}'s block scales", scales.view(torch.int32), box, swizzled=False)
         clusters = min(int(params["row_tiles"] * params["column_tiles"]), self._sms(values.device) // tile.blocks)
         grid = (tile.blocks * clusters,)
 
         def bind(y: Tensor) -> Launch:
-            arguments = (*maps, named("out", y, PANEL), params)
-            return Launch(self.kernel, grid, THREADS, arguments, stream, tile.shared_bytes)
+            whole = maps.copy()
+            whole["y"] = named("out", y, PANEL)
+            return Launch(self.kernel, grid, THREADS, (whole, params), stream, tile.shared_bytes)
 
         return Prepared(allocate, bind)
 
@@ -120,7 +140,7 @@ def parameters(
     packed = np.zeros((), PARAMS)
     for name, value in sizes(case, tile, x[0].shape[0]).items():
         packed[name] = value
-    held = {"x_scales": x[1], "w_scales": w[1], "x_blocks": x[2], "w_blocks": w[2], "bias": bias, "residual": residual}
+    held = {"x_scales": x[1], "w_scales": w[1], "bias": bias, "residual": residual}
     for name, tensor in held.items():
         packed[name] = 0 if tensor is None else tensor.data_ptr()
     return packed

@@ -11,7 +11,6 @@ enum Epilogue { kNone, kBias, kResidual, kSwiglu };
 struct Params {
   const OUT *bias, *residual;
   const float *x_scales, *w_scales;
-  const unsigned char *x_blocks, *w_blocks;
   int rows, columns, steps, row_tiles, column_tiles, group;
 };
 

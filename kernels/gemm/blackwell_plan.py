@@ -36,7 +36,7 @@ _SCALE_TILES = {"kMxfp8": 1, "kNvfp4": 4}
 """Tiles of scales of 128 rows and a stage."""
 
 PARAMS = np.dtype(
-    [(name, np.uint64) for name in ("bias", "residual", "x_scales", "w_scales", "x_blocks", "w_blocks")]
+    [(name, np.uint64) for name in ("bias", "residual", "x_scales", "w_scales")]
     + [(name, np.int32) for name in ("rows", "columns", "steps", "row_tiles", "column_tiles", "group")],
     align=True,
 )
@@ -50,7 +50,8 @@ SMS = GPUS["b200"].sms if "b200" in GPUS else 148
 class Tile:
     """128 rows × `columns` of the product, summed in `stages` of 128 bytes of K; `group` row tiles are finished before
     the next columns begin. `kind` is a MatrixKind of descriptors.cuh. With `pair` the two blocks of a cluster take two
-    such tiles, one below the other: each loads half of w, and one thread issues the products of both.
+    such tiles, one below the other: each loads half of w, the block scales of all of it, and one thread issues the
+    products of both.
     """
 
     kind: str
@@ -104,10 +105,12 @@ def kind_of(case: LinearCase) -> str:
 
 
 def space(case: LinearCase) -> list[dict[str, Any]]:
-    """The tiles to time, each with as many stages as find room; the one with the least work of the busiest SM first."""
+    """The tiles to time, each with as many stages as find room; the one with the least work of the busiest SM first.
+    Pairs need rows for both blocks.
+    """
     kind = kind_of(case)
     found = [{"columns": each, "stages": _most_stages(kind, each, pair), "pair": pair}
-             for each in COLUMNS for pair in (True, False) if not pair or _pairs(case)]  # fmt: skip
+             for each in COLUMNS for pair in (True, False) if not pair or case.m > ROWS]  # fmt: skip
     return sorted(found, key=lambda each: _work(case, each["columns"], each["pair"]))
 
 
@@ -117,8 +120,6 @@ def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
     if unknown:
         raise ValueError(f"this product takes columns, stages, group and pair, not {', '.join(sorted(unknown))}")
     chosen = (space(case)[0] if not params else {"pair": False, "columns": max(COLUMNS)}) | params
-    if chosen["pair"] and kind_of(case) in _SCALE_TILES:
-        raise ValueError("pair is true: operands with block scales are multiplied by single blocks")
     if chosen["columns"] not in COLUMNS:
         raise ValueError(f"columns is {chosen['columns']}: this product takes {' and '.join(map(str, COLUMNS))}")
     if "stages" not in params:
@@ -142,11 +143,6 @@ def sizes(case: LinearCase, tile: Tile, m: int) -> dict[str, int]:
 
 def _most_stages(kind: str, columns: int, pair: bool) -> int:
     return next(n for n in range(8, 0, -1) if Tile(kind, columns, n, pair=pair).shared_bytes <= SHARED_MOST)
-
-
-def _pairs(case: LinearCase) -> bool:
-    """Whether pairs are worth timing: operands without block scales, and rows for both blocks."""
-    return kind_of(case) not in _SCALE_TILES and case.m > ROWS
 
 
 def _work(case: LinearCase, columns: int, pair: bool) -> float:

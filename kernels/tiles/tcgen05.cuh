@@ -59,8 +59,8 @@ __device__ __forceinline__ void tcgen05_commit(Barrier& barrier) {
 
 // d += a · bᵀ, or d = a · bᵀ when `keep` is 0; d in TMEM, a and b in shared memory, block scales in TMEM. One thread
 // issues it. Products and copies of scales of one thread run in the order of their issue. In a pair a thread of the
-// first block issues: each block holds 128 rows of a, half of the rows of b, and the sums of its rows of a, at the same
-// addresses.
+// first block issues: each block holds 128 rows of a, half of the rows of b, the sums and the scales of its rows of a,
+// and the scales of all rows of b, at the same addresses.
 template <MatrixKind Kind, int Blocks = 1>
 __device__ __forceinline__ void tcgen05_mma(u32 d, u64 a, u64 b, u32 instruction, int keep, u32 a_scales = 0,
                                             u32 b_scales = 0) {
@@ -80,7 +80,6 @@ __device__ __forceinline__ void tcgen05_mma(u32 d, u64 a, u64 b, u32 instruction
   }
 #undef TILES_TCGEN05
 }
-#undef TILES_GROUP
 
 // The same with 16-bit values of a in TMEM, two in a word: 128 lanes, eight columns from `a` on for 16 of K. One block.
 template <MatrixKind Kind>
@@ -110,11 +109,27 @@ __device__ __forceinline__ void tma_load_first(void* to, const TensorMap& map, B
   else
     tma_load(to, map, barrier, c0, c1);
 }
-
-// Copies a tile of scales from shared memory into four columns of TMEM, the same into each quarter of its lanes.
-__device__ __forceinline__ void tmem_copy_scales(u32 to, u64 from) {
-  asm volatile("tcgen05.cp.cta_group::1.32x128b.warpx4 [%0], %1;" ::"r"(to), "l"(from) : "memory");
+template <int Blocks>
+__device__ __forceinline__ void tma_load_first(void* to, const TensorMap& map, Barrier& barrier, int c0, int c1,
+                                               int c2) {
+  if constexpr (Blocks == 2)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2 [%0], "
+        "[%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
+        "l"(&map), "r"(mapa(&barrier, 0)), "r"(c0), "r"(c1), "r"(c2)
+        : "memory");
+  else
+    tma_load(to, map, barrier, c0, c1, c2);
 }
+
+// Copies a tile of scales from shared memory into four columns of TMEM, the same into each quarter of its lanes. In a
+// pair a thread of the first block issues, and each block copies from its own shared memory into its own TMEM, at the
+// same addresses.
+template <int Blocks = 1>
+__device__ __forceinline__ void tmem_copy_scales(u32 to, u64 from) {
+  TILES_GROUP(Blocks, "tcgen05.cp.", ".32x128b.warpx4 [%0], %1;", ::"r"(to), "l"(from) : "memory");
+}
+#undef TILES_GROUP
 
 // 32 or 128 columns of TMEM from `address` on: this lane of the warp gets, or stores, those of its own lane of TMEM.
 // A warp reaches the lanes from 32 · (its index mod 4) on only, which `address` must name. Both wait for their end.

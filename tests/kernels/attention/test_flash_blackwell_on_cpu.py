@@ -11,9 +11,8 @@ from kernels.attention.flash_blackwell import SOURCE, plan
 from kernels.ops import AttentionCase, reference
 from kernels.proof import inputs
 from tests.kernels.attention.blackwell_on_cpu import ENTRY, built, rising, run, run_of
-from tests.kernels.cuda_sources import own_headers
+from tests.kernels.on_cpu import planted_source
 from tests.kernels.on_cpu.descriptor_tables import INSTRUCTION, MEMORY, bits
-from tests.kernels.on_cpu.translate import library
 
 
 def case(**fields: Any) -> AttentionCase:
@@ -82,22 +81,13 @@ MISTAKES = {
     "a query sees the key behind it": ("i >= end", "i >= end + MISTAKE"),
     "heads take the keys of others": ("tile.head / shape.group", "(tile.head + MISTAKE) / shape.group % 2"),
 }  # fmt: skip
-"""Mistakes in the source: what is replaced, and by what."""
 
 
 @pytest.fixture(scope="module")
 def mistaken(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    """The source with all mistakes; `mistake` switches on the one of its number, counted from 1."""
-    folder, source = tmp_path_factory.mktemp("mistaken"), SOURCE.read_text()
-    for number, (right, wrong) in enumerate(MISTAKES.values(), 1):
-        assert source.count(right) == 1, right
-        source = source.replace(right, wrong.replace("MISTAKE", f"(mistake == {number})"))
-    for header in own_headers(SOURCE):
-        (folder / header.name).write_text(header.read_text())
-    path = folder / SOURCE.name
-    path.write_text(f"static int mistake;\n{source}")
-    entry = ENTRY + 'extern "C" void make(int number) { mistake = number; }'
-    return library(path, entry, plan(case(), {}).constants)
+    return planted_source.mistaken(
+        SOURCE, MISTAKES, ENTRY, plan(case(), {}).constants, tmp_path_factory.mktemp("mistaken")
+    )
 
 
 @pytest.mark.parametrize("name", [None, *MISTAKES])

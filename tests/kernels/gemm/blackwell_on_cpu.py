@@ -2,6 +2,7 @@
 
 import ctypes
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,15 +17,21 @@ from tests.kernels.on_cpu.translate import library
 LARGER = 1024
 """Bytes by which a block's barriers are larger here."""
 
+MATRIX = np.dtype([("at", "u8"), ("rows", "i4"), ("columns", "i4"), ("size", "i4")], align=True)
+"""`struct Matrix` below: an operand, y, or tiles of scales, of which rows and columns count tiles."""
+
 ENTRY = (
     """
-extern "C" int run(const void* x, int m, int x_columns, const void* w, int n, int w_columns, int size, void* y,
-                   const Params* p, int blocks, long shared_bytes, unsigned seed) {
-  const TensorMap of_x{(const unsigned short*)x, m, x_columns, kRows, size};
-  const TensorMap of_w{(const unsigned short*)w, n, w_columns, BN / BLOCKS, size};
-  const TensorMap of_y{(const unsigned short*)y, m, p->columns, 32, 2};
+struct Matrix { const unsigned short* at; int rows, columns, size; };
+struct Given { Matrix x, w, y, x_scales, w_scales; };
+extern "C" int run(const Given* given, const Params* p, int blocks, long shared_bytes, unsigned seed) {
+  const auto map = [](const Matrix& of, int box, int wide = 0) {
+    return TensorMap{of.at, of.rows, of.columns, box, of.size, 0, wide};
+  };
+  const Maps maps{map(given->x, kRows), map(given->w, BN / BLOCKS), map(given->y, 32),
+                  map(given->x_scales, 1, kScaleTiles), map(given->w_scales, kRowTiles, kScaleTiles)};
   fibers::asynchronous = fibers::noting = true, fibers::draw = seed, fibers::notes.clear();
-  return fibers::run(blocks, 32 * (kEpilogueWarps + 2), BLOCKS, shared_bytes, [&] { gemm(of_x, of_w, of_y, *p); });
+  return fibers::run(blocks, 32 * (kEpilogueWarps + 2), BLOCKS, shared_bytes, [&] { gemm(maps, *p); });
 }
 extern "C" unsigned instruction(int kind, int rows, int columns, int byte) {
   return instruction_descriptor((MatrixKind)kind, rows, columns, byte);
@@ -37,14 +44,24 @@ extern "C" unsigned long long scales(unsigned address) { return scales_descripto
 
 def run(case: LinearCase, tile: Tile, given: dict[str, Tensor], blocks: int, seed: int) -> tuple[int, Tensor]:
     """The status of a run of the kernel, 0 where it ended, and y. Operands and params are those of a launch."""
-    kernel = library(SOURCE, ENTRY, constants(case, tile))
+    return run_of(library(SOURCE, ENTRY, constants(case, tile)), case, tile, given, blocks, seed)
+
+
+def run_of(
+    kernel: ctypes.CDLL, case: LinearCase, tile: Tile, given: dict[str, Tensor], blocks: int, seed: int
+) -> tuple[int, Tensor]:
+    """`run` of a changed source."""
     offered = variant("gemm_blackwell" if case.scales is None else "gemm_blackwell_scaled")
     x, w = parts(case, case.passed(given)["x"]), parts(case, offered.pack(case, {}, given["w"]))
     y = torch.full((case.m, case.n), float("nan"), dtype=DTYPES[case.dtype])
     params = parameters(case, tile, x, w, given.get("bias"), given.get("residual"))
-    (m, x_columns), (n, w_columns), size = x[0].shape, w[0].shape, x[0].element_size()
+    matrices = [(each, *each.shape, each.element_size()) for each in (x[0], w[0], y)]
+    matrices += [(each, *each.shape[:2], 1) for each in (x[2], w[2]) if each is not None]
+    maps = np.zeros(5, MATRIX)
+    for map, (each, *shape) in zip(maps, matrices, strict=False):
+        map["at"], map["rows"], map["columns"], map["size"] = each.data_ptr(), *shape
     status = kernel.run(
-        _at(x[0]), m, x_columns, _at(w[0]), n, w_columns, size, _at(y), params.ctypes.data_as(ctypes.c_void_p), blocks,
+        maps.ctypes.data_as(ctypes.c_void_p), params.ctypes.data_as(ctypes.c_void_p), blocks,
         ctypes.c_long(tile.shared_bytes + LARGER), seed,
     )  # fmt: skip
     return status, y
@@ -56,7 +73,3 @@ def noted(case: LinearCase, tile: Tile, given: dict[str, Tensor]) -> list[Note]:
     if ended:
         raise RuntimeError("the run did not end")
     return notes(library(SOURCE, ENTRY, constants(case, tile)))
-
-
-def _at(tensor: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(tensor.data_ptr())

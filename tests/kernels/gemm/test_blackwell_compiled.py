@@ -28,22 +28,26 @@ def case(fields: dict[str, Any]) -> LinearCase:
     return LinearCase(**{"m": 4096, "n": 4096, "k": 4096} | fields)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_it_compiles_to_the_instructions_of_the_fifth_generation(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "pair"),
+    [("bf16", True), ("fp16", False), ("fp8", True), ("mxfp8", True), ("mxfp8", False), ("nvfp4", True)],
+)
+def test_it_compiles_to_the_instructions_of_the_fifth_generation(kind: str, pair: bool) -> None:
     fields, product, copies = KINDS[kind]
     shape = case(fields | {"epilogue": {"fp8": "swiglu", "fp16": "bias"}.get(kind, "residual")})
-    pair = kind in ("bf16", "fp8")
     tile = tile_of(shape, {"columns": 256, "pair": pair})
     log, code = sass(SOURCE, constants(shape, tile), ARCHITECTURE)
     found = resources(log)
     assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
     assert found.registers * THREADS <= REGISTERS
     names = re.findall(r"/\*[0-9a-f]{4,}\*/ +(?:@!?U?P\w+ )?([A-Z][\w.]*)", code)
-    assert names.count(product + pair * ".2CTA") == 4, "four instructions of 32 bytes of K a stage"
-    assert sum(name.startswith("UTCCP") for name in names) == copies
+    product, *vector = product.split(".")
+    asked = ".".join((product, *["2CTA"] * pair, *vector))
+    assert names.count(asked) == 4, "four instructions of 32 bytes of K a stage"
+    assert names.count(f"UTCCP.T.S{pair * '.2CTA'}.4x32dp128bit") == copies
     assert names.count("UTCBAR" + pair * ".2CTA.MULTICAST") == 2, "commits: to empty and to summed"
     assert {"UTMALDG.2D" + pair * ".2CTA", "UTMASTG.2D", "LDTM.x32"} <= set(names)
-    assert ("UBLKCP.S.G" in names) == (copies > 0)
+    assert names.count("UTMALDG.3D" + pair * ".2CTA") == (2 if copies else 0), "scales of x and of w"
 
 
 @pytest.mark.parametrize("kind", KINDS)

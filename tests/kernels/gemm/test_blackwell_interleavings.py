@@ -18,6 +18,7 @@ from tests.kernels.on_cpu.interleavings import (
     INIT,
     PRODUCT,
     READ,
+    SCALES,
     WAIT,
     Broken,
     check,
@@ -33,16 +34,24 @@ CASES: dict[str, dict[str, Any]] = {
     "bf16, three tiles of two steps": {"m": 384, "n": 128, "k": 128},
     "NVFP4, two tiles of two steps": {"m": 256, "n": 128, "k": 512, "weights": "nvfp4", "scales": "block16"},
     "a pair of blocks, three tiles each": {"m": 768, "n": 128, "k": 64},
+    "NVFP4 by a pair, three tiles of two steps": {
+        "m": 768,
+        "n": 128,
+        "k": 512,
+        "weights": "nvfp4",
+        "scales": "block16",
+    },
 }
-FIRST, _, _, PAIR = CASES
+FIRST, _, _, *PAIRS = CASES
+PAIR, SCALED_PAIR = PAIRS
 
 
 @cache
 def notes(name: str) -> list[Note]:
     case = LinearCase(**CASES[name])
-    tile = tile_of(case, {"columns": 128, "stages": STAGES, "pair": name == PAIR})
+    tile = tile_of(case, {"columns": 128, "stages": STAGES, "pair": name in PAIRS})
     found = noted(case, tile, inputs.draw(case, "cpu", 1))
-    return one_warp_of_each_epilogue(found) if name == PAIR else found
+    return one_warp_of_each_epilogue(found) if name in PAIRS else found
 
 
 def one_warp_of_each_epilogue(made: list[Note]) -> list[Note]:
@@ -124,12 +133,23 @@ PLANTED_IN_A_PAIR: dict[str, Change] = {
     "the second block fills a stage that is read": a_lost_barrier_of_the_second_block(WAIT, 1),
     "the second block's epilogue does not wait": a_lost_barrier_of_the_second_block(WAIT, 4),
 }
+PLANTED_WITH_SCALES: dict[str, Change] = {
+    "bytes of scales are not announced": with_value(EXPECT, "full", lambda size: size - 2 * 4 * 512),
+    "scales of x lie in an accumulator": lambda made: [
+        (*each[:3], each[3] - 256, *each[4:]) if each[1] == SCALES and each[3] < 256 + 16 else each for each in made
+    ],
+    "a stage is released before its scales are copied": earlier(COMMIT, "empty", SCALES),
+}
 
 
-@pytest.mark.parametrize("mistake", PLANTED_IN_A_PAIR)
-def test_a_mistake_that_is_planted_in_a_pair_is_found(mistake: str) -> None:
-    changed = PLANTED_IN_A_PAIR[mistake](notes(PAIR))
-    assert changed != notes(PAIR)
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [(name, mistake) for name in PAIRS for mistake in PLANTED_IN_A_PAIR]
+    + [(SCALED_PAIR, mistake) for mistake in PLANTED_WITH_SCALES],
+)
+def test_a_mistake_that_is_planted_in_a_pair_is_found(name: str, mistake: str) -> None:
+    changed = (PLANTED_IN_A_PAIR | PLANTED_WITH_SCALES)[mistake](notes(name))
+    assert changed != notes(name)
     with pytest.raises(Broken):
         check(program(changed))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from kernels.gemm.blackwell_call import SOURCE
 from kernels.gemm.blackwell_plan import STAGE_VALUES, constants, tile_of
@@ -13,7 +14,8 @@ from kernels.ops import LinearCase, reference
 from kernels.proof import inputs
 from kernels.quant import block_scaled
 from kernels.registry import variant
-from tests.kernels.gemm.blackwell_on_cpu import ENTRY, run
+from tests.kernels.gemm.blackwell_on_cpu import ENTRY, run, run_of
+from tests.kernels.on_cpu import planted_source
 from tests.kernels.on_cpu.descriptor_tables import INSTRUCTION, MEMORY, bits
 from tests.kernels.on_cpu.translate import library
 
@@ -25,8 +27,9 @@ from tests.kernels.on_cpu.translate import library
         ({"dtype": "fp16", "weights": "fp16", "epilogue": "bias"}, {"columns": 128, "stages": 2}),
         ({"weights": "fp8", "scales": "row", "epilogue": "swiglu"}, {"columns": 128, "group": 1, "pair": True}),
         ({"weights": "fp8", "scales": "block32"}, {"columns": 256}),
+        ({"weights": "fp8", "scales": "block32", "epilogue": "residual"}, {"columns": 128, "pair": True}),
         ({"weights": "nvfp4", "scales": "block16", "epilogue": "bias"}, {"columns": 128, "stages": 3}),
-        ({"weights": "nvfp4", "scales": "block16"}, {"columns": 256}),
+        ({"weights": "nvfp4", "scales": "block16"}, {"columns": 256, "pair": True}),
     ],
     ids=str,
 )
@@ -41,7 +44,51 @@ def test_it_computes_the_product(fields: dict[str, Any], params: dict[str, Any])
     for seed in (1, 2):
         ended, y = run(case, tile_of(case, params), given, 2, seed)
         assert ended == 0
-        assert (y.double() - truth).abs().max() <= torch.finfo(y.dtype).eps * truth.abs().max()
+        assert is_right(y, truth)
+
+
+def is_right(y: Tensor, truth: Tensor) -> bool:
+    """Whether y is the truth, rounded: within one step of its dtype at the largest value."""
+    return bool((y.double() - truth).abs().max() <= torch.finfo(y.dtype).eps * truth.abs().max())
+
+
+MISTAKES = {
+    "products do not wait for a full stage": ("wait(s.full[at.stage]", "if (!MISTAKE) wait(s.full[at.stage]"),
+    "the second block loads the first half of w": ("tile.rank * kOwn", "tile.rank * !MISTAKE * kOwn"),
+    "the second block loads the first one's scales of x": (
+        "first, tile.row);", "first, tile.row - MISTAKE * tile.rank);",
+    ),
+    "each block loads the scales of its half of w": (
+        "first, tile.column * kRowTiles);", "first, tile.column * kRowTiles + MISTAKE * tile.rank);",
+    ),
+    "scales are those of the step before": ("first = step *", "first = (step - (MISTAKE && step)) *"),
+    "scales of x reach the first block's TMEM alone": (
+        "tmem_copy_scales<BLOCKS>(x_scales", "(MISTAKE ? tmem_copy_scales<1> : tmem_copy_scales<BLOCKS>)(x_scales",
+    ),
+    "scales of w reach the first block's TMEM alone": (
+        "tmem_copy_scales<BLOCKS>(w_scales", "(MISTAKE ? tmem_copy_scales<1> : tmem_copy_scales<BLOCKS>)(w_scales",
+    ),
+    "all rows of w have the scales of the last 128": ("kRowTiles + t) *", "kRowTiles + t * !MISTAKE) *"),
+    "products take another instruction's scales": ("KIND == kNvfp4 ? i : 0", "KIND == kNvfp4 ? i ^ MISTAKE : 0"),
+}  # fmt: skip
+PLANTED_CASE = LinearCase(m=256, n=256, k=512, weights="nvfp4", scales="block16")
+PLANTED_TILE = tile_of(PLANTED_CASE, {"columns": 256, "pair": True})
+
+
+@pytest.fixture(scope="module")
+def mistaken(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    macros = constants(PLANTED_CASE, PLANTED_TILE)
+    return planted_source.mistaken(SOURCE, MISTAKES, ENTRY, macros, tmp_path_factory.mktemp("mistaken"))
+
+
+@pytest.mark.parametrize("name", [None, *MISTAKES])
+def test_a_planted_mistake_is_found(mistaken: ctypes.CDLL, name: str | None) -> None:
+    """In a pair with block scales: who loads and copies which scales."""
+    given = inputs.draw(PLANTED_CASE, "cpu", 1)
+    rounded = variant("gemm_blackwell_scaled").rounded(PLANTED_CASE, {}, given)
+    mistaken.make(0 if name is None else list(MISTAKES).index(name) + 1)
+    ended, y = run_of(mistaken, PLANTED_CASE, PLANTED_TILE, given, 2, 1)
+    assert (ended == 0 and is_right(y, reference.compute(PLANTED_CASE, rounded)[0])) == (name is None)
 
 
 VALUES: dict[str, tuple[str, dict[str, int]]] = {

@@ -9,7 +9,9 @@ The checker lets warps, copies and tensor cores take the same steps in every pos
   same values as the run that was right;
 - TMEM is taken before and given back after all else.
 
-A copy runs from its issue until its bytes land, at any time; products and copies of scales run one after the other, at
+A copy runs from its issue until its bytes land, at any time. Copies that a warp issues one right after the other, to
+the same barrier, land together: a barrier that counts all of them completes with the last one, and until then all of
+their memory is in use. Products and copies of scales run one after the other, at
 any time after their issue. A warp's steps between two waits or TMEM reads are one step here: what they arrive at,
 issue or store could only come later, which waits allow, and no step reads memory between them.
 """
@@ -78,16 +80,21 @@ def memory(note: Note, warps: int) -> tuple[int, int]:
     if step == LOAD:
         return 0, shared_mask(c, b)
     if step == PRODUCT:
-        scales = tmem_mask(block, e, 4) | tmem_mask(block, f, d // 32) if e >= 0 else 0
-        together = range(2) if e < 0 and f == 2 else (block,)
+        together = range(2) if f == 2 else (block,)
         reads = writes = 0
         for each in together:
+            if e >= 0:
+                reads |= tmem_mask(each, e % 65_536, 4) | tmem_mask(each, e // 65_536, d // 32)
             reads |= shared_mask(each * BLOCK + a % BLOCK // 1024 * 1024, 128 * 128)
             reads |= shared_mask(each * BLOCK + b // 1024 * 1024, d // len(together) * 128)
             writes |= tmem_mask(each, c, d)
-        return reads | scales, writes
+        return reads, writes
     if step == SCALES:
-        return shared_mask(a, _UNIT), tmem_mask(block, b, 4)
+        together = range(2) if c == 2 else (block,)
+        return (
+            sum(shared_mask(each * BLOCK + a % BLOCK, _UNIT) for each in together),
+            sum(tmem_mask(each, b, 4) for each in together),
+        )
     if step == WEIGHTED:  # 16 rows of each panel of values
         panels = [shared_mask(block * BLOCK + b + panel * e, 16 * 128) for panel in range(d // 64)]
         return tmem_mask(block, a, 8) | sum(panels), tmem_mask(block, c, d)
@@ -107,9 +114,12 @@ def program(notes: list[Note]) -> Program:
     number = {address: i for i, address in enumerate(made.barriers)}
     done: list[Access] = []
     syncs = [0] * warps
-    for note in notes:
+    for last, note in zip([None, *notes], notes, strict=False):
         warp, step, a, b = note[:4]
         mine = made.blocks[warp]
+        if last and step == LOAD and last[:3] == note[:3] and not memory(note, of_a_block)[1] & done[-1].writes:
+            _joined(made, done, note, of_a_block)
+            continue
         if step in (INIT, FENCE):
             continue
         if step in (WAIT, TAKE, FREE) or (step == READ and not (mine[-1] and mine[-1][-1][0] == READ)):
@@ -141,6 +151,16 @@ def program(notes: list[Note]) -> Program:
         which = number[a] if step in (ARRIVE, EXPECT, WAIT, COMMIT) else ended[1] if step == LOAD else 0
         mine[-1].append((step, which, b))
     return made
+
+
+def _joined(made: Program, done: list[Access], note: Note, warps: int) -> None:
+    """Makes a copy a part of the one noted right before it."""
+    writes, (barrier, size) = memory(note, warps)[1], made.loads[-1]
+    steps = made.blocks[note[0]]
+    here = (note[0], len(steps) - 1, len(steps[-1]) - 1)
+    made.before[here] += [each.ended_by for each in done[:-1] if (each.reads | each.writes) & writes]
+    made.loads[-1] = barrier, size + note[3]
+    done[-1] = Access(0, done[-1].writes | writes, done[-1].ended_by)
 
 
 Barrier = tuple[int, int, int]

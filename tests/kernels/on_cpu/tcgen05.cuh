@@ -62,6 +62,22 @@ void tma_load_first(void* to, const TensorMap& map, Barrier& barrier, int c0, in
   fibers::note(fibers::kLoad, offset_in(0, &barrier), map.box * 128, fibers::offset(to));
   load_box(to, map, fibers::of_rank(&barrier, 0), c0, r0);
 }
+// A box of tiles of 512 bytes, without a swizzle: `map.box` rows of `map.wide` tiles of a matrix of tiles. Zeros outside.
+template <int Blocks>
+void tma_load_first(void* to, const TensorMap& map, Barrier& barrier, int word, int c0, int r0) {
+  must(word == 0, "a copy begins within a tile of scales");
+  const u32 bytes = map.box * map.wide * 512;
+  fibers::note(fibers::kLoad, offset_in(0, &barrier), bytes, fibers::offset(to));
+  Barrier& first = fibers::of_rank(&barrier, 0);
+  fibers::later(fibers::loads, [=, &first] {
+    memset(to, 0, bytes);
+    for (int r = 0; r < map.box; r++)
+      for (int c = 0; c < map.wide; c++)
+        if (r0 + r < map.rows && c0 + c < map.cols)
+          memcpy((char*)to + (r * map.wide + c) * 512, (char*)map.data + ((long)(r0 + r) * map.cols + c0 + c) * 512, 512);
+    land(first, bytes);
+  });
+}
 
 // The byte of shared memory that a descriptor names: 16-byte units, 8 rows of 128 bytes and a step to the next 8, the
 // swizzle exchanging bits 4-6 of the address with their exclusive or with bits 7-9.
@@ -108,7 +124,8 @@ float scale_of(const Tmem& tmem, u32 address, int row, int k, int id) {
 }
 
 // In a pair rows of a from 128 on, and the second half of the rows of b, lie in the second block, which also takes the
-// sums of those rows of a.
+// sums of those rows of a. Each block's tensor cores read scales from their own TMEM: those of its rows of a, and those
+// of all rows of b.
 template <MatrixKind Kind, int Blocks = 1>
 void tcgen05_mma(u32 d, u64 a, u64 b, u32 instruction, int keep, u32 a_scales = 0, u32 b_scales = 0) {
   constexpr bool kScaled = Kind == kMxfp8 || Kind == kNvfp4;
@@ -124,7 +141,7 @@ void tcgen05_mma(u32 d, u64 a, u64 b, u32 instruction, int keep, u32 a_scales = 
   if (Kind == kNvfp4) must(a_id == 0 && b_id == 0, "four scales a row begin at byte 0");
   must(d >> 16 == 0 && (d & 0xffff) + columns <= kColumns, "the sums lie outside of TMEM");
   fibers::note(fibers::kProduct, fibers::offset(fibers::block().base) + ((a & 0x3fff) << 4), (b & 0x3fff) << 4, d,
-               columns, kScaled ? (long)a_scales : -1l, kScaled ? b_scales : Blocks);
+               columns, kScaled ? (long)(a_scales | b_scales << 16) : -1l, Blocks);
   std::vector<const char*> shared;
   std::vector<std::shared_ptr<Tmem>> sums;
   for (int i = 0; i < Blocks; i++) {
@@ -132,38 +149,45 @@ void tcgen05_mma(u32 d, u64 a, u64 b, u32 instruction, int keep, u32 a_scales = 
     shared.push_back((*fibers::cluster)[rank].base), sums.push_back(tmem(rank));
   }
   fibers::later(fibers::products, [=] {
-    std::vector<std::vector<float>> of_a, of_b;
-    const auto read = [&](auto& into, int block, u64 from, int count, u32 scales, int id) {
-      for (int r = 0; r < count; r++) {
-        into.push_back(operand_row<Kind>(shared[block], from, r));
-        for (size_t k = 0; kScaled && k < into[r].size(); k++) into[r][k] *= scale_of<Kind>(*sums[0], scales, r, k, id);
-      }
+    const auto scaled = [&](std::vector<float> row, int block, u32 scales, int r, int id) {
+      for (size_t k = 0; kScaled && k < row.size(); k++) row[k] *= scale_of<Kind>(*sums[block], scales, r, k, id);
+      return row;
     };
     for (int block = 0; block < Blocks; block++) {
-      read(of_a, block, a, kLanes, a_scales, a_id), read(of_b, block, b, half, b_scales, b_id);
-    }
-    for (int r = 0; r < rows; r++)
-      for (int c = 0; c < columns; c++) {
-        u32& at = sums[r / kLanes]->at[r % kLanes][d + c];
-        float sum = keep ? __uint_as_float(at) : 0;
-        for (size_t k = 0; k < of_a[r].size(); k++) sum += of_a[r][k] * of_b[c][k];
-        at = __float_as_uint(sum);
+      std::vector<std::vector<float>> of_b;
+      for (int c = 0; c < columns; c++)
+        of_b.push_back(scaled(operand_row<Kind>(shared[c / half], b, c % half), block, b_scales, c, b_id));
+      for (int r = 0; r < kLanes; r++) {
+        const std::vector<float> of_a = scaled(operand_row<Kind>(shared[block], a, r), block, a_scales, r, a_id);
+        for (int c = 0; c < columns; c++) {
+          u32& at = sums[block]->at[r][d + c];
+          float sum = keep ? __uint_as_float(at) : 0;
+          for (size_t k = 0; k < of_a.size(); k++) sum += of_a[k] * of_b[c][k];
+          at = __float_as_uint(sum);
+        }
       }
+    }
   });
 }
 
-// 32 rows of 16 bytes: 8 rows follow each other, and the step from 8 to the next 8 is the descriptor's.
-inline void tmem_copy_scales(u32 to, u64 from) {
+// 32 rows of 16 bytes: 8 rows follow each other, and the step from 8 to the next 8 is the descriptor's. In a pair each
+// block copies from its own shared memory into its own TMEM.
+template <int Blocks = 1>
+void tmem_copy_scales(u32 to, u64 from) {
   must((from >> 46 & 3) == 1 && from >> 61 == 0, "version or swizzle of the scales' descriptor");
   must(to >> 16 == 0 && to % 4 == 0 && to + 4 <= kColumns, "the scales lie outside of TMEM, or not on four columns");
-  fibers::note(fibers::kScales, fibers::offset(fibers::block().base) + ((from & 0x3fff) << 4), to);
-  const char* shared = fibers::block().base;
-  const auto mine = tmem();
-  fibers::later(fibers::products, [=] {
-    const u32 start = (from & 0x3fff) << 4, step = (from >> 32 & 0x3fff) << 4;
-    for (int lane = 0; lane < kLanes; lane++)
-      memcpy(&mine->at[lane][to], shared + start + lane % 32 / 8 * step + lane % 8 * 16, 16);
-  });
+  must(fibers::now->block == 0 || Blocks == 1, "the second block of a pair issues");
+  fibers::note(fibers::kScales, fibers::offset(fibers::block().base) + ((from & 0x3fff) << 4), to, Blocks);
+  for (int i = 0; i < Blocks; i++) {
+    const int rank = Blocks == 2 ? i : fibers::now->block;
+    const char* shared = (*fibers::cluster)[rank].base;
+    const auto into = tmem(rank);
+    fibers::later(fibers::products, [=] {
+      const u32 start = (from & 0x3fff) << 4, step = (from >> 32 & 0x3fff) << 4;
+      for (int lane = 0; lane < kLanes; lane++)
+        memcpy(&into->at[lane][to], shared + start + lane % 32 / 8 * step + lane % 8 * 16, 16);
+    });
+  }
 }
 
 // A product of weights in TMEM, two 16-bit values in a column, with values whose rows are K: one instruction has 16.

@@ -132,10 +132,11 @@ constexpr u64 kEvictFirst = 0, kEvictLast = 0, kEvictNormal = 0;
 
 // A map of a matrix [rows][cols] of values of `size` bytes for boxes of `box` rows of 128 bytes, in the 128-byte
 // swizzle. A tensor [batch][rows][heads][cols] of 16-bit values has `heads`, and four coordinates. Without heads, four
-// coordinates mean rows that are 8 of the first half and 8 of the second alternately.
+// coordinates mean rows that are 8 of the first half and 8 of the second alternately. For tiles of scales `wide` is a
+// box's tiles in a row of tiles.
 struct TensorMap {
   const unsigned short* data;
-  int rows, cols, box, size = 2, heads = 0;
+  int rows, cols, box, size = 2, heads = 0, wide = 0;
   // The rows of one head of a sequence, as a map of a matrix.
   TensorMap of(int head, int batch) const {
     return {data + ((long)batch * rows * heads + head) * cols, rows, cols, box, size, heads};

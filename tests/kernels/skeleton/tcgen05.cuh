@@ -38,6 +38,12 @@ __device__ __forceinline__ void tma_load_first(void* to, const TensorMap& map, B
   static_assert(Blocks == 1, "single blocks only");
   tma_load(to, map, barrier, c0, c1);
 }
+template <int Blocks>
+__device__ __forceinline__ void tma_load_first(void* to, const TensorMap& map, Barrier& barrier, int c0, int c1,
+                                               int c2) {
+  static_assert(Blocks == 1, "single blocks only");
+  tma_load(to, map, barrier, c0, c1, c2);
+}
 
 __device__ __forceinline__ u32 operand_byte(u64 descriptor, int row, int byte) {
   const u32 start = (u32)(descriptor & 0x3fff) << 4, step = (u32)(descriptor >> 32 & 0x3fff) << 4;
@@ -83,6 +89,7 @@ __device__ void tcgen05_mma(u32 d, u64 a, u64 b, u32 instruction, int keep, u32 
     }
   }
 }
+template <int Blocks = 1>
 __device__ __forceinline__ void tmem_copy_scales(u32 to, u64 from) {
   const u32* words = (const u32*)__cvta_shared_to_generic((u32)(from & 0x3fff) << 4);
   for (int lane = 0; lane < 128; lane++)

@@ -54,6 +54,11 @@ def test_a_map_that_cannot_be_is_refused(tensor: torch.Tensor, box: tuple[int, .
         maps.encode(tensor, box)
 
 
+def test_a_map_without_a_swizzle_takes_rows_of_16_bytes() -> None:
+    with pytest.raises(ValueError, match="a multiple of 16 bytes"):
+        maps.encode(torch.zeros(2, 4, 128, dtype=torch.int32), (1, 4, 6), swizzled=False)
+
+
 def test_types_of_values_are_numbered_as_the_driver_does() -> None:
     """`CUtensorMapDataType` of cuda.h, without types that torch does not have."""
     header = next(Path(triton.__file__).parent.rglob("cuda.h")).read_text()
