@@ -11,6 +11,7 @@ from kernels.hardware import GPUS
 from kernels.ops.sampling import GREEDY
 from kernels.serve.backend import KernelsBackend, block_of
 from kernels.serve.engine import Engine
+from kernels.serve.requests import Logprobs
 from kernels.serve.scheduler import Limits
 from kernels.serve.sizing import CHUNK_TOKENS_ON, Wanted, limits_for
 from kernels.serve.worker import Added, News, serve
@@ -40,17 +41,23 @@ def test_the_engine_goes_on_while_the_server_does_not_read() -> None:
     with socket.socket(fileno=os.dup(connection.fileno())) as small:
         small.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the system takes its least instead
     for name in "abcd":
-        server.send(Added(name, [1, 2, 3], TOKENS, GREEDY, frozenset(), 1e9))
+        server.send(Added(name, [1, 2, 3], TOKENS, GREEDY, frozenset(), 1e9, 1 if name == "b" else None))
     working = threading.Thread(target=_until_closed, args=(own, connection), daemon=True)
     working.start()
     wait_for(lambda: own.steps >= TOKENS and own.idle, 300, "an engine that has served them all")
     told: dict[str, list[int | None]] = {name: [] for name in "abcd"}
+    logprobs: dict[str, list[Logprobs]] = {"b": []}
     while any(len(tokens) < TOKENS for tokens in told.values()):
         news = server.recv()
         assert isinstance(news, News)
         for name, token, _ in news.tokens:
             told[name].append(token)
+        for name, found in news.logprobs.items():
+            logprobs[name] += found  # of no other request
     assert told["a"] == told["b"] == told["c"] == told["d"]
+    assert [each.likeliest for each in logprobs["b"]] == [
+        [(token, each.own)] for token, each in zip(told["b"], logprobs["b"], strict=True)
+    ]
     server.close()
     working.join(60)
     assert not working.is_alive()
