@@ -48,9 +48,10 @@ _FIGURES = [
     PredictedFigure(metric="tpot", value=0.9),
     PredictedFigure(metric="throughput", users=2, unit="tokens/s", value=1500),
 ]
-_FP8 = PredictedPlan(weights="fp8", figures=[PredictedFigure(metric="tpot", value=0.5)])
+_FP8 = PredictedPlan(runner="compiled", weights="fp8", figures=[PredictedFigure(metric="tpot", value=0.5)])
 PREDICTED = Prediction(
-    plans=[PredictedPlan(weights="bf16", figures=_FIGURES), _FP8], assumptions=["Launches and the host take no time."]
+    plans=[PredictedPlan(runner="compiled", weights="bf16", figures=_FIGURES), _FP8],
+    assumptions=["Launches and the host take no time."],
 )
 TTF = Objective(metric="ttf_n", n=64, percentile=50, limit=100)
 TPOT = Objective(metric="tpot", percentile=95, limit=2)

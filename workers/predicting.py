@@ -27,6 +27,8 @@ USUAL_N = 64
 SIXTEEN_BITS = BYTES["bf16"]
 BATCHED = ("compiled", "cuda_graphs")
 """Runners that no server of this workbench runs: under load they answer batches of those who wait."""
+VARIANTS = {"compiled": ("compiled", "compiled_tuned", "compiled_max_autotune")}
+"""Whole-model variants that have one prediction; the others have one each, of their own name."""
 LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("fp8", "nvfp4"), "kernels": ("fp8",)}
 """On a GPU, the precisions in which a runner holds whole models' weights, beside that of today."""
 HOPPER = 90
@@ -69,7 +71,7 @@ def predict(
         held = [each for each in lower if gpu_class == "cpu" or each in LOWER.get(runner, ())]
         for weights in dict.fromkeys([served, *held]):
             request = _Request(sizes, runner, served, weights, gpus, *shape[1:], rates.kernel_us)
-            if not request.served_by_runner(traffic.batch):
+            if not request.served_by_runner(traffic.batch) or _excluded(request, workload):
                 continue
             figures = _latencies(request, workload, rates.single) if traffic.concurrency == 1 else []
             figures += _under_load(request, workload, rates.settled) if not missing else []
@@ -162,6 +164,12 @@ class _Request:
         layer = pass_time.layer(self.runner, weights, self.kernel_us, work.answered, reads_prompt)
         kv_share = BYTES[self.activations] / SIXTEEN_BITS
         return pass_ms(self.sizes, work, BYTES[weights], kv_share, (self.gpus * rates.read_tbps, fastest), layer)
+
+
+def _excluded(request: _Request, workload: Workload) -> bool:
+    """Whether the workload excludes every variant of the runner in this precision."""
+    name = request.runner if request.weights == request.served else f"{request.runner}_{request.weights}"
+    return set(VARIANTS.get(name, (name,))) <= set(workload.constraints.exclude)
 
 
 def _latencies(request: _Request, workload: Workload, rates: Rates) -> list[PredictedFigure]:

@@ -26,6 +26,24 @@ def latencies() -> str:
     return markdown(["runner", "weights", "model", "batch", "prompt", "measured", *LATENCIES.values()], lines)
 
 
+@table("predicted-corrected")
+def corrected() -> str:
+    """Median errors of one model as predicted, and corrected by what the other model measured of the same runner."""
+    known = [each for each in errors() if each.source != TURNS and each.metric in LATENCIES]
+    lines = []
+    for runner in ("megakernel", "kernels", "compiled"):
+        for judged, name in MODELS.items():
+            cells = []
+            for metric in LATENCIES:
+                of = [each for each in known if (each.runner, each.metric) == (runner, metric)]
+                factor = median(each.measured / each.predicted for each in of if each.model != judged)
+                own = [each for each in of if each.model == judged]
+                off = (median(abs(by * (1 + each.error) - 1) for each in own) for by in (1.0, factor))
+                cells.append(", corrected ".join(f"{100 * each:.0f} %" for each in off))
+            lines.append([runner, name, *cells])
+    return markdown(["runner", "judged on", *LATENCIES.values()], lines)
+
+
 @table("predicted-steps")
 def steps() -> str:
     """TPOT of every model that the megakernel was timed with in one process, at two lengths."""

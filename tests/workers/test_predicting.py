@@ -88,6 +88,12 @@ def test_a_runner_that_cannot_serve_is_not_predicted():
     assert {each.runner for each in predicted(of=gemma).plans} == {"compiled", "cuda_graphs"}
 
 
+def test_what_the_workload_excludes_is_not_predicted():
+    without = {"constraints": {"exclude": ["megakernel_fp8", "kernels", "compiled_tuned", "cuda_graphs"]}}
+    found = {(each.runner, each.weights) for each in predicted(lower=["fp8"], **without).plans}
+    assert found == {("megakernel", "bf16"), ("kernels", "fp8"), ("compiled", "bf16")}
+
+
 def test_without_a_run_a_class_has_the_share_of_its_datasheet_that_an_h200_reaches():
     rates = {name: each for name, each in document("ceilings")["ceilings"][0].items() if name != "seconds"}
     measured = Ceilings.model_validate(rates)

@@ -19,10 +19,14 @@ LAST_RUNS = 100
 
 
 def error_words(organisation: Any, gpu_class: str) -> str:
-    """How far what the model predicted before runs on a GPU was from what they measured, in a sentence."""
+    """How far what the model predicted before runs on a GPU was from what they measured, in a sentence.
+
+    Figures that an older version predicted, by the roofline alone, do not count.
+    """
     gpu = gpu_of(gpu_class)
     name = GPUS[gpu].name if gpu in GPUS else gpu_class
-    runs = [found for found in _stages(organisation, gpu, "report", "result__predicted")[:LAST_RUNS] if found]
+    kept = _stages(organisation, gpu, "report", "result__predicted")[:LAST_RUNS]
+    runs = [known for found in kept if (known := [each for each in found or [] if each.get("runner")])]
     errors = [abs(ComparedFigure.model_validate(each).error) for found in runs for each in found]
     if not errors:
         return f"On {name} no run has yet compared what the model predicts with what was measured."

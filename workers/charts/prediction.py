@@ -27,9 +27,9 @@ def compared(results: Results) -> list[ComparedFigure]:
     plan = _of_the_plan(results)
     pairs = [(each, _measured(each, results)) for each in plan.figures] if plan and not _uncompared(results) else []
     return [
-        ComparedFigure(label=_label(each), unit=each.unit, predicted=each.value, measured=measured)
+        ComparedFigure(runner=plan.runner, label=_label(each), unit=each.unit, predicted=each.value, measured=measured)
         for each, measured in pairs
-        if measured
+        if plan and measured
     ]
 
 

@@ -38,8 +38,12 @@ class Prediction(Document):
 
 
 class ComparedFigure(Document):
-    """A predicted figure beside the measured one."""
+    """A predicted figure of a runner's plan beside the measured one.
 
+    Without a `runner` it is of the roofline alone, from before runners had predictions of their own.
+    """
+
+    runner: str = ""
     label: str
     unit: str
     predicted: float

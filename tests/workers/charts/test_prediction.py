@@ -48,11 +48,11 @@ def test_the_throughput_of_a_server_that_did_not_take_the_plan_is_compared_with_
 
 
 def test_a_plan_is_held_against_the_prediction_of_its_precision():
-    fp8 = changed(plan={"dtype": "bf16", "options": {"weights": "fp8"}})
+    fp8 = changed(plan={"runner": "compiled", "options": {"weights": "fp8"}})
     assert [each.predicted for each in compared(fp8)] == [0.5]
-    assert compared(changed(plan={"dtype": "bf16", "gpus": 2})) == []
-    nvfp4 = changed(plan={"dtype": "bf16", "options": {"weights": "nvfp4"}})
-    assert rows(nvfp4)[0].label == "TTF64 p50, bf16"
+    assert compared(changed(plan={"runner": "compiled", "gpus": 2})) == []
+    nvfp4 = changed(plan={"runner": "compiled", "options": {"weights": "nvfp4"}})
+    assert rows(nvfp4)[0].label == "TTF64 p50, compiled in bf16"
     assert rows(nvfp4)[0].measured == "–"
     assert "was not among those that were predicted" in words(nvfp4)[0]
 

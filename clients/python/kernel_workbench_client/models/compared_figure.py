@@ -5,24 +5,30 @@ from typing import Any, TypeVar
 
 from attrs import define as _attrs_define
 
+from ..types import UNSET, Unset
+
 T = TypeVar("T", bound="ComparedFigure")
 
 
 @_attrs_define
 class ComparedFigure:
-    """A predicted figure beside the measured one.
+    """A predicted figure of a runner's plan beside the measured one.
 
-    Attributes:
-        label (str):
-        unit (str):
-        predicted (float):
-        measured (float):
+    Without a `runner` it is of the roofline alone, from before runners had predictions of their own.
+
+        Attributes:
+            label (str):
+            unit (str):
+            predicted (float):
+            measured (float):
+            runner (str | Unset):  Default: ''.
     """
 
     label: str
     unit: str
     predicted: float
     measured: float
+    runner: str | Unset = ""
 
     def to_dict(self) -> dict[str, Any]:
         label = self.label
@@ -32,6 +38,8 @@ class ComparedFigure:
         predicted = self.predicted
 
         measured = self.measured
+
+        runner = self.runner
 
         field_dict: dict[str, Any] = {}
 
@@ -43,6 +51,8 @@ class ComparedFigure:
                 "measured": measured,
             }
         )
+        if runner is not UNSET:
+            field_dict["runner"] = runner
 
         return field_dict
 
@@ -57,11 +67,14 @@ class ComparedFigure:
 
         measured = d.pop("measured")
 
+        runner = d.pop("runner", UNSET)
+
         compared_figure = cls(
             label=label,
             unit=unit,
             predicted=predicted,
             measured=measured,
+            runner=runner,
         )
 
         return compared_figure
