@@ -67,27 +67,24 @@ class Cover:
     """A data URI of a PNG, or empty."""
 
 
-def headline(verify: VerifyResult, before: str = "before") -> str:
-    """The result in one line: `Met: TTF64 p50 81.0 ms (limit 100 ms), 3.47x faster than before in the median`.
-
-    `before` names what the plan is compared with.
-    """
+def headline(verify: VerifyResult) -> str:
+    """The result in one line: `Met: TTF64 p50 81.0 ms (limit 100 ms), 3.47x faster than before in the median`."""
     first = verify.outcomes[0]
     objective, after = first.objective, text.quantity(first.after, first.objective.unit)
     limit = text.promised(objective) if objective.limit is None else text.quantity(objective.limit, objective.unit)
     said = "promised" if objective.limit is None else "limit"
     line = f"{VERDICTS[verify.verdict]}: {objective.label} {after} ({said} {limit})"
-    return f"{line}, {speedup_words(verify, before)}"
+    return f"{line}, {speedup_words(verify)}"
 
 
-def speedup_words(verify: VerifyResult, before: str = "before") -> str:
-    """The paired ratio to `before` in words; inside the noise floor it is no difference."""
+def speedup_words(verify: VerifyResult) -> str:
+    """The paired ratio to what the plan is compared with, in words; inside the noise floor it is no difference."""
     if verify.speedup is None:
         return "no change recommended"
     ratio = verify.speedup.ratio.value
     if not verify.speedup.difference:
-        return f"no difference to {before}"
-    return f"{text.times(ratio, verify.outcomes[0].objective.unit)} than {before} in the median"
+        return f"no difference to {verify.compared_with}"
+    return f"{text.times(ratio, verify.outcomes[0].objective.unit)} than {verify.compared_with} in the median"
 
 
 def _charts(document: Reported) -> list[dict[str, Any]]:
@@ -116,8 +113,6 @@ def render(document: Reported, cover: Cover | None = None) -> str:
     templates.filters |= {"quantity": text.quantity, "number": text.number, "percent": text.percent}
     templates.filters |= {"scaled": text.scaled, "dollars": text.dollars, "promised": text.promised}
     workload = document.workload
-    generate = "generate of transformers" if workload.baseline_runner == "vllm" else ""
-    before = generate or "before"
     units = study.of_results(document.results, workload, document.model)
     page = templates.get_template("report.html").render(
         document=document,
@@ -126,10 +121,10 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         results=document.results,
         verify=verify,
         verdicts=VERDICTS,
-        headline=headline(verify, before),
-        generate=generate,
+        headline=headline(verify),
         request_words=text.request_words(workload.traffic, document.model.kind == "decoder", document.model.counted),
-        speedup_words=speedup_words(verify, before),
+        speedup_words=speedup_words(verify),
+        when_before=text.when(verify.compared_with),
         charts=_charts(document),
         unit_rows=economics.unit_rows(units),
         unit_loads=economics.loads(units),

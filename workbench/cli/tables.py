@@ -117,7 +117,7 @@ def _at_endpoint(rows: Sequence[endpoint.Promise]) -> Table:
 def before_after(verify: VerifyResult, price: PriceResult | None) -> Table:
     """The objectives, the throughput and the price of what the model gives, before and after."""
     table = Table(pad_edge=False)
-    for heading in ("", "before", "after", "limit", "verdict"):
+    for heading in ("", verify.compared_with, "after", "limit", "verdict"):
         table.add_column(heading, justify="left" if heading in ("", "verdict") else "right")
     for row in verify.outcomes:
         table.add_row(*_objective(row))

@@ -5,7 +5,6 @@ from typing import Any
 
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.text import capfirst
 
 from workbench.runs.documents import StageTime
 from workers import budget
@@ -107,7 +106,7 @@ def more_latencies(results: Results) -> list[Drawn]:
     return [
         drawn(
             f"latency-{metric}-{n or 0}",
-            capfirst(f"{metric_title(metric, n)} before and after"),
+            f"Distribution of {metric_title(metric, n)}",
             "",
             "measured",
             where,
@@ -149,12 +148,17 @@ def context(
     environment = provenance.environment(results, "verify") or provenance.environment(results, "baseline")
     found = charts(results)
     units = study.of_results(results, workload, model) if workload and model else None
+    named = results.verify or workload
+    compared_with = named.compared_with if named else "before"
     return {
         "sla": workload,
         "manifest": model,
         "request_words": request_words(workload, model),
         "results": results,
         "verify": results.verify,
+        "compared_with": compared_with,
+        "when_before": text.when(compared_with),
+        "today": text.today(compared_with),
         "undecided": UNDECIDED.get(results.verify.verdict, "") if results.verify else "",
         "price": results.price,
         "unit_rows": economics.unit_rows(units),

@@ -101,7 +101,8 @@ def figure(results: Results) -> Figure | None:
     before = next((each for each in results.verify.before if (each.metric, each.n) == (found.metric, found.n)), None)
     if before is not None and "p50" in before.percentiles:
         middle = before.percentiles["p50"]
-        bars.insert(1, ("Before, here", BEFORE, Interval(value=middle, low=middle, high=middle)))
+        name = f"{results.verify.compared_with.capitalize()}, here"
+        bars.insert(1, (name, BEFORE, Interval(value=middle, low=middle, high=middle)))
     title = f"median {metric_title(found.metric, found.n)}, {found.unit}"
     form = layout(title, "", height=240, xaxis={"rangemode": "tozero"})
     return {"data": [interval_bars("median", found.unit, bars)], "layout": form}
@@ -120,7 +121,7 @@ def table(results: Results) -> Table:
             title = f"{metric_title(each.metric, each.n)} {name}"
             rows.append([title, spread.value, spread.low, spread.high, *here, each.unit])
     rows.append(["requests", found.load.requests, None, None, None, None, ""])
-    return ["metric", "your endpoint", "low", "high", "before", "after", "unit"], rows
+    return ["metric", "your endpoint", "low", "high", results.verify.compared_with, "after", "unit"], rows
 
 
 def _side(results: Results, name: str, metric: str, n: int | None) -> dict[str, float]:

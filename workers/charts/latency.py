@@ -1,7 +1,7 @@
 """Latency before and after as cumulative distributions; percentiles and tails come from every sample."""
 
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, beyond, layout, limit_line
-from workers.charts.text import number
+from workers.charts.text import number, today
 from workers.documents.measurement import Distribution
 from workers.documents.stages import Results
 from workers.documents.workload import Objective, metric_title
@@ -26,9 +26,10 @@ def metrics(results: Results) -> list[Metric]:
 def _pair(results: Results, metric: Metric) -> list[tuple[str, str, Distribution]]:
     if results.verify is None:
         return []
-    sides = [("Before", BEFORE, results.verify.before), ("After", AFTER, results.verify.after)]
-    if not results.verify.recommended:
-        sides = [("Today", BEFORE, results.verify.before)]
+    verify = results.verify
+    sides = [(verify.compared_with.capitalize(), BEFORE, verify.before), ("After", AFTER, verify.after)]
+    if not verify.recommended:
+        sides = [(today(verify.compared_with).capitalize(), BEFORE, verify.before)]
     return [
         (name, colour, each)
         for name, colour, side in sides
@@ -110,7 +111,7 @@ def table(results: Results) -> Table:
 
 CHART = Chart(
     "latency",
-    "Latency before and after",
+    "Distribution of latency",
     "Share of requests answered within a time; the further left, the faster. No sample is dropped.",
     "verify",
     "measured",

@@ -1,7 +1,7 @@
 """Every objective before and after, as a share of its limit."""
 
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout, limit_line
-from workers.charts.text import promised, quantity
+from workers.charts.text import promised, quantity, today
 from workers.documents.stages import ObjectiveOutcome, Results
 
 
@@ -11,13 +11,14 @@ def _outcomes(results: Results) -> list[ObjectiveOutcome]:
 
 def figure(results: Results) -> Figure | None:
     outcomes = _outcomes(results)
-    if not outcomes:
+    if not outcomes or results.verify is None:
         return None
     labels = [each.objective.label for each in reversed(outcomes)]
     traces = []
-    sides = [("After", AFTER, "after"), ("Before", BEFORE, "before")]
-    if results.verify and not results.verify.recommended:
-        sides = [("Today", BEFORE, "before")]
+    verify = results.verify
+    sides = [("After", AFTER, "after"), (verify.compared_with.capitalize(), BEFORE, "before")]
+    if not verify.recommended:
+        sides = [(today(verify.compared_with).capitalize(), BEFORE, "before")]
     for name, colour, key in sides:
         values = [(getattr(each, key), each) for each in reversed(outcomes)]
         traces.append(
@@ -56,7 +57,8 @@ def table(results: Results) -> Table:
         [each.objective.label, each.before, each.after, promised(each.objective), each.objective.unit, each.samples]
         for each in _outcomes(results)
     ]
-    return ["objective", "before", "after", "promised", "unit", "samples"], rows
+    compared_with = results.verify.compared_with if results.verify else "before"
+    return ["objective", compared_with, "after", "promised", "unit", "samples"], rows
 
 
 CHART = Chart(

@@ -27,7 +27,7 @@ def verified(results: Results) -> list[PlanTrial]:
         chosen = _runs(trial.plan) == _runs(verify.plan)
         reason = f"Not confirmed by verify. {reasons[trial.label]}" if trial.label in reasons else trial.reason
         if chosen and not verify.recommended:
-            reason = "What serves today; no change is recommended."
+            reason = "The baseline; no change is recommended."
         elif chosen and not trial.chosen:
             reason = "The best of the plans that verify confirmed."
         found.append(trial.model_copy(update={"chosen": chosen, "reason": reason}))
@@ -71,19 +71,19 @@ def why(results: Results) -> str:
     if best is None or best.primary is None or not timed:
         return ""
     if results.verify is not None and not results.verify.recommended:
-        return "It serves today, and no change is recommended."
+        return "It is the baseline, and no change is recommended."
     if results.compose and results.compose.choice and _runs(results.compose.plan) == _runs(best.plan):
         return results.compose.choice
     today = next(each for each in results.compose.trials if each.primary) if results.compose else best
     gain = results.verify.speedup if results.verify else None
     if gain is not None and not _agree(best, today, gain):
-        return f"Beside what serves today it is {times(gain.ratio.value, best.unit)} in the median, as verified."
+        return f"Beside the baseline it is {times(gain.ratio.value, best.unit)} in the median, as verified."
     if best is today:
         nearest = f"{_said(best)} against {_said(timed[0])} with {timed[0].label}"
-        return f"It serves today, and nothing was faster by more than the noise: {nearest} in a quick comparison."
+        return f"It is the baseline, and nothing was faster by more than the noise: {nearest} in a quick comparison."
     rivals = {f"the next, {timed[0].label}": timed[0]}
     if today is not timed[0]:
-        rivals[f"{today.label}, what serves today"] = today
+        rivals[f"{today.label}, the baseline"] = today
     against = ", and ".join(f"{_times(best, each)} {name} ({_said(each)})" for name, each in rivals.items())
     return f"{_said(best)} in a quick comparison of {len(timed) + 1} plans: {against}."
 

@@ -105,6 +105,16 @@ def scaled(value: float | None, unit: str = "") -> str:
     return f"{number(value)} {unit}".rstrip()
 
 
+def today(compared_with: str) -> str:
+    """What the values before are called where no change is recommended: `today`, or as `compared_with` says."""
+    return "today" if compared_with == "before" else compared_with
+
+
+def when(compared_with: str) -> str:
+    """Behind a figure that was measured before: `before`, or `with generate of transformers`."""
+    return "before" if compared_with == "before" else f"with {compared_with}"
+
+
 def times(ratio: float, unit: str = "") -> str:
     """A ratio of before to after in words: `2.00x faster`, `1.25x slower`; of prices `2.00x cheaper`."""
     better, worse = ("cheaper", "dearer") if unit.startswith("USD") else ("faster", "slower")

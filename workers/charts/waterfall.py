@@ -41,7 +41,7 @@ def steps(results: Results) -> list[Step]:
     between = _between(results)
     if not between:
         return []
-    found, at = [Step("before", 0.0, first.before, "side")], first.before
+    found, at = [Step(verify.compared_with, 0.0, first.before, "side")], first.before
     for name, ms in between:
         found.append(Step(name, at, ms))
         at = ms
@@ -150,9 +150,9 @@ def table(results: Results) -> Table:
 CHART = Chart(
     "waterfall",
     "From kernel to dollar",
-    "Each step is the difference of two plans that were measured with it and without it, in compose; before and after "
-    "are verify's medians. The residual is the same plan in compose and in verify. Steps that nobody toggled are not "
-    "told apart.",
+    "Each step is the difference of two plans that were measured with it and without it, in compose; the first bar and "
+    "after are verify's medians. The residual is the same plan in compose and in verify. Steps that nobody toggled are "
+    "not told apart.",
     "verify",
     "measured",
     figure,

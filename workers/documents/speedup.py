@@ -66,8 +66,9 @@ class Speedup(Document):
     @property
     def drift_words(self) -> str:
         """A sentence about what drifted; "" when nothing did."""
+        names = {"before": "the baseline", "after": "the plan"}
         said = [
-            f"{each.side} in process {each.process} by {100 * (each.ratio - 1):+.0f} %"
+            f"{names[each.side]} in process {each.process} by {100 * (each.ratio - 1):+.0f} %"
             for each in sorted(self.drifts, key=lambda drift: -abs(drift.ratio - 1))[:3]
         ]
         more = f" and {len(self.drifts) - 3} more" if len(self.drifts) > 3 else ""

@@ -216,6 +216,7 @@ class VerifyResult(Document):
     plan: dict[str, Any]
     before: list[Distribution]
     after: list[Distribution]
+    compared_with: str = Field(default="before", description="what the values before are called")
     tokens_per_second_before: float
     tokens_per_second_after: float
     goodput_after: float | None = None

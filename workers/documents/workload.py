@@ -218,6 +218,11 @@ class Sla(Document):
         """The runner of today's plan. vLLM is no plan's runner: without load, eager stands for what runs today."""
         return "eager" if self.baseline_runner == "vllm" else self.baseline_runner
 
+    @property
+    def compared_with(self) -> str:
+        """What a plan is compared with without load: `before`, or generate where vLLM is before, under load alone."""
+        return "generate of transformers" if self.baseline_runner == "vllm" else "before"
+
     @field_validator("quality_text")
     @classmethod
     def _readable(cls, text: str) -> str:

@@ -134,9 +134,9 @@ def present_plan(document: StageInput) -> Plan:
     )
 
 
-def before_words(workload: Workload, usual: str = "what runs today") -> str:
-    """What plans are compared with, in words: `usual`, or transformers' generate where vLLM is before under load."""
-    return "generate of transformers" if workload.baseline_runner == "vllm" else usual
+def before_words(workload: Workload) -> str:
+    """What plans are compared with, in a sentence: what runs today, or generate where vLLM is before under load."""
+    return "what runs today" if workload.compared_with == "before" else workload.compared_with
 
 
 def in_more_processes(

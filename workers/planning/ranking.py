@@ -83,7 +83,7 @@ def explain(trials: list[PlanTrial], lower_is_better: bool, winner: PlanTrial) -
         elif any(better(each, trial, lower_is_better) for each in trials if each.gate == "pass"):
             why = "The plan that the workload prefers of those that keep every promise."
         elif trial is first:
-            why = "What serves today; nothing was faster by more than the noise."
+            why = "The baseline; nothing was faster by more than the noise."
         elif _precisions(trial) != _precisions(first):
             why = f"The best of all, in another precision than {first.label}: verify judges its quality."
         else:

@@ -22,13 +22,12 @@ def run(document: StageInput, context: Context) -> ReportResult:
     html_file.parent.mkdir(parents=True, exist_ok=True)
     html_file.write_text(page, encoding="utf-8")
     plan_file.write_text(json.dumps(served_plan(document.results), indent=2) + "\n", encoding="utf-8")
-    before = "generate of transformers" if document.workload.baseline_runner == "vllm" else "before"
     context.say(1.0, "wrote the report")
     return ReportResult(
         html=context.keep(html_file, "report.html", "text/html"),
         plan=context.keep(plan_file, "plan.json", "application/json"),
         verdict=verify.verdict,
-        headline=headline(verify, before),
+        headline=headline(verify),
         predicted=prediction.compared(document.results),
     )
 

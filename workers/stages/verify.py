@@ -254,11 +254,11 @@ def run(document: StageInput, context: Context) -> VerifyResult:
             final = unchanged(final, document, [Alternation(each.before, each.before) for each in final.processes], usd)
     recommended, final = not tried[-1].why_not, without_void_verdicts(final)
     refusal = next(each.refusal for each in tried if each.plan == plan_of(document))
-    objectives, plan = document.workload.objectives, final.plan
+    workload, plan = document.workload, final.plan
     usd_after = usd and usd * plan.gpus
     verdict = overall_verdict(final.outcomes, final.quality, final.changed)
     if not final.void:
-        expected = _expected(plan, objectives[0], final.processes, usd_after, document)
+        expected = _expected(plan, workload.objectives[0], final.processes, usd_after, document)
         plan.expected = Expected(
             device=final.environment.device,
             driver=final.environment.driver or None,
@@ -267,19 +267,19 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         )
     plan.serving = serving_of(plan, document)
     if recommended:
-        before = before_words(document.workload, "before")
-        said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality, before)
+        said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality, workload.compared_with)
     else:
         said = no_change_sentence(tried, left_out, final.outcomes, verdict)
     said = " ".join(part for part in (said, "" if final.void in said else final.void, final.failure) if part)
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),
-        before=distributions(document.model, objectives, final.before, usd),
-        after=distributions(document.model, objectives, final.after, usd_after),
+        before=distributions(document.model, workload.objectives, final.before, usd),
+        after=distributions(document.model, workload.objectives, final.after, usd_after),
+        compared_with=workload.compared_with,
         tokens_per_second_before=tokens_per_second(final.before),
         tokens_per_second_after=tokens_per_second(final.after),
-        goodput_after=goodput(final.after, objectives),
+        goodput_after=goodput(final.after, workload.objectives),
         recommended=recommended,
         checks=[each.check() for each in tried],
         speedup=final.speedup if recommended else None,

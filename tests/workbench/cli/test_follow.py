@@ -96,7 +96,7 @@ def test_where_no_change_is_recommended_there_is_no_ratio(cli, finished_run):
     shown = cli("show", finished_run.id).stdout
     assert "none recommended" in shown
     assert "Plan: eager." in shown
-    assert "It serves today, and no change is recommended." in shown
+    assert "It is the baseline, and no change is recommended." in shown
     assert "speedup" not in shown
     assert "3.46x" not in shown
 

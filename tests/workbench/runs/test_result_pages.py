@@ -47,7 +47,7 @@ def test_the_medians_of_each_process_stand_beside_the_speedup(browser, engineer,
     assert "interval of the ratio</a> over 3 processes" in page
     assert "Fresh process" in page
     assert "the plan in one process against itself in another" in page
-    assert "before in process 2 by +4 %" in page
+    assert "the baseline in process 2 by +4 %" in page
     assert "The stages took 3 min 15 s of the 6 min that the workload allows." in page
 
 

@@ -1,5 +1,7 @@
 """Each outcome has words of its own on its result's page, and no number breaks over two lines."""
 
+import re
+
 import pytest
 import sample_results
 import sample_runs
@@ -54,6 +56,21 @@ def test_a_speedup_inside_the_noise_is_none_and_says_within_one_process(shown):
     assert '<span class="stat-value">none</span>' in page
     assert '<span class="nowrap">0.990 to 1.01</span>, within one process, lies inside the noise' in page
     assert '<span class="badge badge-cancelled">No difference</span>' in page
+
+
+def test_generate_has_its_name_where_vllm_is_before_under_load(shown):
+    results = sample_results.results()
+    assert "enerate of transformers" not in shown(results)
+    named = {"compared_with": "generate of transformers"}
+    page = shown(results.model_copy(update={"verify": results.verify.model_copy(update=named)}))
+    latency = page[page.index('<section class="card" aria-labelledby="objectives">') : page.index('id="plan"')]
+    assert "Latency with generate of transformers and after" in latency
+    assert re.findall(r">([^<>]*\b[Bb]efore\b[^<>]*)<", latency) == []
+    unchanged = no_change()
+    unchanged.verify = unchanged.verify.model_copy(update=named)
+    page = shown(unchanged)
+    assert '<th scope="col" class="number">Generate of transformers</th>' in page
+    assert '<h2 id="plan">Generate of transformers</h2>' in page
 
 
 def test_numbers_stay_on_one_line_with_their_units():

@@ -162,7 +162,7 @@ def test_a_claim_of_compose_that_verify_contradicts_gives_way_to_the_verified_fi
     document = results()
     assert "3.46x faster than the next, eager" in plans.why(document)
     document.compose.trials[1].primary = Interval(value=5.6, low=5.5, high=5.7)
-    assert plans.why(document) == "Beside what serves today it is 3.47x faster in the median, as verified."
+    assert plans.why(document) == "Beside the baseline it is 3.47x faster in the median, as verified."
 
 
 def test_a_label_that_is_too_wide_is_cut_within_the_drawing():
@@ -180,12 +180,10 @@ def test_what_serves_today_is_compared_as_well_and_alone_there_is_nothing_to_com
     trials = document.compose.trials
     trials.insert(1, trials[1].model_copy(update={"label": "cuda_graphs", "chosen": False}))
     trials[1].primary = Interval(value=90, low=90, high=90)
-    assert "the next, cuda_graphs (90.0 ms), and 3.46x faster than eager, what serves today (280 ms)" in plans.why(
-        document
-    )
+    assert "the next, cuda_graphs (90.0 ms), and 3.46x faster than eager, the baseline (280 ms)" in plans.why(document)
     trials[0].chosen, trials[2].chosen = True, False
     assert plans.why(document) == (
-        "It serves today, and nothing was faster by more than the noise: "
+        "It is the baseline, and nothing was faster by more than the noise: "
         "280 ms against 81.0 ms with compiled, CUDA graphs in a quick comparison."
     )
     del trials[1:]

@@ -80,7 +80,7 @@ def test_a_trend_is_drift_and_scatter_is_not():
     assert drift([100 + index for index in range(40)]) == pytest.approx(129.5 / 109.5)
     assert drift([100 + 0.01 * index for index in range(40)]) is None
     found = speedup(E2E, [Alternation(served(100, 20), [*served(50, 10), *served(60, 10)])], None)
-    assert found.drift_words == "Times drifted while they were measured: after in process 1 by +20 %."
+    assert found.drift_words == "Times drifted while they were measured: the plan in process 1 by +20 %."
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says():

@@ -41,7 +41,7 @@ def test_more_is_better_for_throughput():
     found = [trial("eager", 100), trial("compiled", 50)]
     ranking.explain(found, False, ranking.fastest(found, lower_is_better=False))
     assert found[0].chosen
-    assert found[0].reason == "What serves today; nothing was faster by more than the noise."
+    assert found[0].reason == "The baseline; nothing was faster by more than the noise."
     assert found[1].reason == "2.00x slower than eager."
 
 

@@ -42,7 +42,7 @@ def test_the_medians_of_each_process_stand_beside_the_speedup():
     page = render(stage_input())
     assert "95 % interval over 3 processes" in page
     assert page.count("10</td></tr>") == 3
-    assert "before in process 2 by +4 %" in page
+    assert "the baseline in process 2 by +4 %" in page
 
 
 def test_the_minutes_that_the_stages_took_are_said():
@@ -79,19 +79,27 @@ def test_where_no_change_is_recommended_the_report_has_no_ratio():
     assert "Before is what runs today, and so is after" in page
 
 
+def vllm(found: Results):
+    """What a run with vLLM as its baseline runner found without load."""
+    verify = found.verify.model_copy(update={"compared_with": "generate of transformers"})
+    workload = stage_input().workload.model_copy(update={"baseline_runner": "vllm", "load": LoadSearch()})
+    assert workload.compared_with == verify.compared_with
+    results = found.model_copy(update={"verify": verify})
+    return stage_input().model_copy(update={"results": results, "workload": workload})
+
+
 def test_where_vllm_is_before_under_load_the_report_names_what_the_plan_is_compared_with():
-    document = stage_input()
-    assert "generate of transformers" not in render(document)
-    vllm = document.model_copy(
-        update={"workload": document.workload.model_copy(update={"baseline_runner": "vllm", "load": LoadSearch()})}
-    )
-    page = render(vllm)
+    assert "enerate of transformers" not in render(stage_input())
+    page = render(vllm(results()))
     assert "x faster than generate of transformers in the median" in page
     assert "than before in the median" not in page
-    assert "<dt>Before</dt><dd>generate of transformers; vLLM is before under load alone</dd>" in page
-    assert "Before is generate of transformers, and so is after" in render(
-        vllm.model_copy(update={"results": no_change()})
-    )
+    assert "<dt>Before</dt><dd>vLLM, under load alone; without load the plan is compared with generate" in page
+    start = page.index('id="part-1"')
+    without_load = page[start : page.index("Cost over the price of the GPU", start)]
+    assert re.findall(r">([^<>]*\b[Bb]efore\b[^<>]*)<", without_load) == ["Predicted before the run"]
+    page = render(vllm(no_change()))
+    assert "Both columns are generate of transformers" in page
+    assert "Before is" not in page
 
 
 def test_what_was_predicted_of_the_customers_text_stands_with_its_intervals():

@@ -61,10 +61,17 @@ def _live_context(run: Run) -> dict[str, Any]:
         "waiting": services.waiting_for(run),
         "place": line.place_of(run),
         "known": known,
+        "compared_with": lambda: _compared_with(run),
         "tried": lambda: len(decisions.tried(known())),
         "refused": lambda: len(decisions.candidates(known())) - len(decisions.tried(known())),
         "partial": next((stage for stage in stages if stage.partial), None),
     }
+
+
+def _compared_with(run: Run) -> str:
+    """What a plan of the run is compared with; `before` where its workload cannot be read any more."""
+    document, _ = run.workload.reading
+    return document.compared_with if document else "before"
 
 
 @never_cache
@@ -131,7 +138,11 @@ def _body(run: Run) -> Body:
     document, unreadable = run.workload.reading
     manifest, unreadable_model = run.workload.model.reading
     context = result_page.context(document, manifest, known, services.stage_times(run))
-    context |= {"run": run, "no_verdict": services.lacks(run, "verdict"), "timelines": _timelines(known)}
+    context |= {
+        "run": run,
+        "no_verdict": services.lacks(run, "verdict"),
+        "timelines": _timelines(known, context["compared_with"]),
+    }
     html = render_to_string("runs/_result.html", context)
     stages: list[str] = [stage for stage in STAGES if getattr(known, stage) is not None]
     return Body(html, stages, unreadable or unreadable_model or unreadable_result)
@@ -152,11 +163,11 @@ class _Timeline(NamedTuple):
         return [(lane, lane.busy_ms / whole if whole else None) for lane in self.shown.lanes]
 
 
-def _timelines(known: Results) -> list[_Timeline]:
+def _timelines(known: Results, compared_with: str) -> list[_Timeline]:
     before, left = known.profile, known.verify.profile if known.verify else None
     found = []
     if before and before.timeline:
-        found.append(_Timeline("before", "Before", before.timeline, before.trace))
+        found.append(_Timeline("before", compared_with.capitalize(), before.timeline, before.trace))
     if left and left.timeline:
         found.append(_Timeline("after", "After, the verified plan", left.timeline, left.trace))
     return found

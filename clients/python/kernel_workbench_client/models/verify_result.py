@@ -50,6 +50,7 @@ class VerifyResult:
             quality (None | Quality):
             verdict (VerifyResultVerdict):
             sentence (str):
+            compared_with (str | Unset): what the values before are called Default: 'before'.
             goodput_after (float | None | Unset):
             recommended (bool | Unset):  Default: True.
             checks (list[PlanCheck] | Unset):
@@ -71,6 +72,7 @@ class VerifyResult:
     quality: None | Quality
     verdict: VerifyResultVerdict
     sentence: str
+    compared_with: str | Unset = "before"
     goodput_after: float | None | Unset = UNSET
     recommended: bool | Unset = True
     checks: list[PlanCheck] | Unset = UNSET
@@ -125,6 +127,8 @@ class VerifyResult:
         verdict: str = self.verdict
 
         sentence = self.sentence
+
+        compared_with = self.compared_with
 
         goodput_after: float | None | Unset
         if isinstance(self.goodput_after, Unset):
@@ -188,6 +192,8 @@ class VerifyResult:
                 "sentence": sentence,
             }
         )
+        if compared_with is not UNSET:
+            field_dict["compared_with"] = compared_with
         if goodput_after is not UNSET:
             field_dict["goodput_after"] = goodput_after
         if recommended is not UNSET:
@@ -284,6 +290,8 @@ class VerifyResult:
 
         sentence = d.pop("sentence")
 
+        compared_with = d.pop("compared_with", UNSET)
+
         def _parse_goodput_after(data: object) -> float | None | Unset:
             if data is None:
                 return data
@@ -376,6 +384,7 @@ class VerifyResult:
             quality=quality,
             verdict=verdict,
             sentence=sentence,
+            compared_with=compared_with,
             goodput_after=goodput_after,
             recommended=recommended,
             checks=checks,
