@@ -5,7 +5,7 @@ Formula and assumptions: `docs/method.md`, *prediction*; the time of a pass: `ke
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, log
 
 from kernels.hardware import GPUS
 from kernels.measure import pass_time
@@ -15,6 +15,7 @@ from kernels.megakernel.ranks import RANKS
 from kernels.megakernel.shape import BATCH_MOST
 from kernels.ops import BYTES
 from kernels.serve.scheduler import CHUNK_TOKENS
+from kernels.serve.shapes import SHRINK
 from workers.documents.gpu_class import gpu_of, gpus_of
 from workers.documents.measurement import Ceilings, Rates
 from workers.documents.model import ModelManifest
@@ -29,6 +30,9 @@ BATCHED = ("compiled", "cuda_graphs")
 """Runners that no server of this workbench runs: under load they answer batches of those who wait."""
 VARIANTS = {"compiled": ("compiled", "compiled_tuned", "compiled_max_autotune")}
 """Whole-model variants that have one prediction; the others have one each, of their own name."""
+PADDED = log(SHRINK) / (1 - 1 / SHRINK)
+"""Tokens that a server's pass computes for each of a prompt's: a pass has the length of the next longer graph, each of
+which is SHRINK times as long as the one before, and prompts that come as they may fill it anywhere between two."""
 LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("fp8", "nvfp4"), "kernels": ("fp8",)}
 """On a GPU, the precisions in which a runner holds whole models' weights, beside that of today."""
 HOPPER = 90
@@ -196,16 +200,19 @@ def _missing(workload: Workload) -> list[str]:
 def _under_load(request: _Request, workload: Workload, rates: Rates) -> list[PredictedFigure]:
     """Tokens per second for 1, 2, 4, … users who always wait: all prompts, then the tokens behind them, together.
 
-    A server reads prompts in passes of so many tokens at most. It has steps of many users made by the library's
-    kernels, which do not run on several GPUs.
+    A server reads prompts in passes of so many tokens at most, padded where several users' come as they may. It has
+    steps of many users made by the library's kernels, which do not run on several GPUs.
     """
     users, figures = 1, []
     while workload.load is not None and users <= workload.load.most_users:
         by = request if request.served_by_runner(users) else replace(request, runner="kernels")
         if by is not request and request.gpus > 1:
             break
-        passes = 1 if request.runner in BATCHED else ceil(users * request.prompt / CHUNK_TOKENS)
-        prompts = passes * request.prompt_ms(users / passes, rates)
+        read, passes = float(users), 1
+        if request.runner not in BATCHED:
+            read = users * PADDED if users > 1 else 1.0
+            passes = ceil(read * request.prompt / CHUNK_TOKENS)
+        prompts = passes * request.prompt_ms(read / passes, rates)
         whole = prompts + (request.output - 1) * by.step_ms(users, rates)
         value = 1000 * users * request.output / whole
         figures.append(PredictedFigure(metric="throughput", users=users, unit="tokens/s", value=value))
@@ -226,7 +233,7 @@ def _assumptions(workload: Workload, most_gpus: int, rates: _Rates) -> list[str]
         said.append("Several GPUs divide bytes and FLOPs evenly, and their exchange takes no time.")
     if workload.load is not None:
         said.append(
-            "Under load all users always wait, their prompts are read together, and so are their tokens made; HTTP "
-            "takes no time."
+            "Under load all users always wait, their prompts are read together, and so are their tokens made; the "
+            "server pads prompts to its graphs, and HTTP takes no time."
         )
     return said

@@ -1,5 +1,6 @@
 """What is predicted before a run: the formula by hand, its distance from what was measured, and what it leaves out."""
 
+from math import log
 from statistics import median
 
 import pytest
@@ -42,10 +43,15 @@ def test_the_formula_by_hand():
     assert kernels[("ttft", None, None)] == pytest.approx(first)
     assert kernels[("tpot", None, None)] == pytest.approx(step)
     assert kernels[("ttf_n", 64, None)] == kernels[("e2e", None, None)] == pytest.approx(first + 63 * step)
-    prompts = 2 * PARAMETERS / 4e9 + 4 * (2 * body * 128 + 2 * HEAD + attention) / 500e9 + idle
+    read = 4 * 2 * log(2)  # tokens padded to a graph's length, each twice as long as the one before
+    prompts = 2 * PARAMETERS / 4e9 + read * (2 * body * 128 + 2 * HEAD + attention) / 500e9 + idle
     four = (2 * PARAMETERS + 4 * CACHE) / 4e9 + 4 * flops / 500e9 + 16 * 5 * KERNEL_US / 1e3
     assert kernels[("throughput", None, 4)] == pytest.approx(4 * 64 / (prompts + 63 * four) * 1e3)
     assert [users for _, _, users in kernels if users] == [1, 2, 4]
+    compiled, taken = values(of(found, "compiled")), 16 * 13 * KERNEL_US / 1e3
+    batch = 2 * PARAMETERS / 4e9 + 4 * (2 * body * 128 + 2 * HEAD + attention) / 500e9 + taken
+    whole = batch + 63 * (four + 16 * 10 * KERNEL_US / 1e3)
+    assert compiled[("throughput", None, 4)] == pytest.approx(4 * 64 / whole * 1e3)
 
 
 def test_runners_differ_by_their_kernels_and_exchanges():
@@ -139,7 +145,7 @@ def test_what_kernels_and_exchanges_take_is_what_was_measured():
         ("compiled", "tpot", 0.22, 0.10),
         ("compiled", "ttf_n", 0.21, 0.10),
         ("megakernel", "throughput", 0.07, 0.07),
-        ("kernels", "throughput", 0.56, 0.32),
+        ("kernels", "throughput", 0.32, 0.14),
     ],
 )
 def test_how_far_predictions_are_off_what_h200s_measured(runner, metric, most, usual):
