@@ -25,8 +25,8 @@ from kernels.load.connection import Address, Connections
 from kernels.load.exchange import Exchange
 from kernels.load.planned import PlannedRequest
 from kernels.measure.environment import commit
+from kernels.measure.intervals import percentile
 from workers.documents.traffic import Traffic
-from workers.statistics import percentile
 from workers.traffic.prompts import body
 
 HERE = Path(__file__).parent

@@ -35,8 +35,8 @@ from benchmarks.host import load_average, machine
 from benchmarks.web_clients import READS, SUBMIT, Observed, Person, play, schedule, sign_in_all
 from kernels.load.server_process import free_port
 from kernels.measure.environment import commit
+from kernels.measure.intervals import percentile
 from tests.debian import PostgresServer, postgres_server
-from workers.statistics import percentile
 
 ROOT = Path(__file__).parents[1]
 MEMBERS = 10

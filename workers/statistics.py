@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 
@@ -22,16 +21,6 @@ LEAST_DRIFT = 0.02
 """A trend of a smaller share is not worth a sentence."""
 
 
-def percentile(ordered: Sequence[float], p: float) -> float:
-    """sorted[floor(n·p)] of samples already in order, `p` as a number such as 50 or 99; no interpolation.
-
-    Raises ValueError when there is no sample or `p` is not in [0, 100).
-    """
-    if not ordered or not 0 <= p < 100:
-        raise ValueError(f"percentile {p} of {len(ordered)} samples does not exist")
-    return ordered[math.floor(len(ordered) * Fraction(str(p)) / 100)]
-
-
 def distribution(
     samples: Sequence[float],
     metric: str,
@@ -47,7 +36,7 @@ def distribution(
         n=n,
         unit=unit_of(metric, counted),
         samples=list(samples),
-        percentiles={f"p{p:g}": percentile(ordered, p) for p in shown},
+        percentiles={f"p{p:g}": intervals.percentile(ordered, p) for p in shown},
     )
 
 
@@ -56,7 +45,7 @@ def objective_value(objective: Objective, samples: Sequence[float]) -> float:
 
     For a floor (throughput) the samples are ordered from the best down, so that p99 is the rate that 99 % reach.
     """
-    return percentile(sorted(samples, reverse=objective.direction == "at_least"), objective.percentile)
+    return intervals.percentile(sorted(samples, reverse=objective.direction == "at_least"), objective.percentile)
 
 
 def count_over(objective: Objective, samples: Sequence[float]) -> int:

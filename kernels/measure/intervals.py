@@ -33,18 +33,26 @@ def _outside(n: int) -> int:
     return 0
 
 
+def percentile(ordered: Sequence[float], p: float) -> float:
+    """sorted[floor(n·p)] of samples already in order, `p` as a number such as 50 or 99; no interpolation.
+
+    Raises ValueError when there is no sample or `p` is not in [0, 100).
+    """
+    if not ordered or not 0 <= p < 100:
+        raise ValueError(f"percentile {p} of {len(ordered)} samples does not exist")
+    return ordered[math.floor(len(ordered) * Fraction(str(p)) / 100)]
+
+
 def percentile_interval(samples: Sequence[float], p: float) -> tuple[float, float, float]:
-    """sorted[floor(n·p)] for `p` such as 50 or 99, and its 95 % interval from order statistics of independent samples.
+    """The `percentile` of independent samples, and its 95 % interval from order statistics.
 
     The interval's ends are the samples between which the number of samples below the true percentile, a binomial with
     n and p, lies in 95 of 100 cases. Where too few samples lie beyond the percentile, the end is the last of them.
-    Raises ValueError when there is no sample or `p` is not in [0, 100).
+    Raises ValueError as `percentile`.
     """
-    if not samples or not 0 <= p < 100:
-        raise ValueError(f"percentile {p} of {len(samples)} samples does not exist")
-    ordered, n = sorted(samples), len(samples)
-    low, high = _ranks(n, p)
-    return ordered[math.floor(n * Fraction(str(p)) / 100)], ordered[low], ordered[high]
+    ordered = sorted(samples)
+    value, (low, high) = percentile(ordered, p), _ranks(len(ordered), p)
+    return value, ordered[low], ordered[high]
 
 
 @cache

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from kernels.measure import intervals
 from kernels.measure.latency import Served
 from workers import statistics
 from workers.documents.workload import Objective
@@ -19,12 +20,12 @@ def served(intended_ms: float, start_ms: float, *times_ms: float, requests: int 
     ("p", "n", "index"), [(50, 7, 3), (50, 2, 1), (99, 100, 99), (99, 50, 49), (29, 100, 29), (0, 3, 0)]
 )
 def test_percentile_is_the_sample_at_floor_n_p(p, n, index):
-    assert statistics.percentile(list(range(n)), p) == index
+    assert intervals.percentile(list(range(n)), p) == index
 
 
 def test_percentile_of_nothing_is_refused():
     with pytest.raises(ValueError, match="0 samples"):
-        statistics.percentile([], 50)
+        intervals.percentile([], 50)
 
 
 def test_an_outlier_stays_in_the_distribution():

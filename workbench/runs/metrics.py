@@ -13,11 +13,11 @@ from django.db.models import Count, Max, Q, QuerySet
 from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily
 
+from kernels.measure.intervals import percentile
 from workbench.runs import dispatch, placement
 from workbench.runs.models import Event, Run, StageRun, Worker
 from workers.documents.broker import LEDGER_QUEUE, gpu_queue
 from workers.documents.stages import GPU_STAGES
-from workers.statistics import percentile
 
 RECENT = timedelta(hours=1)
 

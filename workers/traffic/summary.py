@@ -10,12 +10,12 @@ import numpy as np
 
 from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.generator import Sent
-from kernels.measure.intervals import percentile_interval
+from kernels.measure.intervals import percentile, percentile_interval
 from kernels.measure.latency import Served, samples_of
 from workers.documents.load import GeneratorLag, LoadFailure, LoadMetric, LoadOutcome, LoadTokens
 from workers.documents.measurement import Interval
 from workers.documents.workload import Objective, unit_of
-from workers.statistics import SHOWN_PERCENTILES, STUDENT, count_over, meets, objective_value, percentile
+from workers.statistics import SHOWN_PERCENTILES, STUDENT, count_over, meets, objective_value
 from workers.traffic import autocorrelation
 from workers.verdicts import CONFIDENCE, needed_requests, verdict
 
