@@ -2,7 +2,7 @@
 
     celery -A workbench worker -Q ledger,notices -c 1 -n ledger@%h -B
 
-Only who takes the queue `notices` calls addresses outside: it posts webhooks and sends e-mail.
+Only the worker of the queue `notices` connects to addresses outside: it posts webhooks and sends e-mail.
 
 Celery's Django fixup sets Django up and gives every task database connections that are not stale.
 """

@@ -11,7 +11,7 @@ from django.utils import timezone
 from workbench.notifications.models import Delivery, Kind, Notice, Subscription, Webhook
 
 SAID_BEFORE = {Kind.RUN_MISSED: Kind.RUN_FINISHED}
-"""By e-mail the first is left out for who gets the second, which says as much."""
+"""A member who gets the second by e-mail does not get the first, which says the same."""
 
 
 def announce(organisation_id: Any, kind: Kind, data: Callable[[], dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Reports: frozen snapshots of a run's results, their review, and the price books behind them."""
+"""Reports: frozen snapshots of a run's results, their review and publication, and the links that share them."""
 
 from django.apps import AppConfig
 

@@ -98,20 +98,20 @@ class Line:
 
     def __init__(self, gpu_class: str) -> None:
         self.gpu_class = gpu_class
-        self._turns: dict[Any, list[Any]] = {}
+        self._queued: dict[Any, list[Any]] = {}
 
     def place_of(self, run: Run) -> Place | None:
         """Where a run of the class that waits for its first stage stands; None for any other run."""
         if run.state != Run.State.QUEUED or run.started_at is not None:
             return None
         own = next((share for share in self._shares if share.organisation == run.organisation_id), None)
-        if own is None or run.id not in (turns := self._turns_of(run.organisation_id)):
+        if own is None or run.id not in (queue := self._queue_of(run.organisation_id)):
             return None
-        turn = own.begun + turns.index(run.id)
-        ahead = self._begun + turn - own.begun
+        position = own.begun + queue.index(run.id)
+        ahead = self._begun + position - own.begun
         for share in self._shares:
             if share is not own:
-                ahead += min(share.waiting, max(0, turn - share.begun + share.goes_before(own)))
+                ahead += min(share.waiting, max(0, position - share.begun + share.goes_before(own)))
         length = self._begun + sum(share.waiting for share in self._shares)
         return Place(ahead + 1, length, self._seconds_until(ahead))
 
@@ -146,12 +146,12 @@ class Line:
         """Runs that workers of the class hold."""
         return Run.objects.filter(gpu_class=self.gpu_class, state=Run.State.RUNNING, stage__in=GPU_STAGES).count()
 
-    def _turns_of(self, organisation: Any) -> list[Any]:
+    def _queue_of(self, organisation: Any) -> list[Any]:
         """The runs of an organisation that wait for their first stage, first one first."""
-        if organisation not in self._turns:
+        if organisation not in self._queued:
             rows = _waiting(self.gpu_class).filter(started_at=None, organisation=organisation)
-            self._turns[organisation] = list(rows.order_by("created_at", "id").values_list("id", flat=True))
-        return self._turns[organisation]
+            self._queued[organisation] = list(rows.order_by("created_at", "id").values_list("id", flat=True))
+        return self._queued[organisation]
 
     def _seconds_until(self, ahead: int) -> float | None:
         """Computed: as long as the last runs of the class took, for those ahead and half of those that run now."""

@@ -18,8 +18,8 @@ LEAST_RATE = 8 * 2**10
 """Bytes per second."""
 IDLE_SECONDS = 20
 """A connection between two requests is kept this long; longer than clients keep theirs, so that none is cut off."""
-TURN_BYTES = 2**20
-"""What one connection may send before the others have their turn."""
+BYTES_AT_ONCE = 2**20
+"""The most bytes that one connection sends in one iteration of the loop, so that the others are served between."""
 
 IDLE, WORKING, SENDING = "idle", "working", "sending"
 
@@ -33,7 +33,7 @@ class PacedChannel(HTTPChannel):
         self._phase: object = IDLE
         self._since = time.monotonic()
         self._moved = 0
-        self._turn_left = TURN_BYTES
+        self._left = BYTES_AT_ONCE
         super().__init__(*arguments, **options)
 
     def recv(self, buffer_size: int) -> bytes:
@@ -43,16 +43,16 @@ class PacedChannel(HTTPChannel):
         return data
 
     def send(self, data: bytes, do_close: bool = True) -> int:
-        """Send, and count; nothing more when the connection's turn is over."""
-        if self._turn_left <= 0:
+        """Send, and count; nothing more once it has sent BYTES_AT_ONCE in this iteration."""
+        if self._left <= 0:
             return 0
         sent: int = super().send(data, do_close=do_close)
         self._moved += sent
-        self._turn_left -= sent
+        self._left -= sent
         return sent
 
     def _flush_some(self, do_close: bool = True) -> bool:
-        self._turn_left = TURN_BYTES
+        self._left = BYTES_AT_ONCE
         return bool(super()._flush_some(do_close=do_close))
 
     def overdue(self, now: float, grace: float) -> bool:
@@ -72,7 +72,7 @@ class PacedChannel(HTTPChannel):
         return slow
 
     def drop(self) -> None:
-        """Close the connection at the loop's next turn, although a client that reads nothing is never writable."""
+        """Close the connection at the loop's next iteration, although a client that reads nothing is never writable."""
         self.will_close = True
         with suppress(OSError):
             self.socket.shutdown(SHUT_RDWR)
