@@ -108,12 +108,12 @@ def of_torch() -> dict[str, list[float]]:
     import torch
     from torch.nn.functional import linear, scaled_dot_product_attention
 
-    from kernels.cuda import nvrtc
+    from kernels.cuda import nvrtc, occupancy
     from kernels.cuda.launch import Launch, current_stream
 
     x, w = (torch.randn(rows, 4096, device="cuda", dtype=torch.bfloat16) for rows in (64, 4096))
     q = torch.randn(1, 16, 512, 128, device="cuda", dtype=torch.bfloat16)
-    empty = nvrtc.load(Path(nvrtc.__file__).with_name("empty.cu"), "empty")
+    empty = nvrtc.load(occupancy.EMPTY_BUILD, "empty")
     stream = current_stream()[1]
     launches = [Launch(empty, (1,), 32, (), stream, pdl=pdl) for pdl in (False, True)]
 

@@ -11,6 +11,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "list": ("kernels.cli.list", "variants, and what each serves"),
     "check": ("kernels.cli.check", "the accuracy gate over variants and cases"),
     "bench": ("kernels.cli.bench", "times over variants and cases, as a bench document"),
+    "compile": ("kernels.cli.compile", "compile ahead, without a GPU, what models will ask NVRTC for"),
     "bring-up": ("kernels.bring_up.cli", "prove and time the library on a GPU that nobody prepared for"),
     "megakernel": ("kernels.megakernel.cli", "prove a megakernel program, describe it, draw its timeline"),
     "serve": ("kernels.cli.serve", "serve a model over HTTP, after OpenAI's API"),

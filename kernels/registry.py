@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from kernels.cuda.nvrtc import Build
 from kernels.hardware import Gpu
 from kernels.ops import Case
 
@@ -99,6 +100,10 @@ class Variant(ABC):
     @abstractmethod
     def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
         """A callable for the case. Raises ValueError that names the argument it cannot take."""
+
+    def cuda_builds(self, case: Any, params: dict[str, Any], gpu: Gpu) -> Sequence[Build]:
+        """What `build` and the calls of its function compile with NVRTC on this GPU: none unless it is in CUDA C++."""
+        return ()
 
     def pack(self, case: Any, params: dict[str, Any], weight: Any) -> Any:
         """The weight `w` in the form that the callable takes. It is made once when a model is prepared, and never

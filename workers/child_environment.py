@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kernels.cuda.nvrtc import PREBUILT
 from kernels.hardware import ENTRIES, NO_MULTICAST
 from kernels.measure.cpu_threads import thread_settings
 from kernels.measure.environment import commit
@@ -14,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KEPT_NAMES = {"PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CC", "CXX"}
 KEPT_NAMES |= {"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"}
 KEPT_NAMES |= {"WORKBENCH_LEASE_ID", ENTRIES}  # where the figures come from, and which GPUs are known
+KEPT_NAMES |= {PREBUILT}  # kernels that were compiled ahead; no stage can write there
 KEPT_NAMES |= set(NO_MULTICAST)
 KEPT_PREFIXES = ("CUDA_", "NVIDIA_", "OMP_", "MKL_", "TORCH_", "PYTORCH_", "TRITON_", "PYTHON", "WORKBENCH_STAGE_")
 COMPILER_CACHES = {

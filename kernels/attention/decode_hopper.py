@@ -1,11 +1,12 @@
 """Decode attention in CUDA C++ for Hopper: keys and values are loaded directly into registers. See decode_hopper.cu."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.attention.decode_split import refused
 from kernels.check_args import merge_params
+from kernels.cuda.nvrtc import Build
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant, register
@@ -61,6 +62,12 @@ class DecodeHopper(Variant):
             raise ValueError(f"params: warps from 1 to 16 and steps from 1 to 8 are possible, not {tuning}")
         return HopperCall(case, tuning)
 
+    def cuda_builds(self, case: AttentionCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
+        """Of calls with lengths, or a position, and of calls without."""
+        tuning = merge_params(self.name, params, self.space(case)[0])
+        splits = split_count(case, tuning, gpu.sms)
+        return [build_of(case, tuning, splits, counted, page_of(case)) for counted in (True, False)]
+
     def space(self, case: AttentionCase) -> list[dict[str, Any]]:
         shapes = SPACE[case.head_dim, case.kv_dtype == "fp8"]
         return [dict(zip(PARAMS, shape, strict=True)) for shape in shapes]
@@ -78,7 +85,16 @@ def constants(case: AttentionCase, tuning: dict[str, int], splits: int, counted:
     return given | {"PARAMS_BYTES": CALL.itemsize, "SHARED_BYTES": shared_bytes(given)}
 
 
-def shared_bytes(given: dict[str, Any]) -> int:
+def build_of(case: AttentionCase, tuning: dict[str, int], splits: int, counted: bool, page: int) -> Build:
+    return Build.of(SOURCE, constants(case, tuning, splits, counted, page))
+
+
+def page_of(case: AttentionCase) -> int:
+    """The tokens of a page where nothing else is said; 0 where the cache is contiguous."""
+    return (case.page_size or STEP) if case.paged else 0
+
+
+def shared_bytes(given: Mapping[str, Any]) -> int:
     """Size of the kernel's `Shared`."""
     each = given["WARPS"] * (given["HEAD_DIM"] + 2) + given["CLUSTER"] * (given["HEAD_DIM"] + 1)
     return 4 * given["GROUP"] * each + 16

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels.attention.decode_call import CacheAttention, Counts, DecodeArguments, processors
-from kernels.attention.decode_hopper import SOURCE, STEP, constants, shared_bytes, split_count
+from kernels.attention.decode_hopper import STEP, build_of, page_of, shared_bytes, split_count
 from kernels.cuda import nvrtc
 from kernels.cuda.call import Prepared
 from kernels.cuda.launch import Launch
@@ -33,14 +33,14 @@ class HopperCall(CacheAttention):
     def __init__(self, case: AttentionCase, tuning: dict[str, int], scale: float | None = None) -> None:
         super().__init__(case, tuning, split_count(case, tuning, processors()), scale)
         self._kernels: dict[tuple[bool, int], tuple[Any, int]] = {}
-        self._kernel(case.kv_lengths is not None, (case.page_size or STEP) if case.paged else 0)
+        self._kernel(case.kv_lengths is not None, page_of(case))
 
     def _kernel(self, counted: bool, page: int) -> tuple[Any, int]:
         """The kernel for given lengths or none and for this page size, with its shared memory."""
         if (counted, page) not in self._kernels:
-            given = constants(self.case, self.tuning, self.splits, counted, page)
-            size = shared_bytes(given)
-            self._kernels[counted, page] = nvrtc.load(SOURCE, "decode_hopper", given, size), size
+            build = build_of(self.case, self.tuning, self.splits, counted, page)
+            size = shared_bytes(dict(build.defines))
+            self._kernels[counted, page] = nvrtc.load(build, "decode_hopper", size), size
         return self._kernels[counted, page]
 
     def _packed(self, given: DecodeArguments, found: Counts, stream: int, allocate: Callable[[], Tensor]) -> Prepared:

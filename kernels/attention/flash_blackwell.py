@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.attention.flash_plan import FlashPlan, common_constants, refused
+from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
@@ -62,6 +63,9 @@ class FlashBlackwell(Variant):
         if refusal is not None:
             raise ValueError(f"case.{refusal.reason}")
         return FlashCall(case, plan(case, params))
+
+    def cuda_builds(self, case: AttentionCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
+        return [plan(case, params).build]
 
     def space(self, case: AttentionCase) -> list[dict[str, Any]]:
         return [{"slots": SLOTS[case.head_dim]}]

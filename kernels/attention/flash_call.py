@@ -27,7 +27,7 @@ class FlashCall(CudaCall):
     def __init__(self, case: AttentionCase, plan: FlashPlan) -> None:
         super().__init__()
         self.case, self.plan = case, plan
-        self.kernel = nvrtc.load(plan.source, plan.entry, plan.constants, plan.shared_bytes, plan.architecture)
+        self.kernel = nvrtc.load(plan.build, plan.entry, plan.shared_bytes)
         self._tables: dict[torch.device, Tensor] = {}
         self._table(torch.device("cuda", torch.cuda.current_device()))  # made before any graph capture: no copy there
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.attention.flash_plan import FlashPlan, common_constants, refused
-from kernels.cuda.nvrtc import ARCHITECTURE
+from kernels.cuda.nvrtc import ARCHITECTURE, Build
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
@@ -56,6 +56,9 @@ class FlashHopper(Variant):
         if refusal is not None:
             raise ValueError(f"case.{refusal.reason}")
         return FlashCall(case, _plan(case, _params(case, params)))
+
+    def cuda_builds(self, case: AttentionCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
+        return [_plan(case, _params(case, params)).build]
 
     def space(self, case: AttentionCase) -> list[dict[str, Any]]:
         return [dict(zip(PARAMS, shape, strict=True)) for shape in SHAPES[case.head_dim]]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.cuda.nvrtc import Build
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal
 
@@ -37,6 +38,10 @@ class FlashPlan:
     def entry(self) -> str:
         """The kernel's name."""
         return self.source.stem
+
+    @property
+    def build(self) -> Build:
+        return Build.of(self.source, self.constants, self.architecture)
 
 
 def common_constants(case: AttentionCase, keys: int, slots: int, shared_bytes: int) -> dict[str, Any]:

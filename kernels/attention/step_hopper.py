@@ -6,6 +6,7 @@ from typing import Any
 
 from kernels.attention.torch_step import refusal
 from kernels.check_args import batch_refusal, check_served
+from kernels.cuda.nvrtc import Build
 from kernels.hardware import Gpu
 from kernels.ops import StepAttentionCase
 from kernels.ops.paged_kv import PAGE_SIZE
@@ -79,19 +80,14 @@ class StepHopper(Variant):
         from kernels.cuda import nvrtc
 
         check_served(self, case)
-        splits = params.get("splits", self.space(case)[0]["splits"])
-        parts = params.get("parts", _parts(case, splits))
-        if set(params) - PARAMS or splits not in SPLITS or parts not in _divisors(case):
-            names = ", ".join(sorted(PARAMS))
-            raise ValueError(f"params: step_hopper takes {names}, splits of {SPLITS}, parts that divide, not {params}")
-        pdl = bool(params.get("pdl"))
-        group, share = case.heads // case.kv_heads // parts, -(-case.seen // splits)
-        chunk = min(params.get("chunk") or CHUNK_MOST[case.head_dim], CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
-        defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "PARTS": parts, "SPLITS": splits, "CHUNK": chunk}
-        defines |= {"ELEMENT": ELEMENTS[case.dtype], "PAGE_SIZE": page_size_of(case)}
-        size = shared_bytes(case.head_dim, group, chunk, splits)
-        kernel = nvrtc.load(SOURCE, "step_attention", defines | sizes(defines), size)
-        return StepCall(case, kernel, (splits, case.kv_heads * parts, case.batch), size, pdl)
+        build = _build(self, case, params)
+        given = dict(build.defines)
+        size, grid = given["SHARED_BYTES"], (given["SPLITS"], case.kv_heads * given["PARTS"], case.batch)
+        kernel = nvrtc.load(build, "step_attention", size)
+        return StepCall(case, kernel, grid, size, bool(params.get("pdl")))
+
+    def cuda_builds(self, case: StepAttentionCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
+        return [_build(self, case, params)]
 
 
 BLOCKS_MOST = 64
@@ -112,6 +108,20 @@ def _parts(case: StepAttentionCase, splits: int) -> int:
     """The most clusters for a KV head's query heads that keep within BLOCKS_MOST."""
     alone = splits * case.kv_heads * max(1, case.batch)
     return max(each for each in _divisors(case) if each == 1 or each * alone <= BLOCKS_MOST)
+
+
+def _build(variant: Variant, case: StepAttentionCase, params: dict[str, Any]) -> Build:
+    """The source with its macros. Raises ValueError that names a wrong param."""
+    splits = params.get("splits", variant.space(case)[0]["splits"])
+    parts = params.get("parts", _parts(case, splits))
+    if set(params) - PARAMS or splits not in SPLITS or parts not in _divisors(case):
+        names = ", ".join(sorted(PARAMS))
+        raise ValueError(f"params: step_hopper takes {names}, splits of {SPLITS}, parts that divide, not {params}")
+    group, share = case.heads // case.kv_heads // parts, -(-case.seen // splits)
+    chunk = min(params.get("chunk") or CHUNK_MOST[case.head_dim], CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
+    defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "PARTS": parts, "SPLITS": splits, "CHUNK": chunk}
+    defines |= {"ELEMENT": ELEMENTS[case.dtype], "PAGE_SIZE": page_size_of(case)}
+    return Build.of(SOURCE, defines | sizes(defines))
 
 
 FIELDS = [

@@ -1,34 +1,80 @@
-"""CUDA C++ compiled by NVRTC, for sm_90a or another, and loaded through CuPy; `kernels.cuda.launch` launches it."""
+"""CUDA C++ compiled by NVRTC, for sm_90a or another, and loaded through CuPy; `kernels.cuda.launch` launches it.
+
+A compiled kernel is a file. It is looked for in the folder that KERNELS_PREBUILT names, which nobody writes to but
+`python -m kernels compile`, then in `cache_directory`, where it is kept if it had to be compiled.
+"""
 
 import hashlib
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from kernels.cuda import compiler
 
 ARCHITECTURE = "sm_90a"
 TILES = Path(__file__).parents[1] / "tiles"
 """The header layer that every CUDA source may include."""
+PREBUILT = "KERNELS_PREBUILT"
+"""The environment variable that names a folder of kernels that were compiled ahead."""
+STANDARD = "--std=c++17"
 
 
-def load(
-    source: Path,
-    entry: str,
-    defines: Mapping[str, Any] | None = None,
-    shared_bytes: int = 0,
-    architecture: str = ARCHITECTURE,
-) -> Any:
-    """The CuPy function `entry` of a CUDA source, compiled with these macros.
+@dataclass(frozen=True)
+class Build:
+    """A CUDA source as it is compiled: its macros, and the architecture. A build may hold several entries."""
 
-    The binary is cached, in the directory of `cache_directory`, by the compiler's version and the content of the source
-    and of the headers beside it and in `tiles/`. `shared_bytes` is the dynamic shared memory a launch may ask for.
-    `entry` is an extern "C" name.
+    source: Path
+    defines: tuple[tuple[str, Any], ...] = ()
+    architecture: str = ARCHITECTURE
+
+    @classmethod
+    def of(cls, source: Path, defines: Mapping[str, Any], architecture: str = ARCHITECTURE) -> "Build":
+        return cls(source, tuple(defines.items()), architecture)
+
+    @property
+    def name(self) -> str:
+        """The name of the binary's file. It depends on the compiler's version and the content of the source and of the
+        headers beside it and in `tiles/`, and not on where they lie. CUDA's own headers belong to the compiler.
+        """
+        headers = {*self.source.parent.glob("*.cuh"), *TILES.glob("*.cuh")}
+        ordered = sorted(headers, key=lambda each: (each.name, each.parent.name))
+        content = (each.read_text() for each in (self.source, *ordered))
+        given = (compiler.version(), self.architecture, STANDARD, *_macros(dict(self.defines)))
+        digest = hashlib.sha256("\0".join((*content, *given)).encode()).hexdigest()
+        return f"{self.source.stem}-{digest[:32]}.cubin"
+
+    def compile_into(self, folder: Path) -> Path:
+        """The binary in the folder, compiled unless it is there. Raises RuntimeError with the compiler's log."""
+        path = folder / self.name
+        if not path.exists():
+            given = (*options(self.source, dict(self.defines)), f"-arch={self.architecture}")
+            _, binary = compiler.compiled(self.source, given)
+            folder.mkdir(parents=True, exist_ok=True)
+            fresh = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+            fresh.write_bytes(binary)
+            fresh.replace(path)
+        return path
+
+    def binary(self) -> Path:
+        """The binary's file, compiled ahead, cached or compiled now. Raises RuntimeError with the compiler's log."""
+        ahead = os.environ.get(PREBUILT)
+        if ahead and (path := Path(ahead) / self.name).exists():
+            return path
+        return self.compile_into(cache_directory())
+
+
+def load(build: Build, entry: str, shared_bytes: int = 0) -> Any:
+    """The CuPy function `entry` of a build.
+
+    `shared_bytes` is the dynamic shared memory a launch may ask for. `entry` is an extern "C" name.
     Raises RuntimeError with the compiler's log.
     """
     import cupy
 
-    kernel = cupy.RawModule(path=str(_cubin(source, options(source, defines or {}), architecture))).get_function(entry)
+    kernel = cupy.RawModule(path=str(build.binary())).get_function(entry)
     if shared_bytes > kernel.max_dynamic_shared_size_bytes:  # the same module may have been loaded for more
         kernel.max_dynamic_shared_size_bytes = shared_bytes
     return kernel
@@ -36,8 +82,7 @@ def load(
 
 def options(source: Path, defines: Mapping[str, Any]) -> tuple[str, ...]:
     """NVRTC's options, except the architecture and the path of CUDA's own headers."""
-    macros = (f"-D{name}={value}" for name, value in defines.items())
-    return ("--std=c++17", f"-I{source.parent}", f"-I{TILES}", *macros)
+    return (STANDARD, f"-I{source.parent}", f"-I{TILES}", *_macros(defines))
 
 
 def cache_directory() -> Path:
@@ -45,43 +90,5 @@ def cache_directory() -> Path:
     return Path(os.environ.get("KERNELS_CACHE") or Path.home() / ".cache" / "kernel-workbench")
 
 
-def _cubin(source: Path, given: tuple[str, ...], architecture: str) -> Path:
-    from cupy.cuda import nvrtc
-
-    headers = sorted({*source.parent.glob("*.cuh"), *TILES.glob("*.cuh")})
-    compiler = ".".join(map(str, nvrtc.getVersion()))
-    content = "\0".join((*(each.read_text() for each in (source, *headers)), compiler, architecture, *given))
-    path = cache_directory() / f"{source.stem}-{hashlib.sha256(content.encode()).hexdigest()[:32]}.cubin"
-    if not path.exists():
-        binary = _compiled(source, given, architecture)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
-        fresh.write_bytes(binary)
-        fresh.replace(path)
-    return path
-
-
-def _compiled(source: Path, given: Iterable[str], architecture: str) -> bytes:
-    """NVRTC by itself: CuPy's own wrapper cannot name sm_90a or sm_100a, which wgmma and setmaxnreg need."""
-    from cupy.cuda import nvrtc
-
-    includes = (f"-I{each}" for each in _cuda_includes())
-    program = nvrtc.createProgram(source.read_text(), source.name, (), ())
-    try:
-        nvrtc.compileProgram(program, (*given, *includes, f"-arch={architecture}"))
-        return nvrtc.getCUBIN(program)
-    except nvrtc.NVRTCError as error:
-        raise RuntimeError(f"{source.name} does not compile: {nvrtc.getProgramLog(program)}") from error
-    finally:
-        nvrtc.destroyProgram(program)
-
-
-def _cuda_includes() -> list[Path]:
-    """Where cuda_bf16.h may lie: the toolkit, or the toolkit's wheels."""
-    import cupy
-    import numpy
-
-    toolkit = cupy.cuda.get_cuda_path()
-    wheels = Path(numpy.__file__).parents[1] / "nvidia"
-    found = [Path(toolkit) / "include"] if toolkit else []
-    return [each for each in (*found, *wheels.glob("*/include")) if (each / "cuda_bf16.h").exists()]
+def _macros(defines: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(f"-D{name}={value}" for name, value in defines.items())

@@ -25,7 +25,7 @@ H200_CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 5: 22, 6: 17, 7: 15, 8: 15}
 Source: `cuOccupancyMaxActiveClusters` on an H200 (benchmarks/log/skinny-gemm.md). Plans made without a GPU use it.
 """
 
-EMPTY = Path(__file__).with_name("empty.cu")
+EMPTY_BUILD = nvrtc.Build(Path(__file__).with_name("empty.cu"))
 
 
 def clusters_at_once(size: int, threads: int, shared_bytes: int, kernel: Any = None) -> int:
@@ -73,4 +73,4 @@ def empty_kernel(device: int) -> int:
 @cache
 def _loaded(device: int) -> Any:
     """`empty` on the current GPU, kept: its CUfunction is valid as long as its module is."""
-    return nvrtc.load(EMPTY, "empty", shared_bytes=SHARED_MOST)
+    return nvrtc.load(EMPTY_BUILD, "empty", SHARED_MOST)

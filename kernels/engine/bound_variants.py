@@ -70,10 +70,14 @@ class BoundVariants:
         for name in TORCH_VARIANTS:
             variant = registry.variant(name)
             if variant.op == case.op and variant.serves(case, self.gpu) is None:
-                made = BoundVariant(variant, case, {}, variant.build(case, {}), math.inf)
+                made = BoundVariant(variant, case, {}, self.built(variant, case, {}), math.inf)
                 self._found[case.key] = made
                 return made
         raise ValueError(f"torch has no variant for {case.key}")
+
+    def built(self, variant: registry.Variant, case: Case, params: dict[str, Any]) -> Callable[..., Any]:
+        """The variant's function for the case."""
+        return variant.build(case, params)
 
     def pack(self, bound: BoundVariant, weight: Tensor, norm: Tensor | None = None) -> Any:
         """The weight [n, k] as the variant packs it, once for all calls. `norm` [k] is multiplied into it first."""
@@ -98,7 +102,8 @@ class BoundVariants:
             wanted = case.model_copy(update={name: op.case[name] for name in LOWERED if name in op.case})
             if variant.serves(wanted, self.gpu) is None:
                 params = variant.resized(wanted, op.params)
-                return BoundVariant(variant, wanted, params, variant.build(wanted, params), _distance(case, op.case))
+                function = self.built(variant, wanted, params)
+                return BoundVariant(variant, wanted, params, function, _distance(case, op.case))
         return None
 
 

@@ -13,11 +13,10 @@ from kernels.engine.base import Generation, Runner, check_request
 from kernels.engine.graphs import captured
 from kernels.engine.inputs import forward_inputs, output_tensor, placed, zeros
 from kernels.engine.loading import kind_of
+from kernels.engine.prompts import CAPACITY_STEP
 from kernels.engine.sessions import DecoderSession, ModuleSession, Session
 from kernels.ops.sampling import Samplings, of_batch
 
-CAPACITY_STEP = 64
-"""The cache's length is rounded up to a multiple of this."""
 _MODES = {"max-autotune": "max-autotune-no-cudagraphs", "reduce-overhead": None, "default": None}
 """CUDA graphs are captured by this module, never by torch.compile, in every mode."""
 

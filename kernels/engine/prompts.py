@@ -13,6 +13,8 @@ from kernels.engine.head import Head
 from kernels.engine.passes import Pass
 from kernels.engine.state import State
 
+CAPACITY_STEP = 64
+"""A cache's length is rounded up to a multiple of this."""
 FINE_UNTIL, FINE, COARSE = 256, 64, 256
 """Bucket lengths are the multiples of FINE up to FINE_UNTIL, then the multiples of COARSE."""
 
@@ -21,6 +23,11 @@ def bucket(length: int) -> int:
     """The length to which a prompt is padded on its right."""
     step = FINE if length <= FINE_UNTIL else COARSE
     return -(-length // step) * step
+
+
+def room_for(prompt: int, tokens: int) -> int:
+    """The tokens of a cache for a padded prompt and those generated after it."""
+    return -(-max(bucket(prompt), prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
 
 
 class Prompts:

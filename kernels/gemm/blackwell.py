@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
-from kernels.gemm.blackwell_plan import COLUMNS, EPILOGUES, SM, space
+from kernels.cuda.nvrtc import Build
+from kernels.gemm.blackwell_plan import COLUMNS, EPILOGUES, SM, space, tile_of
 from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
@@ -54,6 +55,11 @@ class GemmBlackwell(Variant):
             return Refusal(f"k is {case.k}: rows of x and w must be a multiple of 16 bytes")
         return None
 
+    def cuda_builds(self, case: LinearCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
+        from kernels.gemm.blackwell_call import build_of
+
+        return [build_of(case, tile_of(case, params))]
+
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
         return space(case)
 
@@ -93,6 +99,11 @@ class GemmBlackwellScaled(Variant):
         if case.k % MULTIPLES[case.scales]:
             return Refusal(f"k is {case.k}: {case.scales} scales take multiples of {MULTIPLES[case.scales]}")
         return None
+
+    def cuda_builds(self, case: LinearCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
+        from kernels.gemm.blackwell_call import build_of
+
+        return [build_of(case, tile_of(case, params))]
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
         return space(case)

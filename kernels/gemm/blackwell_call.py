@@ -49,8 +49,7 @@ class BlackwellLinear(CudaCall):
     def __init__(self, case: LinearCase, params: dict[str, Any]) -> None:
         super().__init__()
         self.case, self.tile = case, tile_of(case, params)
-        given = constants(case, self.tile)
-        self.kernel = nvrtc.load(SOURCE, "gemm", given, self.tile.shared_bytes, ARCHITECTURE)
+        self.kernel = nvrtc.load(build_of(case, self.tile), "gemm", self.tile.shared_bytes)
 
     def _prepare(
         self,
@@ -120,6 +119,10 @@ class BlackwellLinear(CudaCall):
     def _scale_tiles(self) -> int:
         """Tiles of scales of 128 rows."""
         return sizes(self.case, self.tile, 1)["steps"] * self.tile.scale_tiles
+
+
+def build_of(case: LinearCase, tile: Tile) -> nvrtc.Build:
+    return nvrtc.Build.of(SOURCE, constants(case, tile), ARCHITECTURE)
 
 
 def parts(case: LinearCase, operand: Any) -> Parts:

@@ -27,7 +27,7 @@ class GroupedProduct(CudaCall):
     def __init__(self, case: GroupedCase) -> None:
         super().__init__()
         found, self.shared_bytes = constants(case)
-        self.case, self.kernel = case, nvrtc.load(SOURCE, "grouped", found, self.shared_bytes)
+        self.case, self.kernel = case, nvrtc.load(nvrtc.Build.of(SOURCE, found), "grouped", self.shared_bytes)
 
     def _prepare(self, check: bool, stream: int, out: Any, x: Tensor, w: Tensor, ends: Tensor) -> Prepared:
         case = self.case

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernels.check_args import check_served
+from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, ROW_BYTES, interleaved
 from kernels.hardware import Gpu
@@ -59,6 +60,9 @@ class GroupedHopper(Variant):
         import torch
 
         return torch.stack([interleaved(each) for each in weight])
+
+    def cuda_builds(self, case: GroupedCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
+        return [Build.of(SOURCE, constants(case)[0])]
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> y [rows, n], rows sorted by expert.

@@ -49,8 +49,7 @@ class HopperLinear(CudaCall):
         super().__init__()
         self.open_layout = _with_contiguous_scales if case.scales in ("tensor", "row") else size_and_strides
         self.case, self.tile = case, tile_of(case, params)
-        source = PING_PONG if self.tile.ping_pong else SOURCE
-        self.kernel = nvrtc.load(source, "gemm", constants(case, self.tile), self.tile.shared_bytes)
+        self.kernel = nvrtc.load(build_of(case, self.tile), "gemm", self.tile.shared_bytes)
         self.quantised = case.epilogue == "quantise"
         self.dtype = torch.float8_e4m3fn if self.quantised else DTYPES[case.dtype]
         unit = 16 if self.quantised else 8
@@ -153,6 +152,10 @@ def _with_contiguous_scales(values: Iterable[Any]) -> tuple[Any, ...]:
     """
     out, (x, x_scales), (w, w_scales), *rest = values
     return size_and_strides((out, x, w, x_scales.data_ptr(), w_scales.data_ptr(), *rest))
+
+
+def build_of(case: LinearCase, tile: Tile) -> nvrtc.Build:
+    return nvrtc.Build.of(PING_PONG if tile.ping_pong else SOURCE, constants(case, tile))
 
 
 def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
-from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved, space
+from kernels.cuda.nvrtc import Build
+from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved, space, tile_of
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.quant.formats import FLOAT_SCALES
@@ -38,6 +39,11 @@ class GemmHopperFp8(Variant):
         if case.gates and case.n % INTERLEAVED:
             return Refusal(f"n is {case.n}: gate and up are interleaved by {INTERLEAVED} rows")
         return None
+
+    def cuda_builds(self, case: LinearCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
+        from kernels.gemm.hopper_call import build_of
+
+        return [build_of(case, tile_of(case, params))]
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
         return space(case)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
+from kernels.cuda.nvrtc import Build
 from kernels.gemm.config_lookup import matching, resized
 from kernels.gemm.skinny import CONFIG_PARAMS, MOST_ROWS
 from kernels.gemm.skinny_config import CANDIDATES_BYTES, TileConfig, configs
@@ -51,6 +52,11 @@ class _LmHead(Variant):
 
         check_served(self, case)
         return LmHead(case, _config_of(case, params), bool(params.get("pdl")), bool(params.get("dynamic")))
+
+    def cuda_builds(self, case: LmHeadCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
+        from kernels.gemm.lm_head_call import build_of
+
+        return [build_of(_config_of(case, params), case, bool(params.get("dynamic")))]
 
     def space(self, case: LmHeadCase) -> list[dict[str, Any]]:
         """The best guess, and the best with half or twice its warps."""

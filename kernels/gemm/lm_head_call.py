@@ -16,6 +16,7 @@ from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda.arrivals import Arrivals
 from kernels.cuda.call import CudaCall, Prepared, Workspace, nothing, pointers
 from kernels.cuda.launch import Launch
+from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import SchedulerCounters, check_stream, kernel, macros, parameters
@@ -51,6 +52,16 @@ def head_macros(config: TileConfig, case: LmHeadCase, at_once: int, dynamic: boo
     }  # fmt: skip
 
 
+def schedules_dynamically(config: TileConfig, dynamic: bool) -> bool:
+    """Whether a dynamic scheduler is asked for and possible."""
+    return dynamic and config.kind != "nvfp4" and config.m == 1 and not config.keep
+
+
+def build_of(config: TileConfig, case: LmHeadCase, dynamic: bool) -> Build:
+    """lm_head.cu for a case on the current GPU, or without a GPU on an H200."""
+    return Build.of(SOURCE, head_macros(config, case, config.at_once(), schedules_dynamically(config, dynamic)))
+
+
 @dataclass(frozen=True)
 class LmHeadArguments:
     """The arguments of a call, in their order: `LmHeadSkinny.build` says what they are."""
@@ -81,8 +92,7 @@ class LmHead(CudaCall):
         super().__init__()
         self.case, self.config, self.pdl = case, config, pdl
         self.found: Workspace[Tensor] = Workspace()
-        possible = config.kind != "nvfp4" and config.m == 1 and not config.keep
-        self.counters = SchedulerCounters() if dynamic and possible else None
+        self.counters = SchedulerCounters() if schedules_dynamically(config, dynamic) else None
         self.top = CANDIDATES if case.sampling == "top_k_p" else 0
         self.one_launch = not self.top or config.m == 1
         self.arrivals = Arrivals(1)
@@ -105,7 +115,7 @@ class LmHead(CudaCall):
         if case.m == 0:
             return Prepared(allocate, lambda _: nothing)
         at_once = config.at_once()
-        compiled = tuple(head_macros(config, case, at_once, self.counters is not None).items())
+        compiled = build_of(config, case, self.counters is not None)
         blocks = config.groups(at_once)
         shape = (case.m, blocks, self.top or 1)
         found = self.found.take(cuda_stream, partial(torch.empty, shape, dtype=torch.int64, device=x.device))
@@ -117,7 +127,7 @@ class LmHead(CudaCall):
         next_step = packed_feedback(feedback)
 
         def launch(entry: str, *arguments: Any) -> Launch:
-            loaded = kernel(SOURCE, entry, compiled, SHARED_MOST - CANDIDATES_BYTES)
+            loaded = kernel(compiled, entry, SHARED_MOST - CANDIDATES_BYTES)
             size = config.shared_bytes(at_once, self.pdl)
             return Launch(loaded, (blocks,), config.threads, (params, *arguments), cuda_stream, size, self.pdl)
 
@@ -126,7 +136,7 @@ class LmHead(CudaCall):
             rest = arrivals, settings, next_step
             return Prepared(allocate, lambda ids: launch("lm_head", ids.data_ptr(), *rest), workspace=found)
         candidates = launch("lm_head_candidates", next_step)
-        join = kernel(SOURCE, "lm_head_join", compiled, 0)
+        join = kernel(compiled, "lm_head_join", 0)
 
         def bind(ids: Tensor) -> Callable[[], None]:
             arguments = (found.data_ptr(), ids.data_ptr(), np.int32(blocks), settings, next_step)

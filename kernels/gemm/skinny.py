@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
+from kernels.cuda.nvrtc import Build
 from kernels.gemm.config_lookup import matching, resized
 from kernels.gemm.skinny_config import TileConfig, can_schedule_dynamically, configs, weight_kind
 from kernels.hardware import Gpu
@@ -68,6 +69,11 @@ class _Skinny(Variant):
         pdl, late_trigger, dynamic = (bool(params.get(name)) for name in ("pdl", "late_trigger", "dynamic"))
         prefetch_bytes = 1024 * params.get("l2_prefetch", 0)
         return SkinnyLinear(case, config_of(case, params), pdl, prefetch_bytes, late_trigger, dynamic)
+
+    def cuda_builds(self, case: LinearCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
+        from kernels.gemm.skinny_call import build_of
+
+        return [build_of(config_of(case, params), case, bool(params.get("dynamic")))]
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
         """The best guess, the best with half and twice its warps, and the best with another number of splits."""

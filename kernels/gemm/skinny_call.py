@@ -115,15 +115,21 @@ def own_loads(config: TileConfig, dtype: str, normalises: bool) -> int:
     return loads if config.m == 1 and changes and loads <= OWN_MOST else 0
 
 
-def kernel(source: Path, entry: str, given: tuple[tuple[str, int], ...], shared_bytes: int = SHARED_MOST) -> Any:
-    """The compiled entry, one for each set of macros and GPU. Its static shared memory counts too."""
-    return _kernel(torch.cuda.current_device(), source, entry, given, shared_bytes)
+def kernel(build: nvrtc.Build, entry: str, shared_bytes: int = SHARED_MOST) -> Any:
+    """The compiled entry, one for each build and GPU. Its static shared memory counts too."""
+    return _kernel(torch.cuda.current_device(), build, entry, shared_bytes)
 
 
 @cache
-def _kernel(device: int, source: Path, entry: str, given: tuple[tuple[str, int], ...], shared_bytes: int) -> Any:
+def _kernel(device: int, build: nvrtc.Build, entry: str, shared_bytes: int) -> Any:
     """The entry on torch's current GPU, `device`: each has a shared-memory limit of its own."""
-    return nvrtc.load(source, entry, dict(given), shared_bytes)
+    return nvrtc.load(build, entry, shared_bytes)
+
+
+def build_of(config: TileConfig, case: LinearCase, dynamic: bool) -> nvrtc.Build:
+    """skinny.cu for a case, with a dynamic scheduler if that is asked for and possible."""
+    dynamic = dynamic and can_schedule_dynamically(config, case)
+    return nvrtc.Build.of(SOURCE, macros(config, case.dtype, case.gates, case.normalises, dynamic))
 
 
 def parameters(config: TileConfig, at_once: int, pdl: bool, prefetch_bytes: int = 0, **given: Any) -> Any:
@@ -191,7 +197,7 @@ class SkinnyLinear(CudaCall):
         self.case, self.config, self.pdl, self.late_trigger = case, config, pdl, late_trigger
         self.prefetch_bytes = prefetch_bytes if pdl else 0
         self.counters = SchedulerCounters() if dynamic and can_schedule_dynamically(config, case) else None
-        self.macros = tuple(macros(config, case.dtype, case.gates, case.normalises, self.counters is not None).items())
+        self.compiled = build_of(config, case, dynamic)
 
     def _prepare(
         self,
@@ -220,7 +226,7 @@ class SkinnyLinear(CudaCall):
             config, at_once, self.pdl, self.prefetch_bytes, late_trigger=self.late_trigger, n=case.n, eps=eps, **given
         )
         shared, grid = config.shared_bytes(at_once, self.pdl), (config.groups(at_once) * config.splits,)
-        entry = kernel(SOURCE, "skinny_linear", self.macros)
+        entry = kernel(self.compiled, "skinny_linear")
 
         def bind(y: Tensor) -> Launch:
             mine = params.copy()

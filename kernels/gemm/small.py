@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
+from kernels.cuda.nvrtc import Build
 from kernels.gemm.config_lookup import matching, resized
 from kernels.gemm.small_config import SmallTileConfig, configs
 from kernels.hardware import Gpu
@@ -63,6 +64,11 @@ class SmallGemm(Variant):
 
         check_served(self, case)
         return SmallLinear(case, config_of(case, params), bool(params.get("pdl")))
+
+    def cuda_builds(self, case: LinearCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
+        from kernels.gemm.small_call import build_of
+
+        return [build_of(config_of(case, params))]
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
         """The best guesses."""

@@ -35,10 +35,14 @@ def macros(config: SmallTileConfig) -> dict[str, int]:
     return config.macros() | {"PARAMS_BYTES": PARAMS.itemsize}
 
 
+def build_of(config: SmallTileConfig) -> nvrtc.Build:
+    return nvrtc.Build.of(SOURCE, macros(config))
+
+
 @cache
-def _kernel(device: int, given: tuple[tuple[str, int], ...], shared_bytes: int) -> Any:
+def _kernel(device: int, build: nvrtc.Build, shared_bytes: int) -> Any:
     """The kernel on torch's current GPU, `device`: each has a shared-memory limit of its own."""
-    return nvrtc.load(SOURCE, "small_gemm", dict(given), shared_bytes)
+    return nvrtc.load(build, "small_gemm", shared_bytes)
 
 
 class SmallLinear(CudaCall):
@@ -49,7 +53,7 @@ class SmallLinear(CudaCall):
     def __init__(self, case: LinearCase, config: SmallTileConfig, pdl: bool) -> None:
         super().__init__()
         self.case, self.config, self.pdl = case, config, pdl
-        self.macros = tuple(macros(config).items())
+        self.compiled = build_of(config)
 
     def _prepare(
         self,
@@ -71,7 +75,7 @@ class SmallLinear(CudaCall):
         for name, value in (("bias", bias), ("residual", residual)):
             params[name] = 0 if value is None else value.data_ptr()
         maps = self._weights(w), named("x", x, (config.x_rows, PANEL))
-        kernel = _kernel(torch.cuda.current_device(), self.macros, config.shared_bytes)
+        kernel = _kernel(torch.cuda.current_device(), self.compiled, config.shared_bytes)
 
         def bind(y: Tensor) -> Launch:
             mine = params.copy()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernels.cuda.nvrtc import Build
 from kernels.measure.ceilings import gpu_seconds
 
 if TYPE_CHECKING:
@@ -80,6 +81,11 @@ def _round_seconds(entry: str, blocks: int) -> float:
     return (times[1] - times[0]) / rounds
 
 
+def build_of(sm: int) -> Build:
+    """The source for a compute capability (× 10)."""
+    return Build.of(SOURCE, {"THREADS": THREADS}, f"sm_{sm}")
+
+
 def _launch(entry: str, blocks: int, word: "torch.Tensor", rounds: int) -> Callable[[], None]:
     """A call that zeroes `word` and enqueues the kernel so that all of its blocks run at once.
 
@@ -92,7 +98,7 @@ def _launch(entry: str, blocks: int, word: "torch.Tensor", rounds: int) -> Calla
     from kernels.cuda.launch import current_stream, packed_argument
 
     major, minor = torch.cuda.get_device_capability()
-    kernel = nvrtc.load(SOURCE, entry, {"THREADS": THREADS}, architecture=f"sm_{major}{minor}")
+    kernel = nvrtc.load(build_of(10 * major + minor), entry)
     held = [packed_argument(each) for each in (word.data_ptr(), rounds)]
     pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
     launch = config((blocks, 1, 1), THREADS, 0, current_stream()[1], Attribute(COOPERATIVE, 0, (1,)))

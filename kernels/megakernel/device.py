@@ -212,9 +212,13 @@ THREADS = 32 * WARPS + PRODUCER_THREADS
 """Threads of a block."""
 
 
+def build_of(constants: dict[str, Any]) -> nvrtc.Build:
+    return nvrtc.Build.of(SOURCES / "decode.cu", constants)
+
+
 def compile_kernel(constants: dict[str, Any]) -> Any:
     """The CuPy function for these constants."""
-    return nvrtc.load(SOURCES / "decode.cu", "decode", constants, shared_bytes(constants))
+    return nvrtc.load(build_of(constants), "decode", shared_bytes(constants))
 
 
 @dataclass(frozen=True)

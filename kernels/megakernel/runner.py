@@ -19,7 +19,7 @@ from kernels.engine.divided import Divided
 from kernels.engine.divided_pass import DividedPrompts, RankPart
 from kernels.engine.layer_ops import LayerOps, Traffic
 from kernels.engine.prompt_ops import prompt_ops
-from kernels.engine.prompts import Prompts, bucket
+from kernels.engine.prompts import Prompts, room_for
 from kernels.engine.rounding import Rounding
 from kernels.engine.state import State
 from kernels.measure.gpu_entry import gpu_of
@@ -35,7 +35,6 @@ from kernels.megakernel.shape import BATCH_MOST, shape_of
 from kernels.megakernel.weights import format_of
 from kernels.ops.sampling import Samplings, of_batch
 
-CAPACITY_STEP = 64
 LOOK_NS = 1_000_000
 """How long a token may take before the host looks whether the launch has ended without it."""
 PACKS_HEAD = ("lm_head_skinny",)
@@ -106,7 +105,7 @@ class MegakernelRunner(Runner):
         if not 1 <= batch <= BATCH_MOST:
             raise ValueError(f"batch: the megakernel serves 1 to {BATCH_MOST}, not {batch}")
         if self._prompts is None or not self._prompts.fits(batch, prompt, tokens):
-            capacity = -(-max(bucket(prompt), prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
+            capacity = room_for(prompt, tokens)
             self._machine = self._prompts = None
             self._models = self._models or rank_models(self._source, self._gpus, self.weights, self._rounding)
             self._machine = self._machine_of(batch, capacity)

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -180,6 +180,10 @@ class KernelsBackend:
         if shape not in self._captured:
             self._captured[shape] = self._capture(shape, next(iter(self._arrangements(shape).values())))
         return self._captured[shape]
+
+    def passes(self) -> Iterator[tuple[Shape, list[PlannedOp]]]:
+        """Every shape with the ops of its pass, once for each arrangement."""
+        return ((shape, ops) for shape in self.shapes for ops in self._arrangements(shape).values())
 
     def _arrangements(self, shape: Shape) -> dict[str, list[PlannedOp]]:
         """The ops of the pass, by how attention is arranged."""

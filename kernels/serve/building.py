@@ -18,7 +18,7 @@ from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan, Serving
 from kernels.serve.backend import Backend, KernelsBackend
 from kernels.serve.engine import Engine
-from kernels.serve.megakernel_backend import BATCHES, MegakernelBackend, batches_within, crossing
+from kernels.serve.megakernel_backend import BATCHES, MegakernelBackend, batches_within, capacity_of, crossing
 from kernels.serve.served_plans import precision_refusal, taken
 from kernels.serve.sizing import Wanted, context_of, limits_for
 from kernels.serve.worker import Ready, Spec, configuration
@@ -119,7 +119,7 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int) -> dict[in
     """
     if gpu.sm != 90 or model.dtype != torch.bfloat16:
         return {}
-    from kernels.serve.megakernel_instance import capacity_of, instance_bytes
+    from kernels.serve.megakernel_instance import instance_bytes
 
     free = torch.cuda.mem_get_info(model.device)[0] * MEGAKERNEL_SHARE
     try:
@@ -140,7 +140,7 @@ def megakernel_beside(
     """
     if not batches:
         return []
-    from kernels.serve.megakernel_instance import MachineInstance, capacity_of
+    from kernels.serve.megakernel_instance import MachineInstance
 
     try:
         instances = [MachineInstance(model, batch, capacity_of(kernels.limits.context)) for batch in batches]

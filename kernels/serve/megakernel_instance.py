@@ -13,9 +13,6 @@ from kernels.megakernel.machine import DecodeRequest, Machine
 from kernels.megakernel.shape import shape_of
 from kernels.ops.sampling import Sampling
 
-LONGEST, CAPACITY_STEP = 8192, 64
-"""Tokens of the longest sequence for which an instance has room, and what its room is a multiple of."""
-
 
 class MachineInstance:
     """The megakernel of a transformers model in bf16, for `batch` sequences of up to `capacity` tokens."""
@@ -34,11 +31,6 @@ class MachineInstance:
         """See `kernels.serve.megakernel_backend.Instance`."""
         made: np.ndarray = tokens.numpy()
         self._machine.launch(DecodeRequest(first, positions, len(made), sampling=sampling), made, self._cancel)
-
-
-def capacity_of(context: int) -> int:
-    """The tokens of a sequence for which instances have room, for a server of such sequences."""
-    return -(-min(context, LONGEST) // CAPACITY_STEP) * CAPACITY_STEP
 
 
 def instance_bytes(model: Any, batch: int, capacity: int) -> int:

@@ -14,7 +14,8 @@ LONGEST_CONTEXT = 8192
 """Tokens of a sequence where nobody says, if the model's own context is no shorter."""
 SHARE_OF_FREE = 0.8
 """Share of the device's free memory that KV pages may take. Graphs and packed weights take of the rest."""
-CHUNK_TOKENS_ON = {"cuda": CHUNK_TOKENS, "cpu": 256}
+CHUNK_TOKENS_ON = {"cuda": CHUNK_TOKENS, "cpu": 256, "meta": CHUNK_TOKENS}
+"""By the device's type. A model on torch's meta device stands for one on a GPU."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Maps a function over items in several processes. Imports without torch."""
 
 import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
@@ -13,7 +13,13 @@ def shared_out(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -
     """`one(item)` for each item, in order. With `jobs` above 1 it runs in fresh processes: `one` and the items are
     pickled.
     """
+    return list(one_by_one(one, items, jobs))
+
+
+def one_by_one(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> Iterator[Found]:
+    """As `shared_out`, each as soon as it and those before it are there."""
     if jobs <= 1:
-        return [one(item) for item in items]
+        yield from map(one, items)
+        return
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        return list(pool.map(one, items))
+        yield from pool.map(one, items)

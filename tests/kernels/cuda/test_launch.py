@@ -89,7 +89,7 @@ def test_another_thread_may_be_the_first_to_call_it(tmp_path: Path):
     source = tmp_path / "fill.cu"
     source.write_text(SOURCE)
     y = torch.zeros(32, dtype=torch.int32, device="cuda")
-    packed = Launch(nvrtc.load(source, "fill"), (1,), 32, (y.data_ptr(), 3), current_stream()[1])
+    packed = Launch(nvrtc.load(nvrtc.Build(source), "fill"), (1,), 32, (y.data_ptr(), 3), current_stream()[1])
     thread = threading.Thread(target=packed)
     thread.start()
     thread.join()

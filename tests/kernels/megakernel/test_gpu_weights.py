@@ -42,7 +42,7 @@ def products(
     inputs = permuted.to(torch.bfloat16).cuda()
     out = torch.full((warps, batch, 16), float("nan"), device="cuda")
     shared = form.slot_bytes + inputs.nbytes
-    kernel = nvrtc.load(UNIT, "unit", constants, shared)
+    kernel = nvrtc.load(nvrtc.Build.of(UNIT, constants), "unit", shared)
     arguments = (stream.data_ptr(), stream.numel(), inputs.data_ptr(), inputs.nbytes, tiles, out.data_ptr())
     Launch(kernel, (1,), 32 * warps, arguments, current_stream()[1], shared)()
     held = matrix_of_unit(stream.cpu().numpy(), tiles, form).astype(np.float64)

@@ -80,7 +80,7 @@ def test_the_argument_whose_map_is_impossible_is_named() -> None:
 
 
 def _launch(entry: str, grid: int, threads: int, *arguments: Any, dtype: torch.dtype = torch.bfloat16) -> None:
-    kernel = nvrtc.load(PROOF, entry, {"TYPE": TYPES[dtype]}, 64 << 10)
+    kernel = nvrtc.load(nvrtc.Build.of(PROOF, {"TYPE": TYPES[dtype]}), entry, 64 << 10)
     Launch(kernel, (grid,), threads, arguments, current_stream()[1], 64 << 10)()
     torch.cuda.synchronize()
 

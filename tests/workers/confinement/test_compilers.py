@@ -5,6 +5,10 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
+from kernels.cuda.nvrtc import PREBUILT
+from kernels.cuda.occupancy import EMPTY_BUILD
 from workers import child
 from workers.child_environment import stage_environment
 from workers.confinement.bounds import Bounds, Limits
@@ -18,20 +22,26 @@ compiled = torch.compile(lambda x: x.sin() * 2 + 1)
 with Telemetry("cpu") as telemetry:
     assert torch.allclose(compiled(torch.ones(1000)), torch.ones(1000).sin() * 2 + 1)
 print(current_device()[2]["commit"], flush=True)
+from kernels.cuda.occupancy import EMPTY_BUILD
+print(EMPTY_BUILD.binary(), flush=True)
 """
 
 
-def test_torch_compiles_into_its_organisations_cache(tmp_path: Path) -> None:
+def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """And a CUDA kernel that was compiled ahead is found, though the stage's code lies elsewhere."""
+    ahead = EMPTY_BUILD.compile_into(tmp_path_factory.mktemp("prebuilt"))
+    ahead.parent.chmod(0o755)
+    outer = {**os.environ, PREBUILT: str(ahead.parent)}
     lines: list[str] = []
     protections: list[child.Protection] = []
     caches = tmp_path / "caches/ours"
     with scratch() as directory:
-        env = stage_environment(os.environ, directory, caches, code_folder(directory, []))
+        env = stage_environment(outer, directory, caches, code_folder(directory, []))
         ended = child.run(
             child.Command([sys.executable, "-c", CODE], env, cwd=directory, log_file=directory / "stage.log"),
             limits=Limits(300, memory_bytes=8 * 2**30),
             bounds=Bounds(
-                readable=readable(os.environ, [], [tmp_path]),
+                readable=readable(outer, [], [tmp_path]),
                 writable=(str(directory), str(caches)),
                 user=user_of("ours"),
             ),
@@ -41,6 +51,6 @@ def test_torch_compiles_into_its_organisations_cache(tmp_path: Path) -> None:
         )
         log = (directory / "stage.log").read_text()
     assert (ended.code, ended.why) == (0, "exit"), log
-    assert lines == [env["WORKBENCH_COMMIT"] + "\n"]
+    assert lines == [f"{env['WORKBENCH_COMMIT']}\n", f"{ahead}\n"]
     assert list((caches / "inductor").rglob("*.so")), "nothing was compiled"
     assert len(protections) == 1

@@ -1,0 +1,140 @@
+"""What a model's runs compile with NVRTC on a GPU, found without that GPU: the passes are put together on torch's meta
+device, which has shapes and no memory.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels import registry
+from kernels.cuda.nvrtc import Build
+from kernels.cuda.occupancy import EMPTY_BUILD
+from kernels.engine.bound_variants import BoundVariants
+from kernels.engine.decoder import Decoder, refusal
+from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.loading import skeleton
+from kernels.engine.passes import Pass
+from kernels.engine.prompt_ops import prompt_ops
+from kernels.engine.prompts import CAPACITY_STEP, bucket, room_for
+from kernels.engine.state import State
+from kernels.hardware import Gpu
+from kernels.measure import limits as of_gpu
+from kernels.megakernel import device
+from kernels.megakernel.layout import default_layout
+from kernels.megakernel.ranks import programs
+from kernels.megakernel.shape import BATCH_MOST, Unsupported, shape_of
+from kernels.ops import Case, LinearCase, LmHeadCase
+from kernels.plan import PlannedOp
+from kernels.registry import Variant
+from kernels.serve.backend import KernelsBackend
+from kernels.serve.inputs import size, views
+from kernels.serve.megakernel_backend import BATCHES, capacity_of
+from kernels.serve.packed import PackedPass
+from kernels.serve.sizing import Wanted, context_of, limits_for
+
+META = torch.device("meta")
+
+
+@dataclass(frozen=True)
+class Server:
+    """The size of a server: tokens of a sequence (None: the most that it takes by itself), requests at once."""
+
+    context: int | None
+    running: int
+
+
+def of_model(
+    config: dict[str, Any], gpu: Gpu, traffics: Sequence[Traffic], servers: Sequence[Server], weights: Sequence[str]
+) -> Iterator[Build]:
+    """Every build of a model in bf16 on the GPU: of what explore and compose try at each traffic, the kernels runner,
+    the megakernel, and the servers. `weights` are the lower precisions that are tried too.
+
+    Raises ValueError for a model that the compact decoder does not run.
+    """
+    model = skeleton(config, "bf16")
+    if reason := refusal(model):
+        raise ValueError(f"the compact decoder cannot run the model: {reason}")
+    decoder = Decoder(model)
+    yield EMPTY_BUILD
+    yield of_gpu.build_of(gpu.sm)
+    for traffic in traffics:
+        yield from _tried(decoder, gpu, traffic, weights)
+        yield from _prompts(decoder, gpu, traffic)
+        for each in ("bf16", *weights):
+            yield from _megakernel(config, gpu, traffic.batch, room_for(traffic.prompt, traffic.tokens), each)
+    for server in servers:
+        wanted = Wanted(server.context, server.running)
+        yield from _served(decoder, model.config, gpu, wanted)
+        for batch in (each for each in BATCHES if each < 2 * server.running):
+            yield from _megakernel(config, gpu, batch, capacity_of(context_of(model.config, wanted)), "bf16")
+
+
+class _Noted(BoundVariants):
+    """Variants that are noted with what they compile, and never built. Their weights are not packed."""
+
+    def __init__(self, ops: Sequence[PlannedOp], gpu: Gpu) -> None:
+        super().__init__(ops, gpu)
+        self.builds: list[Build] = []
+
+    def built(self, variant: Variant, case: Case, params: dict[str, Any]) -> Any:
+        self.builds += variant.cuda_builds(case, params, self.gpu)
+
+    def pack(self, bound: Any, weight: Tensor, norm: Tensor | None = None) -> Any:
+        return weight
+
+
+def _tried(model: Decoder, gpu: Gpu, traffic: Traffic, weights: Sequence[str]) -> Iterator[Build]:
+    """Every variant with each of its params, also those that a plan adds, at the sizes of explore and of a session."""
+    capacity = -(-traffic.longest // CAPACITY_STEP) * CAPACITY_STEP
+    for case in LayerOps(model, traffic).cases():
+        lower = weights if isinstance(case, LinearCase | LmHeadCase) else ()
+        cases = [case, *(case.model_copy(update={"weights": each}) for each in lower)]
+        if getattr(case, "kv_len", capacity) == traffic.longest:
+            cases.append(case.model_copy(update={"kv_len": capacity}))
+        for each in dict.fromkeys(cases):
+            for variant in registry.offers(each, gpu)[0]:
+                for params in variant.space(each):
+                    for more in ({}, *variant.for_model(each)):
+                        yield from variant.cuda_builds(each, {**params, **more}, gpu)
+
+
+def _prompts(model: Decoder, gpu: Gpu, traffic: Traffic) -> Iterator[Build]:
+    """The usual ops of a megakernel's prompts, in every bucket up to the whole sequence."""
+    ops = prompt_ops(LayerOps(model, traffic), gpu)
+    buckets = {bucket(length) for length in range(1, traffic.longest + 1)}
+    for queries in sorted(buckets):
+        cos, sin = model.rope_table(queries)
+        token = torch.zeros(traffic.batch, 1, dtype=torch.int64, device=META)
+        state = State(traffic.batch, queries, cos, sin, model.cache(traffic.batch, queries), token[0], token)
+        noted = _Noted(ops, gpu)
+        Pass(model, noted, state, queries, whole=False)
+        yield from noted.builds
+
+
+def _megakernel(config: dict[str, Any], gpu: Gpu, batch: int, capacity: int, weights: str) -> Iterator[Build]:
+    """The megakernel on one GPU that holds all pairs of SMs at once, as an H200 does."""
+    if gpu.sm != 90 or batch > BATCH_MOST:
+        return
+    try:
+        shape = shape_of(config)
+    except Unsupported:
+        return
+    layout = default_layout(shape, batch, capacity, weights, gpu.sms)
+    try:
+        yield device.build_of(device.defines(programs(shape, layout)[0], device.Tuning()))
+    except ValueError:  # the runtime refuses it too
+        return
+
+
+def _served(model: Decoder, config: Any, gpu: Gpu, wanted: Wanted) -> Iterator[Build]:
+    """Every pass of a server's kernels backend, in each arrangement of its attention."""
+    backend = KernelsBackend(model, gpu, limits_for(model, config, wanted))
+    pages = backend.state.positions // backend.limits.page_size
+    for shape, ops in backend.passes():
+        memory = torch.zeros(size(shape, pages), dtype=torch.uint8, device=META)
+        noted = _Noted(ops, gpu)
+        PackedPass(model, noted, backend.state, shape, views(memory, shape, pages))
+        yield from noted.builds

@@ -1,0 +1,102 @@
+"""`python -m kernels compile`: compiles ahead, without a GPU, what models will ask NVRTC for on one."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernels.cli.numbers import positive
+from kernels.hardware import GPUS
+from kernels.model_files import catalogue
+from kernels.tune.jobs import one_by_one
+
+if TYPE_CHECKING:
+    from kernels.cuda.nvrtc import Build
+
+HOPPERS = sorted(name for name, gpu in GPUS.items() if gpu.sm == 90)
+"""The classes of GPUs that have kernels in CUDA C++ for whole models."""
+
+
+def compile_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of `compile`."""
+    several: dict[str, Any] = {"action": "append", "metavar": "N", "type": positive}
+    parser.add_argument("--into", type=Path, required=True, metavar="FOLDER", help="what KERNELS_PREBUILT then names")
+    parser.add_argument("--model", action="append", required=True, help="a directory or catalogue entry; repeatable")
+    parser.add_argument("--gpu", choices=HOPPERS, default="h200", help="the class of GPU (default h200)")
+    parser.add_argument("--jobs", type=positive, default=2, metavar="N", help="processes that compile (default 2)")
+    parser.add_argument("--batch", **several, help="sequences at once, outside servers (default 1); repeatable")
+    parser.add_argument("--prompt", **several, help="tokens of a prompt (default 128); repeatable")
+    parser.add_argument("--tokens", type=positive, default=64, metavar="N", help="tokens of an answer (default 64)")
+    parser.add_argument(
+        "--weights", action="append", choices=("int8", "fp8", "nvfp4", "int4"), help="a lower precision; repeatable"
+    )
+    parser.add_argument("--running", **several, help="requests at once of a server (default 64); repeatable")
+    parser.add_argument(
+        "--context", **several, help="tokens of a server's sequences (default: the model's, at most 8,192); repeatable"
+    )
+    parser.add_argument("--no-server", action="store_true", help="leave out what only servers need")
+
+
+def compile(options: argparse.Namespace) -> int:
+    """Compiles what the folder lacks. Returns 0, or 1 when a build failed, 2 for a wrong model or folder."""
+    from kernels.cuda import compiler
+
+    try:
+        wanted = {each.name: each for each in _wanted(options)}
+        options.into.mkdir(parents=True, exist_ok=True)
+    except (KeyError, ValueError, OSError, RuntimeError) as error:
+        print(f"kernels compile: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
+        return 2
+    lacking = [each for name, each in wanted.items() if not (options.into / name).exists()]
+    lacking.sort(key=lambda each: each.source.name != "decode.cu")  # the megakernel's take the longest
+    print(f"{len(wanted)} builds, {len(wanted) - len(lacking)} of them there, NVRTC {compiler.version()}", flush=True)
+    began, spent, failed = time.monotonic(), 0.0, 0
+    for number, (name, seconds, said) in enumerate(
+        one_by_one(partial(_made, options.into), lacking, options.jobs), start=1
+    ):
+        spent, failed = spent + seconds, failed + bool(said)
+        print(f"{number} of {len(lacking)}: {said or name} in {seconds:.1f} s", flush=True)
+    size = sum((options.into / name).stat().st_size for name in wanted if (options.into / name).exists())
+    print(
+        f"{len(lacking) - failed} made in {time.monotonic() - began:.0f} s, {spent:.0f} s of compiling; "
+        f"{failed} failed; {size / 1e6:.1f} MB in {options.into}"
+    )
+    return 1 if failed else 0
+
+
+def _wanted(options: argparse.Namespace) -> Iterator["Build"]:
+    """Every build of the models. Raises ValueError, or KeyError for a name that is in no catalogue."""
+    from kernels.cli.builds import Server, of_model
+    from kernels.engine.layer_ops import Traffic
+
+    traffics = [
+        Traffic(batch, prompt, options.tokens) for batch in options.batch or [1] for prompt in options.prompt or [128]
+    ]
+    servers = [Server(context, running) for context in options.context or [None] for running in options.running or [64]]
+    for model in options.model:
+        config = _config(model)
+        yield from of_model(
+            config, GPUS[options.gpu], traffics, () if options.no_server else servers, options.weights or ()
+        )
+
+
+def _config(model: str) -> dict[str, Any]:
+    path = Path(model, "config.json")
+    if not path.is_file():
+        return catalogue.entry(model)[0]
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def _made(folder: Path, build: "Build") -> tuple[str, float, str]:
+    """The build's name, its seconds, and what failed."""
+    began = time.monotonic()
+    try:
+        build.compile_into(folder)
+    except RuntimeError as error:
+        return build.name, time.monotonic() - began, str(error)
+    return build.name, time.monotonic() - began, ""

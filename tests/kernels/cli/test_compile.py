@@ -1,0 +1,202 @@
+"""What is compiled ahead is what runs ask for on a GPU: their code runs here without one, and finds every binary."""
+
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import attention, engine, gemm, registry
+from kernels.__main__ import main
+from kernels.attention import flash_call
+from kernels.cases import GROUPS, check_cases
+from kernels.cli.builds import Server, of_model
+from kernels.cuda import call, compiler, launch, nvrtc, occupancy
+from kernels.cuda.nvrtc import Build
+from kernels.engine.bound_variants import BoundVariants
+from kernels.engine.decoder import Decoder
+from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.loading import skeleton
+from kernels.hardware import GPUS
+from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase
+from kernels.proof import gate, inputs
+from kernels.registry import Variant
+from kernels.serve.backend import KernelsBackend
+from kernels.serve.inputs import size, views
+from kernels.serve.megakernel_backend import BATCHES, capacity_of
+from kernels.serve.packed import PackedPass
+from kernels.serve.sizing import Wanted, limits_for
+from kernels.tiles import maps
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+
+CONFIG = GPU_CONFIGS["llama"]
+H200 = GPUS["h200"]
+TRAFFIC, SERVER = Traffic(2, 64, 64), Server(512, 12)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
+    """The names of the binaries that were loaded, all of them compiled ahead. CuPy, the driver and torch's questions to
+    a GPU are replaced; the binaries are empty files.
+    """
+    names: set[str] = set()
+
+    def module(path: str) -> Any:
+        names.add(Path(path).name)
+        function = SimpleNamespace(kernel=SimpleNamespace(ptr=1), max_dynamic_shared_size_bytes=1 << 20)
+        return SimpleNamespace(get_function=lambda entry: function)
+
+    def refused(source: Path, options: Any) -> Any:
+        raise AssertionError(f"{source.name} was not compiled ahead: {options}")
+
+    nothing = SimpleNamespace(cuTensorMapEncodeTiled=lambda *given: 0, cuLaunchKernelEx=lambda *given: 0)
+    monkeypatch.setenv(nvrtc.PREBUILT, str(tmp_path))
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(RawModule=module))
+    monkeypatch.setattr(compiler, "compiled", refused)
+    for module_with in (maps, launch):
+        monkeypatch.setattr(module_with, "driver", lambda: nothing)
+    monkeypatch.setattr(call, "current_stream", lambda: (0, 0))
+    monkeypatch.setattr(call, "is_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    properties = SimpleNamespace(multi_processor_count=H200.sms)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    monkeypatch.setattr(flash_call.FlashCall, "_table", lambda self, device: torch.zeros(1, H200.sms))
+    monkeypatch.setattr("kernels.attention.decode_hopper_call.processors", lambda: H200.sms)
+    for build in of_model(CONFIG, H200, [TRAFFIC], [SERVER], ["fp8"]):
+        (tmp_path / build.name).touch()
+    return names
+
+
+def runs(variant: Variant, case: Case, params: dict[str, Any]) -> None:
+    """Builds the variant and calls its function, as far as the driver."""
+    function: Any = variant.build(case, params)
+    drawn = inputs.draw(case, "cpu", 1)
+    given = gate.pack(variant, case, params, drawn)
+    if isinstance(case, LinearCase):
+        out = torch.empty(case.m, case.n, dtype=torch.bfloat16)
+    elif isinstance(case, LmHeadCase):
+        out = torch.empty(case.m, dtype=torch.int64)
+    elif isinstance(case, AttentionCase):
+        out = torch.empty_like(drawn["q"])
+        if case.kind == "decode":  # in a pass the length lies on the device
+            given = {**given, "position": torch.zeros(1, dtype=torch.int64)}
+    else:
+        return  # its kernel is loaded when it is built
+    function.unchecked(**given, out=out)
+
+
+def test_every_variant_that_is_tried_finds_its_binary(asked: set[str]) -> None:
+    model, tried = Decoder(skeleton(CONFIG, "bf16")), set()
+    for case in LayerOps(model, TRAFFIC).cases():
+        lower = isinstance(case, LinearCase | LmHeadCase)
+        for each in (case, case.model_copy(update={"weights": "fp8"})) if lower else (case,):
+            for variant in registry.offers(each, H200)[0]:
+                for params in variant.space(each):
+                    for more in ({}, *variant.for_model(each)):
+                        if variant.cuda_builds(each, {**params, **more}, H200):
+                            runs(variant, each, {**params, **more})
+                            tried.add(variant.name)
+    assert tried >= {"skinny", "skinny_fp8", "small_gemm", "gemm_hopper", "flash_hopper", "decode_hopper"}
+    assert tried >= {"step_hopper", "lm_head_skinny", "lm_head_skinny_fp8"}
+    assert len(asked) > len(tried)
+
+
+def test_every_pass_of_a_server_finds_its_binaries(asked: set[str]) -> None:
+    loaded = engine.load(None, CONFIG, seed=1, generated=True, dtype="bf16", device="cpu")
+    model, shapes = Decoder(loaded), Decoder(skeleton(CONFIG, "bf16"))
+    backend = KernelsBackend(model, H200, limits_for(shapes, loaded.config, Wanted(SERVER.context, SERVER.running)))
+    pages, met = backend.state.positions // backend.limits.page_size, set()
+    for shape, ops in backend.passes():
+        bound = BoundVariants(ops, H200)
+        memory = torch.zeros(size(shape, pages), dtype=torch.uint8)
+        PackedPass(model, bound, backend.state, shape, views(memory, shape, pages))
+        for found in filter(None, bound._found.values()):
+            if found.variant.cuda_builds(found.case, found.params, H200):
+                runs(found.variant, found.case, found.params)
+                met.add(found.variant.name)
+    assert met == {"skinny", "small_gemm", "gemm_hopper", "step_hopper"}
+    assert asked
+
+
+def test_the_servers_megakernels_find_their_binaries(asked: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each as its instance compiles it, up to the packing of its weights."""
+    from kernels.serve import megakernel_instance
+
+    class Packed(Exception):
+        """The kernel is loaded."""
+
+    def uploads(*given: Any) -> Any:
+        raise Packed
+
+    monkeypatch.setattr("kernels.megakernel.machine.uploads", uploads)
+    model: Any = skeleton(CONFIG, "bf16")
+    for batch in BATCHES:
+        with pytest.raises(Packed):
+            megakernel_instance.MachineInstance(model, batch, capacity_of(SERVER.context or 0))
+    assert len(asked) == len(BATCHES)
+    assert all(name.startswith("decode-") for name in asked)
+
+
+def test_every_source_of_a_variant_is_some_variants_build() -> None:
+    folders = [Path(str(room.__file__)).parent for room in (attention, gemm)]
+    found = set()
+    for op in GROUPS["library"]:
+        for case in check_cases(op, False):
+            for gpu in (H200, GPUS["b200"]):
+                for variant in registry.offers(case, gpu)[0]:
+                    for params in variant.space(case):
+                        found |= {each.source for each in variant.cuda_builds(case, params, gpu)}
+    assert found == {each for folder in folders for each in folder.glob("*.cu")}
+
+
+def test_a_name_says_what_was_compiled_and_not_where(tmp_path: Path) -> None:
+    """A copy of the sources elsewhere has the same names; another macro, architecture or header has another."""
+    there = tmp_path / "kernels" / "gemm"
+    shutil.copytree(Path(str(gemm.__file__)).parent, there)
+    here = Build.of(Path(str(gemm.__file__)).with_name("small.cu"), {"M": 1})
+    copy = Build.of(there / "small.cu", {"M": 1})
+    assert copy.name == here.name
+    others = [Build.of(copy.source, {"M": 2}), Build.of(copy.source, {"M": 1}, "sm_100a")]
+    names = {here.name, *(each.name for each in others)}
+    (there / "more.cuh").write_text("// more\n")
+    assert len({*names, copy.name}) == 4
+
+
+def test_what_is_there_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Real builds, one of which is lost."""
+    monkeypatch.setattr("kernels.cli.builds._served", lambda *given: ())
+    monkeypatch.setattr("kernels.cli.builds._tried", lambda *given: ())
+    monkeypatch.setattr("kernels.cli.builds._prompts", lambda *given: ())
+    monkeypatch.setattr("kernels.cli.builds._megakernel", lambda *given: ())
+    folder = tmp_path / "made"
+    command = ["compile", "--into", str(folder), "--model", "llama-3.2-1b", "--jobs", "1"]
+    assert main(command) == 0
+    made = {each.name: each.stat().st_mtime_ns for each in folder.iterdir()}
+    assert {name.partition("-")[0] for name in made} == {"empty", "limits"}
+    lost = occupancy.EMPTY_BUILD
+    (folder / lost.name).unlink()
+    assert main(command) == 0
+    assert "2 builds, 1 of them there" in capsys.readouterr().out
+    assert (folder / lost.name).read_bytes()[:4] == b"\x7fELF"
+    assert all((folder / name).stat().st_mtime_ns == when for name, when in made.items() if name != lost.name)
+    monkeypatch.setenv(nvrtc.PREBUILT, str(folder))
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
+    assert lost.binary() == folder / lost.name
+    (folder / lost.name).unlink()
+    assert lost.binary() == tmp_path / "cache" / lost.name
+
+
+@pytest.mark.parametrize(
+    ("model", "said"), [("llama-4", "no catalogue model 'llama-4'"), ("tiny-bert", "cannot run the model")]
+)
+def test_a_model_that_has_no_builds_gets_a_sentence(
+    model: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", "--into", str(tmp_path), "--model", model]) == 2
+    assert said in capsys.readouterr().err
