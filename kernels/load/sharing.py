@@ -32,7 +32,7 @@ EVENTS_OF_A_PROCESS = 5_000
 """Events a second: a fourth of what a process reads at most, since arrivals come in bursts."""
 EVENTS_OF_A_REQUEST = 8
 """Writing and sending a request takes the time of reading so many events: 0.10 to 0.18 ms of processor time for 128 to
-1,024 words, where an event takes 0.015 ms, on 2 cores of an EPYC."""
+1,024 words, where an event takes 0.015 ms, on 2 cores of an Intel Xeon."""
 LOOKED_AT = 10_000
 """Requests of an open loop whose times and lengths say how many processes it takes."""
 CPUS_OF_A_SERVER = 4

@@ -159,7 +159,7 @@ def test_a_recording_is_replayed_to_both_sides_at_rising_speed(tmp_path, monkeyp
         assert any(each.tokens_per_second for each in loads)
         assert side.limit.most_speed == 16
         assert side.limit.speed in {0, *(each.speed for each in loads if each.verdict == "met")}
-        assert "recorded speed" in side.sentence
+        assert "recorded speed" in side.sentence or not any(each.verdict for each in loads)
     results = Results(load=found)
     assert under_load.table(results)[0][1] == "times the recorded speed"
     assert under_load.figure(results)["layout"]["xaxis"]["title"]["text"] == "times the recorded speed"
