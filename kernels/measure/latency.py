@@ -39,19 +39,20 @@ def samples_of(served: Served, metric: str, n: int | None = None, usd_per_hour: 
     cost_per_mtok (USD) from the time the GPU was busy with the batch. Raises ValueError for an unknown metric or a
     missing price.
     """
-    times = [(time - served.intended_ns) / NS_PER_MS for time in served.times_ns]
+    times = served.times_ns
     rate = served.requests * served.tokens / served.service_s
     match metric:
         case "ttft":
-            return times[:1]
+            return [_since(served, at) for at in times[:1]]
         case "ttf_n":
-            return times[n - 1 : n] if n else []
+            return [_since(served, at) for at in times[n - 1 : n]] if n else []
         case "e2e" | "batch_latency":
-            return times[-1:]
+            return [_since(served, at) for at in times[-1:]]
         case "tpot":
-            return [(times[-1] - times[0]) / (len(times) - 1)] if len(times) > 1 else []
+            between = _since(served, times[-1]) - _since(served, times[0])
+            return [between / (len(times) - 1)] if len(times) > 1 else []
         case "itl":
-            return [(later - earlier) / NS_PER_MS for earlier, later in itertools.pairwise(served.times_ns)]
+            return [(later - earlier) / NS_PER_MS for earlier, later in itertools.pairwise(times)]
         case "throughput":
             return [rate]
         case "cost_per_mtok":
@@ -59,6 +60,11 @@ def samples_of(served: Served, metric: str, n: int | None = None, usd_per_hour: 
                 raise ValueError("cost_per_mtok needs the price of the GPU per hour")
             return [usd_per_hour / (rate * 3600) * 1e6]
     raise ValueError(f"unknown metric {metric!r}")
+
+
+def _since(served: Served, at_ns: int) -> float:
+    """Milliseconds from the intended send time to `at_ns`."""
+    return (at_ns - served.intended_ns) / NS_PER_MS
 
 
 def pooled(

@@ -114,7 +114,8 @@ class Load:
             return None
         shown = sorted({*SHOWN_PERCENTILES, *extra})
         single = len(samples) == len(groups)
-        found = {f"p{p:g}": _of_singles(samples, p) if single else _of_groups(groups, p) for p in shown}
+        intervals = [_of_singles(samples, p) for p in shown] if single else _of_groups(groups, shown)
+        found = {f"p{p:g}": interval for p, interval in zip(shown, intervals, strict=True)}
         return LoadMetric(metric=metric, n=n, unit=unit_of(metric), samples=len(samples), percentiles=found)
 
     def outcome(self, objective: Objective, confidence: float = CONFIDENCE) -> LoadOutcome:
@@ -210,20 +211,24 @@ def _of_singles(samples: Sequence[float], p: float) -> Interval:
     return Interval(value=value, low=low, high=high)
 
 
-def _of_groups(groups: Sequence[Sequence[float]], p: float) -> Interval:
-    """A percentile of pooled samples, its interval by resampling whole requests: gaps of one request are alike."""
+def _of_groups(groups: Sequence[Sequence[float]], shown: Sequence[float]) -> list[Interval]:
+    """Percentiles of pooled samples, their intervals by resampling whole requests: gaps of one request are alike."""
     owner = np.repeat(np.arange(len(groups)), [len(each) for each in groups])
     values = np.fromiter(itertools.chain.from_iterable(groups), dtype=float, count=len(owner))
     order = np.argsort(values, kind="stable")
     values, owner = values[order], owner[order]
-    generator, found = np.random.default_rng(0), []
+    shares, generator, found = np.array(shown) / 100, np.random.default_rng(0), []
     for _ in range(RESAMPLES):
         weights = np.bincount(generator.integers(0, len(groups), len(groups)), minlength=len(groups))
         below = np.cumsum(weights[owner])
-        found.append(values[np.searchsorted(below, below[-1] * p / 100, side="right").clip(max=len(values) - 1)])
-    low, high = np.quantile(found, [0.025, 0.975])
-    value = percentile(values.tolist(), p)
-    return Interval(value=float(value), low=min(float(low), float(value)), high=max(float(high), float(value)))
+        found.append(values[np.searchsorted(below, below[-1] * shares, side="right").clip(max=len(values) - 1)])
+    ordered: list[float] = values.tolist()
+    middles = [percentile(ordered, p) for p in shown]
+    ends = np.quantile(found, [0.025, 0.975], axis=0).tolist()
+    return [
+        Interval(value=middle, low=min(low, middle), high=max(high, middle))
+        for middle, low, high in zip(middles, *ends, strict=True)
+    ]
 
 
 def records(sent: Sent) -> list[dict[str, Any]]:
