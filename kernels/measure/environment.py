@@ -5,6 +5,7 @@ Imports torch only when needed.
 
 import functools
 import itertools
+import math
 import operator
 import os
 import platform
@@ -188,27 +189,26 @@ class Telemetry:
             if self._stop.wait(self._interval):
                 return
 
-    def summary(self) -> dict[str, Any]:
-        """Medians and extremes of the samples so far."""
-        clocks = self._values("mhz")
-        power = self._values("watts")
-        heat = self._values("celsius")
+    def summary(self, since_s: float = -math.inf, until_s: float = math.inf) -> dict[str, Any]:
+        """Medians and extremes of the samples so far; with bounds, of those between two times of the monotonic clock.
+
+        What is said of other programs is always of the whole time.
+        """
+        samples = [each for each in list(self._samples) if since_s <= each["at"] <= until_s]
+        clocks, power, heat = ([each[name] for each in samples if name in each] for name in ("mhz", "watts", "celsius"))
         reasons = 0
-        for sample in list(self._samples):
+        for sample in samples:
             reasons |= int(sample.get("throttle", 0))
         return {
             "sm_mhz_median": statistics.median(clocks) if clocks else None,
             "sm_mhz_min": min(clocks, default=None),
             "sm_mhz_max": max(clocks, default=None),
             "power_w_median": statistics.median(power) if power else None,
-            **power_record([(each["at"], each["watts"]) for each in list(self._samples) if "watts" in each]),
+            **power_record([(each["at"], each["watts"]) for each in samples if "watts" in each]),
             "temperature_c_max": max(heat, default=None),
             "throttle_reasons": [text for bit, text in _THROTTLES.items() if reasons & bit],
             "others_cpu_share": self._others.share() if self._others else None,
         } | other_programs.summary(list(self._sights), self._interval * _SAMPLES_PER_SIGHT)
-
-    def _values(self, name: str) -> list[float]:
-        return [sample[name] for sample in list(self._samples) if name in sample]
 
 
 def power_record(readings: Sequence[tuple[float, float]]) -> dict[str, float | None]:

@@ -87,15 +87,20 @@ async def put_on(test: LoadTest, progress: Progress = quiet) -> Sent:
 
 
 def measure(test: LoadTest, progress: Progress = quiet) -> tuple[LoadResult, Sent]:
-    """Puts load on the server and judges it.
+    """Puts load on the server and judges it. Raises what `sent_under` raises."""
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    sent = sent_under(test, progress)
+    return judged(test, sent, at), sent
+
+
+def sent_under(test: LoadTest, progress: Progress = quiet) -> Sent:
+    """Puts load on the server.
 
     Raises NotMeasurable when the server does not answer at all or a process that sends dies, ValueError for what makes
     no sense, BrokenRecording where a recording is broken.
     """
     test.check()
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    sent = asyncio.run(put_on(test, progress))
-    return judged(test, sent, at), sent
+    return asyncio.run(put_on(test, progress))
 
 
 def judged(test: LoadTest, sent: Sent, at: str, more: Sequence[Sent] = ()) -> LoadResult:

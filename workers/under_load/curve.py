@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 
-from kernels.load.generator import Limits
+from kernels.load.generator import Limits, Sent
 from kernels.measure import environment
 from workers.documents.load import LimitResult, LoadResult
 from workers.documents.measurement import Telemetry
@@ -11,7 +12,7 @@ from workers.documents.workload import Objective
 from workers.harness.context import Context
 from workers.measuring.conditions import SECONDS_BETWEEN_SAMPLES
 from workers.traffic.ladder import Ladder
-from workers.traffic.measuring import LoadTest
+from workers.traffic.measuring import LoadTest, judged
 from workers.traffic.searching import searched
 from workers.under_load.sentences import traffic_words
 
@@ -22,8 +23,8 @@ LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
 WARM_UP = 0.2
 """Share of a load's time that does not count, at its beginning."""
 
-Loading = Callable[[LoadTest], LoadResult]
-"""Puts the load of a test on a server, and judges it."""
+Loading = Callable[[LoadTest], Sent]
+"""Puts the load of a test on a server."""
 
 
 class Curve:
@@ -40,13 +41,15 @@ class Curve:
 
         def measured(rung: int) -> LoadResult:
             timed = replace(test, limits=Limits(self._seconds, warm_up_s=self._seconds * WARM_UP))
-            here = self._ladder.test(timed, rung, self.search.confidence)
+            here = _in_time(self._ladder.test(timed, rung, self.search.confidence))
             self._context.say(0.5, f"{name}: {traffic_words(here.traffic)}")
             self._done.add(rung)
-            every = SECONDS_BETWEEN_SAMPLES[self._device]
+            at, every = datetime.now(UTC).isoformat(timespec="seconds"), SECONDS_BETWEEN_SAMPLES[self._device]
             with environment.Telemetry(self._device, interval=every, gpus=self._gpus) as telemetry:
-                found = loading(_in_time(here)).model_copy(update={"url": ""})
-            return _beside_others(found, Telemetry.model_validate(telemetry.summary()))
+                sent = loading(here)
+            steady = telemetry.summary(sent.counted_from_ns / 1e9, sent.stopped_ns / 1e9)
+            found = judged(here, sent, at).model_copy(update={"url": ""})
+            return _beside_others(found, Telemetry.model_validate(steady))
 
         return searched(self._ladder, self.search, measured, unfinished=self._unfinished)
 

@@ -5,19 +5,18 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import torch
 
 from kernels import engine
 from kernels.engine import Runner
 from kernels.load.connection import Address
-from kernels.load.generator import Limits
+from kernels.load.generator import Limits, Sent
 from kernels.measure.cpu_threads import usable_cores
 from kernels.plan import Plan
 from kernels.serve.handed import NAME, Declined, HandedServer
 from kernels.serve.worker import Spec
-from workers.documents.load import LimitResult, LoadCurve, LoadedServer, LoadResult
+from workers.documents.load import LimitResult, LoadCurve, LoadedServer
 from workers.documents.recording import longest
 from workers.documents.stages import StageInput
 from workers.documents.workload import Objective
@@ -25,7 +24,7 @@ from workers.harness.context import Context
 from workers.measuring.served_model import device_of, free, load, planned
 from workers.pricing import hourly_price
 from workers.traffic.ladder import Ladder
-from workers.traffic.measuring import LoadTest, judged, measure
+from workers.traffic.measuring import LoadTest, sent_under
 from workers.traffic.sending import Target
 from workers.under_load.batches import BatchLoop
 from workers.under_load.curve import Curve
@@ -80,7 +79,7 @@ class Sides:
     def over_http(self, name: str, address: Address, until: float) -> LimitResult:
         """The curve of a server that is ready. Raises NotMeasurable."""
         target = Target(address, NAME, most_processes=1 if self.device == "cpu" else None)
-        return self._curve(until).measure(name, self._test(target), lambda here: measure(here)[0])
+        return self._curve(until).measure(name, self._test(target), sent_under)
 
     def _of_server(self, plan: Plan | None, device: str, caveats: list[str]) -> LoadedServer:
         parts = "the plan's kernels" if plan else "the library's kernels"
@@ -112,11 +111,10 @@ class Sides:
         return curve_of(self._of_batches(runner_name, gpus), limit)
 
     def _in_batches(self, runner: Runner, name: str, until: float, gpus: int) -> LimitResult:
-        def loading(here: LoadTest) -> LoadResult:
+        def loading(here: LoadTest) -> Sent:
             lengths = longest(here.traffic, self.document.recording)
             runner.prepare(here.traffic.concurrency, *lengths)
-            at = datetime.now(UTC).isoformat(timespec="seconds")
-            return judged(here, BatchLoop(runner, here.traffic, here.limits, lengths, here.folder).run(), at)
+            return BatchLoop(runner, here.traffic, here.limits, lengths, here.folder).run()
 
         return self._curve(until, gpus).measure(name, self._test(Target(LOOPBACK, NAME), gpus), loading)
 

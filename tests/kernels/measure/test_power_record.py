@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.measure.environment import power_record
+from kernels.measure.environment import Telemetry, power_record
 
 
 def test_the_mean_is_weighted_by_time_and_the_longest_gap_is_kept():
@@ -14,3 +14,12 @@ def test_the_mean_is_weighted_by_time_and_the_longest_gap_is_kept():
 @pytest.mark.parametrize("readings", [[], [(1.0, 100.0)]])
 def test_fewer_than_two_readings_say_nothing(readings):
     assert power_record(readings) == {"power_w_mean": None, "power_gap_s": None}
+
+
+def test_power_is_read_between_two_times_where_they_are_given():
+    with Telemetry("cpu", interval=60) as telemetry:
+        pass
+    telemetry._samples = [{"at": float(at), "watts": watts, "mhz": 1.0} for at, watts in enumerate([60, 400, 420, 60])]
+    whole, steady = telemetry.summary(), telemetry.summary(1.0, 2.0)
+    assert (steady["power_w_mean"], steady["power_w_median"], steady["power_gap_s"]) == (410, 410, 1)
+    assert whole["power_w_mean"] < 330
