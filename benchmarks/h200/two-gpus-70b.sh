@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Llama-3.1-70B's shape on two GPUs of one host, bf16 and fp8: a model that neither GPU holds, its weights made on them.
 #
-# Writes decode-two-gpus-70b.json. Predicted: 280 s. Each precision: weights 10 s, torch's own logits 20 s, the proof of
-# the programs 30 to 60 s, packing and compiling 30 s, ten requests of 64 tokens 20 s. Each GPU holds 142.3 GB in bf16, of
-# 150.1, and 108 GB in fp8 beside 34 GB of codes. By 69.5 GB of a GPU's weights at 4.45 TB/s and 160 exchanges of 1.1 µs
-# a token takes 15.8 ms at least in bf16, 8.0 in fp8; TTFT reads as much, and sums 160 times 2 MB: 18 to 25 ms.
+# Writes decode-two-gpus-70b.json. Predicted: 240 s. Each precision: start and ceilings 25 s, weights 10, torch's own
+# logits 15, the proof of the programs 15 (42 on two shared cores), packing and compiling 20, prompts and the gate 10,
+# ten requests of 64 tokens 15, judging 10.
+# Each GPU holds 142.2 GB in bf16 of 150.1, and 3.2 more while it packs the LM head; in fp8 107.5 and 35.3 of codes, and
+# 2.6 more. The CUDA context and the last layer's products of one row take 1.5 to 2.
+# By 69.5 GB of a GPU's weights at 4.45 TB/s and 160 exchanges of 1.1 µs a token takes 15.8 ms at least in bf16, 8.0 in
+# fp8; TTFT reads as much, and sums 160 times 2 MB: 18 to 25 ms.
 set -euo pipefail
 LIMIT=${LIMIT:-290}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

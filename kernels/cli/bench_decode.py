@@ -96,7 +96,12 @@ class _Run:
     per_token_ms: list[float] = field(default_factory=list)
 
     def serve(self, prompt: torch.Tensor) -> None:
-        made = self.runner.generate(prompt, TOKENS)
+        """A timed request. One that fails ends those of this runner."""
+        try:
+            made = self.runner.generate(prompt, TOKENS)
+        except RuntimeError as error:
+            self.gate, self.reason = "error", _failure(error)
+            return
         self.served = made.tokens
         request = Served(made.start_ns, made.start_ns, tuple(made.times_ns), len(prompt), TOKENS)
         self.ttft_ms += samples_of(request, "ttft")
@@ -142,16 +147,15 @@ def decode_rows(options: Options, ceilings: dict[str, Any], current_device: tupl
         model = engine.load(None, config, seed=0, generated=True, dtype=dtype, device=device.type)
         for _, batch, prompt in groups:
             case = model_case(model, name, dtype, batch, prompt, TOKENS)
-            yield from _measured(options, gpu, ceilings, model, _wanted(case, options, gpu))
-            bench_divided.free()
+            for wanted in bench_divided.in_turns(_wanted(case, options, gpu), options.gpus):
+                yield from _measured(options, gpu, ceilings, model, wanted)
+                bench_divided.free()
         del model
 
 
 def _measured(
     options: Options, gpu: Gpu, ceilings: dict[str, Any], model: Any, wanted: Sequence[Wanted]
 ) -> Iterator[Row]:
-    if not wanted:
-        return
     generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_divided.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
     known = _Known.of(reference, ids, generator)
@@ -179,8 +183,11 @@ def _measured(
 
 def _judge_served(runs: Sequence[_Run], reference: Runner, ids: torch.Tensor) -> None:
     """Fails a runner whose last timed request served ids that are not the model's, torch's eager model being right."""
-    for run in (run for run in runs if run.served):
-        refusal = logit_gaps(reference, ids, run.served).refusal(LARGEST_DIFFERENCE[run.case.weights])
+    for run in (run for run in runs if run.served and run.gate == "pass"):
+        try:
+            refusal = logit_gaps(reference, ids, run.served).refusal(LARGEST_DIFFERENCE[run.case.weights])
+        except RuntimeError as error:  # no memory is left for the reference
+            refusal = f"The ids that it served could not be judged: {str(error)[:200]}"
         if refusal:
             run.gate, run.reason = "fail", refusal
 
@@ -239,10 +246,14 @@ def _prepared(variant: WholeModel, case: ModelCase, model: Any, known: _Known) -
             runner, known.probe, case.prompt, known.behind, case.weights
         )
     except Exception as error:
-        return _Run(variant, case, runner, "error", f"It could not run: {type(error).__name__}: {str(error)[:200]}")
+        return _Run(variant, case, runner, "error", _failure(error))
     if refusal:
         return _Run(variant, case, runner, "fail", refusal)
     return _Run(variant, case, runner, "pass", f"Its logits differ from eager's by {difference:.2%}.")
+
+
+def _failure(error: Exception) -> str:
+    return f"It could not run: {type(error).__name__}: {str(error)[:200]}"
 
 
 def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids: torch.Tensor) -> Row:
@@ -264,7 +275,7 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
     too_good = exceeds_peak(case, ms, gpu, ceilings)
     read_ms = case.step_bytes / 1e9 / read if read else 0.0
     reason = " ".join(each for each in (run.reason, doubt(floor, ms) or doubt(read_ms, per_token)) if each)
-    names = kernels_seen(lambda: run.runner.generate(ids, 4), ids.device)
+    names = kernels_seen(lambda: run.runner.generate(ids, 4), ids.device) if run.gate == "pass" else []
     return row.model_copy(
         update={
             "ms": ms,
@@ -277,7 +288,7 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
             "gate": "impossible" if too_good else run.gate,
             "reason": too_good or reason,
             "kernels": names,
-            "own": None if run.variant.peer else is_own(names),
+            "own": None if run.variant.peer or not names else is_own(names),
             "ttft_ms": median_interval(run.ttft_ms)[0],
             "ttf64_ms": ms,
             "ms_per_token": per_token,

@@ -49,6 +49,17 @@ def rows(
         free()
 
 
+def in_turns(wanted: Sequence[Wanted], gpus: Sequence[int]) -> Iterator[list[Wanted]]:
+    """What is measured in turns: everything; with several `gpus` one precision after the other, whose rows then come
+    at once, and whose memory is free for the next.
+    """
+    if gpus:
+        for weights in dict.fromkeys(case.weights for _, case in wanted):
+            yield [each for each in wanted if each[1].weights == weights]
+    elif wanted:
+        yield list(wanted)
+
+
 def free() -> None:
     """Gives memory that nothing holds any more back to the GPUs."""
     gc.collect()

@@ -61,7 +61,7 @@ def _initialise_vectors(model: Any, seed: int) -> None:
     """Gives norms and other vectors the architecture's initial value (1, or 0 where the model adds 1)."""
     import torch
 
-    with torch.random.fork_rng(enabled=True), torch.no_grad():
+    with torch.random.fork_rng(range(torch.cuda.device_count())), torch.no_grad():
         torch.manual_seed(seed)
         for module in model.modules():
             own = module.named_parameters(recurse=False)

@@ -133,8 +133,10 @@ def coded(model: Any, weights: str, found: "RoundedWeights | None") -> Iterator[
         yield OUT, layer, held["o"]
         yield GATE_UP, layer, both.rows(tiles)
         yield DOWN, layer, held["down"]
-    filled = found.lm_head.rows(torch.arange(len(head) + missing, device=head.device).clamp(max=len(head) - 1))
-    filled.codes[len(head) :] = 0
+    filled = found.lm_head
+    if missing:
+        filled = filled.rows(torch.arange(len(head) + missing, device=head.device).clamp(max=len(head) - 1))
+        filled.codes[len(head) :] = 0
     yield HEAD, layers, filled
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import torch
 
@@ -9,6 +10,9 @@ from kernels.engine.decoder import Decoder
 from kernels.engine.divided import Divided, divide
 from kernels.engine.rounding import MATRICES, RoundedWeights, Rounding, rounded_decoder, rounded_weights
 from kernels.quant.power_of_two import QUANTISERS, Quantised, parts_power_of_two
+
+_FOUND: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, str], RoundedWeights]] = WeakKeyDictionary()
+"""Of each whole model the codes that some runner holds, by their precision and their rounding."""
 
 
 class RankModel(NamedTuple):
@@ -30,9 +34,8 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
     """
     if isinstance(model, Divided):
         return _of_divided(model, weights, rounding)
-    compact, found = Decoder(model), None
-    if weights != "bf16":
-        found = rounded_weights(model, compact, weights, rounding)
+    compact = Decoder(model)
+    found = None if weights == "bf16" else _codes(model, compact, weights, rounding)
     if len(devices) == 1:
         return [RankModel(model, compact if found is None else rounded_decoder(compact, found), found)]
     made = []
@@ -42,6 +45,15 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
         made.append(RankModel(part, own, codes))
         _round_in_place(made[-1], first=len(made) == 1)
     return made
+
+
+def _codes(model: Any, compact: Decoder, weights: str, rounding: Rounding) -> RoundedWeights:
+    """The codes of a whole model. Runners over it share them while one of them lives, since GPTQ takes long."""
+    held, key = _FOUND.setdefault(model, WeakValueDictionary()), (weights, rounding.model_dump_json())
+    found = held.get(key)
+    if found is None:
+        found = held[key] = rounded_weights(model, compact, weights, rounding)
+    return found
 
 
 def _of_divided(divided: Divided, weights: str, rounding: Rounding) -> list[RankModel]:
@@ -94,13 +106,15 @@ def _rows(sizes: Sequence[int], place: tuple[int, int]) -> torch.Tensor:
 
 
 def _round_in_place(rank: RankModel, first: bool) -> None:
-    """Writes the values of the codes over the rank's matrices. The first rank, which alone chooses a prompt's next
-    token, gets a rounded LM head; the embedding stays as it is.
+    """Writes the values of the codes over the rank's matrices, and on the first rank, which alone chooses a prompt's
+    next token, over its LM head. One that is the embedding too gets a rounded copy; the embedding stays as it is.
     """
     if rank.rounded is None:
         return
     for layer, held in zip(rank.compact.layers, rank.rounded.layers, strict=True):
         for matrix, name in zip((layer.qkv[0], layer.o, layer.gate_up[0], layer.down), MATRICES, strict=True):
             matrix.copy_(held[name].values())
-    if first:
+    if first and rank.compact.lm_head is rank.compact.embedding:
         rank.compact.lm_head = rank.rounded.lm_head.values()
+    elif first:
+        rank.compact.lm_head.copy_(rank.rounded.lm_head.values())

@@ -1,12 +1,15 @@
 """`bench decode --gpus`: which runners are measured on several GPUs, and what each of their cases says."""
 
+from types import SimpleNamespace
+from typing import ClassVar
+
 import torch
 
 from kernels import engine, registry
 from kernels.cli import bench_decode, bench_divided
 from kernels.cli.bench_decode import Options, _wanted
 from kernels.cli.bench_document import Row
-from kernels.engine import divided
+from kernels.engine import Generation, divided
 from kernels.engine.divided import Divided
 from kernels.engine.model_case import case_of_shapes
 from kernels.hardware import GPUS
@@ -54,6 +57,53 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
         1: "It could not run: one GPU does not hold the model; `--gpus 2` measures the megakernel over two",
         4: "It could not run: gpus: 4 are wanted, and 2 can be seen here",
     }
+
+
+def test_with_several_gpus_one_precision_is_measured_after_the_other():
+    """Its rows are written before the next one begins; without, all runners take turns."""
+    case = ModelCase(model="llama-3.2-1b", batch=1, prompt=128, tokens=64, parameters=1000, bytes_per_token=2000)
+    wanted = _wanted(case, Options(gpus=(2,), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"])
+    groups = [[(each.name, own.gpus) for each, own in group] for group in bench_divided.in_turns(wanted, (2,))]
+    assert groups == [[(name, None), (name, 2)] for name in ("megakernel", "megakernel_fp8")]
+    assert list(bench_divided.in_turns(wanted, ())) == [wanted]
+    assert not list(bench_divided.in_turns([], ()))
+
+
+class GivesUp:
+    """A runner whose second request fails, and whose reference has no memory."""
+
+    settings: ClassVar[dict[str, str]] = {}
+
+    def __init__(self):
+        self.left = 1
+
+    def generate(self, prompt, tokens):
+        if not self.left:
+            raise RuntimeError("GPU 1, SM 7 waited too long")
+        self.left -= 1
+        return Generation([[3] * tokens], [1_000_000 * (n + 1) for n in range(tokens)], 0)
+
+    def logits(self, ids):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    @property
+    def model(self):
+        return SimpleNamespace(config=SimpleNamespace(vocab_size=300))
+
+
+def test_a_runner_that_gives_up_keeps_its_times_and_takes_no_others_with_it():
+    case = ModelCase(model="tiny-llama", batch=1, prompt=4, tokens=64, gpus=2)
+    runs = [bench_decode._Run(registry.variant("megakernel"), case, GivesUp(), "pass") for _ in range(2)]
+    ids = torch.ones(1, 4, dtype=torch.int64)
+    for _ in range(2):
+        runs[0].serve(ids)
+    runs[1].serve(ids)
+    assert (runs[0].gate, runs[0].reason) == ("error", "It could not run: RuntimeError: GPU 1, SM 7 waited too long")
+    bench_decode._judge_served(runs, GivesUp(), ids)
+    assert runs[1].gate == "fail"
+    assert "could not be judged: CUDA out of memory." in runs[1].reason
+    row = bench_decode._row(runs[0], GPUS["h200"], {}, None, ids)
+    assert (row.gate, row.ttf64_ms, row.kernels) == ("error", 64.0, [])
 
 
 def test_the_reference_of_a_divided_model_is_the_model_by_torchs_own_ops():

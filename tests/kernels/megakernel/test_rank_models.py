@@ -91,6 +91,22 @@ def test_parts_are_rounded_as_the_whole_model_is(weights: str, ranks: int) -> No
     assert torch.equal(other[0].compact.embedding, model("llama-of-4").model.embed_tokens.weight)
 
 
+def test_runners_over_a_whole_model_share_its_codes_and_each_rank_rounds_its_own_parts() -> None:
+    """A head of its own is rounded where it lies: no second one takes memory beside it."""
+    whole: Any = copy.deepcopy(model("qwen3-of-2"))
+    whole.lm_head.weight = torch.nn.Parameter(whole.lm_head.weight.detach().clone())
+    one, two = (rank_models(whole, cpus(ranks), "fp8", Rounding(method="gptq", sequences=2)) for ranks in (1, 2))
+    assert one[0].rounded is not None
+    assert two[0].rounded is not None
+    assert two[0].rounded.lm_head.codes is one[0].rounded.lm_head.codes
+    head = two[0].model.lm_head.weight
+    assert two[0].compact.lm_head is head
+    assert torch.equal(head, one[0].compact.lm_head)
+    assert torch.equal(two[1].model.lm_head.weight, whole.lm_head.weight)
+    other = rank_models(whole, cpus(1), "fp8", Rounding())
+    assert other[0].rounded is not one[0].rounded
+
+
 def test_a_rounding_that_needs_the_whole_model_is_refused_by_its_name() -> None:
     with pytest.raises(ValueError, match="rounding: gptq needs the whole model on one GPU"):
         rank_models(divide(model("llama-of-4"), cpus(2)), cpus(2), "fp8", Rounding(method="gptq"))
