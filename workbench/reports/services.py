@@ -5,7 +5,6 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.urls import reverse
 from django.utils import timezone
 from markupsafe import Markup
 
@@ -17,7 +16,6 @@ from workbench.prices.services import price_book
 from workbench.reports import logos, notes
 from workbench.reports.documents import Snapshot
 from workbench.reports.models import Report
-from workbench.runs.announcing import PAGES
 from workbench.runs.models import Run
 from workbench.runs.services import reading, stage_times
 from workers.report_page import Cover, NoVerdict, render
@@ -105,13 +103,12 @@ def publish(report: Report, user: Any) -> Report:
 
 
 def _announce(kind: Kind, report: Report) -> None:
-    url = settings.PUBLIC_URL + reverse("report", PAGES, args=[report.id])
     told = {
         "id": str(report.id),
         "run": str(report.run_id),
         "title": report.title,
         "verdict": report.verdict,
-        "url": url,
+        "url": f"{settings.PUBLIC_URL}/reports/{report.id}/",
     }
     announce(report.organisation_id, kind, lambda: {"report": told})
 

@@ -4,15 +4,11 @@ import functools
 from typing import Any
 
 from django.conf import settings
-from django.urls import reverse
 
 from workbench.notifications.models import Kind
 from workbench.notifications.outbox import announce
 from workbench.runs.models import Run, StageRun
 from workers.report_page import VERDICTS
-
-PAGES = "workbench.urls"
-"""The pages' addresses: most runs end in a process of the worker API, which has others."""
 
 
 def run_ended(run: Run, state: Run.State, sentence: str) -> None:
@@ -21,6 +17,11 @@ def run_ended(run: Run, state: Run.State, sentence: str) -> None:
     announce(run.organisation_id, Kind.RUN_FINISHED, told)
     if state == Run.State.DONE and run.verdict == "missed":
         announce(run.organisation_id, Kind.RUN_MISSED, told)
+
+
+def page_of(run_id: Any) -> str:
+    """The address of a run's page, written out: a process of the worker API, where runs end too, has no pages."""
+    return f"{settings.PUBLIC_URL}/runs/{run_id}/"
 
 
 def _facts(run: Run, state: Run.State, sentence: str) -> dict[str, Any]:
@@ -37,6 +38,6 @@ def _facts(run: Run, state: Run.State, sentence: str) -> dict[str, Any]:
         "workload": run.workload.name,
         "model": run.workload.model.name,
         "gpu_class": run.gpu_class,
-        "url": settings.PUBLIC_URL + reverse("run", PAGES, args=[run.id]),
+        "url": page_of(run.id),
     }
     return {"run": facts}

@@ -4,10 +4,12 @@ import base64
 import hashlib
 import hmac
 import json
+import sys
 from datetime import timedelta
 
 import pytest
 from django.db import transaction
+from django.urls import clear_url_caches, reverse
 from django.utils import timezone
 
 from workbench.audit.models import Action, Entry
@@ -63,14 +65,18 @@ def test_a_run_that_ends_is_posted_and_signed(hook, receiver, done):
     assert set(Delivery.objects.values_list("state", flat=True)) == {"delivered"}
 
 
-def test_a_run_that_fails_in_the_worker_api_is_announced(hook, done, settings):
+def test_a_run_that_fails_in_the_worker_api_is_announced(hook, done, settings, monkeypatch):
+    page = settings.PUBLIC_URL + reverse("run", args=[done.id])
     settings.ROOT_URLCONF = "workbench.worker_site.urls"
+    monkeypatch.setitem(sys.modules, "workbench.urls", None)  # there it cannot be imported: it needs more applications
+    clear_url_caches()
     hook(kinds=[Kind.RUN_FINISHED])
     type(done).objects.filter(pk=done.pk).update(state="running", stage="admit", finished_at=None)
     key = StageKey(run_id=str(done.id), stage="admit", attempt=1)
     assert state.fail(key, StageFailure(sentence="The model has no tokenizer."))
     run = Notice.objects.get().data["run"]
     assert (run["state"], run["sentence"]) == ("failed", "The model has no tokenizer.")
+    assert run["url"] == page
 
 
 def test_reports_are_announced_when_they_wait_and_when_they_are_published(hook, receiver, done, engineer, account):
@@ -81,6 +87,7 @@ def test_reports_are_announced_when_they_wait_and_when_they_are_published(hook, 
     said = [json.loads(body) for _, body in receiver.posted]
     assert {each["type"] for each in said} == {Kind.REPORT_READY, Kind.REPORT_PUBLISHED}
     assert all(each["data"]["report"]["id"] == str(report.id) for each in said)
+    assert all(each["data"]["report"]["url"].endswith(reverse("report", args=[report.id])) for each in said)
 
 
 def test_what_is_rolled_back_is_not_announced(hook, done):
