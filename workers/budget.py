@@ -18,6 +18,8 @@ SHARES: dict[str, float] = {
 """Shares of the workload's minutes, beside each other. A GPU stage that is not listed gets USUAL_SHARE."""
 LOAD_WITH_VLLM = 0.8
 """The load stage's share where vLLM is before: its server takes about a minute to start."""
+MINUTES_WITH_VLLM = 8.0
+"""Fewer of them leave vLLM's server little time under load."""
 LEAST_SECONDS = 20.0
 LEAST_WORK = {
     "admit": "loading the libraries and reading the model's files",

@@ -21,6 +21,7 @@ from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.intake.services.recordings import named
 from workbench.intake.services.workloads import memory_gib, needed_gib, reasons
 from workbench.runs import placement
+from workers.budget import MINUTES_WITH_VLLM
 from workers.charts.text import request_words
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective
@@ -126,6 +127,10 @@ def _check_model(
         f"{'it fits ' + ', '.join(fits) if fits else 'it fits no allowed class'}."
     )
     found.warnings += promises.below_floor(facts, document, living)
+    if document.baseline_runner == "vllm" and document.constraints.minutes < MINUTES_WITH_VLLM:
+        found.warnings.append(
+            f"vLLM's server takes about a minute to start: give the run {MINUTES_WITH_VLLM:g} minutes."
+        )
     try:
         placement.check_fits(document, facts, None)
     except placement.TooLarge as error:

@@ -29,10 +29,10 @@ def error_words(organisation: Any, gpu_class: str) -> str:
     runs = [known for found in kept if (known := [each for each in found or [] if each.get("runner")])]
     errors = [abs(ComparedFigure.model_validate(each).error) for found in runs for each in found]
     if not errors:
-        return f"On {name} no run has yet compared what the model predicts with what was measured."
+        return f"On {name} no run has yet compared what was predicted with what was measured."
     count = "one run" if len(runs) == 1 else f"{len(runs)} runs"
     return (
-        f"On {name} what the model predicted before a run was off by {100 * median(errors):.0f} % in the median and "
+        f"On {name} what was predicted before a run was off by {100 * median(errors):.0f} % in the median and "
         f"{100 * max(errors):.0f} % at most, over {len(errors)} figures of {count}."
     )
 

@@ -50,7 +50,7 @@ def figure(points: Sequence[Point], objective: Objective, counted: Counted) -> F
         return None
     groups = (
         ("Plan, measured", AFTER, "circle", [each for each in priced if _is(each, "plan", "measured")]),
-        ("What runs today, measured", BEFORE, "circle", [each for each in priced if each.group == "today"]),
+        ("Baseline, measured", BEFORE, "circle", [each for each in priced if each.group == "today"]),
         ("Plan, modelled", MODELLED, "diamond", [each for each in priced if _is(each, "plan", "modelled")]),
         ("Your endpoint", THERE, "x", [each for each in priced if each.group == "endpoint"]),
         ("Your deployment, as stated", THERE, "diamond", [each for each in priced if each.group == "stated"]),

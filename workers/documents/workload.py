@@ -284,7 +284,10 @@ class Workload(Sla):
 
     def _check_vllm(self) -> None:
         if self.load is None:
-            raise ValueError("baseline_runner: vllm is measured under load alone; state `load`, or name another one")
+            raise ValueError(
+                "baseline_runner: vllm is measured under load alone; say how many users there are at most "
+                "(load.most_users), or name another one"
+            )
         relative = next((each for each in self.objectives if each.at_least_faster is not None), None)
         if relative:
             raise ValueError(

@@ -125,7 +125,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
         "constraints.exclude[0]",
         "eager is what runs today",
     ),
-    "vllm without load": ({"baseline_runner": "vllm"}, "baseline_runner", "vllm is measured under load alone"),
+    "vllm without load": ({"baseline_runner": "vllm"}, "baseline_runner", "(load.most_users), or name another"),
     "name": ({"name": "a\x1bb"}, "name", "control characters"),
     "present": (
         {"present": {"latency_ms": -1, "gpu": "B200", "usd_per_hour": 5}},

@@ -65,6 +65,15 @@ def test_every_metric_has_its_sentence(promise, words):
     assert promises.words(Objective.model_validate(promise)).startswith(words)
 
 
+def test_a_run_beside_vllm_is_told_how_many_minutes_it_takes(said):
+    vllm = {"baseline_runner": "vllm", "load.most_users": "8"}
+    words = "vLLM&#x27;s server takes about a minute to start: give the run 8 minutes."
+    assert words in said(**vllm)
+    assert words not in said(**vllm | {"constraints.minutes": "8"})
+    assert words not in said(**{"load.most_users": "8"})
+    assert "say how many users there are at most" in said(baseline_runner="vllm")
+
+
 def test_what_is_impossible_is_said_beside_its_label_and_what_is_empty_is_missing(said):
     assert "Percentile of objective 1: should be less than or equal to 99.99, not 100" in said(
         **{"objectives[0].percentile": "100"}

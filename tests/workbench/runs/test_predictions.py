@@ -9,7 +9,7 @@ from workbench.runs import services
 from workbench.runs.line import key_of
 from workbench.runs.predictions import error_words, known_ceilings
 
-NONE_YET = "On NVIDIA H200 no run has yet compared what the model predicts with what was measured."
+NONE_YET = "On NVIDIA H200 no run has yet compared what was predicted with what was measured."
 
 
 def test_the_error_is_that_of_the_organisations_runs_on_the_gpu(organisation, engineer, foreigner):
@@ -50,10 +50,10 @@ def test_every_page_with_modelled_figures_says_the_known_error(browser, organisa
         reverse("report", args=[report.id]),
         f"{reverse('compare')}?run={done.id}&run={other.id}",
     ):
-        assert "what the model predicted before a run was off by" in client.get(address).content.decode(), address
+        assert "what was predicted before a run was off by" in client.get(address).content.decode(), address
     beside = f"{reverse('bring-up-compare')}?a={bring_up.id}&b={bring_up.id}"
     for address in (reverse("bring-up", args=[bring_up.id]), beside):
-        assert "no run has yet compared what the model predicts" in client.get(address).content.decode()
+        assert "no run has yet compared what was predicted" in client.get(address).content.decode()
     assert "Predicted before the run" in client.get(reverse("run-result", args=[done.id])).content.decode()
 
 

@@ -145,6 +145,15 @@ def test_a_number_goes_into_the_form_with_every_digit() -> None:
     }
 
 
+def test_a_workload_under_load_shows_what_was_asked(browser: Clients, api: Clients, engineer: User) -> None:
+    load = {"most_users": 24, "demand": {"users": 500}}
+    post(api(engineer), GOOD | {"baseline_runner": "vllm", "load": load})
+    page = browser(engineer).get(f"/workloads/{Workload.objects.get().id}/").content.decode()
+    assert "<dt>Under load</dt><dd>up to 24 users at once</dd>" in page
+    assert "<dt>To carry</dt><dd>500 users at once</dd>" in page
+    assert "vLLM, under load alone; without load a plan is compared with generate of transformers" in page
+
+
 def test_excluded_variants_come_by_form_and_api(browser: Clients, api: Clients, engineer: User) -> None:
     document = GOOD | {"constraints": {"exclude": ["megakernel"]}}
     assert post(api(engineer), document).json()["document"]["constraints"]["exclude"] == ["megakernel"]

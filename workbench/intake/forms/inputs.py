@@ -10,8 +10,8 @@ from kernels.ops import PARTS
 from workers.documents.quality_text import MOST_CHARACTERS
 from workers.documents.workload import Constraints, GpuClass, Precision, Sla
 
-TuningCache = list[tuple[str, str]]
-METRICS: TuningCache = [
+Choices = list[tuple[str, str]]
+METRICS: Choices = [
     ("ttf_n", "Time to first N tokens (TTF-N), ms"),
     ("ttft", "Time to first token (TTFT), ms"),
     ("tpot", "Time per output token (TPOT), ms"),
@@ -21,20 +21,20 @@ METRICS: TuningCache = [
     ("batch_latency", "Latency per batch, ms"),
     ("cost_per_mtok", "Cost per million tokens or images, USD"),
 ]
-RUNNERS: TuningCache = [
+RUNNERS: Choices = [
     ("eager", "transformers, eager"),
     ("compiled", "compiled, static cache"),
     ("vllm", "a vLLM server under load, else transformers"),
 ]
-PREFERRED: TuningCache = [("cheapest", "the cheapest by the token"), ("fastest", "the fastest")]
-ARRIVALS: TuningCache = [
+PREFERRED: Choices = [("cheapest", "the cheapest by the token"), ("fastest", "the fastest")]
+ARRIVALS: Choices = [
     ("", "users of a closed loop"),
     ("poisson", "Poisson, an open loop"),
     ("gamma", "gamma, bursts or regular"),
     ("recorded", "as in a recording"),
 ]
-LENGTHS: TuningCache = [("", "as stated above"), ("recorded", "as in a recording")]
-APIS: TuningCache = [
+LENGTHS: Choices = [("", "as stated above"), ("recorded", "as in a recording")]
+APIS: Choices = [
     ("completions", "/v1/completions"),
     ("chat", "/v1/chat/completions"),
     ("embeddings", "/v1/embeddings, for encoders"),
@@ -53,7 +53,7 @@ class Input:
     label: str
     kind: str = "number"
     hint: str = ""
-    choices: TuningCache = field(default_factory=list)
+    choices: Choices = field(default_factory=list)
     about: Mapping[str, str] = field(default_factory=dict)
     headings: Mapping[str, str] = field(default_factory=dict)
     required: bool = False
@@ -76,7 +76,7 @@ class Input:
         return "f-" + re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
 
 
-def _names(literal: Any, usual: Sequence[str]) -> TuningCache:
+def _names(literal: Any, usual: Sequence[str]) -> Choices:
     """The default choices first, in their order, since the order that is sent is the order of preference."""
     return [(name, name) for name in dict.fromkeys([*usual, *get_args(literal)])]
 
@@ -98,7 +98,13 @@ def _place(variant: registry.Variant) -> int:
 def general() -> list[Input]:
     return [
         Input("name", "Name", "text", hint="Left empty, the model and the first objective name it."),
-        Input("baseline_runner", "What runs today", "select", choices=RUNNERS, hint="The “before” of the comparison."),
+        Input(
+            "baseline_runner",
+            "What runs today",
+            "select",
+            choices=RUNNERS,
+            hint="The “before” of the comparison. vLLM is before under load alone: state the users there.",
+        ),
         Input("duty_cycle", "Duty cycle, 0 to 1", hint=_said(Sla, "duty_cycle")),
     ]
 
@@ -129,7 +135,7 @@ def traffic() -> list[Input]:
     ]
 
 
-def recording(known: TuningCache | None = None) -> list[Input]:
+def recording(known: Choices | None = None) -> list[Input]:
     """What is taken from a recording; `known` are the organisation's, by SHA-256."""
     return [
         Input("traffic.recording", "Recording", "select", choices=[("", "none"), *(known or [])]),
@@ -212,7 +218,7 @@ def present() -> list[Input]:
     ]
 
 
-def model(groups: Sequence[tuple[str, TuningCache]]) -> Input:
+def model(groups: Sequence[tuple[str, Choices]]) -> Input:
     """The choice of a model; `groups` are headed lists."""
     return Input("model", "Model", "groups", required=True, choices=list(groups))  # type: ignore[arg-type]
 

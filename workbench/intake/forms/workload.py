@@ -13,7 +13,7 @@ from django.http import QueryDict
 
 from workbench.intake.forms import inputs as form_inputs
 from workbench.intake.forms import templates
-from workbench.intake.forms.inputs import FACTS, FLAGS, LISTS, NUMBERS, TEXTS, Input, TuningCache
+from workbench.intake.forms.inputs import FACTS, FLAGS, LISTS, NUMBERS, TEXTS, Choices, Input
 from workers.documents.model import Kind
 
 Values = dict[str, Any]
@@ -31,9 +31,9 @@ class WorkloadForm:
     `key_carried`: the key that was typed before, sealed for who typed it, so that it need not be shown or typed again.
     """
 
-    def __init__(self, values: Values, models: Sequence[tuple[str, TuningCache]]) -> None:
+    def __init__(self, values: Values, models: Sequence[tuple[str, Choices]]) -> None:
         self.values, self.models = values, models
-        self.recordings: TuningCache = []
+        self.recordings: Choices = []
         self.reasons: Sequence[Mapping[str, str]] = []
         self.sla_name, self.sla_text = "SLA", ""
         self.sla_reasons: list[str] = []
@@ -41,14 +41,12 @@ class WorkloadForm:
         self.copied, self.key_carried = "", ""
 
     @classmethod
-    def empty(
-        cls, models: Sequence[tuple[str, TuningCache]], model: str = "", kind: Kind = "decoder"
-    ) -> "WorkloadForm":
+    def empty(cls, models: Sequence[tuple[str, Choices]], model: str = "", kind: Kind = "decoder") -> "WorkloadForm":
         """The document's defaults, and the traffic and promises to begin with for a model of this kind."""
         return cls(flatten(templates.for_kind(kind).model_dump(mode="json")) | {"model": model}, models)
 
     @classmethod
-    def posted(cls, data: QueryDict, models: Sequence[tuple[str, TuningCache]]) -> "WorkloadForm":
+    def posted(cls, data: QueryDict, models: Sequence[tuple[str, Choices]]) -> "WorkloadForm":
         """The form as it was sent."""
         values: Values = {name: data.getlist(name) for name in LISTS} | {name: name in data for name in FLAGS}
         values |= {name: _text(data[name]) for name in data if name in TEXTS or _ROW.match(name)}

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from workbench.accounts.permissions import submitter_required
 from workbench.api.sentences import Problem, sentence, sentences
 from workbench.intake import sla
-from workbench.intake.forms.inputs import TuningCache
+from workbench.intake.forms.inputs import Choices
 from workbench.intake.forms.workload import WorkloadForm
 from workbench.intake.models import Model, Recording, Workload
 from workbench.intake.services import catalogue, endpoints
@@ -104,7 +104,7 @@ def workload_new(request: Any) -> HttpResponse:
     return _show(request, form, status=422 if form.sla_reasons else 200)
 
 
-def model_choices(request: HttpRequest) -> list[tuple[str, TuningCache]]:
+def model_choices(request: HttpRequest) -> list[tuple[str, Choices]]:
     """Catalogue and uploaded models, under their headings."""
     own = Model.objects.for_user(request.user).filter(manifest__source="upload")
     return [
@@ -113,13 +113,13 @@ def model_choices(request: HttpRequest) -> list[tuple[str, TuningCache]]:
     ]
 
 
-def recording_choices(request: HttpRequest) -> TuningCache:
+def recording_choices(request: HttpRequest) -> Choices:
     """The organisation's newest recordings of traffic, by SHA-256."""
     rows = Recording.objects.for_user(request.user)[:RECORDINGS_SHOWN]
     return [(each.sha256, each.document.words) for each in rows]
 
 
-def _started(request: HttpRequest, models: list[tuple[str, TuningCache]]) -> WorkloadForm:
+def _started(request: HttpRequest, models: list[tuple[str, Choices]]) -> WorkloadForm:
     """The form to begin with: `?model=` chooses one, `?from=` copies a workload."""
     chosen = request.GET.get("model", "")
     form = WorkloadForm.empty(models, chosen, _kind(request, chosen))
