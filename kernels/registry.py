@@ -69,7 +69,10 @@ class Variant(ABC):
     - rope: `f(q, k, cos, sin) -> (q, k)`, cos and sin [batch, q_len, head_dim]. With append `f(q, k, v, cos, sin,
       k_cache, v_cache, position, page_table=None) -> q`: it writes the rotated k, and v, into the slots of
       sequence b from position[b] on and changes no other slot; position [batch] is int64 or int32.
-    - lm_head: `f(x, w) -> ids [m] int64`.
+    - step_attention: `f(qkv, cos, sin, k_cache, v_cache, position, page_table=None) -> o`: it writes the slots of
+      the caches as an append does; row p of cos and sin [positions, head_dim] belongs to position p.
+    - lm_head: `f(x, w) -> ids [m] int64`. A case that samples also takes the settings of `SETTING_DTYPES`, by name, and
+      `top_k`.
     - grouped: `f(x, w, ends) -> y`.
 
     Where a variant packs its weight, `w` is what `pack` returned. Variants in CUDA C++, and `decode_split`, also take

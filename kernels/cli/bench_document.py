@@ -1,4 +1,4 @@
-"""The bench document: what was timed on one machine held once. Imports without torch."""
+"""The bench document: what was timed on one machine during one lease. Imports without torch."""
 
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -71,7 +71,7 @@ class BenchDocument(MeasuredDocument):
 
 
 def appended(old: Document, new: Document) -> Document:
-    """The rows of both. Raises ValueError when they are not of one machine held once, or of one commit."""
+    """The rows of both. Raises ValueError when they are not of one lease of one machine, or not of one commit."""
     for field in ("device", "gpu_uuid", "lease_id", "commit"):
         one, two = getattr(old, field), getattr(new, field)
         if one != two:

@@ -1,4 +1,4 @@
-"""The document of `bench serve`: servers under the same requests over HTTP, on one machine held once."""
+"""The document of `bench serve`: servers under the same requests over HTTP, on one machine during one lease."""
 
 from typing import Any, Literal
 

@@ -19,7 +19,7 @@ draining the SMs. Of eager torch's kernels in CUDA graphs: their step less its b
 counted (`decode-vllm.json`, `llama-3.2-1b.json`, `qwen2.5-1.5b.json`)."""
 EXCHANGE_US = 0.52
 """A word's way from one SM to another through the L2, beside a stream of weights (`chain-study.json`)."""
-HAND_OVER_US = 2.09
+ALL_TO_ALL_US = 2.09
 """The same from all SMs to all, 8 KB: what an exchange takes that no stream of weights hides (`chain-study.json`)."""
 EXCHANGES = 5
 """Exchanges of a megakernel's layer: q, k, v; attention; output; gate and up; down."""
@@ -88,7 +88,7 @@ def step(batch: int, length: float) -> Pass:
 def layer(runner: str, weights: str, kernel_us: float, sequences: float, reads_prompt: bool) -> Layer:
     """What a layer costs beside bytes and FLOPs; `kernel_us` is KERNEL_US, or what is known of another device."""
     if runner == MEGAKERNEL and not reads_prompt:
-        least, further = EXCHANGES * HAND_OVER_US, SEQUENCE_US * (sequences - 1)
+        least, further = EXCHANGES * ALL_TO_ALL_US, SEQUENCE_US * (sequences - 1)
         return Layer(EXCHANGES * EXCHANGE_US + further, (least if weights == "bf16" else LOSSY_LAYER_US) + further)
     count = KERNELS["kernels" if runner == MEGAKERNEL else runner][reads_prompt]
     return Layer(count * kernel_us)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kernels import registry
 from kernels.gemm.torch_linear import _sum_of_halves
 from kernels.hardware import GPUS
-from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase
+from kernels.ops import OPS, AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase
 from kernels.proof import gate
 
 DTYPES = st.sampled_from(["fp32", "bf16", "fp16"])
@@ -148,3 +148,8 @@ def test_every_backend_passes_on_the_gpu(length):
         if variant.serves(case, GPUS["h200"]) is None:
             report = gate.check(variant, case, "cuda")
             assert report.passed, f"{variant.name}: {report.sentence}"
+
+
+def test_the_call_of_every_op_is_documented():
+    calls = registry.Variant.__doc__ or ""
+    assert [op for op in OPS if op != "model" and f"- {op}: `f(" not in calls] == []

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.documents import document
 from benchmarks.predicted_errors import errors
-from kernels.measure.pass_time import EXCHANGE_US, HAND_OVER_US, KERNEL_US, KERNELS, SEQUENCE_US
+from kernels.measure.pass_time import ALL_TO_ALL_US, EXCHANGE_US, KERNEL_US, KERNELS, SEQUENCE_US
 from tests.workers.test_promises import model
 from workers.documents.measurement import Ceilings
 from workers.documents.workload import Workload
@@ -68,7 +68,7 @@ def test_a_megakernels_layer_takes_no_less_than_its_exchanges():
     fast = CEILINGS.model_copy(update={"read_tbps": 40.0})
     least = values(predicted(of=model("qwen2.5-0.5b"), ceilings=fast).plans[0])
     head = 151_936 * 896 * 2 * (1 / 40e9 + 1 / 500e9)
-    assert least[("tpot", None, None)] == pytest.approx(24 * 5 * HAND_OVER_US / 1e3 + head)
+    assert least[("tpot", None, None)] == pytest.approx(24 * 5 * ALL_TO_ALL_US / 1e3 + head)
     assert least[("tpot", None, None)] < found[("tpot", None, None)]
 
 
@@ -122,7 +122,7 @@ def test_what_kernels_and_exchanges_take_is_what_was_measured():
     study = document("chain-study")
     assert study["pings"]["L2 relaxed, depth 3"]["quantiles"][2] / 1e3 == EXCHANGE_US
     hand_over = next(each for each in study["hand_overs"] if each["name"] == "all to all, 8 KB, all")
-    assert hand_over["depth 3"]["ns"] / 1e3 == pytest.approx(HAND_OVER_US, abs=0.01)
+    assert hand_over["depth 3"]["ns"] / 1e3 == pytest.approx(ALL_TO_ALL_US, abs=0.01)
     replayed = document("llama-3.2-1b")["results"]["profile"]["replayed"]
     for phase, steps, index in (("decode", 63, 0), ("prefill", 1, 1)):
         launches = sum(each["launches"] or 0 for each in replayed if each["phase"] == phase)

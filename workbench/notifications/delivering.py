@@ -1,7 +1,8 @@
 """Sends what waits, several at a time, and writes down what came of each try.
 
 A try is claimed by moving `next_at` on: a process that dies during a try leaves a delivery that is due again, with the
-same message id. So each message comes at least once. Rows are read and written by the calling thread alone; the threads only send.
+same message id. So each message comes at least once. Rows are read and written by the calling thread alone; the threads
+only send.
 """
 
 import logging

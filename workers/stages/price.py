@@ -219,8 +219,8 @@ def price(
     They stand at the highest loads that hold where `load` has searched both sides, else at the load of `verify`.
     `before_after_ratio` is that of the measured rates at the same price, whether or not each side holds the SLA; the
     lines say which does. It is None where no change is recommended, where a side has no rate, and at one request at a
-    time, where the rates are the latencies turned over: no money comes from a latency alone. A plan on several GPUs is
-    held against the best of compose's `trials` on one.
+    time, where the rates are reciprocals of the latencies: no money comes from a latency alone. A plan on several GPUs
+    is compared with the best of compose's `trials` on one.
     """
     priced, known = Priced(workload, model, book, gpu_class), Results(verify=verify, load=load)
     gpu, sides, device = gpu_price(book, gpu_class), priced.sides(known), verify.environment.device
