@@ -14,15 +14,11 @@ import sys
 from collections.abc import Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from kernels.load import sockets
 from kernels.load.generator import MOST_IN_FLIGHT, Generator, Sent
-
-ROOT = str(Path(__file__).absolute().parents[2])
-"""Where this package is imported from."""
 
 
 class SenderDied(RuntimeError):
@@ -43,11 +39,9 @@ class SenderProcess:
         self._pipe, theirs = Pipe()
         with theirs:
             command = [sys.executable, "-m", __name__, str(theirs.fileno())]
-            search = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
             self.process = subprocess.Popen(
                 command,
                 pass_fds=[theirs.fileno(), *keep],
-                env=os.environ | {"PYTHONPATH": search},
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # an interrupt from the keyboard is for the program
             )

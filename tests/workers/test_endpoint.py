@@ -4,6 +4,7 @@ import statistics
 import threading
 import time
 
+import psutil
 import pytest
 
 from tests import sample_results
@@ -166,14 +167,17 @@ def test_it_connects_to_the_address_that_was_checked(stub: Stub, monkeypatch):
     assert asked == ["pinned.test"], "one look for all connections of a round"
 
 
-def test_a_run_that_is_cancelled_stops_it(stub: Stub):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_that_is_cancelled_stops_it(stub: Stub, monkeypatch, processes: int):
+    monkeypatch.setattr("workers.traffic.sending.most_processes", lambda here: processes)
     stop = threading.Event()
-    there = at(stub.url, stop=stop, seconds=600)
+    there = at(stub.url, stop=stop, seconds=600, batch=9)
     threading.Timer(0.4, stop.set).start()
     begun = time.monotonic()
     with pytest.raises(Stopped):
         there.measure("before verify")
     assert time.monotonic() - begun < 60
+    assert not any("sender_process" in word for each in psutil.Process().children() for word in each.cmdline())
 
 
 def test_what_the_operator_does_not_allow_is_not_sent_to(stub: Stub):
