@@ -15,7 +15,7 @@
 //   empty[s]     1, a commit                     the products that read stage s have ended
 //   summed[a]    1, a commit                     accumulator a holds a whole tile
 //   drained[a]   4 warps of each block           accumulator a has been read, in a pair by both blocks
-// A pair uses full and drained of its first block.
+// A pair uses full and drained of its first block. Which tiles a block computes stands in blackwell_epilogue.cuh.
 #include "blackwell_epilogue.cuh"
 
 constexpr int kRows = 128, kEpilogueWarps = 4, kInstructions = 4;  // rows of a tile; instructions of a stage
@@ -39,6 +39,7 @@ struct Shared {
   alignas(128) unsigned char x_scales[STAGES][kBlocks ? kScaleBytes : 1];
   alignas(128) unsigned char w_scales[STAGES][kBlocks ? kRowTiles * kScaleBytes : 1];
   Barrier full[STAGES], empty[STAGES], summed[kAccumulators], drained[kAccumulators];
+  ClusterQueue queue;
   u32 tmem;
 };
 static_assert(sizeof(Params) == PARAMS_BYTES, "blackwell_plan.PARAMS");
@@ -46,7 +47,8 @@ static_assert(BYTES_UP_TO(Shared, tmem) <= SHARED_BYTES, "Tile.shared_bytes of b
 
 __device__ __forceinline__ void produce(Shared& s, const Params& p, const Maps& maps) {
   PipelineState<STAGES> at;
-  for (Tiles tile(p); tile.advance();)
+  for (Tiles<1> tile(p, s.queue); tile.advance();) {
+    if (DYNAMIC) tile.queue.ask();
     for (int step = 0; step < p.steps; step++, at.advance()) {
       Barrier& full = s.full[at.stage];
       wait(s.empty[at.stage], at.parity ^ 1);
@@ -58,6 +60,7 @@ __device__ __forceinline__ void produce(Shared& s, const Params& p, const Maps& 
       tma_load_first<BLOCKS>(s.x_scales[at.stage], maps.x_scales, full, 0, first, tile.row);
       tma_load_first<BLOCKS>(s.w_scales[at.stage], maps.w_scales, full, 0, first, tile.column * kRowTiles);
     }
+  }
 }
 
 // The scales of a stage in TMEM: for instruction i, those of x, or for each 128 rows of w those of w, in four columns
@@ -77,7 +80,7 @@ __device__ __forceinline__ void multiply(Shared& s, const Params& p) {
   const u32 x_scales = s.tmem + kAccumulators * BN, w_scales = x_scales + kScaleColumns;
   PipelineState<STAGES> at;
   PipelineState<kAccumulators> sum;
-  for (Tiles tile(p); tile.advance(); sum.advance()) {
+  for (Tiles<1> tile(p, s.queue); tile.advance(); sum.advance()) {
     wait(s.drained[sum.stage], sum.parity ^ 1);
     const u32 d = s.tmem + sum.stage * BN;
     for (int step = 0; step < p.steps; step++, at.advance()) {
@@ -103,7 +106,7 @@ __device__ __forceinline__ void multiply(Shared& s, const Params& p) {
 __device__ __forceinline__ void finish(Shared& s, const Params& p, const TensorMap& y, int warp) {
   PipelineState<kAccumulators> sum;
   PipelineState<2> to;
-  for (Tiles tile(p); tile.advance(); sum.advance()) {
+  for (Tiles<32> tile(p, s.queue); tile.advance(); sum.advance()) {
     const int row = tile.row * kRows + 32 * warp, column = tile.column * (BN / kWide);
     const u32 sums = tmem_lane(s.tmem + sum.stage * BN, 32 * warp);
     wait(s.summed[sum.stage], sum.parity);
@@ -131,6 +134,7 @@ extern "C" __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(32 * (kEpi
       init(s.summed[i], 1);
       init(s.drained[i], kEpilogueWarps * BLOCKS);
     }
+    if (DYNAMIC) s.queue.begin((kEpilogueWarps + 1) * BLOCKS + 1);
     fence_init();
   }
   if (warp == kEpilogueWarps + 1) tmem_take<BLOCKS>(&s.tmem);

@@ -79,7 +79,9 @@ class BlackwellLinear(CudaCall):
             if scales is not None:
                 box = (tiles, tile.scale_tiles, SCALE_TILE_BYTES // 4)
                 maps[f"{name}_scales"] = named(f"{name}'s block scales", scales.view(torch.int32), box, swizzled=False)
-        clusters = min(int(params["row_tiles"] * params["column_tiles"]), self._sms(values.device) // tile.blocks)
+        clusters = int(params["row_tiles"] * params["column_tiles"])
+        if not tile.dynamic:
+            clusters = min(clusters, self._sms(values.device) // tile.blocks)
         grid = (tile.blocks * clusters,)
 
         def bind(y: Tensor) -> Launch:

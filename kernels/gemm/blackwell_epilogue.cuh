@@ -3,6 +3,8 @@
 #include "rows.cuh"
 #include "tcgen05.cuh"
 
+#include "cluster_queue.cuh"
+
 using namespace tiles;
 
 enum Epilogue { kNone, kBias, kResidual, kSwiglu };
@@ -16,20 +18,25 @@ struct Params {
 
 constexpr int kPanelColumns = 64, kWide = EPILOGUE == kSwiglu ? 2 : 1;  // columns of the product for one of y
 
-// The tiles of a block, in an order that keeps `group` row tiles and as many column tiles in the L2. Where BLOCKS is 2,
-// the row tiles of Params are those of a pair.
+// The tiles of a cluster, in an order that keeps `group` row tiles and as many column tiles in the L2. Where BLOCKS is
+// 2, the row tiles of Params are those of a pair. One thread goes through them, or a whole warp. With DYNAMIC the grid
+// has a cluster for each tile, and a running one takes over the tiles of those that have not started.
+template <int Threads>
 struct Tiles {
   const Params& p;
-  const int rank;
-  int next, row, column;
-  __device__ __forceinline__ explicit Tiles(const Params& p) : p(p), rank(cluster_rank()), next(blockIdx.x / BLOCKS) {}
+  QueueReader<BLOCKS, Threads> queue;
+  const int rank = cluster_rank();
+  int next = blockIdx.x / BLOCKS, row, column;
+  bool begun = false;
+  __device__ __forceinline__ Tiles(const Params& p, ClusterQueue& queue) : p(p), queue{queue} {}
   __device__ __forceinline__ bool advance() {
-    if (next >= p.row_tiles * p.column_tiles) return false;
+    if (begun) next = DYNAMIC ? queue.next() : next + gridDim.x / BLOCKS;
+    begun = true;
+    if (next < 0 || next >= p.row_tiles * p.column_tiles) return false;
     const int width = p.group * p.column_tiles, first = next / width * p.group;
     const int high = min(p.row_tiles - first, p.group);
     row = (first + next % width % high) * BLOCKS + rank;
     column = next % width / high;
-    next += gridDim.x / BLOCKS;
     return true;
   }
 };

@@ -29,6 +29,9 @@ SCALE_TILE_BYTES, SCALE_TILE_COLUMNS = 512, 4
 STAGING = 4 * 2 * 32 * ROW_BYTES
 """Bytes of four warps' two panels of y."""
 
+QUEUE = 2 * 16 + 4 * 8 + 16
+"""Bytes of two answers of the scheduler and their barriers, aligned to 16."""
+
 STAGE_VALUES = {"kBf16": 64, "kF16": 64, "kE4m3": 128, "kMxfp8": 128, "kNvfp4": 256}
 """Values of K of a stage."""
 
@@ -51,7 +54,8 @@ class Tile:
     """128 rows × `columns` of the product, summed in `stages` of 128 bytes of K; `group` row tiles are finished before
     the next columns begin. `kind` is a MatrixKind of descriptors.cuh. With `pair` the two blocks of a cluster take two
     such tiles, one below the other: each loads half of w, the block scales of all of it, and one thread issues the
-    products of both.
+    products of both. With `dynamic` the hardware hands out the tiles (cluster launch control), else each cluster takes
+    its own by number.
     """
 
     kind: str
@@ -59,6 +63,7 @@ class Tile:
     stages: int
     group: int = 8
     pair: bool = False
+    dynamic: bool = False
 
     @property
     def blocks(self) -> int:
@@ -92,9 +97,9 @@ class Tile:
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block: ring with scales, staging, barriers."""
+        """Dynamic shared memory of a block: ring with scales, staging, answers, barriers."""
         without = 0 if self.scale_tiles else 256  # arrays of one byte a stage, aligned to 128
-        return self.stages * (self.stage_bytes + 16) + STAGING + without + 64
+        return self.stages * (self.stage_bytes + 16) + STAGING + without + QUEUE + 64
 
 
 def kind_of(case: LinearCase) -> str:
@@ -109,16 +114,18 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
     Pairs need rows for both blocks.
     """
     kind = kind_of(case)
-    found = [{"columns": each, "stages": _most_stages(kind, each, pair), "pair": pair}
-             for each in COLUMNS for pair in (True, False) if not pair or case.m > ROWS]  # fmt: skip
+    found = [{"columns": each, "stages": _most_stages(kind, each, pair), "pair": pair, "dynamic": dynamic}
+             for each in COLUMNS for pair in (True, False) if not pair or case.m > ROWS
+             for dynamic in (False, True)]  # fmt: skip
     return sorted(found, key=lambda each: _work(case, each["columns"], each["pair"]))
 
 
 def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
     """The tile that params name; without params the first of `space`. Raises ValueError that names a param."""
-    unknown = set(params) - {"columns", "stages", "group", "pair"}
+    unknown = set(params) - {"columns", "stages", "group", "pair", "dynamic"}
     if unknown:
-        raise ValueError(f"this product takes columns, stages, group and pair, not {', '.join(sorted(unknown))}")
+        names = ", ".join(sorted(unknown))
+        raise ValueError(f"this product takes columns, stages, group, pair and dynamic, not {names}")
     chosen = (space(case)[0] if not params else {"pair": False, "columns": max(COLUMNS)}) | params
     if chosen["columns"] not in COLUMNS:
         raise ValueError(f"columns is {chosen['columns']}: this product takes {' and '.join(map(str, COLUMNS))}")
@@ -157,6 +164,6 @@ def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:
     scales = {None: 0, "block32": 0, "row": 2}.get(case.scales, 1)  # NVFP4 has one for the tensor as well
     return {
         "KIND": tile.kind, "OUT": C_TYPES[case.dtype], "EPILOGUE": EPILOGUES[case.epilogue], "SCALES": scales,
-        "BN": tile.columns, "BLOCKS": tile.blocks, "STAGES": tile.stages, "PARAMS_BYTES": PARAMS.itemsize,
-        "SHARED_BYTES": tile.shared_bytes,
+        "BN": tile.columns, "BLOCKS": tile.blocks, "DYNAMIC": int(tile.dynamic), "STAGES": tile.stages,
+        "PARAMS_BYTES": PARAMS.itemsize, "SHARED_BYTES": tile.shared_bytes,
     }  # fmt: skip

@@ -31,6 +31,7 @@ extern "C" int run(const Given* given, const Params* p, int blocks, long shared_
   const Maps maps{map(given->x, kRows), map(given->w, BN / BLOCKS), map(given->y, 32),
                   map(given->x_scales, 1, kScaleTiles), map(given->w_scales, kRowTiles, kScaleTiles)};
   fibers::asynchronous = fibers::noting = true, fibers::draw = seed, fibers::notes.clear();
+  fibers::refusals = seed % 2 ? 0 : 3;
   return fibers::run(blocks, 32 * (kEpilogueWarps + 2), BLOCKS, shared_bytes, [&] { gemm(maps, *p); });
 }
 extern "C" unsigned instruction(int kind, int rows, int columns, int byte) {
@@ -43,20 +44,24 @@ extern "C" unsigned long long scales(unsigned address) { return scales_descripto
 
 
 def run(case: LinearCase, tile: Tile, given: dict[str, Tensor], blocks: int, seed: int) -> tuple[int, Tensor]:
-    """The status of a run of the kernel, 0 where it ended, and y. Operands and params are those of a launch."""
+    """The status of a run of the kernel, 0 where it ended, and y. Operands and params are those of a launch. With an
+    even seed the dynamic scheduler refuses a third of the requests, though clusters are left.
+    """
     return run_of(library(SOURCE, ENTRY, constants(case, tile)), case, tile, given, blocks, seed)
 
 
 def run_of(
     kernel: ctypes.CDLL, case: LinearCase, tile: Tile, given: dict[str, Tensor], blocks: int, seed: int
 ) -> tuple[int, Tensor]:
-    """`run` of a changed source."""
+    """`run` of a changed source. Where the scheduler is dynamic, the grid has the blocks of all tiles."""
     offered = variant("gemm_blackwell" if case.scales is None else "gemm_blackwell_scaled")
     x, w = parts(case, case.passed(given)["x"]), parts(case, offered.pack(case, {}, given["w"]))
     y = torch.full((case.m, case.n), float("nan"), dtype=DTYPES[case.dtype])
     params = parameters(case, tile, x, w, given.get("bias"), given.get("residual"))
     matrices = [(each, *each.shape, each.element_size()) for each in (x[0], w[0], y)]
     matrices += [(each, *each.shape[:2], 1) for each in (x[2], w[2]) if each is not None]
+    if tile.dynamic:
+        blocks = tile.blocks * int(params["row_tiles"] * params["column_tiles"])
     maps = np.zeros(5, MATRIX)
     for map, (each, *shape) in zip(maps, matrices, strict=False):
         map["at"], map["rows"], map["columns"], map["size"] = each.data_ptr(), *shape

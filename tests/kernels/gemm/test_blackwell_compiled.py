@@ -29,13 +29,20 @@ def case(fields: dict[str, Any]) -> LinearCase:
 
 
 @pytest.mark.parametrize(
-    ("kind", "pair"),
-    [("bf16", True), ("fp16", False), ("fp8", True), ("mxfp8", True), ("mxfp8", False), ("nvfp4", True)],
+    ("kind", "pair", "dynamic"),
+    [
+        ("bf16", True, True),
+        ("fp16", False, True),
+        ("fp8", True, False),
+        ("mxfp8", True, False),
+        ("mxfp8", False, False),
+        ("nvfp4", True, True),
+    ],
 )
-def test_it_compiles_to_the_instructions_of_the_fifth_generation(kind: str, pair: bool) -> None:
+def test_it_compiles_to_the_instructions_of_the_fifth_generation(kind: str, pair: bool, dynamic: bool) -> None:
     fields, product, copies = KINDS[kind]
     shape = case(fields | {"epilogue": {"fp8": "swiglu", "fp16": "bias"}.get(kind, "residual")})
-    tile = tile_of(shape, {"columns": 256, "pair": pair})
+    tile = tile_of(shape, {"columns": 256, "pair": pair, "dynamic": dynamic})
     log, code = sass(SOURCE, constants(shape, tile), ARCHITECTURE)
     found = resources(log)
     assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
@@ -46,6 +53,8 @@ def test_it_compiles_to_the_instructions_of_the_fifth_generation(kind: str, pair
     assert names.count(asked) == 4, "four instructions of 32 bytes of K a stage"
     assert names.count(f"UTCCP.T.S{pair * '.2CTA'}.4x32dp128bit") == copies
     assert names.count("UTCBAR" + pair * ".2CTA.MULTICAST") == 2, "commits: to empty and to summed"
+    requests = [name for name in names if name.startswith("UGETNEXTWORKID")]
+    assert requests == ["UGETNEXTWORKID." + ("BROADCAST" if pair else "SELFCAST")] * dynamic
     assert {"UTMALDG.2D" + pair * ".2CTA", "UTMASTG.2D", "LDTM.x32"} <= set(names)
     assert names.count("UTMALDG.3D" + pair * ".2CTA") == (2 if copies else 0), "scales of x and of w"
 

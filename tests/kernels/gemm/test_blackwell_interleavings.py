@@ -16,6 +16,8 @@ from tests.kernels.on_cpu.interleavings import (
     EXPECT,
     FENCE,
     INIT,
+    LOAD,
+    LOOK,
     PRODUCT,
     READ,
     SCALES,
@@ -42,32 +44,38 @@ CASES: dict[str, dict[str, Any]] = {
         "scales": "block16",
     },
 }
+DYNAMIC = {
+    "three tiles handed out one by one": {"m": 384, "n": 128, "k": 64},
+    "three tiles handed out to a pair": {"m": 768, "n": 128, "k": 64},
+}
 FIRST, _, _, *PAIRS = CASES
 PAIR, SCALED_PAIR = PAIRS
+HANDED_OUT, HANDED_OUT_TO_PAIR = DYNAMIC
 
 
 @cache
 def notes(name: str) -> list[Note]:
-    case = LinearCase(**CASES[name])
-    tile = tile_of(case, {"columns": 128, "stages": STAGES, "pair": name in PAIRS})
+    case, pair = LinearCase(**(CASES | DYNAMIC)[name]), name in (*PAIRS, HANDED_OUT_TO_PAIR)
+    tile = tile_of(case, {"columns": 128, "stages": STAGES, "pair": pair, "dynamic": name in DYNAMIC})
     found = noted(case, tile, inputs.draw(case, "cpu", 1))
-    return one_warp_of_each_epilogue(found) if name in PAIRS else found
+    return one_warp_of_each_epilogue(found) if pair else found
 
 
 def one_warp_of_each_epilogue(made: list[Note]) -> list[Note]:
     """Of two blocks the first epilogue warp each: the four do not meet each other, and states would be too many."""
     kept = [0, 4, 5, 6, 10, 11]
     left = [(kept.index(each[0]), *each[1:]) for each in made if each[0] in kept]
-    return [(*each[:3], 2, *each[4:]) if each[1] == INIT and each[3] == 8 else each for each in left]
+    counted = {8: 2, 11: 5}  # readers of a drained accumulator, of an answer
+    return [(*each[:3], counted.get(each[3], each[3]), *each[4:]) if each[1] == INIT else each for each in left]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *DYNAMIC])
 def test_no_order_of_events_is_wrong(name: str) -> None:
     assert check(program(notes(name))) > 1000, "orders were tried"
     assert not unfenced(notes(name))
 
 
-PLANTING = Planting(("full", "empty") * STAGES + ("summed", "drained") * 2)
+PLANTING = Planting(("full", "empty") * STAGES + ("summed", "drained") * 2 + ("asked", "taken") * 2)
 without, with_value, earlier = PLANTING.without, PLANTING.with_value, PLANTING.earlier
 
 
@@ -152,6 +160,38 @@ def test_a_mistake_that_is_planted_in_a_pair_is_found(name: str, mistake: str) -
     assert changed != notes(name)
     with pytest.raises(Broken):
         check(program(changed))
+
+
+PLANTED_IN_A_QUEUE: dict[str, Change] = {
+    "a request does not wait until the answer before was read": without(WAIT, "taken"),
+    "a tile begins before its number has come": without(WAIT, "asked"),
+    "tiles wait for the other parity of an answer": with_value(WAIT, "asked", lambda parity: 1 - parity),
+    "answers are never released": without(ARRIVE, "taken"),
+    "an answer is released before it is read": earlier(ARRIVE, "taken", LOOK),
+    "bytes of an answer are not announced": without(EXPECT, "asked"),
+    "a reader of answers is not counted": with_value(INIT, "taken", lambda count: count - 1),
+    "a reader of answers is counted that is not there": with_value(INIT, "taken", lambda count: count + 1),
+}
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+@pytest.mark.parametrize("mistake", PLANTED_IN_A_QUEUE)
+def test_a_mistake_that_is_planted_in_the_queue_is_found(name: str, mistake: str) -> None:
+    changed = PLANTED_IN_A_QUEUE[mistake](notes(name))
+    assert changed != notes(name)
+    with pytest.raises(Broken):
+        check(program(changed))
+
+
+@pytest.mark.parametrize("step", [LOAD, EXPECT, ARRIVE], ids=["answer", "announcement", "release"])
+def test_what_the_second_block_lacks_of_an_answer_is_found(step: int) -> None:
+    made = notes(HANDED_OUT_TO_PAIR)
+    wanted = "taken" if step == ARRIVE else "asked"
+    of_second = [each for each in made if each[1] == step and PLANTING.barrier(each, made) == wanted]
+    of_second = [each for each in of_second if each[0] >= 3 or each[2] >= BLOCK]
+    assert of_second
+    with pytest.raises(Broken):
+        check(program([each for each in made if each not in of_second]))
 
 
 @pytest.mark.parametrize("after", [0, 1], ids=["before", "after"])

@@ -25,17 +25,20 @@ from tests.kernels.on_cpu.translate import library
     [
         ({"epilogue": "residual"}, {"columns": 256, "pair": True}),
         ({"dtype": "fp16", "weights": "fp16", "epilogue": "bias"}, {"columns": 128, "stages": 2}),
-        ({"weights": "fp8", "scales": "row", "epilogue": "swiglu"}, {"columns": 128, "group": 1, "pair": True}),
+        (
+            {"weights": "fp8", "scales": "row", "epilogue": "swiglu"},
+            {"columns": 128, "group": 1, "pair": True, "dynamic": True},
+        ),
         ({"weights": "fp8", "scales": "block32"}, {"columns": 256}),
         ({"weights": "fp8", "scales": "block32", "epilogue": "residual"}, {"columns": 128, "pair": True}),
-        ({"weights": "nvfp4", "scales": "block16", "epilogue": "bias"}, {"columns": 128, "stages": 3}),
+        ({"weights": "nvfp4", "scales": "block16", "epilogue": "bias"}, {"columns": 128, "stages": 3, "dynamic": True}),
         ({"weights": "nvfp4", "scales": "block16"}, {"columns": 256, "pair": True}),
     ],
     ids=str,
 )
 def test_it_computes_the_product(fields: dict[str, Any], params: dict[str, Any]) -> None:
-    """Three row tiles of which the last is short, two to six column tiles and a short last step of K, by two blocks.
-    The engines work at other moments in each run.
+    """Three row tiles of which the last is short, two to six column tiles and a short last step of K, by two blocks, or
+    by as many clusters as the dynamic scheduler starts. The engines work at other moments in each run.
     """
     case = LinearCase(**{"m": 300, "n": 328, "k": 608} | fields)
     given = inputs.draw(case, "cpu", 1)

@@ -106,7 +106,8 @@ T from_lane(T value, int lane) {
 // What the first lane of each warp of the first cluster did, in order, where `noting` is set: warp (those of the second
 // block after those of the first), kind of step, its values. Places in shared memory count from 2^20 in that block.
 enum Step {
-  kInit, kArrive, kExpect, kWait, kLoad, kCommit, kProduct, kScales, kRead, kTake, kFree, kFence, kSync, kWeighted, kStore
+  kInit, kArrive, kExpect, kWait, kLoad, kCommit, kProduct, kScales, kRead, kTake, kFree, kFence, kSync, kWeighted, kStore,
+  kLook
 };
 using Note = std::array<long, 8>;
 inline bool noting;
@@ -138,6 +139,18 @@ inline bool done_by_engines() {
   return waiting;
 }
 
+// Cancels the first cluster that neither ran nor was cancelled, and returns its first block; -1 where none is left, or
+// where it is drawn, one time in `refusals`.
+inline int refusals, started, blocks_of_grid;
+inline std::vector<bool> cancelled;
+inline int cancel() {
+  const int step = cluster->size();
+  if (refusals && drawn(refusals) == 0) return -1;
+  for (int first = started + step; first < blocks_of_grid; first += step)
+    if (!cancelled[first]) return cancelled[first] = true, first;
+  return -1;
+}
+
 // A __shared__ variable of this block.
 template <class T>
 T& variable(const char* name) {
@@ -161,8 +174,11 @@ inline uint3 place(unsigned index) { return {index % grid.x, index / grid.x % gr
 // before its copies and products.
 inline int run(uint3 shape, int threads, int cluster_size, size_t shared_bytes, const std::function<void()>& body) {
   grid = shape, entry = &body;
-  const int blocks = shape.x * shape.y * shape.z;
+  const int blocks = blocks_of_grid = shape.x * shape.y * shape.z;
+  cancelled.assign(blocks, false);
   for (int first = 0; first < blocks; first += cluster_size) {
+    if (cancelled[first]) continue;
+    started = first;
     std::vector<Block> together(cluster_size);
     cluster = &together, all_of_cluster = {}, idle_rounds = 0;
     std::vector<std::unique_ptr<Fiber>> all;

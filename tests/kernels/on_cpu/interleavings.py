@@ -11,9 +11,10 @@ The checker lets warps, copies and tensor cores take the same steps in every pos
 
 A copy runs from its issue until its bytes land, at any time. Copies that a warp issues one right after the other, to
 the same barrier, land together: a barrier that counts all of them completes with the last one, and until then all of
-their memory is in use. Products and copies of scales run one after the other, at
-any time after their issue. A warp's steps between two waits or TMEM reads are one step here: what they arrive at,
-issue or store could only come later, which waits allow, and no step reads memory between them.
+their memory is in use. Products and copies of scales run one after the other, at any time after their issue. A warp's
+steps between two waits, TMEM reads or looks at an answer of the scheduler are one step here: what they arrive at, issue
+or store could only come later, which waits allow, and no step reads memory between them. A cluster that takes over
+others is checked with the work that it took over in the noted run.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,9 @@ from dataclasses import dataclass, field
 
 from tests.kernels.on_cpu.noted import Note
 
-INIT, ARRIVE, EXPECT, WAIT, LOAD, COMMIT, PRODUCT, SCALES, READ, TAKE, FREE, FENCE, SYNC, WEIGHTED, STORE = range(15)
+INIT, ARRIVE, EXPECT, WAIT, LOAD, COMMIT, PRODUCT, SCALES, READ, TAKE, FREE, FENCE, SYNC, WEIGHTED, STORE, LOOK = range(
+    16
+)
 
 SYNC_BARRIER = -1
 """The barrier of all warps (`cluster_sync`)."""
@@ -98,6 +101,8 @@ def memory(note: Note, warps: int) -> tuple[int, int]:
     if step == WEIGHTED:  # 16 rows of each panel of values
         panels = [shared_mask(block * BLOCK + b + panel * e, 16 * 128) for panel in range(d // 64)]
         return tmem_mask(block, a, 8) | sum(panels), tmem_mask(block, c, d)
+    if step == LOOK:
+        return shared_mask(a, b), 0
     if step == READ:
         return tmem_mask(block, a, b, warp % warps % 4), 0
     if step == STORE:
@@ -122,7 +127,7 @@ def program(notes: list[Note]) -> Program:
             continue
         if step in (INIT, FENCE):
             continue
-        if step in (WAIT, TAKE, FREE) or (step == READ and not (mine[-1] and mine[-1][-1][0] == READ)):
+        if step in (WAIT, TAKE, FREE, LOOK) or (step == READ and not (mine[-1] and mine[-1][-1][0] == READ)):
             mine.append([])
         here = (warp, len(mine) - 1, len(mine[-1]))
         if step == SYNC:

@@ -13,7 +13,7 @@ from tests.kernels.cuda_sources import own_headers
 
 HERE = Path(__file__).parent
 
-ARITHMETIC = ("gumbel_max.cuh", "descriptors.cuh", "rows.cuh", "tcgen05_tiles.cuh")
+ARITHMETIC = ("cluster_queue.cuh", "gumbel_max.cuh", "descriptors.cuh", "rows.cuh", "tcgen05_tiles.cuh")
 """Headers of the tile layer without PTX: they run as they are."""
 
 BODIES: dict[str, str] = {

@@ -1,0 +1,50 @@
+// Work that the hardware hands out: requests for clusters that have not started, and their answers. No PTX: tests run
+// it on a CPU.
+#pragma once
+#include <launch_control.cuh>  // found by the search path: a test may put another in its place
+
+namespace tiles {
+
+// In shared memory of each block of a cluster: two answers, by turns.
+//   asked[i]   1, the bytes of the answer   answer i is there
+//   taken[i]   the cluster's readers        answer i has been read; that of the first block counts
+struct ClusterQueue {
+  Answer answers[2];
+  Barrier asked[2], taken[2];
+  // `readers` counts the QueueReaders of all blocks.
+  __device__ __forceinline__ void begin(int readers) {
+    for (int i = 0; i < 2; i++) {
+      init(asked[i], 1);
+      init(taken[i], readers);
+    }
+  }
+};
+
+// A thread, or a whole warp, that reads every answer.
+template <int Blocks, int Threads>
+struct QueueReader {
+  ClusterQueue& queue;
+  PipelineState<2> at;
+
+  // Asks for the answer that `next` will read. One thread of each block calls it, a reader itself, and not after a
+  // refusal.
+  __device__ __forceinline__ void ask() {
+    const bool first = cluster_rank() == 0;
+    if (first) wait(queue.taken[at.stage], at.parity ^ 1);
+    arrive_expect_tx(queue.asked[at.stage], sizeof(Answer));
+    if (first) ask_for_cluster<Blocks>(queue.answers[at.stage], queue.asked[at.stage]);
+  }
+
+  // The number of the cluster whose work is now this one's; -1 after a refusal.
+  __device__ __forceinline__ int next() {
+    wait(queue.asked[at.stage], at.parity);
+    const int first = first_block_of(queue.answers[at.stage]);
+    fence_proxy_async_shared();  // the next answer overwrites this one
+    if (Threads > 1) __syncwarp();
+    if (Threads == 1 || threadIdx.x % 32 == 0) arrive_remote(queue.taken[at.stage], 0);
+    at.advance();
+    return first < 0 ? -1 : first / Blocks;
+  }
+};
+
+}  // namespace tiles
