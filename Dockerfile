@@ -32,6 +32,13 @@ RUN pip install --no-deps --no-build-isolation --editable . \
     && useradd --create-home --uid 10001 workbench \
     && install -d -m 700 -o workbench -g workbench /data
 
+# CUDA kernels of models that are often asked for, compiled without a GPU: docs/operations.md.
+ARG PREBUILT_MODELS="llama-3.2-1b qwen2.5-1.5b"
+RUN if [ "$FLAVOUR" = gpu ] && [ -n "$PREBUILT_MODELS" ]; then \
+        python -m kernels compile --into /opt/prebuilt --jobs "$(nproc)" $(printf -- '--model %s ' $PREBUILT_MODELS); \
+    fi
+ENV KERNELS_PREBUILT=/opt/prebuilt
+
 USER workbench
 ENV WORKBENCH_DATA=/data
 VOLUME /data

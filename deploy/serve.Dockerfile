@@ -21,8 +21,14 @@ RUN if [ "$FLAVOUR" = cpu ]; then index="--extra-index-url https://download.pyto
     && useradd --create-home --uid 10001 serve \
     && install -d -m 700 -o serve -g serve /cache
 
+# CUDA kernels of models that are often served, compiled without a GPU: docs/operations.md.
+ARG PREBUILT_MODELS="llama-3.2-1b qwen2.5-1.5b"
+RUN if [ "$FLAVOUR" = gpu ] && [ -n "$PREBUILT_MODELS" ]; then \
+        python -m kernels compile --into /opt/prebuilt --jobs "$(nproc)" $(printf -- '--model %s ' $PREBUILT_MODELS); \
+    fi
+
 USER serve
-ENV KERNELS_CACHE=/cache/kernels TRITON_CACHE_DIR=/cache/triton HF_HUB_OFFLINE=1
+ENV KERNELS_PREBUILT=/opt/prebuilt KERNELS_CACHE=/cache/kernels TRITON_CACHE_DIR=/cache/triton HF_HUB_OFFLINE=1
 VOLUME /cache
 EXPOSE 8080
 ENTRYPOINT ["python", "-m", "kernels", "serve", "--host", "0.0.0.0", "--port", "8080"]

@@ -1,7 +1,9 @@
-# Sourced on a GPU machine without network: unpacks what site.sh packed, and makes its commands.
+# Sourced on a GPU machine without network: unpacks what site.sh and caches.sh packed, and makes the site's commands.
 #
 #   SITE          the archive (default .carry/site.tar.xz); it need be there once only, the folder stays
 #   SITE_FOLDER   where it is unpacked (default /tmp/site)
+#   PREBUILT      the archive of compiled kernels (default .carry/kernels-cache.tar.xz), unpacked each time it is there
+#   KERNELS_PREBUILT   where it is unpacked (default /tmp/kernels-prebuilt), and what the library reads
 #
 # Predicted: 6 s, and nothing the second time. Without archive and folder it changes nothing but CC and CXX.
 
@@ -29,6 +31,13 @@ if [[ -e $SITE_FOLDER/.complete ]]; then
         printf '#!/bin/sh\nexec %s %s "$@"\n' "$_python" "$_start" > "$_bin/$_name"
         chmod +x "$_bin/$_name"
     done
+fi
+
+export KERNELS_PREBUILT=${KERNELS_PREBUILT:-/tmp/kernels-prebuilt}
+PREBUILT=${PREBUILT:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/.carry/kernels-cache.tar.xz}
+if [[ -f $PREBUILT ]]; then
+    mkdir -p "$KERNELS_PREBUILT"
+    tar -C "$KERNELS_PREBUILT" -xJf "$PREBUILT"
 fi
 
 # A C compiler for Inductor and Triton; some machines keep it outside the PATH.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from kernels import registry
+from kernels.cases import GROUPS, check_cases
 from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import EMPTY_BUILD
 from kernels.engine.bound_variants import BoundVariants
@@ -70,6 +71,14 @@ def of_model(
         yield from _served(decoder, model.config, gpu, wanted)
         for batch in (each for each in BATCHES if each < 2 * server.running):
             yield from _megakernel(config, gpu, batch, capacity_of(context_of(model.config, wanted)), "bf16")
+
+
+def of_checks(gpu: Gpu) -> Iterator[Build]:
+    """Every build of the variants that `python -m kernels check` proves on the GPU."""
+    for op in GROUPS["library"]:
+        for case in check_cases(op, False):
+            for variant in registry.offers(case, gpu)[0]:
+                yield from variant.cuda_builds(case, {}, gpu)
 
 
 class _Noted(BoundVariants):

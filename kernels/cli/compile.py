@@ -25,7 +25,7 @@ def compile_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `compile`."""
     several: dict[str, Any] = {"action": "append", "metavar": "N", "type": positive}
     parser.add_argument("--into", type=Path, required=True, metavar="FOLDER", help="what KERNELS_PREBUILT then names")
-    parser.add_argument("--model", action="append", required=True, help="a directory or catalogue entry; repeatable")
+    parser.add_argument("--model", action="append", default=[], help="a directory or catalogue entry; repeatable")
     parser.add_argument("--gpu", choices=HOPPERS, default="h200", help="the class of GPU (default h200)")
     parser.add_argument("--jobs", type=positive, default=2, metavar="N", help="processes that compile (default 2)")
     parser.add_argument("--batch", **several, help="sequences at once, outside servers (default 1); repeatable")
@@ -38,6 +38,7 @@ def compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--context", **several, help="tokens of a server's sequences (default: the model's, at most 8,192); repeatable"
     )
+    parser.add_argument("--checks", action="store_true", help="what `check` proves on such a GPU")
     parser.add_argument("--no-server", action="store_true", help="leave out what only servers need")
 
 
@@ -70,18 +71,21 @@ def compile(options: argparse.Namespace) -> int:
 
 def _wanted(options: argparse.Namespace) -> Iterator["Build"]:
     """Every build of the models. Raises ValueError, or KeyError for a name that is in no catalogue."""
-    from kernels.cli.builds import Server, of_model
+    from kernels.cli.builds import Server, of_checks, of_model
     from kernels.engine.layer_ops import Traffic
 
+    gpu = GPUS[options.gpu]
+    if not options.model and not options.checks:
+        raise ValueError("name a --model, or --checks")
+    if options.checks:
+        yield from of_checks(gpu)
     traffics = [
         Traffic(batch, prompt, options.tokens) for batch in options.batch or [1] for prompt in options.prompt or [128]
     ]
     servers = [Server(context, running) for context in options.context or [None] for running in options.running or [64]]
     for model in options.model:
         config = _config(model)
-        yield from of_model(
-            config, GPUS[options.gpu], traffics, () if options.no_server else servers, options.weights or ()
-        )
+        yield from of_model(config, gpu, traffics, () if options.no_server else servers, options.weights or ())
 
 
 def _config(model: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "benchmarks" / "h200"
 SCRIPTS = sorted(FOLDER.glob("*.sh"))
 SOURCED = ("common", "use-site", "use-vllm")
-PACKING = ("site", "base")
+PACKING = ("site", "base", "caches")
 MEASURING = [each for each in SCRIPTS if each.stem not in (*SOURCED, *PACKING)]
 
 
@@ -187,6 +187,31 @@ def test_parts_of_vllm_are_gathered_until_all_have_come(tmp_path: Path) -> None:
         env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert shown.stdout == "one two\n"
+
+
+def test_kernels_that_were_compiled_ahead_are_unpacked_where_the_library_looks(tmp_path: Path) -> None:
+    """And what asks for them are calls that the command takes."""
+    log, made, archive = tmp_path / "calls.txt", tmp_path / "made", tmp_path / "kernels.tar.xz"
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
+    python.chmod(0o755)
+    made.mkdir()
+    (made / "empty-0.cubin").write_text("binary")
+    environment = {**os.environ, "PYTHON": str(python), "FOLDER": str(made)}
+    command = ["bash", str(FOLDER / "caches.sh"), str(archive)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith("1 binaries, ")
+    calls = [line.split()[2:] for line in log.read_text().splitlines() if line.startswith("-m kernels")]
+    for arguments in calls:
+        check_kernels(arguments)
+    assert {"--checks", "--weights", "--running"} <= {each for arguments in calls for each in arguments}
+    environment = {**os.environ, "PREBUILT": str(archive), "KERNELS_PREBUILT": str(tmp_path / "there")}
+    environment |= {"SITE": str(tmp_path / "none"), "SITE_FOLDER": str(tmp_path / "site")}
+    script = f'set -euo pipefail; . {FOLDER}/use-site.sh; cat "$KERNELS_PREBUILT/empty-0.cubin"'
+    found = subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert found.stdout == "binary"
 
 
 def test_every_package_of_the_site_is_packed_or_of_the_machine() -> None:

@@ -193,10 +193,15 @@ def test_what_is_there_is_not_made_again(
 
 
 @pytest.mark.parametrize(
-    ("model", "said"), [("llama-4", "no catalogue model 'llama-4'"), ("tiny-bert", "cannot run the model")]
+    ("asked_for", "said"),
+    [
+        (["--model", "llama-4"], "no catalogue model 'llama-4'"),
+        (["--model", "tiny-bert"], "cannot run the model"),
+        ([], "name a --model, or --checks"),
+    ],
 )
-def test_a_model_that_has_no_builds_gets_a_sentence(
-    model: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_has_no_builds_gets_a_sentence(
+    asked_for: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["compile", "--into", str(tmp_path), "--model", model]) == 2
+    assert main(["compile", "--into", str(tmp_path), *asked_for]) == 2
     assert said in capsys.readouterr().err

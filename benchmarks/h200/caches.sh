@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Compiles the CUDA kernels that the scripts here ask for, and packs them for a GPU machine.
+#
+#   bash benchmarks/h200/caches.sh [OUTPUT]      default: .carry/kernels-cache.tar.xz, which use-site.sh unpacks there
+#
+# Needs no GPU. JOBS says how many processes compile (default: one a core). What FOLDER (default build/prebuilt) has is
+# not made again, so it may be stopped and repeated; remove that folder to be rid of the binaries of other commits.
+# Predicted: ten minutes of two idle cores, 3 MB.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+output=${1:-.carry/kernels-cache.tar.xz}
+python=${PYTHON:-$([[ -x .venv/bin/python ]] && echo .venv/bin/python || echo python3)}
+folder=${FOLDER:-build/prebuilt}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+mkdir -p "$(dirname "$output")" "$folder"
+export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
+
+made() { "$python" -m kernels compile --into "$folder" --jobs "${JOBS:-$(nproc)}" "$@"; }
+
+# The workbench's runs and `bench decode`; then the servers of `serve`, of a run under load and of `bench serve`.
+models=(--model llama-3.2-1b --model qwen2.5-1.5b)
+made "${models[@]}" --no-server --batch 1 --batch 8 --prompt 128 --prompt 1024 --weights fp8 --weights nvfp4
+made "${models[@]}" --running 64 --running 256 --context 8192 --context 768 --context 192
+made --checks
+# The models of the GPU tests; their server has 12 places of 512 tokens.
+"$python" - "$scratch" << 'END'
+import json, pathlib, sys
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+for name, config in GPU_CONFIGS.items():
+    folder = pathlib.Path(sys.argv[1], name)
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+END
+for each in llama qwen2 qwen3; do made --model "$scratch/$each" --running 12 --context 512; done
+
+tar -C "$folder" --sort=name --owner=0 --group=0 --mtime=@0 -c . | xz -6 > "$output"
+echo "$(find "$folder" -name '*.cubin' | wc -l) binaries, $(stat -c %s "$output") bytes: $output"
