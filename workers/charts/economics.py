@@ -1,13 +1,33 @@
 """The price of a million tokens (or images, …) before and after over the range of prices the GPU can be had for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout
+from workers.charts.base import AFTER, BEFORE, Cell, Chart, Figure, Table, layout
 from workers.charts.text import MISSING, dollars, quantity
 from workers.documents.base import Basis
 from workers.documents.measurement import Interval
 from workers.documents.money import ServedLoad, UnitEconomics
+from workers.documents.prices import CostLine
 from workers.documents.stages import Results
+
+COLOURS = {"before": BEFORE, "after": AFTER}
+
+
+def sides(results: Results) -> dict[str, str]:
+    """The sides with prices of their own, by their keys: one where no change is recommended, since both are alike."""
+    unchanged = results.verify is not None and not results.verify.recommended
+    return {"before": "Today"} if unchanged else {"before": "Before", "after": "After"}
+
+
+def lines(results: Results) -> list[tuple[str, CostLine]]:
+    """The deployments with their prices, each under the name that people read."""
+    shown = sides(results)
+    return [
+        (shown.get(each.label) or f"{each.label[:1].upper()}{each.label[1:]}", each)
+        for each in (results.price.lines if results.price else [])
+        if each.label in shown or each.label not in ("before", "after")
+    ]
 
 
 def figure(results: Results) -> Figure | None:
@@ -22,11 +42,11 @@ def figure(results: Results) -> Figure | None:
             "name": name,
             "x": [each.usd_per_hour for each in points],
             "y": [getattr(each, key) for each in points],
-            "line": {"color": colour, "width": 2.5},
-            "marker": {"size": 6, "color": colour},
+            "line": {"color": COLOURS[key], "width": 2.5},
+            "marker": {"size": 6, "color": COLOURS[key]},
             "hovertemplate": f"{name}: $%{{y:.4g}} per {each_million} at $%{{x:.2f}} per GPU-hour<extra></extra>",
         }
-        for name, colour, key in (("Before", BEFORE, "before"), ("After", AFTER, "after"))
+        for key, name in sides(results).items()
         if any(getattr(each, key) is not None for each in points)
     ]
     if not traces:
@@ -38,11 +58,10 @@ def figure(results: Results) -> Figure | None:
 def table(results: Results) -> Table:
     points = results.price.sensitivity if results.price else []
     unit = f"USD per M {results.price.counted}" if results.price else ""
-    return ["USD per GPU-hour", f"before, {unit}", f"after, {unit}"], [
-        [each.usd_per_hour, each.before, each.after]
-        for each in points
-        if each.before is not None or each.after is not None
-    ]
+    shown = sides(results)
+    rows: list[list[Cell]] = [[each.usd_per_hour, *(getattr(each, key) for key in shown)] for each in points]
+    headers = ["USD per GPU-hour", *(f"{name.lower()}, {unit}" for name in shown.values())]
+    return headers, [row for row in rows if any(cell is not None for cell in row[1:])]
 
 
 COSTS: dict[str, str] = {
@@ -93,25 +112,24 @@ def amount(found: Interval | None, joules: bool = False) -> str:
     return value if low == high else f"{value} ({low} to {high})"
 
 
-def energy_words(found: UnitEconomics | None) -> str:
-    """Why a side has no energy, in sentences; "" where both have one, or there is no price."""
+def energy_words(found: UnitEconomics | None, shown: Mapping[str, str]) -> str:
+    """Why a side of `shown` has no energy, in sentences; "" where all have one, or there is no price."""
     if found is None:
         return ""
     said = []
-    for name, side in (("before", found.before), ("after", found.after)):
+    for key, name in shown.items():
+        side = getattr(found, key)
         if side is not None and side.energy is not None and side.energy.reason:
-            said.append(f"Energy {name} is not known: {side.energy.reason}")
+            said.append(f"Energy {name.lower()} is not known: {side.energy.reason}")
     if said:
         return " ".join(said)
     known = [side for side in (found.before, found.after) if side is not None and side.energy is not None]
     return "" if known else "Energy is not known: power is read of one side alone only while it is put under load."
 
 
-def loads(found: UnitEconomics | None) -> tuple[str, str]:
-    """What each side's prices stand at, in words: `32 requests at once, where the SLA does not hold`."""
-    if found is None:
-        return "", ""
-    return _load(found.before), _load(found.after)
+def loads(found: UnitEconomics | None, shown: Mapping[str, str]) -> list[str]:
+    """What the prices of each side of `shown` stand at: `32 requests at once, where the SLA does not hold`."""
+    return [_load(getattr(found, key)) for key in shown] if found else []
 
 
 def _load(side: ServedLoad | None) -> str:

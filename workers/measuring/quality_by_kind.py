@@ -16,6 +16,8 @@ from workers.measuring import answers, quality, served_model, texts
 
 QUALITY_SECONDS = 60.0
 """Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
+PROGRESS_SECONDS = 2.0
+"""Between two lines about a comparison: each is an event that the run keeps and its page shows."""
 FINISHING_SHARE = 0.1
 LEAST_SEQUENCES = 16
 """Of a text, as long as half of QUALITY_SECONDS allow: an interval by sequences takes several."""
@@ -53,10 +55,15 @@ def _judge(
     needed = NEEDED[answer.form]
 
     soon, wanted = time.monotonic() + QUALITY_SECONDS / 2, needed
+    said = 0.0
 
     def goes_on(done: int) -> bool:
-        context.say(0.7 + 0.25 * min(1, done / wanted), f"compared {done:,} {answer.form} with float32")
-        return time.monotonic() < (until if done < needed else soon) and done < wanted
+        nonlocal said
+        now = time.monotonic()
+        if now >= said + PROGRESS_SECONDS or done >= wanted:
+            context.say(0.7 + 0.25 * min(1, done / wanted), f"compared {done:,} {answer.form} with float32")
+            said = now
+        return now < (until if done < needed else soon) and done < wanted
 
     if answer.form == "tokens":
         tokens = _texts(document, context, reference.model, needed)

@@ -36,7 +36,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
                     break
                 clients.serve()
                 done = len(clients.served)
-                context.say(0.2 + 0.8 * done / (done + LEAST_REQUESTS), f"measured {done} requests")
+                context.say(0.2 + 0.8 * done / (done + LEAST_REQUESTS), f"requests measured: {done}")
         peak = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else None
     served = clients.served
     return BaselineResult(

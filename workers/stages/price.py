@@ -36,8 +36,15 @@ def _measured_line(label: str, device: str, price: GpuPrice, side: ServedLoad | 
         usd_per_mtok=cost,
         usd_per_mtok_at_duty=cost / priced.workload.duty_cycle if cost else None,
         holds_sla=side.holds if side else False,
-        note=_line_note(side, priced) if side else "No load that was measured holds the SLA.",
+        note=_named(label, side, priced) if side else "No load that was measured holds the SLA.",
     )
+
+
+def _named(label: str, side: ServedLoad, priced: Priced) -> str:
+    """The note; where vLLM is before under load, a price before that stands without load names what was measured."""
+    compared_with = priced.workload.compared_with
+    named = label == "before" and not side.highest and compared_with != "before"
+    return f"{compared_with.capitalize()}. " * named + _line_note(side, priced)
 
 
 def _gpus(side: ServedLoad) -> str:

@@ -87,7 +87,7 @@ def alternate(
             before.serve()
         after.serve()
         done = len(after.served)
-        context.say(0.2 + 0.5 * done / (done + LEAST_REQUESTS), f"measured {pairs} pairs, {done} requests after")
+        context.say(0.2 + 0.5 * done / (done + LEAST_REQUESTS), f"pairs of requests measured: {pairs}")
 
 
 def _expected(

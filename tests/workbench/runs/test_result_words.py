@@ -31,6 +31,9 @@ def test_no_change_has_one_column_and_says_so_beside_the_verdict(shown):
     assert '<span class="badge badge-cancelled">No change recommended</span>' in page
     assert '<th scope="col" class="number">Today</th>' in page
     assert '<th scope="col" class="number">After</th>' not in page.partition('id="plan"')[0]
+    economics = page[page.index('id="economics"') : page.index('id="where"')]
+    assert '<tr><th scope="row">Today</th>' in economics
+    assert re.findall(r">(After|Before)<", economics) == []
 
 
 @pytest.mark.parametrize(

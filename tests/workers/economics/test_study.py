@@ -126,13 +126,15 @@ def test_hardware_that_is_not_ours_has_no_price():
 
 
 def test_energy_that_is_not_known_says_why():
-    assert "put under load" in energy_words(studied())
+    shown = {"before": "Before", "after": "After"}
+    assert "put under load" in energy_words(studied(), shown)
     load = sample_held_loads.under_load()
-    assert energy_words(studied(load=load)) == ""
+    assert energy_words(studied(load=load), shown) == ""
     held = load.after.limit.held
     held.telemetry = held.telemetry.model_copy(update={"power_gap_s": 4.2})
-    said = energy_words(studied(load=load))
+    said = energy_words(studied(load=load), shown)
     assert said == "Energy after is not known: Power was not read for 4.2 s, and more than 3 s void it."
+    assert energy_words(studied(load=load), {"before": "Today"}) == ""
 
 
 CARRIED = LoadSearch(demand=StatedDemand(users=100))

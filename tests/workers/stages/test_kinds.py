@@ -213,6 +213,15 @@ def test_a_crash_in_quality_keeps_what_was_measured(tmp_path, monkeypatch):
     assert "Quality could not be measured: index 20481 is out of bounds" in found.sentence
 
 
+def test_a_comparison_is_told_now_and_then_and_at_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(quality_by_kind, "PROGRESS_SECONDS", float("inf"))
+    results = Results(baseline=run_of("embedder").results.baseline)
+    results.compose = today(EMBEDDER, results)
+    said = []
+    verify.run(documents("verify", EMBEDDER, results), Context(tmp_path, tmp_path, said.append, seconds=20))
+    assert len([each.message for each in said if each.message.startswith("compared ")]) == 1
+
+
 def test_what_cannot_be_fed_is_refused_at_admission(tmp_path):
     wav2vec2 = {"model_type": "wav2vec2", "architectures": ["Wav2Vec2ForCTC"], "dtype": "float32"}
     wav2vec2 |= {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 64}

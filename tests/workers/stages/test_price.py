@@ -8,7 +8,7 @@ from workers.documents.prices import Price, PriceBook, default_price_book
 from workers.documents.speedup import Speedup
 from workers.documents.stages import ObjectiveOutcome, VerifyResult
 from workers.documents.traffic import Traffic
-from workers.documents.workload import Deployment, Objective, Workload
+from workers.documents.workload import Deployment, LoadSearch, Objective, Workload
 from workers.pricing import gpu_price, usd_per_mtok
 from workers.stages.price import price as price_of
 
@@ -100,6 +100,13 @@ def test_a_price_says_the_load_that_it_stands_at(batch, words):
     assert f"These prices stand at {words}; with more at once each of the tokens costs less" in found.sentence
     alone = "Their ratio is that of the latencies, so it is no ratio of tokens per dollar."
     assert (alone in found.sentence) == (found.before_after_ratio is None) == (batch == 1)
+
+
+def test_a_price_before_names_what_was_measured_where_vllm_was_not():
+    vllm = workload(baseline_runner="vllm", load=LoadSearch())
+    before, after = price(vllm, BOOK, "h100", verified()).lines[:2]
+    assert before.note.startswith("Generate of transformers. ")
+    assert "Generate" not in after.note
 
 
 def test_a_latency_that_says_nothing_of_throughput_gives_no_money():

@@ -77,6 +77,8 @@ def test_where_no_change_is_recommended_the_report_has_no_ratio():
     assert "3.46x" not in page
     assert "tokens per dollar" not in page
     assert "Before is what runs today, and so is after" in page
+    assert "<tr><th>Today</th>" in page
+    assert "<dt>Load</dt><dd>Today: " in page
 
 
 def vllm(found: Results):

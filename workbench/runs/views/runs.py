@@ -61,17 +61,10 @@ def _live_context(run: Run) -> dict[str, Any]:
         "waiting": services.waiting_for(run),
         "place": line.place_of(run),
         "known": known,
-        "compared_with": lambda: _compared_with(run),
         "tried": lambda: len(decisions.tried(known())),
         "refused": lambda: len(decisions.candidates(known())) - len(decisions.tried(known())),
         "partial": next((stage for stage in stages if stage.partial), None),
     }
-
-
-def _compared_with(run: Run) -> str:
-    """What a plan of the run is compared with; `before` where its workload cannot be read any more."""
-    document, _ = run.workload.reading
-    return document.compared_with if document else "before"
 
 
 @never_cache
