@@ -81,7 +81,7 @@ class Launched:
     """
 
     ids: Tensor
-    heads: list[int]
+    draws: list[int]
     logprobs: Copied | None
     event: "torch.cuda.Event | None"
 
@@ -154,20 +154,20 @@ class KernelsBackend:
         graph.memory.copy_(host.memory, non_blocking=True)
         graph.run()
         host.ids.copy_(graph.one_pass.chosen, non_blocking=True)
-        heads = [*range(len(step.singles)), *range(shape.singles, shape.singles + len(step.chunks))]
-        logprobs = read_back(step, heads, graph.one_pass.logits, graph.one_pass.chosen)
+        draws = [*range(len(step.singles)), *range(shape.singles, shape.singles + len(step.chunks))]
+        logprobs = read_back(step, draws, graph.one_pass.logits, graph.one_pass.chosen)
         event = None
         if self.device.type == "cuda":
             event = torch.cuda.Event()
             event.record()
-        self._launched.append(Launched(host.ids, heads, logprobs, event))
+        self._launched.append(Launched(host.ids, draws, logprobs, event))
 
     def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
         done = self._launched.popleft()
         if done.event is not None:
             done.event.synchronize()
         ids = done.ids.tolist()
-        return [[ids[head]] for head in done.heads], logprobs_of(done.logprobs)
+        return [[ids[draw]] for draw in done.draws], logprobs_of(done.logprobs)
 
     @torch.no_grad()
     def pass_ms(self, singles: int) -> float:
@@ -228,4 +228,4 @@ class KernelsBackend:
         memory = torch.zeros(length, dtype=torch.uint8, pin_memory=pinned)
         fields: Fields = views(memory, shape, self._pages)
         arrays = {name: each.numpy() for name, each in fields._asdict().items()}
-        return Host(memory, arrays, torch.zeros(shape.heads, dtype=torch.int64, pin_memory=pinned))
+        return Host(memory, arrays, torch.zeros(shape.draws, dtype=torch.int64, pin_memory=pinned))

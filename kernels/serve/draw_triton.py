@@ -193,7 +193,7 @@ def _pick(rows, settings, parts, to, SPLITS: tl.constexpr, BLOCK: tl.constexpr, 
 
 
 def draw_rows(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> None:
-    """The ids of logits [heads, vocab], whose rows are contiguous: to out [heads] int64, and to last[target] int64."""
+    """The ids of logits [draws, vocab], whose rows are contiguous: to out [draws] int64, and to last[target] int64."""
     rows, vocab = logits.shape
     if not rows:
         return

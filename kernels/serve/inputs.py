@@ -16,12 +16,12 @@ FLOAT, SHORT, LONG = np.float32, np.int32, np.int64
 
 class Fields(NamedTuple):
     """The fields of a pass, as arrays of the host or as tensors of the device. Rows are those of `Shape.rows`: the
-    singles, then the blocks; heads are the singles, then the chunks.
+    singles, then the blocks; draws are those rows whose next token is chosen: the singles, then the chunks.
 
     `given` [rows] ids, `source` [rows] the slot whose last token a row takes instead (-1: none), `position` [rows],
     `page` [rows, 1] and `offset` [rows] where the row's key goes. `lengths` [singles] and `tables` [singles, pages of a
-    sequence] of the singles' caches, `block_lengths` and `block_tables` of the blocks'. Of each head `end` [heads], its
-    row, and `target` [heads], the slot of its token; then its sampling: `temperature`, `top_p`, `top_k`, `seed`,
+    sequence] of the singles' caches, `block_lengths` and `block_tables` of the blocks'. Of each draw `end` [draws], its
+    row, and `target` [draws], the slot of its token; then its sampling: `temperature`, `top_p`, `top_k`, `seed`,
     `stream` and `place`, the token's place in its sequence.
     """
 
@@ -46,9 +46,9 @@ class Fields(NamedTuple):
 
 def layout(shape: Shape, pages: int) -> dict[str, tuple[tuple[int, ...], type]]:
     """Shape and dtype of each field; `pages` are those of a sequence."""
-    rows, heads = shape.rows, shape.heads
+    rows, draws = shape.rows, shape.draws
     by_row = {name: ((rows,), LONG) for name in ("given", "source", "position", "offset")}
-    by_head = {name: ((heads,), LONG) for name in ("end", "target", "top_k", "seed", "stream", "place")}
+    by_draw = {name: ((draws,), LONG) for name in ("end", "target", "top_k", "seed", "stream", "place")}
     found: dict[str, tuple[tuple[int, ...], type]] = {
         **by_row,
         "page": ((rows, 1), SHORT),
@@ -56,9 +56,9 @@ def layout(shape: Shape, pages: int) -> dict[str, tuple[tuple[int, ...], type]]:
         "tables": ((shape.singles, pages), SHORT),
         "block_lengths": ((shape.blocks,), SHORT),
         "block_tables": ((shape.blocks, pages), SHORT),
-        **by_head,
-        "temperature": ((heads,), FLOAT),
-        "top_p": ((heads,), FLOAT),
+        **by_draw,
+        "temperature": ((draws,), FLOAT),
+        "top_p": ((draws,), FLOAT),
     }
     return {name: found[name] for name in Fields._fields}
 
@@ -125,9 +125,9 @@ class Sequences:
 
     def fill(self, step: Step, shape: Shape, fields: "dict[str, NDArray]") -> None:
         """Writes the fields of a step. Padding uses the scratch page, and its tokens go to the spare slot."""
-        rows, heads, spare, size = shape.rows, shape.heads, self.spare, self.page_size
+        rows, draws, spare, size = shape.rows, shape.draws, self.spare, self.page_size
         slot_of = np.full(rows, spare, LONG)
-        target = np.full(heads, spare, LONG)
+        target = np.full(draws, spare, LONG)
         for name in ("given", "position", "lengths", "block_lengths", "end", "place"):
             fields[name].fill(0)
         fields["source"].fill(-1)
@@ -140,12 +140,12 @@ class Sequences:
             else:
                 fields["source"][row] = slot_of[row]
         row, block = shape.singles, 0
-        for head, part in enumerate(step.chunks, shape.singles):
+        for draw, part in enumerate(step.chunks, shape.singles):
             slot_of[row : row + part.tokens] = slot = self.update(part.request)
             end = part.start + part.tokens
             fields["given"][row : row + part.tokens] = part.request.ids[part.start : end]
             fields["position"][row : row + part.tokens] = np.arange(part.start, end)
-            self._choose(part, head, row + part.tokens - 1, target, fields)
+            self._choose(part, draw, row + part.tokens - 1, target, fields)
             blocks = -(-part.tokens // shape.block)
             ends = part.start + shape.block * np.arange(1, blocks + 1)
             fields["block_lengths"][block : block + blocks] = ends
@@ -163,7 +163,7 @@ class Sequences:
             fields[name][:] = values[target]
 
     @staticmethod
-    def _choose(part: Part, head: int, row: int, target: NDArray, fields: "dict[str, NDArray]") -> None:
-        fields["end"][head], fields["place"][head] = row, part.place
+    def _choose(part: Part, draw: int, row: int, target: NDArray, fields: "dict[str, NDArray]") -> None:
+        fields["end"][draw], fields["place"][draw] = row, part.place
         if part.samples:
-            target[head] = part.request.slot
+            target[draw] = part.request.slot

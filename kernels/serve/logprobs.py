@@ -29,10 +29,10 @@ class Copied(NamedTuple):
 
 
 @torch.no_grad()
-def read_back(step: Step, heads: Sequence[int], logits: Tensor, chosen: Tensor) -> Copied | None:
+def read_back(step: Step, draws: Sequence[int], logits: Tensor, chosen: Tensor) -> Copied | None:
     """Starts the log probabilities of the step's parts whose requests ask; None where none does.
 
-    `heads` are the rows of the parts in logits [heads, vocab] and in chosen [heads] int64. Does not wait for the
+    `draws` are the rows of the parts in logits [draws, vocab] and in chosen [draws] int64. Does not wait for the
     device; the result may be read by `logprobs_of` after an event that is recorded behind this call.
     """
     parts = [(number, part.request.logprobs) for number, part in enumerate(step.parts) if part.samples]
@@ -40,7 +40,7 @@ def read_back(step: Step, heads: Sequence[int], logits: Tensor, chosen: Tensor) 
     if not asking:
         return None
     most = min(max(1, *(wanted for _, wanted in asking)), logits.shape[1])
-    at = torch.tensor([heads[number] for number, _ in asking])
+    at = torch.tensor([draws[number] for number, _ in asking])
     if logits.is_cuda:  # a copy from memory that is not pinned would wait for the pass
         at = at.pin_memory().to(logits.device, non_blocking=True)
     own, values, ids = [], [], []

@@ -39,7 +39,7 @@ def packed_ops(model: decoder.Decoder, shape: Shape, page_size: int, capacity: i
 
 def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) -> list[Case]:
     """The cases of such a pass, with the fusions that suit its number of rows."""
-    found = [*_layer(model, shape.rows), *_paged(model, shape, page_size, capacity), *_head(model, shape.heads)]
+    found = [*_layer(model, shape.rows), *_paged(model, shape, page_size, capacity), *_head(model, shape.draws)]
     return list(dict.fromkeys(found))
 
 

@@ -59,16 +59,16 @@ class PackedPass:
         self.model, self.variants, self.state, self.shape, self.fields = model, variants, state, shape, fields
         self.dtype = DTYPE_NAMES[model.embedding.dtype]
         self._rows = Rows(variants, shape.rows, self.dtype, model.eps)
-        self._heads = Rows(variants, shape.heads, self.dtype, model.eps)
+        self._drawn = Rows(variants, shape.draws, self.dtype, model.eps)
         self._rotates = False
         self._layers = [self._layer(index) for index in range(len(model.layers))]
-        self._head = normed_product(self._heads, model.norm, model.lm_head, None)
-        self.chosen = torch.zeros(shape.heads, dtype=torch.int64, device=state.last.device)
+        self._head = normed_product(self._drawn, model.norm, model.lm_head, None)
+        self.chosen = torch.zeros(shape.draws, dtype=torch.int64, device=state.last.device)
         self.logits = self.chosen.new_empty(0)
-        """The logits [heads, vocab] of the last run; those of a captured run lie at one address for all replays."""
+        """The logits [draws, vocab] of the last run; those of a captured run lie at one address for all replays."""
 
     def run(self) -> None:
-        """Computes the rows, writes their keys and values, and leaves each head's logits in `logits`, its next token in
+        """Computes the rows, writes their keys and values, and leaves the logits of each draw in `logits`, its token in
         `chosen` and in `last` of its slot.
         """
         fields, state = self.fields, self.state

@@ -8,7 +8,7 @@ from kernels.serve.inputs import Fields
 
 
 def draw(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> None:
-    """Writes the ids of logits [heads, vocab] into out [heads] int64, and into last[fields.target]: greedy where the
+    """Writes the ids of logits [draws, vocab] into out [draws] int64, and into last[fields.target]: greedy where the
     temperature is 0.
 
     On a GPU two kernels draw all rows, and the host does not wait. On a CPU numpy draws them one by one.

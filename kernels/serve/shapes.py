@@ -30,7 +30,7 @@ class Shape(NamedTuple):
         return self.singles + self.blocks * self.block
 
     @property
-    def heads(self) -> int:
+    def draws(self) -> int:
         """Rows for which it chooses a next token."""
         return self.singles + self.chunks
 
@@ -50,7 +50,7 @@ def shapes(limits: Limits, singles: Sequence[int] = (), mixed: Sequence[int] = M
         tokens = tokens // SHRINK // block * block
         chunks = min(limits.chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
         if tokens < LEAST_BLOCKS * block:
-            return sorted(found, key=lambda shape: (shape.rows, shape.heads))
+            return sorted(found, key=lambda shape: (shape.rows, shape.draws))
 
 
 def _usual(most: int) -> Iterator[int]:
