@@ -1,6 +1,7 @@
 """Speaks to an endpoint with the key of one claim: to the address that was checked, until it is stopped.
 
-The worker's own process does, never the stage's child, which has no network. The key stays in memory.
+The worker's own process does, and those that it starts to send load, never the stage's child, which has no network. The
+key stays in memory; those processes are told it through a pipe.
 """
 
 import asyncio

@@ -110,7 +110,7 @@ from kernels.load.generator import Limits
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.sharing import Sending
 requests = RequestList.drawn(Lengths(20, 8), 100_000, 1000, 7)
-asyncio.run(Sending(Address.parse({url!r}), partial(requests.load, "stub", 4), Limits(600), 2).run())
+asyncio.run(Sending(Address.parse({url!r}, "sk-kept-secret"), partial(requests.load, "stub", 4), Limits(600), 2).run())
 """
 
 
@@ -119,6 +119,7 @@ def test_the_processes_end_with_the_program_though_it_is_killed(address):
         try:
             whose = psutil.Process(program.pid)
             senders = wait_for(lambda: len(found := _senders(whose)) == 2 and found, 60, "two processes")
+            assert "sk-kept-secret" not in str([(each.cmdline(), each.environ()) for each in senders])
         finally:
             program.kill()
     wait_for(lambda: all(map(_ended, senders)), 60, "the end of both")
