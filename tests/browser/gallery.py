@@ -67,6 +67,16 @@ def without_change(organisation: Organisation, user: User) -> Run:
     return made
 
 
+def beside_vllm(run: Run) -> Run:
+    """The run's workload names vLLM as its baseline runner: without load, generate stands in its place."""
+    run.workload.document |= {"baseline_runner": "vllm"}
+    run.workload.save()
+    stage = run.stages.get(stage="verify")
+    stage.result |= {"compared_with": run.workload.sla.compared_with}
+    stage.save()
+    return run
+
+
 def beside_endpoint(run: Run, found: EndpointResult) -> Run:
     """The run's workload names an endpoint, of which this was found; a load stage has its curve too."""
     named = {"url": "https://models.example.com/v1", "model": "their-model", "hardware": found.server.hardware}
@@ -91,6 +101,7 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
         "undecided": with_verdict(organisation, admin, "not_enough_samples", "There were too few requests to say."),
         "too-close": with_verdict(organisation, admin, "too_close", "TTF64 p50 is too close to its limit to say."),
         "no-change": without_change(organisation, admin),
+        "vllm": beside_vllm(sample_runs.run(organisation, admin, load=True)),
         "h200": finished_run(organisation, admin, "llama-3.2-1b"),
     }
     found_there = sample_endpoint.measured(sample_results.results())
@@ -106,6 +117,7 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
     found += [
         ("workload", "admin", f"/workloads/{met.workload_id}/"),
         ("workload-h200", "admin", f"/workloads/{h200.workload_id}/"),
+        ("workload-vllm", "admin", f"/workloads/{done['vllm'].workload_id}/"),
         ("workload-endpoint", "admin", f"/workloads/{done['undecided'].workload_id}/"),
         ("workload-new-recorded", "admin", f"/workloads/new/?from={done['endpoint-load'].workload_id}"),
         ("model", "admin", f"/models/{met.workload.model_id}/"),

@@ -34,9 +34,17 @@ RUN = """async (only) => {
   return (await axe.run(document, options)).violations.map((v) => v.id + ": " + v.nodes.map(place).join("; "));
 }"""
 ALIKE = {f"result-{state}" for state in ("met", "undecided", "too-close", "h200")}
-ALIKE |= {f"run-{state}" for state in ("undecided", "too-close", "no-change", "endpoint-load")}
+ALIKE |= {f"run-{state}" for state in ("undecided", "too-close", "no-change", "vllm", "endpoint-load")}
 ALIKE |= {"report-reviewed", "report-of-run", "report-file"}
-ALIKE |= {"workload", "workload-h200", "bring-up", "bring-ups-of-a-member", "empty-bring-ups", "prices-asked"}
+ALIKE |= {
+    "workload",
+    "workload-h200",
+    "workload-vllm",
+    "bring-up",
+    "bring-ups-of-a-member",
+    "empty-bring-ups",
+    "prices-asked",
+}
 """Of the same template as pages that are checked; a link shows the same file as the last two reports."""
 VIEWS = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
 

@@ -29,7 +29,7 @@ def shown(browser, organisation, engineer):
 def test_no_change_has_one_column_and_says_so_beside_the_verdict(shown):
     page = shown(no_change())
     assert '<span class="badge badge-cancelled">No change recommended</span>' in page
-    assert '<th scope="col" class="number">Today</th>' in page
+    assert '<th scope="col" class="number words">Today</th>' in page
     assert '<th scope="col" class="number">After</th>' not in page.partition('id="plan"')[0]
     economics = page[page.index('id="economics"') : page.index('id="where"')]
     assert '<tr><th scope="row">Today</th>' in economics
@@ -72,7 +72,7 @@ def test_generate_has_its_name_where_vllm_is_before_under_load(shown):
     unchanged = no_change()
     unchanged.verify = unchanged.verify.model_copy(update=named)
     page = shown(unchanged)
-    assert '<th scope="col" class="number">Generate of transformers</th>' in page
+    assert '<th scope="col" class="number words">Generate of transformers</th>' in page
     assert '<h2 id="plan">Generate of transformers</h2>' in page
 
 
