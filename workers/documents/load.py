@@ -173,6 +173,11 @@ class LimitResult(Document):
     unfinished: str = ""
 
     @property
+    def missed(self) -> bool:
+        """Whether a load was shown to miss an objective."""
+        return any(each.verdict == "missed" for each in self.loads)
+
+    @property
     def held(self) -> LoadResult | None:
         """The measurement at the highest load that holds; None where none does."""
         return next((each for each in self.loads if each.level == self.level), None)

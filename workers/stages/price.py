@@ -20,9 +20,17 @@ from workers.economics.study import study
 from workers.harness.context import Context, StageError
 from workers.pricing import GpuPrice, gpu_price, usd_per_mtok
 
+NONE_HOLDS = "No load that was measured holds the SLA."
+NONE_SHOWN = "No load is shown to hold the SLA, and none to miss it: there were too few requests to say."
 
-def _measured_line(label: str, device: str, price: GpuPrice, side: ServedLoad | None, priced: Priced) -> CostLine:
-    """A side's line. The price of a GPU-hour of hardware that is not ours is not known; then there is no cost."""
+
+def _measured_line(
+    label: str, device: str, price: GpuPrice, side: ServedLoad | None, priced: Priced, missed: bool
+) -> CostLine:
+    """A side's line. The price of a GPU-hour of hardware that is not ours is not known; then there is no cost.
+
+    `missed`: whether a load of the side was shown to miss the SLA; where none was, that none holds is not known.
+    """
     known = side.per_second.value if side and side.holds is not False else None
     usd = side.usd_per_hour if side else price.typical
     cost = usd_per_mtok(usd, known) if known and usd else None
@@ -35,8 +43,8 @@ def _measured_line(label: str, device: str, price: GpuPrice, side: ServedLoad | 
         speed_basis="measured",
         usd_per_mtok=cost,
         usd_per_mtok_at_duty=cost / priced.workload.duty_cycle if cost else None,
-        holds_sla=side.holds if side else False,
-        note=_named(label, side, priced) if side else "No load that was measured holds the SLA.",
+        holds_sla=side.holds if side else False if missed else None,
+        note=_named(label, side, priced) if side else NONE_HOLDS if missed else NONE_SHOWN,
     )
 
 
@@ -169,7 +177,8 @@ def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult) -> str
     before, after = result.lines[0], result.lines[1]
     counted, gpu, hour = result.counted, after.gpu, after.usd_per_hour or price.typical
     if after.usd_per_mtok is None:
-        start = f"The SLA does not hold on {gpu} at this traffic, so no {counted} served under it have a price there."
+        does = "does not hold" if after.holds_sla is False else "is not shown to hold"
+        start = f"The SLA {does} on {gpu} at this traffic, so no {counted} served under it have a price there."
     else:
         start = f"A million {counted} costs {plain(after.usd_per_mtok)} USD on {gpu} at {hour:.2f} USD per hour"
         start += "" if after.holds_sla else " if the SLA holds there, for which there are too few samples"
@@ -231,8 +240,10 @@ def price(
     """
     priced, known = Priced(workload, model, book, gpu_class), Results(verify=verify, load=load)
     gpu, sides, device = gpu_price(book, gpu_class), priced.sides(known), verify.environment.device
+    curves = [load and load.before, load and (load.after if verify.recommended else load.before)]
     lines = [
-        _measured_line(label, device, gpu, side, priced) for label, side in zip(("before", "after"), sides, strict=True)
+        _measured_line(label, device, gpu, side, priced, curve is None or curve.limit.missed)
+        for label, side, curve in zip(("before", "after"), sides, curves, strict=True)
     ]
     if workload.present is not None:
         lines.append(_present_line(workload.present, workload, model))

@@ -35,6 +35,8 @@ def _sentence(limit: LimitResult) -> str:
     else:
         least = traffic_words(loads[0].traffic)
         said.append(f"No load is shown to hold every objective, not even {least}.")
+        if all(each.verdict == "not_enough_samples" for each in loads if each.verdict is not None):
+            said.append("Each served too few requests to say: with more minutes a load lasts longer.")
     said.append(f"{len(loads)} loads were judged at {plain(100 * limit.confidence_each, 5)} % each.")
     if void and len(void) < len(loads):
         said.append(f"Void: {', '.join(traffic_words(each.traffic) for each in void)}.")

@@ -12,6 +12,7 @@ from workers.documents.workload import LoadSearch, StatedDemand
 from workers.economics.loads import Priced
 from workers.economics.study import demand_of, length_factor, study
 from workers.stages.price import price
+from workers.under_load.sentences import curve_of
 
 BOOK = PriceBook(
     name="by hand",
@@ -114,6 +115,21 @@ def test_a_side_that_holds_at_no_load_has_no_price():
     assert found.lines[0].note == "No load that was measured holds the SLA."
     assert found.before_after_ratio is None
     assert "before, the SLA did not hold" in found.sentence
+    assert found.lines[0].holds_sla is False
+
+
+def test_a_side_of_which_too_little_is_known_is_not_said_to_miss_the_sla():
+    load = sample_held_loads.under_load(before_users=0)
+    load.after = load.before.model_copy(deep=True)
+    for each in load.after.limit.loads:
+        each.verdict = "not_enough_samples"
+    after = curve_of(load.after.server, load.after.limit)
+    assert "too few requests to say" in after.sentence
+    assert "too few requests to say" not in curve_of(load.before.server, load.before.limit).sentence
+    found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    assert [each.holds_sla for each in found.lines[:2]] == [False, None]
+    assert "The SLA is not shown to hold on Test device" in found.sentence
+    assert "none to miss it" in found.lines[1].note
 
 
 def test_hardware_that_is_not_ours_has_no_price():
