@@ -121,7 +121,8 @@ class Plan(BaseModel):
         """In how many parts the model is loaded, each on a GPU of its own. 1: whole on one GPU, where only one runs it,
         and where the runner divides it itself since GPTQ rounds a whole model.
         """
-        return 1 if self.options.get("rounding", {}).get("method") == "gptq" else self.gpus
+        rounding = self.options.get("rounding")
+        return 1 if isinstance(rounding, Mapping) and rounding.get("method") == "gptq" else self.gpus
 
     @model_validator(mode="after")
     def _divided(self) -> Self:

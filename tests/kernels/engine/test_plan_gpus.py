@@ -60,6 +60,7 @@ def test_a_model_is_loaded_whole_only_where_its_rounding_needs_that() -> None:
     rounded = {"weights": "fp8", "rounding": {"method": "nearest"}}
     assert plan(gpus=2, options=rounded).parts == 2
     assert plan(gpus=2, options=rounded | {"rounding": {"method": "gptq"}}).parts == 1
+    assert plan(gpus=2, options={"rounding": "gptq"}).parts == 2  # the runner says what is wrong
 
 
 def test_the_server_which_has_one_gpu_refuses_it() -> None:
