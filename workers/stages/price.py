@@ -240,7 +240,7 @@ def price(
     """
     priced, known = Priced(workload, model, book, gpu_class), Results(verify=verify, load=load)
     gpu, sides, device = gpu_price(book, gpu_class), priced.sides(known), verify.environment.device
-    curves = [load and load.before, load and (load.after if verify.recommended else load.before)]
+    curves = [load.before, load.after if verify.recommended else load.before] if load else [None, None]
     lines = [
         _measured_line(label, device, gpu, side, priced, curve is None or curve.limit.missed)
         for label, side, curve in zip(("before", "after"), sides, curves, strict=True)

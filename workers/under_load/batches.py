@@ -54,6 +54,8 @@ class BatchLoop:
             if not self._traffic.open_loop:
                 for exchange in served:
                     self._add_next(due, exchange.end_ns, start)
+        if due:  # the next one is due behind the end; until then the load goes on with nothing to serve
+            time.sleep(max(0, end - time.monotonic_ns()) / 1e9)
         sent.stopped_ns = min(end, time.monotonic_ns())
         sent.exchanges.sort(key=lambda each: each.intended_ns)
         return sent
