@@ -27,7 +27,7 @@ from benchmarks.host import load_average, machine
 from kernels.load.connection import Address
 from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.figures import Figures
-from kernels.load.generator import Generator, Limits, Sent
+from kernels.load.generator import Generator, LoadDuration, Sent
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import free_port, running
 from kernels.measure.environment import commit
@@ -95,7 +95,7 @@ def with_cancellations(requests: RequestList) -> RequestList:
 
 def send(url: str, name: str, requests: RequestList, seconds: float) -> Sent:
     """The open load."""
-    return asyncio.run(Generator(Address.parse(url), requests.load(name, None), Limits(seconds)).run())
+    return asyncio.run(Generator(Address.parse(url), requests.load(name, None), LoadDuration(seconds)).run())
 
 
 def counted(exchanges: Sequence[Exchange], own: dict[str, float]) -> dict[str, Any]:

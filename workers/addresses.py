@@ -24,7 +24,7 @@ INSIDE = [
 Of IPv6 everything outside 2000::/3 is refused too: loopback, link-local, unique local, mapped and translated IPv4."""
 
 
-class Refused(Exception):
+class AddressRefused(Exception):
     """The address may not be used; the message is a sentence."""
 
 
@@ -48,7 +48,7 @@ def is_inside(address: Address) -> bool:
 
 
 def parse(url: str, inside: Collection[str], example: str) -> Target:
-    """What an address says. Raises Refused for what could not be connected to in any case.
+    """What an address says. Raises AddressRefused for what could not be connected to in any case.
 
     `inside`: hosts, or host:port, that may be inside the network. `example`: an address for the sentence.
     """
@@ -57,14 +57,14 @@ def parse(url: str, inside: Collection[str], example: str) -> Target:
         host = (parts.hostname or "").encode("idna").decode().lower()
         port = parts.port or {"https": 443, "http": 80}.get(parts.scheme, 0)
     except ValueError:
-        raise Refused(f"This is not an address such as {example}.") from None
+        raise AddressRefused(f"This is not an address such as {example}.") from None
     if not host or parts.scheme not in ("http", "https") or not url.isprintable() or " " in url:
-        raise Refused(f"This is not an address such as {example}.")
+        raise AddressRefused(f"This is not an address such as {example}.")
     if parts.username is not None or parts.fragment:
-        raise Refused("The address may hold neither a login nor a fragment (#).")
+        raise AddressRefused("The address may hold neither a login nor a fragment (#).")
     allowed = bool({host, f"{host}:{port}"} & set(inside))
     if parts.scheme == "http" and not allowed:
-        raise Refused("The address must begin with https://.")
+        raise AddressRefused("The address must begin with https://.")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     target = Target(parts.scheme, host, port, path, allowed)
     numeric = _look_up(target, socket.AI_NUMERICHOST)
@@ -73,7 +73,7 @@ def parse(url: str, inside: Collection[str], example: str) -> Target:
 
 
 def resolve(target: Target) -> str:
-    """An address of the host, to connect to without asking again. Raises Refused when one of them is inside."""
+    """An address of the host, to connect to without asking again. Raises AddressRefused when one of them is inside."""
     found = _look_up(target)
     if not found:
         raise OSError(f"{target.host} has no address.")
@@ -91,4 +91,4 @@ def _look_up(target: Target, flags: int = 0) -> list[Address]:
 
 def _check(target: Target, found: list[Address]) -> None:
     if not target.allowed and any(is_inside(each) for each in found):
-        raise Refused(f"{target.host} is an address inside a network, not one of the public internet.")
+        raise AddressRefused(f"{target.host} is an address inside a network, not one of the public internet.")

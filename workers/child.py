@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from workers.confinement.bounds import Bounds, Limits, Protection
+from workers.confinement.bounds import Bounds, Protection, ResourceLimits
 from workers.confinement.guard import KILL_SECONDS
 from workers.threads import inheriting
 
@@ -55,7 +55,7 @@ class Command:
 def run(
     command: Command,
     *,
-    limits: Limits,
+    limits: ResourceLimits,
     bounds: Bounds,
     on_line: Callable[[str], None],
     on_start: Callable[[Protection], None],
@@ -109,7 +109,7 @@ def _protection(report: IO[str]) -> Protection:
         return Protection(missing=["How far it is confined is not known: its process ended too early."])
 
 
-def _wait(pid: int, limits: Limits, stop: threading.Event) -> Literal["exit", "stopped", "timeout"]:
+def _wait(pid: int, limits: ResourceLimits, stop: threading.Event) -> Literal["exit", "stopped", "timeout"]:
     soft = time.monotonic() + limits.seconds
     hard = soft + limits.grace_seconds
     told = False

@@ -16,10 +16,10 @@ from workers.config import WorkerConfig
 from workers.documents.stages import StageInput
 from workers.documents.worker_api import (
     CLAIM_HEADER,
-    Answer,
     Claim,
     EndpointAccess,
     Heartbeat,
+    HeartbeatAnswer,
     Hello,
     Outcome,
     ProgressReport,
@@ -34,7 +34,7 @@ PAUSES = (0.5, 1, 2, 4, 8, 15, 30)
 """Seconds between tries while the workbench cannot be reached; about a minute in all."""
 
 
-class Refused(Exception):
+class AttemptRefused(Exception):
     """The workbench says that this attempt is not, or no longer, the worker's (409)."""
 
 
@@ -76,7 +76,7 @@ class Client:
         self._http.headers[CLAIM_HEADER] = token
 
     def claim(self, claim: Claim) -> StageInput:
-        """Claim a stage. Raises Refused when another worker has it or it is not queued.
+        """Claim a stage. Raises AttemptRefused when another worker has it or it is not queued.
 
         A claim without an answer is sent again under its `claim_id`, so that what it got is not left lying.
         """
@@ -84,14 +84,14 @@ class Client:
         self.claim_token = answer.headers.get(CLAIM_HEADER, "")
         return StageInput.model_validate_json(answer.content)
 
-    def heartbeat(self, key: StageKey) -> Answer:
+    def heartbeat(self, key: StageKey) -> HeartbeatAnswer:
         """Extend the lease. Raises Unreachable without a second try, since the next heartbeat follows soon."""
         beat = Heartbeat(run_id=key.run_id, stage=key.stage, attempt=key.attempt)
-        return Answer.model_validate_json(self._call("POST", "/heartbeat", beat, pauses=()).content)
+        return HeartbeatAnswer.model_validate_json(self._call("POST", "/heartbeat", beat, pauses=()).content)
 
-    def progress(self, report: ProgressReport) -> Answer:
+    def progress(self, report: ProgressReport) -> HeartbeatAnswer:
         """Pass on what the stage said. Raises Unreachable without a second try."""
-        return Answer.model_validate_json(self._call("POST", "/progress", report, pauses=()).content)
+        return HeartbeatAnswer.model_validate_json(self._call("POST", "/progress", report, pauses=()).content)
 
     def endpoint(self, key: StageKey) -> EndpointAccess:
         """What is needed to speak to the endpoint of the held run."""
@@ -104,7 +104,7 @@ class Client:
     def file(self, key: StageKey, path: str) -> Iterator[bytes]:
         """One file of the run's model, in chunks.
 
-        Raises Refused when the attempt is not this worker's, and Unreachable when the connection breaks.
+        Raises AttemptRefused when the attempt is not this worker's, and Unreachable when the connection breaks.
         """
         yield from self._stream(f"/runs/{key.run_id}/{key.stage}/{key.attempt}/files/{quote(path)}")
 
@@ -165,7 +165,7 @@ def _check(response: httpx.Response) -> None:
         return
     sentence = _detail(response)
     if response.status_code == httpx.codes.CONFLICT:
-        raise Refused(sentence)
+        raise AttemptRefused(sentence)
     if response.is_server_error or response.status_code == httpx.codes.TOO_MANY_REQUESTS:
         raise Unreachable(sentence)
     raise Rejected(sentence)

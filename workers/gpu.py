@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from workers import child, gpu_lock, logs, vllm_folder
 from workers.child_environment import shown, stage_environment
-from workers.client import Client, Refused, Rejected, Unreachable
+from workers.client import AttemptRefused, Client, Rejected, Unreachable
 from workers.config import WorkerConfig
 from workers.delivery import celery_app
 from workers.device_memory import gpus_for, memory_gib, visible_gpus
@@ -101,7 +101,7 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
                     reporter.close()
                     _finish(client, outcome)
                     log.info("%s of run %s has ended", key.stage, key.run_id)
-        except Refused as error:
+        except AttemptRefused as error:
             log.info("dropped %s of run %s, attempt %s: %s", stage, run_id, attempt, error)
         except (Rejected, Unreachable) as error:
             log.error("gave up %s of run %s, attempt %s: %s", stage, run_id, attempt, error)
@@ -192,7 +192,7 @@ def _run_child(
     arguments += ["--recordings", str(folders.recordings)] if folders.recordings else []
     ended = child.run(
         child.Command(arguments, env, cwd=directory, log_file=directory / "stage.log"),
-        limits=child.Limits(
+        limits=child.ResourceLimits(
             seconds=seconds,
             cpu_seconds=int(seconds * (os.cpu_count() or 1)),
             memory_bytes=config.stage_memory_bytes,
@@ -288,7 +288,7 @@ def _keep_saying(hello: Hello) -> None:
             with Client(config) as client:
                 client.hello(hello)
             silent = False
-        except (Refused, Rejected, Unreachable) as error:
+        except (AttemptRefused, Rejected, Unreachable) as error:
             if not silent:
                 log.warning("the workbench does not hear this worker yet: %s", error)
             silent = True

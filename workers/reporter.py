@@ -9,7 +9,7 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from workers.client import Client, Refused, Rejected, Unreachable
+from workers.client import AttemptRefused, Client, Rejected, Unreachable
 from workers.config import WorkerConfig
 from workers.delivery import worker_is_stopping
 from workers.documents.stages import Progress
@@ -92,7 +92,7 @@ class Reporter:
             log.warning("the workbench did not take what the stage said: %s", error)
             self._forget(lines)
             return False
-        except Refused as error:
+        except AttemptRefused as error:
             log.warning("the attempt is no longer this worker's: %s", error)
             self.superseded = True
             self.stop.set()

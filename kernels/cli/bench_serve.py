@@ -20,7 +20,7 @@ from kernels.cli.serve_document import ServeCase, ServeDocument, ServeRow
 from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, prepared
 from kernels.load.connection import Address
 from kernels.load.figures import Figures, Promise
-from kernels.load.generator import Limits
+from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import NotStarted, free_port, running
 from kernels.load.sharing import Sending, most_processes, processes_for
@@ -128,7 +128,7 @@ class ServeBench:
     def _send(self, url: str, requests: RequestList, users: int | None) -> Figures:
         processes = min(most_processes(here=True), processes_for(users, requests.planned, MOST_SECONDS))
         load = partial(requests.load, self.model.name, users)
-        sending = Sending(Address.parse(url), load, Limits(MOST_SECONDS), processes)
+        sending = Sending(Address.parse(url), load, LoadDuration(MOST_SECONDS), processes)
         return Figures.of(asyncio.run(sending.run()), users)
 
     def _case(self, lengths: Lengths, requests: int, **load: Any) -> ServeCase:

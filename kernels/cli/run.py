@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from kernels.cli.bench_document import unwritable
-from kernels.engine.plan_files import Refused, read_model, read_plan
+from kernels.engine.plan_files import PlanRefused, read_model, read_plan
 from kernels.measure.intervals import median_interval
 from kernels.measure.latency import Served, pooled
 from kernels.plan import Expected, Plan
@@ -47,12 +47,12 @@ def run(options: argparse.Namespace) -> int:
     """0: within the expected interval, or nothing to compare; 1: outside it on the same device; 2: cannot be run."""
     try:
         if options.requests < 1:
-            raise Refused(f"--requests: {options.requests} is not a positive number")
+            raise PlanRefused(f"--requests: {options.requests} is not a positive number")
         if options.json and (reason := unwritable(options.json)):
-            raise Refused(f"--json: {reason}")
+            raise PlanRefused(f"--json: {reason}")
         plan = read_plan(options.plan)
         document = run_plan(plan, options.model, options.requests, options.device)
-    except (Refused, ValueError) as error:
+    except (PlanRefused, ValueError) as error:
         print(f"kernels run: {error}", file=sys.stderr)
         return 2
     if options.json:
@@ -62,21 +62,23 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = None) -> RunDocument:
-    """Loads, prepares and measures. Raises Refused or ValueError with one sentence."""
+    """Loads, prepares and measures. Raises PlanRefused or ValueError with one sentence."""
     import torch
 
     from kernels import engine
     from kernels.measure.environment import Telemetry, environment_info
 
     if device == "cuda" and not torch.cuda.is_available():
-        raise Refused("--device: torch finds no NVIDIA GPU on this machine")
+        raise PlanRefused("--device: torch finds no NVIDIA GPU on this machine")
     if not _suits(plan, device):
-        raise Refused(f"the plan's runner is {plan.runner}, which is written for Hopper GPUs; here it would be a CPU")
+        raise PlanRefused(
+            f"the plan's runner is {plan.runner}, which is written for Hopper GPUs; here it would be a CPU"
+        )
     traffic = plan.expected or Expected(
         metric="e2e", unit="ms", value=0, low=0, high=0, device="", batch=1, prompt_tokens=128, output_tokens=64
     )
     if reason := refusal(traffic):
-        raise Refused(reason)
+        raise PlanRefused(reason)
     config, generated, seed = read_model(directory, plan)
     given: dict[str, Any] = {"seed": seed, "generated": generated, "dtype": plan.dtype, "device": device}
     try:
@@ -88,7 +90,7 @@ def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = No
         print(f"preparing the {plan.runner} runner on {on} …", file=sys.stderr)
         runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
     except torch.OutOfMemoryError as error:
-        raise Refused(_too_large(plan, str(error))) from error
+        raise PlanRefused(_too_large(plan, str(error))) from error
     with Telemetry(runner.model.device.type) as telemetry:
         samples = pooled(serve(runner, traffic, requests), traffic.metric, traffic.n)
     environment["telemetry"] = telemetry.summary()

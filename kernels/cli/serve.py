@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from kernels.engine.plan_files import Refused, read_plan
+from kernels.engine.plan_files import PlanRefused, read_plan
 from kernels.load import sockets
 from kernels.plan import Serving
 from kernels.serve.worker import Spec, configuration
@@ -53,7 +53,7 @@ def serve(options: argparse.Namespace) -> int:
         for each in (signal.SIGTERM, signal.SIGINT):  # the web server raises again what it has drained for
             signal.signal(each, lambda *_: None)
         return asyncio.run(_serve(options))
-    except (ValueError, OSError, Refused) as error:
+    except (ValueError, OSError, PlanRefused) as error:
         print(f"kernels serve: {error}", file=sys.stderr)
         return 2
     except ImportError as error:

@@ -19,7 +19,7 @@ from kernels.measure.timing import Rule
 from kernels.ops import Case, LinearCase, LmHeadCase
 from kernels.tune.autotune import Bench
 from kernels.tune.plan_search import Chosen, Option, planned_op, search_plan, usable
-from kernels.tune.tuning_cache import Choice, TuningCache
+from kernels.tune.tuning_cache import TunedVariant, TuningCache
 
 CASE_RULE = Rule(seconds=0.4, width=0.02, least=8)
 CASE_SECONDS = 8.0
@@ -97,7 +97,7 @@ def quick_variants() -> frozenset[str]:
     return frozenset(each.name for each in registry.variants() if each.build_seconds <= CASE_SECONDS / 2)
 
 
-def _note(case: Case, choice: Choice) -> str:
+def _note(case: Case, choice: TunedVariant) -> str:
     values: dict[str, Any] = case.model_dump(exclude={"op", "dtype", "kv_dtype"}, exclude_none=True)
     sizes = " ".join(f"{name}={value}" for name, value in values.items() if value is not False)
     return f"{case.op} {sizes}: {choice.variant}, {1000 * (choice.ms or 0):.4g} µs. {choice.sentence} ({choice.at})"

@@ -22,7 +22,7 @@ from transformers.models.auto.modeling_auto import (
 from kernels import model_files
 from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.engine import weights
-from kernels.model_files import Answer
+from kernels.model_files import AnswerKind
 from kernels.model_files.config import walk
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ def kind_of(model: PreTrainedModel) -> Literal["decoder", "encoder", "other"]:
     return "decoder" if _generates(model) else "encoder"
 
 
-def answer_of(model: PreTrainedModel) -> Answer:
+def answer_of(model: PreTrainedModel) -> AnswerKind:
     """What a loaded model answers with."""
     config: Any = model.config
     return model_files.answer_of(config.model_type, [type(model).__name__], bool(config.is_encoder_decoder))

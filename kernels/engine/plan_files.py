@@ -10,37 +10,37 @@ from kernels.model_files.digests import hash_of, plan_digest
 from kernels.plan import Plan
 
 
-class Refused(Exception):
+class PlanRefused(Exception):
     """The plan or the model cannot be run; the text is one sentence."""
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan in a file. Raises Refused with the field and the reason."""
+    """The plan in a file. Raises PlanRefused with the field and the reason."""
     try:
         return Plan.model_validate_json(path.read_text())
     except OSError as error:
-        raise Refused(f"{path}: {error.strerror}") from error
+        raise PlanRefused(f"{path}: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise Refused(f"{path}: {field}: {first['msg']}") from error
+        raise PlanRefused(f"{path}: {field}: {first['msg']}") from error
 
 
 def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
-    """Configuration, whether weights are generated, and their seed. Raises Refused unless it is the plan's model."""
+    """Configuration, whether weights are generated, and their seed. Raises PlanRefused where the model differs."""
     config_path = directory / "config.json"
     try:
         config = json.loads(config_path.read_text())
     except OSError as error:
-        raise Refused(f"{config_path}: {error.strerror}") from error
+        raise PlanRefused(f"{config_path}: {error.strerror}") from error
     except ValueError as error:
-        raise Refused(f"{config_path}: no valid JSON: {error}") from error
+        raise PlanRefused(f"{config_path}: no valid JSON: {error}") from error
     seed = int(plan.options.get("seed", 0))
     generated = not list(directory.rglob("*.safetensors"))
     found = plan_digest(plan.version, config, _hashes(directory), generated, seed)
     if found != plan.model_digest:
         what = f"its configuration and files with seed {seed} have" if generated else "its files have"
-        raise Refused(
+        raise PlanRefused(
             f"{directory}: the plan is for the model {plan.model_digest[:12]}…, but {what} the digest {found[:12]}…"
         )
     return config, generated, seed

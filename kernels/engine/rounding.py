@@ -10,7 +10,7 @@ from torch import Tensor
 
 from kernels.engine.bound_variants import folded_in
 from kernels.quant.gptq import gptq
-from kernels.quant.power_of_two import QUANTISERS, Quantised
+from kernels.quant.power_of_two import QUANTISERS, PowerOfTwoWeight
 
 HELD_BYTES = 12 * 2**30
 """Of layers that are rounded together; more of them take another pass over the calibration."""
@@ -41,8 +41,8 @@ class Rounding(BaseModel):
 class RoundedWeights:
     """Codes of a decoder's matrices: for each layer by the names of MATRICES, and of the LM head."""
 
-    layers: list[dict[str, Quantised]]
-    lm_head: Quantised
+    layers: list[dict[str, PowerOfTwoWeight]]
+    lm_head: PowerOfTwoWeight
 
 
 @torch.no_grad()
@@ -68,7 +68,7 @@ def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) 
 
 def _round(
     compact: Any, part: range, name: str, moments: dict[tuple[int, str], Tensor], weights: str
-) -> list[Quantised]:
+) -> list[PowerOfTwoWeight]:
     """One matrix of each layer of `part`. Takes its moments out of `moments`."""
     matrices = torch.stack([dict(_of(compact.layers[index]))[name] for index in part])
     return gptq(matrices, torch.stack([moments.pop((index, name)) for index in part]), weights)

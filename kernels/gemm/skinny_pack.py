@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kernels.gemm.skinny_config import STEP_K, TileConfig
-from kernels.quant.absmax import INT4_GROUP, NVFP4_BLOCK, Quantised
+from kernels.quant.absmax import INT4_GROUP, NVFP4_BLOCK, QuantisedWeight
 from kernels.quant.gf2 import gf2_inverse
 
 
@@ -33,7 +33,7 @@ def pack_fp8(codes: Tensor, config: TileConfig) -> Tensor:
     return _bytes(cells.permute(*_OUTER, 8, 9, _G, _T, _J, _PAIR, _HALF, _E)).flatten()
 
 
-def pack_nvfp4(quantised: Quantised, config: TileConfig) -> Tensor:
+def pack_nvfp4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
     """e2m1 codes and e4m3 scales as the stream, uint8: 512 bytes of codes, 64 of scales."""
     words = _words(quantised.codes, config, gf2_inverse(codes_of))
     scales = _per_group(quantised.scales.view(torch.uint8), config, NVFP4_BLOCK, (2, 2)).permute(
@@ -42,7 +42,7 @@ def pack_nvfp4(quantised: Quantised, config: TileConfig) -> Tensor:
     return torch.cat([words, _bytes(scales).flatten(6)], dim=-1).flatten()
 
 
-def pack_int4(quantised: Quantised, config: TileConfig) -> Tensor:
+def pack_int4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
     """4-bit codes, scales and zeros, if any, as the stream, uint8: 1024 bytes of codes, then 32 or 64."""
     if quantised.zeros is None:
         raise ValueError("quantised has no zeros: it is not of 4-bit integers")

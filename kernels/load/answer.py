@@ -13,7 +13,7 @@ LENGTHS = (b"content-length", b"transfer-encoding")
 LONGEST_HEAD = 64 * 2**10
 
 
-class Answer:
+class AnswerParser:
     """Takes the bytes of one answer and writes what they say into the exchange. The methods `on_…` are httptools'."""
 
     def __init__(self, exchange: Exchange, streamed: bool) -> None:

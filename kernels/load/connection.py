@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from kernels.load.answer import Answer
+from kernels.load.answer import AnswerParser
 from kernels.load.events import HALF, NOTHING
 from kernels.load.exchange import Exchange
 
@@ -187,14 +187,14 @@ class Connection(asyncio.Protocol):
     def __init__(self, idle: "list[Connection]") -> None:
         self._idle = idle
         self._exchange: Exchange | None = None
-        self._answer: Answer | None = None
+        self._answer: AnswerParser | None = None
         self._ended: asyncio.Future[None] | None = None
 
     def begin(
         self, head: bytes, body: bytes, streamed: bool, exchange: Exchange, ended: "asyncio.Future[None]"
     ) -> None:
         """Writes a request. `ended` is done when its answer is."""
-        self._exchange, self._ended, self._answer = exchange, ended, Answer(exchange, streamed)
+        self._exchange, self._ended, self._answer = exchange, ended, AnswerParser(exchange, streamed)
         self._transport.write(head + body)
         exchange.sent_ns = time.monotonic_ns()
 

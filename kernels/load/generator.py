@@ -29,7 +29,7 @@ def quiet(counts: Counts) -> None:
 
 
 @dataclass(frozen=True)
-class Load:
+class PlannedLoad:
     """What is sent: `requests` in order, each with the JSON that `body` writes for it, to `path` behind `/v1`.
 
     With `users` in a closed loop: each sends its next request when its last one has ended. Without, each request is
@@ -45,7 +45,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Limits:
+class LoadDuration:
     """Sending stops so many seconds after the beginning; the first `warm_up_s` of them are not counted."""
 
     seconds: float
@@ -101,7 +101,7 @@ class Sent:
 class Generator:
     """Sends a load to one server. Use it once."""
 
-    def __init__(self, address: Address, load: Load, limits: Limits, counts: Counts | None = None) -> None:
+    def __init__(self, address: Address, load: PlannedLoad, limits: LoadDuration, counts: Counts | None = None) -> None:
         """`counts` may be shared with processes that send other parts of the same load."""
         self._address, self._load, self._limits = address, load, limits
         self._counts = counts or Counts()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from kernels.load import draws
-from kernels.load.generator import Load
+from kernels.load.generator import PlannedLoad
 from kernels.load.planned import PlannedRequest
 
 PROMPTS, OUTPUTS, GAPS = range(3)
@@ -66,9 +66,9 @@ class RequestList:
         prompts = [[chance.randrange(vocabulary) for _ in range(each.prompt_tokens)] for each in planned]
         return cls(planned, prompts, frozenset(chance.sample(range(count), min(judged, count))))
 
-    def load(self, model: str, users: int | None) -> Load:
+    def load(self, model: str, users: int | None) -> PlannedLoad:
         """The list as it is sent for `model`: by `users` in a closed loop, or at its own times."""
-        return Load(iter(self.planned), partial(self.body, model), users)
+        return PlannedLoad(iter(self.planned), partial(self.body, model), users)
 
     def body(self, model: str, planned: PlannedRequest) -> bytes:
         """The JSON of a request: greedy, streamed, with usage at its end, and exactly as long as planned."""

@@ -17,8 +17,8 @@ from kernels.load.generator import (
     MOST_IN_FLIGHT,
     PROGRESS_SECONDS,
     Generator,
-    Limits,
-    Load,
+    LoadDuration,
+    PlannedLoad,
     Progress,
     Sent,
     quiet,
@@ -48,8 +48,8 @@ class Sending:
     """
 
     address: Address
-    load: Callable[[], Load]
-    limits: Limits
+    load: Callable[[], PlannedLoad]
+    limits: LoadDuration
     processes: int = 1
 
     async def run(self, progress: Progress = quiet) -> Sent:

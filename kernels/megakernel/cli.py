@@ -29,7 +29,7 @@ CAPACITY = 4096
 """Tokens of the caches that `describe` counts."""
 
 
-class Refused(ValueError):
+class InputRefused(ValueError):
     """A model or file that is refused; the message is for the user."""
 
 
@@ -79,23 +79,23 @@ def megakernel(options: argparse.Namespace) -> int:
 
 
 def config_of(model: str) -> dict[str, Any]:
-    """The configuration by catalogue name, directory or file. Raises Refused."""
+    """The configuration by catalogue name, directory or file. Raises InputRefused."""
     if model in catalogue.names():
         return catalogue.entry(model)[0]
     path = Path(model)
     path = path / "config.json" if path.is_dir() else path
     if not path.is_file():
-        raise Refused(
+        raise InputRefused(
             f"{model}: no file, no directory with a config.json, and not one of {', '.join(catalogue.names())}"
         )
     try:
         config = json.loads(path.read_text("utf-8"))
     except ValueError as error:
-        raise Refused(f"{path}: not JSON: {error}") from None
+        raise InputRefused(f"{path}: not JSON: {error}") from None
     try:
         check_config(config)
     except ModelRefused as refused:
-        raise Refused(f"{path}: {refused}") from None
+        raise InputRefused(f"{path}: {refused}") from None
     return config  # type: ignore[no-any-return]
 
 
@@ -104,11 +104,11 @@ def _programs(options: argparse.Namespace) -> list[Program]:
     layout = Layout(**{name: getattr(options, name) for name in vars(Layout())})
     for name, value in vars(layout).items():
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-            raise Refused(f"--{name.replace('_', '-')}: {value} is less than 1")
+            raise InputRefused(f"--{name.replace('_', '-')}: {value} is less than 1")
     try:
         return programs(part_of(shape_of(config_of(options.model)), layout.ranks), layout)
     except KeyError as error:
-        raise Refused(f"{options.model}: config.json has no {error}") from None
+        raise InputRefused(f"{options.model}: config.json has no {error}") from None
 
 
 def _validate(options: argparse.Namespace) -> int:
@@ -154,11 +154,11 @@ def _describe(options: argparse.Namespace) -> int:
 def _trace(options: argparse.Namespace) -> int:
     chrome = options.raw.suffix in (".json", ".gz")
     if chrome and options.output:
-        raise Refused(f"--output: {options.raw} is a Chrome trace already")
+        raise InputRefused(f"--output: {options.raw} is a Chrome trace already")
     timeline = trace.read_chrome(options.raw) if chrome else trace.timeline_of(*trace.load(options.raw))
     layer = timeline.layers // 2 if options.layer is None else options.layer
     if not 0 <= layer <= timeline.layers:
-        raise Refused(f"--layer: {layer} is not 0 to {timeline.layers}")
+        raise InputRefused(f"--layer: {layer} is not 0 to {timeline.layers}")
     output = options.raw if chrome else options.output or options.raw.with_suffix(".json")
     if not chrome:
         trace.write_chrome(output, timeline)
@@ -173,12 +173,12 @@ def _record(options: argparse.Namespace) -> int:
     config = config_of(options.model)
     for name in ("prompt", "tokens", "batch"):
         if getattr(options, name) < 1:
-            raise Refused(f"--{name}: {getattr(options, name)} is less than 1")
+            raise InputRefused(f"--{name}: {getattr(options, name)} is less than 1")
     if not options.output.resolve().parent.is_dir():
-        raise Refused(f"--output: there is no directory {options.output.resolve().parent}")
+        raise InputRefused(f"--output: there is no directory {options.output.resolve().parent}")
     most = config.get("num_hidden_layers", 0)
     if not 0 <= options.layers <= most:
-        raise Refused(f"--layers: {options.layers} is not 0 to {most}")
+        raise InputRefused(f"--layers: {options.layers} is not 0 to {most}")
     if options.layers:
         config |= {"num_hidden_layers": options.layers}
     program, raw = record(config, options.output, options.prompt, options.tokens, options.batch, options.weights)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
     from kernels.engine.rounding import RoundedWeights
-    from kernels.quant.power_of_two import Quantised
+    from kernels.quant.power_of_two import PowerOfTwoWeight
 
 
 def fragments(weight: "torch.Tensor") -> "torch.Tensor":
@@ -44,7 +44,7 @@ def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
     yield DOWN, mlp.down_proj.weight
 
 
-def streams(found: "Quantised", form: Format, k_tile: int, k_tiles: int) -> "torch.Tensor":
+def streams(found: "PowerOfTwoWeight", form: Format, k_tile: int, k_tiles: int) -> "torch.Tensor":
     """Column tiles [k_tile, + k_tiles) of a matrix as its units lie in the stream, uint8 [row tiles, unit bytes].
 
     `found.codes` [rows, columns] are bf16 values or the codes of `form`, rows a multiple of 16.
@@ -99,18 +99,18 @@ def _nvfp4_words(codes: "torch.Tensor") -> "torch.Tensor":
 _WORDS = {16: _bf16_words, 8: _fp8_words, 4: _nvfp4_words}
 
 
-def quantised(weight: "torch.Tensor", weights: str) -> "Quantised":
+def quantised(weight: "torch.Tensor", weights: str) -> "PowerOfTwoWeight":
     """A matrix in a precision of `FORMATS`; in bf16 the codes are the values."""
     import torch
 
-    from kernels.quant.power_of_two import QUANTISERS, Quantised
+    from kernels.quant.power_of_two import QUANTISERS, PowerOfTwoWeight
 
     if weights != "bf16":
         return QUANTISERS[weights](weight)
-    return Quantised(weight, torch.ones(len(weight), device=weight.device))
+    return PowerOfTwoWeight(weight, torch.ones(len(weight), device=weight.device))
 
 
-def coded(model: Any, weights: str, found: "RoundedWeights | None") -> Iterator[tuple[int, int, "Quantised"]]:
+def coded(model: Any, weights: str, found: "RoundedWeights | None") -> Iterator[tuple[int, int, "PowerOfTwoWeight"]]:
     """(product, layer, codes) of every matrix, the LM head's rows filled up to a multiple of 16.
 
     `found` are codes that the model was rounded to before; without them each matrix is rounded to nearest.
@@ -160,7 +160,7 @@ def pack(model: Any, program: Program, found: "RoundedWeights | None" = None) ->
             places.setdefault((section.layer, section.matrix), []).append((section, at))
             at += section.units * form.unit_bytes(section.k_tiles)
 
-    def place(matrix: int, layer: int, codes: "Quantised") -> None:
+    def place(matrix: int, layer: int, codes: "PowerOfTwoWeight") -> None:
         cut: dict[tuple[int, int], torch.Tensor] = {}
         mine = places.get((layer, matrix), [])
         first = min((s.tile for s, _ in mine), default=0)  # of the LM head a rank has some of the rows

@@ -9,7 +9,7 @@ import torch
 from kernels.engine.decoder import Decoder
 from kernels.engine.divided import Divided, divide
 from kernels.engine.rounding import MATRICES, RoundedWeights, Rounding, rounded_decoder, rounded_weights
-from kernels.quant.power_of_two import QUANTISERS, Quantised, parts_power_of_two
+from kernels.quant.power_of_two import QUANTISERS, PowerOfTwoWeight, parts_power_of_two
 
 _FOUND: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, str], RoundedWeights]] = WeakKeyDictionary()
 """Of each whole model the codes that some runner holds, by their precision and their rounding."""
@@ -62,7 +62,7 @@ def _of_divided(divided: Divided, weights: str, rounding: Rounding) -> list[Rank
         return [RankModel(part, compact) for part, compact in zip(divided.parts, own, strict=True)]
     if rounding.method != "nearest":
         raise ValueError(f"rounding: {rounding.method} needs the whole model on one GPU; a divided one takes nearest")
-    layers: list[list[dict[str, Quantised]]] = [[] for _ in own]
+    layers: list[list[dict[str, PowerOfTwoWeight]]] = [[] for _ in own]
     for matrices in zip(*(compact.layers for compact in own), strict=True):
         found = [
             ("qkv", parts_power_of_two([each.qkv[0] for each in matrices], weights, columns=False)),

@@ -1,6 +1,6 @@
 """Torch-free checks of the files a customer hands in: what is refused and why, and the facts of what is taken."""
 
-from kernels.model_files.answers import Answer, answer_of, answer_of_config
+from kernels.model_files.answers import AnswerKind, answer_of, answer_of_config
 from kernels.model_files.errors import ModelRefused
 from kernels.model_files.headers import Tensor, read_header
 from kernels.model_files.inspection import Facts, inspect, inspect_config
@@ -8,7 +8,7 @@ from kernels.model_files.memory import kv_bytes_per_token, needed_bytes
 from kernels.model_files.paths import check_paths
 
 __all__ = [
-    "Answer",
+    "AnswerKind",
     "Facts",
     "ModelRefused",
     "Tensor",

@@ -27,7 +27,7 @@ NEXT_TOKEN = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
 """Names of transformers' tables of classes, without MODEL_FOR_ and _MAPPING_NAMES."""
 
 
-class Answer(NamedTuple):
+class AnswerKind(NamedTuple):
     """`unit`: what throughput and price count. `form`: what the output holds.
 
     tokens: logits of every token; classes: logits of one answer or a few; vectors: hidden states or other values.
@@ -39,18 +39,18 @@ class Answer(NamedTuple):
     noun: str = "class"
 
 
-def answer_of(model_type: str, architectures: list[str], encoder_decoder: bool = False) -> Answer:
+def answer_of(model_type: str, architectures: list[str], encoder_decoder: bool = False) -> AnswerKind:
     """The answer of the class that the configuration names, or of the family's usual class."""
     name = architectures[0] if architectures else _usual(model_type)
     if kind_of(model_type, [name], encoder_decoder) == "decoder" or name in names_of("MASKED_LM"):
-        return Answer("tokens", "tokens")
+        return AnswerKind("tokens", "tokens")
     unit = _unit(model_type, name)
     if name in names_of(*NEXT_TOKEN):
-        return Answer(unit, "classes", "first token")
-    return Answer(unit, "classes" if name in names_of(*CLASSES) else "vectors")
+        return AnswerKind(unit, "classes", "first token")
+    return AnswerKind(unit, "classes" if name in names_of(*CLASSES) else "vectors")
 
 
-def answer_of_config(config: dict[str, Any]) -> Answer:
+def answer_of_config(config: dict[str, Any]) -> AnswerKind:
     """The answer of what a checked config.json describes."""
     names = config.get("architectures") or []
     return answer_of(config["model_type"], names, bool(config.get("is_encoder_decoder")))

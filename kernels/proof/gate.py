@@ -23,7 +23,7 @@ from kernels.proof import inputs
 from kernels.proof.calls import hold, outputs_of, overwrite, taken, wait
 from kernels.proof.mutation_check import rest_is_unchanged
 from kernels.proof.poison import PoisonedEmpty, poison
-from kernels.proof.reference_cache import Answer, ReferenceCache, copied, same
+from kernels.proof.reference_cache import ReferenceAnswer, ReferenceCache, copied, same
 from kernels.proof.verdict import Gate
 from kernels.registry import Variant
 
@@ -194,14 +194,14 @@ def expect(
     drawn: Arguments,
     draw: tuple[str, int],
     references: ReferenceCache,
-) -> Answer:
+) -> ReferenceAnswer:
     """The oracle of a call on `drawn` inputs as the variant rounds them, and what the rounding alone changes.
 
     `draw` names them: their kind and seed.
     """
     used = variant.rounded(case, params, drawn)
 
-    def answer() -> Answer:
+    def answer() -> ReferenceAnswer:
         own = case.native({name: used[name].to(drawn[name].dtype) for name in drawn})
         rounded = None if used is drawn else _rounding_alone(case, used, drawn)
         return case.oracle(compute(case, used), own, rounding(case, drawn), used, drawn), rounded

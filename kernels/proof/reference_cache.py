@@ -8,7 +8,7 @@ import torch
 from kernels.ops.base import Arguments
 from kernels.ops.oracle import Oracle
 
-Answer = tuple[Oracle, float | None]
+ReferenceAnswer = tuple[Oracle, float | None]
 """The oracle, and the relative change that rounding the inputs causes (None: nothing was rounded)."""
 
 
@@ -19,9 +19,9 @@ class ReferenceCache:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[Any, ...], list[tuple[Arguments, Answer]]] = {}
+        self._kept: dict[tuple[Any, ...], list[tuple[Arguments, ReferenceAnswer]]] = {}
 
-    def of(self, key: tuple[Any, ...], used: Arguments, compute: Callable[[], Answer]) -> Answer:
+    def of(self, key: tuple[Any, ...], used: Arguments, compute: Callable[[], ReferenceAnswer]) -> ReferenceAnswer:
         """The oracle of these inputs: cached if the inputs are equal bit for bit, else the result of `compute`."""
         kept = self._kept.setdefault(key, [])
         for held, answer in kept:

@@ -18,7 +18,7 @@ INT4_GROUP = 128
 
 
 @dataclass(frozen=True)
-class Quantised:
+class QuantisedWeight:
     """A weight [rows, k] as codes and scales.
 
     fp8: codes float8_e4m3fn, `scales` [rows] float32. nvfp4: codes uint8 (e2m1), `scales` [rows, k / 16] float8_e4m3fn
@@ -32,11 +32,11 @@ class Quantised:
     zeros: torch.Tensor | None = None
 
 
-def quantised(weight: torch.Tensor, weights: str, dtype: str, zero: bool = False) -> Quantised:
+def quantised(weight: torch.Tensor, weights: str, dtype: str, zero: bool = False) -> QuantisedWeight:
     """The weight [rows, k] as fp8, nvfp4 or int4 (beside activations of `dtype`). Raises ValueError for others."""
     if weights == "fp8":
         held = fp8_power_of_two(weight)
-        return Quantised(held.codes.view(torch.float8_e4m3fn), held.row_scales)
+        return QuantisedWeight(held.codes.view(torch.float8_e4m3fn), held.row_scales)
     if weights == "nvfp4":
         return nvfp4_absmax(weight)
     if weights == "int4":
@@ -44,17 +44,17 @@ def quantised(weight: torch.Tensor, weights: str, dtype: str, zero: bool = False
     raise ValueError(f"weights is {weights}: fp8, nvfp4 and int4 are known")
 
 
-def nvfp4_absmax(weight: torch.Tensor) -> Quantised:
+def nvfp4_absmax(weight: torch.Tensor) -> QuantisedWeight:
     """e2m1 with an e4m3 scale per 16 values of a row, and one float32 scale for the whole tensor."""
     blocks = _groups(weight.float(), NVFP4_BLOCK)
     tensor_scale = max(float(blocks.abs().max()) / (6 * 448), 1e-30)
     scales = (blocks.abs().amax(dim=2) / (6 * tensor_scale)).clamp(max=448).to(torch.float8_e4m3fn)
     unit = scales.float() * tensor_scale
     shares = torch.where(unit[..., None] > 0, blocks / unit[..., None].clamp_min(1e-38), torch.zeros_like(blocks))
-    return Quantised(e2m1.codes(shares).flatten(1)[:, : weight.shape[1]].contiguous(), scales, tensor_scale)
+    return QuantisedWeight(e2m1.codes(shares).flatten(1)[:, : weight.shape[1]].contiguous(), scales, tensor_scale)
 
 
-def int4_absmax(weight: torch.Tensor, dtype: torch.dtype, zero: bool) -> Quantised:
+def int4_absmax(weight: torch.Tensor, dtype: torch.dtype, zero: bool) -> QuantisedWeight:
     """Integers 0 to 15 per group of 128 of a row: (code - zero) · scale; zero is 8, or found for each group."""
     groups = _groups(weight.float(), INT4_GROUP)
     if zero:
@@ -65,10 +65,10 @@ def int4_absmax(weight: torch.Tensor, dtype: torch.dtype, zero: bool) -> Quantis
         scales = _cast_scales(groups.abs().amax(dim=2) / 7, dtype)
         zeros = torch.full(scales.shape, 8.0, device=weight.device)
     codes = ((groups / scales.float()[..., None]).round() + zeros[..., None]).clamp(0, 15)
-    return Quantised(codes.to(torch.uint8).flatten(1)[:, : weight.shape[1]].contiguous(), scales, zeros=zeros)
+    return QuantisedWeight(codes.to(torch.uint8).flatten(1)[:, : weight.shape[1]].contiguous(), scales, zeros=zeros)
 
 
-def values(quantised: Quantised) -> torch.Tensor:
+def values(quantised: QuantisedWeight) -> torch.Tensor:
     """The float32 values [rows, k] that the codes stand for."""
     codes, scales = quantised.codes, quantised.scales.float()
     if codes.dtype == torch.float8_e4m3fn:

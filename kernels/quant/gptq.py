@@ -12,7 +12,7 @@ from kernels.quant.power_of_two import (
     BLOCK,
     E2M1_MOST,
     E4M3_MOST,
-    Quantised,
+    PowerOfTwoWeight,
     best_blocks,
     check_finite,
     power_of_two,
@@ -25,7 +25,7 @@ COLUMNS_TOGETHER = 128
 
 
 @torch.no_grad()
-def gptq(matrices: Tensor, moments: Tensor, weights: str) -> list[Quantised]:
+def gptq(matrices: Tensor, moments: Tensor, weights: str) -> list[PowerOfTwoWeight]:
     """Matrices [n, rows, columns] in fp8 or nvfp4, for inputs x with the second moments [n, columns, columns].
 
     A moment is the sum of x·xᵀ over calibration inputs, in any scale; it is the Hessian of the squared error. Matrices
@@ -73,8 +73,8 @@ class _Fp8:
         self._codes[:, :, at] = codes.view(torch.uint8)
         return codes.float() * self._scales
 
-    def done(self) -> list[Quantised]:
-        return [Quantised(codes, scales) for codes, scales in zip(self._codes, self._scales, strict=True)]
+    def done(self) -> list[PowerOfTwoWeight]:
+        return [PowerOfTwoWeight(codes, scales) for codes, scales in zip(self._codes, self._scales, strict=True)]
 
 
 class _Nvfp4:
@@ -98,6 +98,6 @@ class _Nvfp4:
         self._codes[:, :, at] = codes
         return e2m1.values(codes) * self._unit
 
-    def done(self) -> list[Quantised]:
+    def done(self) -> list[PowerOfTwoWeight]:
         held = zip(self._codes, self._scales, self._blocks, strict=True)
-        return [Quantised(codes, scale.repeat(len(codes)), blocks) for codes, scale, blocks in held]
+        return [PowerOfTwoWeight(codes, scale.repeat(len(codes)), blocks) for codes, scale, blocks in held]

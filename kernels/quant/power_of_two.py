@@ -25,7 +25,7 @@ is used."""
 
 
 @dataclass(frozen=True)
-class Quantised:
+class PowerOfTwoWeight:
     """`codes` uint8 [rows, columns]; `row_scales` float32 [rows]; nvfp4 also `block_scales` uint8 [rows, columns / 16]
     (e4m3 codes, all of normal numbers)."""
 
@@ -33,20 +33,20 @@ class Quantised:
     row_scales: Tensor
     block_scales: Tensor | None = None
 
-    def rows(self, chosen: Tensor | slice) -> "Quantised":
+    def rows(self, chosen: Tensor | slice) -> "PowerOfTwoWeight":
         """The matrix of the `chosen` rows [n] int64, in their order, or of a slice of them, without a copy."""
         blocks = None if self.block_scales is None else self.block_scales[chosen]
-        return Quantised(self.codes[chosen], self.row_scales[chosen], blocks)
+        return PowerOfTwoWeight(self.codes[chosen], self.row_scales[chosen], blocks)
 
-    def columns(self, first: int, count: int) -> "Quantised":
+    def columns(self, first: int, count: int) -> "PowerOfTwoWeight":
         """Columns [first, first + count), multiples of 16, of the matrix."""
         blocks = None if self.block_scales is None else self.block_scales[:, first // BLOCK : (first + count) // BLOCK]
-        return Quantised(self.codes[:, first : first + count], self.row_scales, blocks)
+        return PowerOfTwoWeight(self.codes[:, first : first + count], self.row_scales, blocks)
 
-    def to(self, device: torch.device) -> "Quantised":
+    def to(self, device: torch.device) -> "PowerOfTwoWeight":
         """The same on another device."""
         blocks = None if self.block_scales is None else self.block_scales.to(device)
-        return Quantised(self.codes.to(device), self.row_scales.to(device), blocks)
+        return PowerOfTwoWeight(self.codes.to(device), self.row_scales.to(device), blocks)
 
     def values(self) -> Tensor:
         """The matrix they stand for, bf16 [rows, columns], without any rounding."""
@@ -73,7 +73,7 @@ def power_of_two(x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def fp8_power_of_two(weight: Tensor, largest: Tensor | None = None) -> Quantised:
+def fp8_power_of_two(weight: Tensor, largest: Tensor | None = None) -> PowerOfTwoWeight:
     """e4m3 with a power of two per row, for a matrix [rows, columns]; `largest` [rows] are the magnitudes that its rows
     reach where these are its part of the columns only. Raises ValueError when a weight is not finite.
     """
@@ -82,11 +82,11 @@ def fp8_power_of_two(weight: Tensor, largest: Tensor | None = None) -> Quantised
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     for rows in _groups(len(weight)):
         codes[rows] = (weight[rows].float() / scales[rows, None]).to(torch.float8_e4m3fn).view(torch.uint8)
-    return Quantised(codes, scales)
+    return PowerOfTwoWeight(codes, scales)
 
 
 @torch.no_grad()
-def nvfp4_power_of_two(weight: Tensor, largest: Tensor | None = None) -> Quantised:
+def nvfp4_power_of_two(weight: Tensor, largest: Tensor | None = None) -> PowerOfTwoWeight:
     """e2m1 with an e4m3 scale per 16 columns and a power of two per matrix, for [rows, columns] bf16 or float32.
 
     `largest` is the magnitude that the matrix reaches where this is a part of it only. Raises ValueError when a weight
@@ -101,7 +101,7 @@ def nvfp4_power_of_two(weight: Tensor, largest: Tensor | None = None) -> Quantis
     for rows in _groups(len(weight)):
         blocks = (weight[rows].float() / tensor).unflatten(1, (-1, BLOCK))
         codes[rows], scales[rows] = best_blocks(blocks)
-    return Quantised(codes, tensor.expand(len(weight)).contiguous(), scales)
+    return PowerOfTwoWeight(codes, tensor.expand(len(weight)).contiguous(), scales)
 
 
 def best_blocks(blocks: Tensor) -> tuple[Tensor, Tensor]:
@@ -132,10 +132,10 @@ def check_finite(weight: Tensor, name: str) -> None:
         raise ValueError(f"weight: it holds numbers that are not finite, which {name} cannot round")
 
 
-QUANTISERS: dict[str, Callable[..., Quantised]] = {"fp8": fp8_power_of_two, "nvfp4": nvfp4_power_of_two}
+QUANTISERS: dict[str, Callable[..., PowerOfTwoWeight]] = {"fp8": fp8_power_of_two, "nvfp4": nvfp4_power_of_two}
 
 
-def parts_power_of_two(parts: Sequence[Tensor], weights: str, columns: bool) -> list[Quantised]:
+def parts_power_of_two(parts: Sequence[Tensor], weights: str, columns: bool) -> list[PowerOfTwoWeight]:
     """The parts of one matrix as the whole one is rounded, each on its device: some of its `columns`, or of its rows.
 
     Raises ValueError as the functions above.

@@ -48,7 +48,7 @@ class Usage:
 
 
 @dataclass
-class Answer:
+class Completion:
     """The choices of one request: `n` for each prompt, in the order of the prompts."""
 
     client: EngineClient

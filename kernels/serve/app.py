@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from kernels.serve.answering import Answer, Piece
+from kernels.serve.answering import Completion, Piece
 from kernels.serve.client import EngineClient
 from kernels.serve.embeddings import EmbeddingAsked, embedded
 from kernels.serve.errors import ApiError, of_validation
@@ -116,7 +116,7 @@ class Server:
     ) -> Response:
         self._check_prompts(prompts)
         self.metrics.prompt_tokens.inc(sum(map(len, prompts)))
-        answer = Answer(self.client, self.text, self.metrics, asked, prompts, max_tokens)
+        answer = Completion(self.client, self.text, self.metrics, asked, prompts, max_tokens)
         head = {"id": f"{form.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.name}
         if not asked.stream:
             return JSONResponse(await _until_gone(request, _whole(form, answer, head)))
@@ -195,7 +195,7 @@ async def _document(request: Request, kind: type[Document]) -> Document:
         raise ApiError(400, f"the body is no valid JSON: {error}") from error
 
 
-async def _whole(form: Form, answer: Answer, head: dict[str, Any]) -> dict[str, Any]:
+async def _whole(form: Form, answer: Completion, head: dict[str, Any]) -> dict[str, Any]:
     wholes = [Piece(choice) for choice in range(len(answer.prompts) * answer.asked.n)]
     async with aclosing(answer.pieces()) as pieces:
         async for piece in pieces:
@@ -229,7 +229,7 @@ async def _disconnect(request: Request) -> None:
 
 
 async def _events(
-    form: Form, answer: Answer, head: dict[str, Any], first: Piece, pieces: AsyncGenerator[Piece, None]
+    form: Form, answer: Completion, head: dict[str, Any], first: Piece, pieces: AsyncGenerator[Piece, None]
 ) -> AsyncIterator[bytes]:
     """Server-sent events: one for each piece, then the counts if they were asked for, then `[DONE]`."""
     head = head | {"object": form.chunk}

@@ -20,7 +20,7 @@ from kernels.serve.logprobs import Copied, logprobs_of, read_back
 from kernels.serve.ops import packed_ops
 from kernels.serve.packed import PackedPass, PagedState
 from kernels.serve.requests import Logprobs, Step
-from kernels.serve.scheduler import Limits
+from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.shapes import MIXED_SINGLES, Shape, fitting, shapes
 
 IN_FLIGHT = 2
@@ -37,7 +37,7 @@ faster by far."""
 class Backend(Protocol):
     """What the engine asks to compute steps. Steps are launched in order, and read in the same order."""
 
-    limits: Limits
+    limits: SchedulerLimits
     count: int
     """The most tokens that it makes of each sequence in one step."""
     longest: int
@@ -63,10 +63,10 @@ class Captured(NamedTuple):
     one_pass: PackedPass
     run: Callable[[], object]
     memory: Tensor
-    host: "deque[Host]"
+    host: "deque[HostBuffers]"
 
 
-class Host(NamedTuple):
+class HostBuffers(NamedTuple):
     """Memory on the host: the fields' bytes, the same as arrays by name, and the ids that come back."""
 
     memory: Tensor
@@ -75,7 +75,7 @@ class Host(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Launched:
+class LaunchedStep:
     """A launched step: its ids and log probabilities, the event after which they can be read, and which of the ids
     belong to its parts.
     """
@@ -105,7 +105,7 @@ class KernelsBackend:
         self,
         model: decoder.Decoder,
         gpu: Gpu,
-        limits: Limits,
+        limits: SchedulerLimits,
         singles: Sequence[int] = (),
         mixed: Sequence[int] = MIXED_SINGLES,
         ops: Sequence[PlannedOp] = (),
@@ -125,7 +125,7 @@ class KernelsBackend:
         self._sequences = Sequences(limits.running, self._pages, limits.page_size)
         self._packed: Packed = {}
         self._captured: dict[Shape, Captured] = {}
-        self._launched: deque[Launched] = deque()
+        self._launched: deque[LaunchedStep] = deque()
         self.timed: dict[Shape, dict[str, float]] = {}
         """The ms of a pass by its arrangement, where there are two."""
 
@@ -160,7 +160,7 @@ class KernelsBackend:
         if self.device.type == "cuda":
             event = torch.cuda.Event()
             event.record()
-        self._launched.append(Launched(host.ids, draws, logprobs, event))
+        self._launched.append(LaunchedStep(host.ids, draws, logprobs, event))
 
     def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
         done = self._launched.popleft()
@@ -223,9 +223,9 @@ class KernelsBackend:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def _host(self, shape: Shape, length: int) -> Host:
+    def _host(self, shape: Shape, length: int) -> HostBuffers:
         pinned = self.device.type == "cuda"
         memory = torch.zeros(length, dtype=torch.uint8, pin_memory=pinned)
         fields: Fields = views(memory, shape, self._pages)
         arrays = {name: each.numpy() for name, each in fields._asdict().items()}
-        return Host(memory, arrays, torch.zeros(shape.draws, dtype=torch.int64, pin_memory=pinned))
+        return HostBuffers(memory, arrays, torch.zeros(shape.draws, dtype=torch.int64, pin_memory=pinned))

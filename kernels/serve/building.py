@@ -10,7 +10,7 @@ import torch
 from kernels import engine as models
 from kernels.engine.decoder import Decoder, refusal
 from kernels.engine.defaults import gpu_of
-from kernels.engine.plan_files import Refused, read_model, read_plan
+from kernels.engine.plan_files import PlanRefused, read_model, read_plan
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.megakernel.shape import Unsupported
@@ -28,7 +28,7 @@ MEGAKERNEL_SHARE = 0.4
 
 
 def build(spec: Spec) -> tuple[Engine, Ready]:
-    """The engine, ready to serve. Raises ValueError, or Refused of a plan, with one sentence."""
+    """The engine, ready to serve. Raises ValueError, or PlanRefused of a plan, with one sentence."""
     directory, config = configuration(spec)
     plan = read_plan(Path(spec.plan)) if spec.plan else None
     device = spec.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -187,9 +187,9 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
 
 
 def catalogue_seed(name: str, config: dict[str, Any], plan: Plan) -> int:
-    """The seed of the weights that a plan of a catalogue entry was made with. Raises Refused unless it is its model."""
+    """The seed of the weights that a plan of a catalogue entry was made with. Raises PlanRefused for another model."""
     seed = int(plan.options.get("seed", 0))
     found = plan_digest(plan.version, config, (), True, seed)
     if found != plan.model_digest:
-        raise Refused(f"{name}: the plan is for the model {plan.model_digest[:12]}…, and this one is {found[:12]}…")
+        raise PlanRefused(f"{name}: the plan is for the model {plan.model_digest[:12]}…, and this one is {found[:12]}…")
     return seed

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.serve.answering import Answer, Piece
+from kernels.serve.answering import Completion, Piece
 from kernels.serve.entries import Entry
 from kernels.serve.text import Text
 
@@ -20,19 +20,19 @@ class Form:
     prefix: str
     chunk: str
 
-    def choice(self, piece: Piece, answer: Answer) -> dict[str, Any]:
+    def choice(self, piece: Piece, answer: Completion) -> dict[str, Any]:
         """A choice of a whole answer, all of whose pieces are one."""
         own = {"text": piece.text}
         said = own if self.name == "text_completion" else {"message": {"role": "assistant", "content": piece.text}}
         return self._written(piece, answer, said)
 
-    def delta(self, piece: Piece, answer: Answer, first: bool) -> dict[str, Any]:
+    def delta(self, piece: Piece, answer: Completion, first: bool) -> dict[str, Any]:
         """A choice of one event of a stream."""
         role = {"role": "assistant"} if first else {}
         said = {"text": piece.text} if self.name == "text_completion" else {"delta": role | {"content": piece.text}}
         return self._written(piece, answer, said)
 
-    def _written(self, piece: Piece, answer: Answer, said: dict[str, Any]) -> dict[str, Any]:
+    def _written(self, piece: Piece, answer: Completion, said: dict[str, Any]) -> dict[str, Any]:
         logprobs = None
         if answer.asked.likeliest is not None:
             write = of_completion if self.name == "text_completion" else of_chat

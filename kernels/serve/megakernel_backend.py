@@ -23,7 +23,7 @@ from kernels.ops.sampling import GREEDY, Sampling
 from kernels.serve.packed import PagedState
 from kernels.serve.requests import Logprobs, Part, Request, Step
 from kernels.serve.rows import move_rows
-from kernels.serve.scheduler import Limits
+from kernels.serve.scheduler import SchedulerLimits
 
 BATCHES = (1, 2, 4, 8)
 """The sequences of the instances."""
@@ -62,7 +62,7 @@ class Held(NamedTuple):
     tokens: int
 
 
-class Launched(NamedTuple):
+class MegakernelLaunchedStep(NamedTuple):
     """A launched step: its tokens [count, batch], the places of its parts, and when."""
 
     tokens: NDArray[np.int32]
@@ -70,7 +70,7 @@ class Launched(NamedTuple):
     event: "torch.cuda.Event | None"
 
 
-class Host(NamedTuple):
+class MegakernelHostBuffers(NamedTuple):
     """The host's memory of one step: numbers for the device int64, and the tokens that come back int32."""
 
     numbers: Tensor
@@ -80,7 +80,9 @@ class Host(NamedTuple):
 class MegakernelBackend:
     """Computes steps of up to `few` single tokens. It has the pages of `state`, as the kernels backend has."""
 
-    def __init__(self, state: PagedState, limits: Limits, instances: Sequence[Instance], count: int = COUNT) -> None:
+    def __init__(
+        self, state: PagedState, limits: SchedulerLimits, instances: Sequence[Instance], count: int = COUNT
+    ) -> None:
         """`instances` by rising batch, all of one capacity. Raises ValueError without any."""
         if not instances:
             raise ValueError("instances: there is none")
@@ -92,7 +94,7 @@ class MegakernelBackend:
         self._numbers = torch.zeros(numbers, dtype=torch.int64, device=self._device)
         self._newest = torch.zeros(self.few, dtype=torch.int32, device=self._device)
         self._host = deque(self._made_host(numbers) for _ in range(IN_FLIGHT + 1))
-        self._launched: deque[Launched] = deque()
+        self._launched: deque[MegakernelLaunchedStep] = deque()
         self.timed: dict[int, dict[str, float]] = {}
         """The ms of a token of both backends, by the number of sequences, where they were timed for the change-over."""
 
@@ -137,7 +139,7 @@ class MegakernelBackend:
         move_rows(back, own, pages)
         newest = self._newest[: instance.batch].copy_(tokens[-1], non_blocking=True)
         self.state.last.index_copy_(0, to, newest.long())
-        self._launched.append(Launched(tokens.numpy(), places, self._event()))
+        self._launched.append(MegakernelLaunchedStep(tokens.numpy(), places, self._event()))
 
     def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
         done = self._launched.popleft()
@@ -195,7 +197,7 @@ class MegakernelBackend:
         pages = np.asarray(part.request.pages[: -(-(begin + count) // size)], np.int64)
         return np.stack([pages[at // size] * size + at % size, place * instance.capacity + at])
 
-    def _sent(self, host: Host, *arrays: NDArray[np.int64]) -> list[Tensor]:
+    def _sent(self, host: MegakernelHostBuffers, *arrays: NDArray[np.int64]) -> list[Tensor]:
         """The arrays on the device, by one copy."""
         at, found = 0, []
         numbers = host.numbers.numpy()
@@ -206,10 +208,10 @@ class MegakernelBackend:
         self._numbers[:at].copy_(host.numbers[:at], non_blocking=True)
         return found
 
-    def _made_host(self, numbers: int) -> Host:
+    def _made_host(self, numbers: int) -> MegakernelHostBuffers:
         pinned = self._device.type == "cuda"
         tokens = torch.zeros(self.few * self.count, dtype=torch.int32, pin_memory=pinned)
-        return Host(torch.zeros(numbers, dtype=torch.int64, pin_memory=pinned), tokens)
+        return MegakernelHostBuffers(torch.zeros(numbers, dtype=torch.int64, pin_memory=pinned), tokens)
 
     def _event(self) -> "torch.cuda.Event | None":
         if self._device.type != "cuda":

@@ -20,7 +20,7 @@ CHUNK_TOKENS = 2048
 
 
 @dataclass(frozen=True)
-class Limits:
+class SchedulerLimits:
     """What a backend can hold and compute at once.
 
     `pages` of `page_size` tokens, `running` requests, sequences of at most `context` tokens. A step takes at most
@@ -51,7 +51,7 @@ class Limits:
 class Scheduler:
     """Plans steps over the requests that were added and not finished."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: SchedulerLimits) -> None:
         self.limits, self.pages = limits, Pages(limits.pages, limits.page_size)
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from kernels.serve.requests import Step
-from kernels.serve.scheduler import Limits
+from kernels.serve.scheduler import SchedulerLimits
 
 MIXED_SINGLES = (0, 8, 32, 128, 256)
 """Singles of passes that also hold chunks, as far as so many requests run."""
@@ -35,7 +35,7 @@ class Shape(NamedTuple):
         return self.singles + self.chunks
 
 
-def shapes(limits: Limits, singles: Sequence[int] = (), mixed: Sequence[int] = MIXED_SINGLES) -> list[Shape]:
+def shapes(limits: SchedulerLimits, singles: Sequence[int] = (), mixed: Sequence[int] = MIXED_SINGLES) -> list[Shape]:
     """The shapes that hold every step within the limits, the cheapest first.
 
     `singles` are those of passes without chunks (none: the usual ones), `mixed` those of passes with chunks.

@@ -7,7 +7,7 @@ import torch
 from kernels.engine import decoder
 from kernels.engine.bucket_session import positions
 from kernels.serve.backend import block_of
-from kernels.serve.scheduler import CHUNK_TOKENS, Limits
+from kernels.serve.scheduler import CHUNK_TOKENS, SchedulerLimits
 
 PAGE_SIZE = 16
 LONGEST_CONTEXT = 8192
@@ -41,7 +41,7 @@ def context_of(config: object, wanted: Wanted) -> int:
     return min(positions(config), wanted.context or LONGEST_CONTEXT)
 
 
-def limits_for(model: decoder.Decoder, config: object, wanted: Wanted, reserved: int = 0) -> Limits:
+def limits_for(model: decoder.Decoder, config: object, wanted: Wanted, reserved: int = 0) -> SchedulerLimits:
     """The limits of a backend of the model, whose transformers configuration is `config`. `reserved` bytes of the
     device's free memory are left for others.
 
@@ -61,7 +61,7 @@ def limits_for(model: decoder.Decoder, config: object, wanted: Wanted, reserved:
             f"kv_bytes: {wanted.kv_bytes} hold no KV page of {page_bytes(model)} bytes beside the scratch page"
         )
     chunk_tokens = max(block, min(CHUNK_TOKENS_ON[device.type], -(-context // block) * block * wanted.running))
-    return Limits(
+    return SchedulerLimits(
         pages=most,
         page_size=PAGE_SIZE,
         running=wanted.running,

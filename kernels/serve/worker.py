@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernels.engine.plan_files import Refused
+from kernels.engine.plan_files import PlanRefused
 from kernels.ops.sampling import Sampling
 from kernels.plan import Serving
 from kernels.serve.requests import Logprobs, Request
@@ -115,7 +115,7 @@ def main(spec: Spec, connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server drains first
     try:
         engine, ready = prepared(spec)
-    except (ValueError, OSError, Refused) as error:
+    except (ValueError, OSError, PlanRefused) as error:
         connection.send(Declined(str(error)))
         return
     connection.send(ready)
@@ -126,7 +126,7 @@ def main(spec: Spec, connection: Connection) -> None:
 
 
 def prepared(spec: Spec) -> "tuple[Engine, Ready]":
-    """The engine with its model loaded and its graphs captured. Raises ValueError or Refused with one sentence."""
+    """The engine with its model loaded and its graphs captured. Raises ValueError or PlanRefused with one sentence."""
     from kernels.serve.building import build
 
     return build(spec)

@@ -26,7 +26,7 @@ SOURCES = (".py", ".cu", ".cuh")
 
 
 @dataclass(frozen=True)
-class Choice:
+class TunedVariant:
     """The variant for a case, and a sentence with the reason and the rivals; `at` is the time (UTC).
 
     `ms` is None when nothing was measured.
@@ -49,39 +49,39 @@ class TuningCache:
         self.path = (directory or cache_directory()) / f"choices-{digest}.json"
         self._facts = facts
 
-    def find(self, case: Case) -> Choice | None:
+    def find(self, case: Case) -> TunedVariant | None:
         """The stored choice for the case; None if it has none or its variant is no longer offered."""
         kept = self._read().get(case.key)
         if kept is None:
             return None
         try:
-            choice = Choice(**kept | {"params": current_params(kept["params"])})
+            choice = TunedVariant(**kept | {"params": current_params(kept["params"])})
             registry.variant(choice.variant)
         except (TypeError, KeyError):
             return None
         return choice
 
-    def keep(self, case: Case, trials: list[Trial]) -> Choice:
+    def keep(self, case: Case, trials: list[Trial]) -> TunedVariant:
         """Stores and returns the choice among the trials of a case; torch's own variant when none was chosen."""
         won = next((trial for trial in trials if trial.chosen), None)
         if won is None:
             return self.fallback(case)
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        choice = Choice(won.variant, won.params, won.ms, won.reason, at)
+        choice = TunedVariant(won.variant, won.params, won.ms, won.reason, at)
         self._write(self._read() | {case.key: vars(choice)})
         return choice
 
-    def choose(self, case: Case, bench: Bench, seconds: float = 30.0) -> Choice:
+    def choose(self, case: Case, bench: Bench, seconds: float = 30.0) -> TunedVariant:
         """The choice for the case: the stored one, else measured now, else torch's own."""
         return self.find(case) or self.keep(case, try_case(bench, case, seconds=seconds))
 
-    def fallback(self, case: Case) -> Choice:
+    def fallback(self, case: Case) -> TunedVariant:
         """torch's own variant of the op. Raises KeyError for an op that has none."""
         by_name = {variant.name for variant in registry.variants(case.op)}
         name = next((name for name in TORCH_VARIANTS if name in by_name), None)
         if name is None:
             raise KeyError(f"torch has no variant of {case.op}")
-        return Choice(name, {}, None, "torch's own: no variant passed and was timed for this case.")
+        return TunedVariant(name, {}, None, "torch's own: no variant passed and was timed for this case.")
 
     def _read(self) -> dict[str, Any]:
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.waiting import wait_for
 from workers import child
 from workers.child import Ended
-from workers.confinement.bounds import Bounds, Limits
+from workers.confinement.bounds import Bounds, ResourceLimits
 from workers.stage_files import python_files
 
 
@@ -18,7 +18,7 @@ def _run(tmp_path: Path, code: str, stop: threading.Event | None = None, **limit
     lines: list[str] = []
     ended = child.run(
         child.Command([sys.executable, "-c", code], {"PATH": os.environ["PATH"]}, tmp_path, tmp_path / "log"),
-        limits=Limits(**{"seconds": 120, **limits}),  # type: ignore[arg-type]
+        limits=ResourceLimits(**{"seconds": 120, **limits}),  # type: ignore[arg-type]
         bounds=Bounds(readable=python_files(), writable=(str(tmp_path),)),
         on_line=lines.append,
         on_start=lambda _: None,
@@ -120,13 +120,13 @@ def test_it_dies_with_the_thread_that_started_it(tmp_path: Path) -> None:
         "import threading, os, sys\n"
         "from pathlib import Path\n"
         "from workers import child\n"
-        "from workers.confinement.bounds import Bounds, Limits\n"
+        "from workers.confinement.bounds import Bounds, ResourceLimits\n"
         "from workers.stage_files import python_files\n"
         f"bounds = Bounds(python_files(), ({str(tmp_path)!r},))\n"
         "env = dict(PATH=os.environ['PATH'])\n"
         f"command = child.Command([sys.executable, '-c', {code!r}], env,\n"
         f"  cwd=Path({str(tmp_path)!r}), log_file=Path({str(tmp_path / 'log')!r}))\n"
-        "child.run(command, limits=Limits(600), bounds=bounds,\n"
+        "child.run(command, limits=ResourceLimits(600), bounds=bounds,\n"
         "  on_line=print, on_start=print, stop=threading.Event())"
     )
     process = subprocess.Popen([sys.executable, "-c", parent], cwd=Path(__file__).parents[2])

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from kernels.load.connection import Address, BadAddress
 from kernels.load.counts import ENDED, FAILED, SENT, Counts
-from kernels.load.generator import Limits
+from kernels.load.generator import LoadDuration
 from workbench.api.sentences import Problem, sentence, sentences
 from workbench.cli.consoles import err, out
 from workbench.cli.errors import CliError, Exit
@@ -47,7 +47,7 @@ def measure(
 
     Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed or void, 4 not enough samples, 6 too close to call.
     """
-    test = _test(_target(url, model, api), sla, traffic, Limits(seconds, warm_up_s=seconds * WARM_UP))
+    test = _test(_target(url, model, api), sla, traffic, LoadDuration(seconds, warm_up_s=seconds * WARM_UP))
     try:
         result, sent = put_load(test, _Progress())
     except (NotMeasurable, BrokenRecording) as error:
@@ -77,7 +77,7 @@ def find_limit(
     The load is doubled while the objectives are met, then the distance is halved; the verdict is on the whole search.
     Exit codes: 0 some load is met; 2 usage or bad input; otherwise as of measure at the lowest load.
     """
-    test = _test(_target(url, model, api), sla, traffic, Limits(seconds, warm_up_s=seconds * WARM_UP))
+    test = _test(_target(url, model, api), sla, traffic, LoadDuration(seconds, warm_up_s=seconds * WARM_UP))
     try:
         result = search_limit(test, most, lambda load: limit_row(load, out))
     except NotMeasurable as error:
@@ -109,7 +109,7 @@ def _target(url: str, model: str, api: str) -> Target:
         raise CliError(f"--url: {error}") from None
 
 
-def _test(target: Target, sla: Path, traffic_file: Path | None, limits: Limits) -> LoadTest:
+def _test(target: Target, sla: Path, traffic_file: Path | None, limits: LoadDuration) -> LoadTest:
     promised = Sla.model_validate(read_sla(sla))
     traffic, folder = promised.traffic, sla.parent
     if traffic_file:

@@ -6,5 +6,5 @@ from workers import addresses
 
 
 def parse(url: str) -> addresses.Target:
-    """Where a webhook's address points. Raises `workers.addresses.Refused`."""
+    """Where a webhook's address points. Raises `workers.addresses.AddressRefused`."""
     return addresses.parse(url, settings.WEBHOOK_ALLOWED_HOSTS, "https://example.com/hook")

@@ -23,7 +23,7 @@ from django.utils import timezone
 from workbench.accounts.secrets import cipher
 from workbench.notifications import addresses, mail, posting, signing
 from workbench.notifications.models import Delivery, Notice
-from workers.addresses import Refused
+from workers.addresses import AddressRefused
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ def _timed(send: Send) -> tuple[Outcome, float]:
 def _post(url: str, headers: dict[str, str], body: bytes) -> Outcome:
     try:
         status = posting.post(addresses.parse(url), headers, body)
-    except Refused as refused:
+    except AddressRefused as refused:
         return Outcome(False, str(refused), again=False)
     except httpcore.TimeoutException:
         return Outcome(False, f"No answer within {posting.SECONDS:.0f} seconds.")

@@ -76,7 +76,7 @@ def _trusted() -> ssl.SSLContext:
 
 
 def post(target: Target, headers: Mapping[str, str], body: bytes) -> int:
-    """The status of the answer. Raises Refused, OSError, or an httpcore error.
+    """The status of the answer. Raises AddressRefused, OSError, or an httpcore error.
 
     The host is resolved once and each of its addresses checked; the connection goes to the address that was checked.
     Redirects are answers like others. Neither proxies nor credentials of the environment are used.

@@ -13,7 +13,7 @@ from workbench.audit.services import record
 from workbench.notifications import addresses, signing
 from workbench.notifications.delivering import WEBHOOK_SECRETS
 from workbench.notifications.models import CHOOSABLE, Subscription, Webhook
-from workers.addresses import Refused
+from workers.addresses import AddressRefused
 
 MOST_WEBHOOKS = 20
 
@@ -30,7 +30,7 @@ def add(organisation: Organisation, user: Any, url: str, kinds: Iterable[str]) -
     """A webhook, and its secret, which is shown once and kept encrypted. Raises NotificationError."""
     try:
         addresses.parse(url)
-    except Refused as refused:
+    except AddressRefused as refused:
         raise NotificationError(str(refused), "url") from refused
     if organisation.webhooks.count() >= MOST_WEBHOOKS:
         raise NotificationError(f"The organisation has {MOST_WEBHOOKS} webhooks; remove one that is not needed.")

@@ -96,7 +96,7 @@ def demanded(stated: StatedFleet | None) -> dict[str, str] | None:
 
 
 @dataclass(frozen=True)
-class Row:
+class FleetRow:
     """One line of the answer: its definition's anchor, and both sides in words."""
 
     title: str
@@ -106,14 +106,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Answer:
+class FleetAnswer:
     """The fleets of both sides in words, and sentences about them."""
 
-    rows: list[Row]
+    rows: list[FleetRow]
     sentences: list[str]
 
 
-def answer(found: UnitEconomics, data: dict[str, Any]) -> Answer:
+def answer(found: UnitEconomics, data: dict[str, Any]) -> FleetAnswer:
     """The fleets for a cleaned form. Raises ValueError where the lengths cannot be modelled."""
     stated = {name: value for name, value in data.items() if value is not None}
     if "usd_per_hour" in stated:
@@ -139,10 +139,10 @@ def answer(found: UnitEconomics, data: dict[str, Any]) -> Answer:
         assert found.before is not None
         assert found.after is not None
         compared = fleet.compare(demand, found.before, found.after)
-        return Answer(_rows(compared.before, compared.after) + _saved(compared), [compared.sentence, *said])
+        return FleetAnswer(_rows(compared.before, compared.after) + _saved(compared), [compared.sentence, *said])
     fleets = [fleet.fleet(demand, side) if side and side.usd_per_hour is not None else None for side in sides]
     said.insert(0, "A side whose load or price is not known has no fleet, so nothing can be compared.")
-    return Answer(_rows(*fleets), said)
+    return FleetAnswer(_rows(*fleets), said)
 
 
 def _standing(found: UnitEconomics) -> str:
@@ -171,10 +171,10 @@ def _usd(found: Interval) -> str:
     return value if found.low == found.high else f"{value} ({low} to {high})"
 
 
-def _rows(before: Fleet | None, after: Fleet | None) -> list[Row]:
-    def row(title: str, anchor: str, name: str, write: Any = _usd) -> Row:
+def _rows(before: Fleet | None, after: Fleet | None) -> list[FleetRow]:
+    def row(title: str, anchor: str, name: str, write: Any = _usd) -> FleetRow:
         values = [getattr(side, name) if side else None for side in (before, after)]
-        return Row(title, anchor, *(MISSING if value is None else write(value) for value in values))
+        return FleetRow(title, anchor, *(MISSING if value is None else write(value) for value in values))
 
     rows = [
         row("GPUs needed", "gpus-needed", "gpus", _whole),
@@ -186,12 +186,14 @@ def _rows(before: Fleet | None, after: Fleet | None) -> list[Row]:
     return [each for each in rows if (each.before, each.after) != (MISSING, MISSING)]
 
 
-def _saved(found: FleetComparison) -> list[Row]:
+def _saved(found: FleetComparison) -> list[FleetRow]:
     rows = [
-        Row("Saved in a month", "saved", "", _usd(found.saved_month)),
-        Row("Saved in a year", "saved", "", _usd(found.saved_year)),
+        FleetRow("Saved in a month", "saved", "", _usd(found.saved_month)),
+        FleetRow("Saved in a year", "saved", "", _usd(found.saved_year)),
     ]
     if found.demand.fee:
         months = found.break_even_months
-        rows.append(Row("Break-even", "break-even", "", f"{plain(months)} months" if months is not None else "never"))
+        rows.append(
+            FleetRow("Break-even", "break-even", "", f"{plain(months)} months" if months is not None else "never")
+        )
     return rows

@@ -27,10 +27,10 @@ from workers.documents.stages import STAGES, Results, StageFailure, StageInput
 from workers.documents.worker_api import (
     CLAIM_HEADER,
     ENDPOINT_STAGES,
-    Answer,
     Claim,
     EndpointAccess,
     Heartbeat,
+    HeartbeatAnswer,
     Hello,
     Outcome,
     ProgressReport,
@@ -71,15 +71,15 @@ def claim(request: HttpRequest, body: Claim, response: HttpResponse) -> StageInp
         raise Problem(409, str(error)) from error
 
 
-@router.post("/heartbeat", response=Answer)
-def heartbeat(request: HttpRequest, body: Heartbeat) -> Answer:
+@router.post("/heartbeat", response=HeartbeatAnswer)
+def heartbeat(request: HttpRequest, body: Heartbeat) -> HeartbeatAnswer:
     """The stage is still being worked on."""
     _check_claim(request, body)
     return _answer(body, state.beat(body))
 
 
-@router.post("/progress", response=Answer)
-def progress(request: HttpRequest, body: ProgressReport) -> Answer:
+@router.post("/progress", response=HeartbeatAnswer)
+def progress(request: HttpRequest, body: ProgressReport) -> HeartbeatAnswer:
     """Progress of the stage."""
     _check_claim(request, body)
     return _answer(body, state.progress(body, body.lines))
@@ -173,10 +173,10 @@ def _check_claim(request: HttpRequest, key: StageKey) -> Run:
     return run
 
 
-def _answer(key: StageKey, cancel: bool | None) -> Answer:
+def _answer(key: StageKey, cancel: bool | None) -> HeartbeatAnswer:
     if cancel is None:
         raise _not_yours(key)
-    return Answer(cancel=cancel)
+    return HeartbeatAnswer(cancel=cancel)
 
 
 def _not_yours(key: StageKey) -> Problem:

@@ -40,7 +40,7 @@ def _by_cost(found: list[Candidate]) -> list[str]:
 
 
 @dataclass
-class Refused:
+class RefusedVariants:
     """Variants of one op that were refused for one reason, and the cases where they were."""
 
     op: str
@@ -49,12 +49,12 @@ class Refused:
     cases: list[str] = field(default_factory=list)
 
 
-def refused(results: Results) -> list[Refused]:
+def refused(results: Results) -> list[RefusedVariants]:
     """The refused candidates by op and reason, in the order of their first case."""
-    groups: dict[tuple[str, str], Refused] = {}
+    groups: dict[tuple[str, str], RefusedVariants] = {}
     for each in candidates(results):
         if each.gate == "refused":
-            group = groups.setdefault((each.op, each.reason), Refused(each.op.replace("_", " "), each.reason))
+            group = groups.setdefault((each.op, each.reason), RefusedVariants(each.op.replace("_", " "), each.reason))
             label = _label(each)
             group.variants += [each.variant] if each.variant not in group.variants else []
             group.cases += [label] if label not in group.cases else []

@@ -6,7 +6,7 @@ from typing import Self
 
 
 @dataclass(frozen=True)
-class Limits:
+class ResourceLimits:
     """`seconds` of wall time until SIGTERM, `grace_seconds` more until SIGKILL; the rest is the kernel's to hold.
 
     `memory_bytes` and `processes` (threads count as processes) hold for all processes together where a control group

@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 
 from workers.confinement import landlock, namespaces, privileges, syscall_filter, system
-from workers.confinement.bounds import Bounds, Limits, Protection
+from workers.confinement.bounds import Bounds, Protection, ResourceLimits
 from workers.confinement.control_group import ControlGroup
 
 SYSTEM_READABLE = (
@@ -27,7 +27,7 @@ owns the settings in `/proc/sys`, so a stage that runs as root does not get this
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/dxg", "/dev/nvidia*")
 
 
-def confine(limits: Limits, bounds: Bounds, group: ControlGroup) -> Protection:
+def confine(limits: ResourceLimits, bounds: Bounds, group: ControlGroup) -> Protection:
     """Confine this process; what it starts inherits it all."""
     protection = Protection()
     to_reach_files = privileges.to_reach_files() if _devices_are_open() else None
@@ -60,7 +60,7 @@ def _die_first_without_memory() -> None:
         Path("/proc/self/oom_score_adj").write_text("500")
 
 
-def _limit_resources(limits: Limits, group: ControlGroup, protection: Protection) -> None:
+def _limit_resources(limits: ResourceLimits, group: ControlGroup, protection: Protection) -> None:
     try:
         group.enter()
     except OSError:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from workers.confinement import privileges, system
-from workers.confinement.bounds import Bounds, Limits
+from workers.confinement.bounds import Bounds, ResourceLimits
 from workers.confinement.confine import confine
 from workers.confinement.control_group import ControlGroup
 
@@ -24,11 +24,11 @@ KILL_SECONDS = 5
 
 def main() -> NoReturn:
     """Arguments: limits and bounds as JSON, the parent's process id, the descriptor to report to, the command."""
-    limits, bounds = Limits(**json.loads(sys.argv[1])), Bounds(**json.loads(sys.argv[2]))
+    limits, bounds = ResourceLimits(**json.loads(sys.argv[1])), Bounds(**json.loads(sys.argv[2]))
     guard(limits, bounds, int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:])
 
 
-def guard(limits: Limits, bounds: Bounds, parent: int, report: int, command: list[str]) -> NoReturn:
+def guard(limits: ResourceLimits, bounds: Bounds, parent: int, report: int, command: list[str]) -> NoReturn:
     """Run the command, pass SIGTERM on to it, and end with its exit code or by its signal."""
     os.set_inheritable(report, False)
     system.prctl(system.CHILD_SUBREAPER, 1)
@@ -50,7 +50,7 @@ def guard(limits: Limits, bounds: Bounds, parent: int, report: int, command: lis
 
 
 def _become(
-    limits: Limits, bounds: Bounds, group: ControlGroup, guard_pid: int, report: int, command: list[str]
+    limits: ResourceLimits, bounds: Bounds, group: ControlGroup, guard_pid: int, report: int, command: list[str]
 ) -> NoReturn:
     """Confine this process and turn into the command; it ends when the guard ends."""
     try:
@@ -66,7 +66,7 @@ def _become(
         os._exit(REFUSED_CODE)
 
 
-def _group_limits(limits: Limits) -> dict[str, int]:
+def _group_limits(limits: ResourceLimits) -> dict[str, int]:
     memory = {} if limits.memory_bytes is None else {"memory": limits.memory_bytes}
     return {"pids": limits.processes, **memory}
 

@@ -62,7 +62,7 @@ class ProgressReport(StageKey):
     lines: list[Progress] = Field(min_length=1, max_length=500)
 
 
-class Answer(Document):
+class HeartbeatAnswer(Document):
     """The workbench's answer to a heartbeat or progress; `cancel` asks the worker to stop the stage."""
 
     cancel: bool = False

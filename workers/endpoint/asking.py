@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 LOOK_SECONDS = 0.1
 """How often it is looked whether to stop."""
-FAILURES = (NotMeasurable, addresses.Refused, BadAddress, OSError, ValueError)
+FAILURES = (NotMeasurable, addresses.AddressRefused, BadAddress, OSError, ValueError)
 """What an endpoint may come to; the message is a sentence."""
 
 
@@ -63,7 +63,7 @@ class Asking:
         return task.result()
 
     def _address(self) -> Address:
-        """Where to connect to: an address of the host that was checked. Raises Refused, BadAddress or OSError."""
+        """An address of the host that was checked. Raises AddressRefused, BadAddress or OSError."""
         url = self._endpoint.url
         resolved = addresses.resolve(addresses.parse(url, self._access.inside, "https://models.example.com/v1"))
         return replace(Address.parse(url, self._access.key), resolved=resolved)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kernels.load.generator import Limits, Sent
+from kernels.load.generator import LoadDuration, Sent
 from workers.documents.endpoint import Endpoint
 from workers.documents.endpoint_result import EndpointResult, EndpointRound
 from workers.documents.load import LoadCurve
@@ -22,7 +22,7 @@ from workers.endpoint.comparing import judged_there, ratios, read, sentence_of, 
 from workers.endpoint.rising import Rising
 from workers.traffic.measuring import LoadTest, judged
 from workers.traffic.sending import Target
-from workers.traffic.summary import OF_WINDOWS, Load
+from workers.traffic.summary import OF_WINDOWS, LoadSummary
 from workers.under_load.sentences import curve_of
 
 log = logging.getLogger(__name__)
@@ -157,14 +157,14 @@ class AtEndpoint:
         log.info("the endpoint is not measured: %s", self._failure)
 
     def _test_of(self, target: Target) -> LoadTest:
-        workload, limits = self._document.workload, Limits(self.seconds, WARM_UP * self.seconds)
+        workload, limits = self._document.workload, LoadDuration(self.seconds, WARM_UP * self.seconds)
         traffic = _equal_requests(workload.traffic, len(self._rounds), self._document.seconds_left)
         promised = judged_there(workload.objectives, self._endpoint, self._usd)
         shown = tuple((each.metric, each.n) for each in workload.objectives if each.metric not in OF_WINDOWS)
         return LoadTest(target, traffic, promised, limits, usd_per_hour=self._usd, shown=shown)
 
     def _summary(self, when: str, at: str, sent: Sent) -> EndpointRound:
-        load, first = Load(sent), self._document.workload.objectives[0]
+        load, first = LoadSummary(sent), self._document.workload.objectives[0]
         found = load.metric(first.metric, first.n) if first.metric not in OF_WINDOWS else None
         failed = sum(bool(each.error) for each in load.exchanges)
         median = found.percentiles["p50"] if found else None

@@ -5,7 +5,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kernels.load.generator import Limits
+from kernels.load.generator import LoadDuration
 from workers.documents.load import LimitResult, LoadResult
 from workers.documents.stages import StageInput
 from workers.documents.workload import Objective
@@ -54,7 +54,7 @@ class Rising:
         at = datetime.now(UTC).isoformat(timespec="seconds")
 
         def test_of(target: Target) -> LoadTest:
-            limits = Limits(seconds, WARM_UP * seconds)
+            limits = LoadDuration(seconds, WARM_UP * seconds)
             test = LoadTest(target, self._traffic, self._promised, limits, self._recordings, self._usd)
             return self._ladder.test(test, rung, self._search.confidence)
 

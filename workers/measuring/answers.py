@@ -9,7 +9,7 @@ import torch
 
 from kernels.engine import Runner
 from kernels.measure.fidelity import distances
-from kernels.model_files import Answer
+from kernels.model_files import AnswerKind
 from workers.documents.quality import Measure, Quality
 from workers.statistics import paired_difference
 
@@ -127,7 +127,7 @@ class Compared:
 
     before: Side
     after: Side
-    answer: Answer
+    answer: AnswerKind
     source: str
     requests: int = 0
     answers: int = 0
@@ -146,7 +146,7 @@ class Compared:
 def compare(
     runners: tuple[Runner, Runner, Runner],
     inputs: Iterable[torch.Tensor],
-    answer: Answer,
+    answer: AnswerKind,
     source: str,
     goes_on: Callable[[int], bool],
 ) -> Compared:

@@ -7,7 +7,7 @@ import torch
 
 from kernels import engine
 from kernels.engine import Runner
-from kernels.model_files import Answer
+from kernels.model_files import AnswerKind
 from workers.documents.quality import Quality
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
@@ -87,7 +87,7 @@ def _texts(document: StageInput, context: Context, model: torch.nn.Module, least
 
 
 def _inputs(
-    document: StageInput, context: Context, model: torch.nn.Module, answer: Answer, needed: int
+    document: StageInput, context: Context, model: torch.nn.Module, answer: AnswerKind, needed: int
 ) -> tuple[Iterable[torch.Tensor], str]:
     """Batches of text as long as the workload's, or of random images or sound, and where they come from."""
     batch = document.workload.traffic.batch

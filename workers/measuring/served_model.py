@@ -9,7 +9,7 @@ import torch
 
 from kernels import engine
 from kernels.engine import Runner
-from kernels.model_files import Answer
+from kernels.model_files import AnswerKind
 from kernels.plan import Plan
 from workers.documents.gpu_class import gpus_of
 from workers.documents.stages import StageInput
@@ -88,7 +88,7 @@ def kind_of(model: torch.nn.Module) -> str:
     return kind_of(model)  # type: ignore[arg-type]
 
 
-def answer_of(model: torch.nn.Module) -> Answer:
+def answer_of(model: torch.nn.Module) -> AnswerKind:
     """What a loaded model answers with."""
     from kernels.engine.loading import answer_of
 

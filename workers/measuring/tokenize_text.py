@@ -25,7 +25,7 @@ TEMPLATE_FILE, SETTINGS_FILE = "chat_template.jinja", "tokenizer_config.json"
 SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
-class Refused(Exception):
+class TextRefused(Exception):
     """Why there are no ids, as the end of a sentence."""
 
 
@@ -36,7 +36,7 @@ def main() -> None:
     found: dict[str, list[int] | str]
     try:
         found = {"ids": tokenized(Path(request["directory"]), request["records"], request["most"])}
-    except Refused as error:
+    except TextRefused as error:
         found = {"refused": str(error)}
     except Exception as error:  # the library raises plain Exception
         found = {"refused": f"it cannot be read as a tokenizer: {str(error)[:200]}"}
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def tokenized(directory: Path, records: list[Any], most: int) -> list[int]:
-    """At most `most` ids of the records, one after the other. Raises Refused, and what the library raises."""
+    """At most `most` ids of the records, one after the other. Raises TextRefused, and what the library raises."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
@@ -61,7 +61,7 @@ def tokenized(directory: Path, records: list[Any], most: int) -> list[int]:
 
 
 def rendered(directory: Path, messages: list[dict[str, str]]) -> str:
-    """The chat by the model's template. Raises Refused when there is none or it fails."""
+    """The chat by the model's template. Raises TextRefused when there is none or it fails."""
     from transformers.utils.chat_template_utils import render_jinja_template
 
     settings = _settings(directory)
@@ -70,9 +70,9 @@ def rendered(directory: Path, messages: list[dict[str, str]]) -> str:
     try:
         chats = render_jinja_template([messages], chat_template=template, **tokens)[0]
     except Exception as error:  # a template fails with whatever it does
-        raise Refused(f"the chat template fails on a chat of the text: {str(error)[:200]}") from None
+        raise TextRefused(f"the chat template fails on a chat of the text: {str(error)[:200]}") from None
     if len(chats[0]) > MOST_RENDERED:
-        raise Refused(f"the chat template makes more than {MOST_RENDERED:,} characters of one chat")
+        raise TextRefused(f"the chat template makes more than {MOST_RENDERED:,} characters of one chat")
     return str(chats[0])
 
 
@@ -91,7 +91,7 @@ def _template(directory: Path, settings: dict[str, Any]) -> str:
         named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
         found = named.get("default")
     if not isinstance(found, str):
-        raise Refused("the text holds chats, but the model has no chat template")
+        raise TextRefused("the text holds chats, but the model has no chat template")
     return found
 
 

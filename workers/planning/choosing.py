@@ -17,28 +17,28 @@ LEAST_SAVING = 0.02
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenPlan:
     """The trial that is taken; `sentence` has the alternatives where the cheapest plan and the fastest are two."""
 
     trial: PlanTrial
     sentence: str = ""
 
 
-def choose(trials: Sequence[PlanTrial], workload: Workload, counted: Counted) -> Choice | None:
+def choose(trials: Sequence[PlanTrial], workload: Workload, counted: Counted) -> ChosenPlan | None:
     """The plan by the workload's `prefer`; the fastest where no plan is shown to keep every promise."""
     objectives, cheap = workload.objectives, workload.constraints.prefer == "cheapest"
     lower = objectives[0].direction != "at_least"
     fastest_of_all, keepers = ranking.fastest(trials, lower), keeping(trials, objectives)
     fastest = ranking.fastest(keepers, lower)
     if fastest is None:
-        return Choice(fastest_of_all) if fastest_of_all else None
+        return ChosenPlan(fastest_of_all) if fastest_of_all else None
     cheapest = min(keepers, key=cost_of)
     if cost_of(cheapest) > (1 - LEAST_SAVING) * cost_of(fastest):
         cheapest = fastest
     taken = cheapest if cheap else fastest
     if taken is cheapest and taken is fastest_of_all:
-        return Choice(taken)
-    return Choice(taken, _sentence(taken, cheapest, keepers, cheap, counted))
+        return ChosenPlan(taken)
+    return ChosenPlan(taken, _sentence(taken, cheapest, keepers, cheap, counted))
 
 
 def keeping(trials: Sequence[PlanTrial], objectives: Sequence[Objective]) -> list[PlanTrial]:

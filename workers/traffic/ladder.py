@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from kernels.load.generator import Limits
+from kernels.load.generator import LoadDuration
 from workers.documents.load import LimitResult, LoadResult
 from workers.documents.traffic import Gamma, Poisson, RecordedArrivals, Traffic
 from workers.traffic.limit import Search, saturation
@@ -40,7 +40,7 @@ class Ladder:
             speed = arrivals.speed * rung / RATES
             arrivals, users = arrivals.model_copy(update={"speed": speed}), self.most_users
             share = min(1.0, self.recorded_s / speed / limits.seconds)
-            limits = Limits(limits.seconds * share, limits.warm_up_s * share)
+            limits = LoadDuration(limits.seconds * share, limits.warm_up_s * share)
         changed = {"arrivals": arrivals, "concurrency": users, "seed": (self.traffic.seed + rung) % 2**32}
         traffic = self.traffic.model_copy(update=changed)
         return replace(test, traffic=traffic, limits=limits, confidence=confidence)

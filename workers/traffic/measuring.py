@@ -10,14 +10,14 @@ from http import HTTPStatus
 from pathlib import Path
 
 from kernels.load.exchange import CANCELLED
-from kernels.load.generator import MOST_IN_FLIGHT, Limits, Progress, Sent, quiet
+from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, Progress, Sent, quiet
 from kernels.load.sender_process import SenderDied
 from workers.documents.load import LoadMetric, LoadResult
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.traffic.prompts import TokenScale
 from workers.traffic.sending import Target, probe, sending
-from workers.traffic.summary import Load
+from workers.traffic.summary import LoadSummary
 from workers.verdicts import CONFIDENCE, overall
 
 PROBES = (32, 160)
@@ -43,7 +43,7 @@ class LoadTest:
     target: Target
     traffic: Traffic
     objectives: list[Objective]
-    limits: Limits
+    limits: LoadDuration
     folder: Path = Path()
     usd_per_hour: float | None = None
     confidence: float = CONFIDENCE
@@ -105,7 +105,7 @@ def sent_under(test: LoadTest, progress: Progress = quiet) -> Sent:
 
 def judged(test: LoadTest, sent: Sent, at: str, more: Sequence[Sent] = ()) -> LoadResult:
     """The result of a load test; with `more` rounds of it, of all of them together."""
-    load = Load(sent, test.usd_per_hour, more)
+    load = LoadSummary(sent, test.usd_per_hour, more)
     lag = load.lag()
     outcomes = [load.outcome(each, test.confidence) for each in test.objectives]
     ended = [each for each in load.exchanges if each.ended and each.ended != CANCELLED]
@@ -138,7 +138,7 @@ def judged(test: LoadTest, sent: Sent, at: str, more: Sequence[Sent] = ()) -> Lo
     )
 
 
-def _metrics(test: LoadTest, load: Load) -> list[LoadMetric]:
+def _metrics(test: LoadTest, load: LoadSummary) -> list[LoadMetric]:
     promised = [*((each.metric, each.n) for each in test.objectives), *test.shown]
     usual = [(each, None) for each in (NOT_STREAMED if test.target.api == "embeddings" else STREAMED)]
     found = []
@@ -149,7 +149,7 @@ def _metrics(test: LoadTest, load: Load) -> list[LoadMetric]:
     return found
 
 
-def _notes(test: LoadTest, load: Load, short: int) -> list[str]:
+def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
     """What a reader must know beside the figures, a sentence each."""
     lag, tokens, found = load.lag(), load.tokens(), []
     if lag.void:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernels.load.connection import Address, Connections
 from kernels.load.exchange import Exchange
-from kernels.load.generator import Limits, Load
+from kernels.load.generator import LoadDuration, PlannedLoad
 from kernels.load.planned import PlannedRequest
 from kernels.load.sharing import Sending, most_processes, processes_for
 from workers.documents.traffic import Traffic
@@ -38,7 +38,7 @@ class Target:
         return self.most_processes or most_processes(here=self.address.here)
 
 
-def sending(target: Target, traffic: Traffic, folder: Path, limits: Limits, scale: TokenScale) -> Sending:
+def sending(target: Target, traffic: Traffic, folder: Path, limits: LoadDuration, scale: TokenScale) -> Sending:
     """A traffic description, to be sent by as many processes as it takes; recordings are looked for in `folder`.
 
     Its `run` raises BrokenRecording when a broken line is reached.
@@ -49,9 +49,9 @@ def sending(target: Target, traffic: Traffic, folder: Path, limits: Limits, scal
     return Sending(target.address, load, limits, min(target.most, wanted))
 
 
-def _load(target: Target, traffic: Traffic, folder: Path, scale: TokenScale) -> Load:
+def _load(target: Target, traffic: Traffic, folder: Path, scale: TokenScale) -> PlannedLoad:
     prompts = Prompts(traffic, scale)
-    return Load(
+    return PlannedLoad(
         requests(traffic, folder),
         lambda planned: body(target.api, target.model, prompts.text(planned), planned, traffic),
         None if traffic.open_loop else traffic.concurrency,

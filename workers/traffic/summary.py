@@ -29,7 +29,7 @@ BATCHES = 10
 LEAST_INTERVAL_SECONDS = 2.0
 
 
-class Load:
+class LoadSummary:
     """The counted exchanges of a load test, and what is computed of them; of several rounds, of all together."""
 
     def __init__(self, sent: Sent, usd_per_hour: float | None = None, more: Sequence[Sent] = ()) -> None:

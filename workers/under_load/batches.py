@@ -17,7 +17,7 @@ from kernels.engine import Runner
 from kernels.engine.inputs import drawn
 from kernels.load.connection import TIMED_OUT
 from kernels.load.exchange import CANCELLED, Exchange
-from kernels.load.generator import Limits, Sent
+from kernels.load.generator import LoadDuration, Sent
 from kernels.load.planned import PlannedRequest
 from workers.documents.traffic import Traffic
 from workers.traffic.planned import requests
@@ -30,7 +30,7 @@ class BatchLoop:
     """The requests of one load on one runner. Use it once."""
 
     def __init__(
-        self, runner: Runner, traffic: Traffic, limits: Limits, longest: tuple[int, int], folder: Path
+        self, runner: Runner, traffic: Traffic, limits: LoadDuration, longest: tuple[int, int], folder: Path
     ) -> None:
         """`longest`: the longest prompt and answer, in tokens; `folder` is where recordings lie."""
         self._runner, self._traffic, self._limits, self._longest = runner, traffic, limits, longest

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from kernels.load.generator import Limits, Sent
+from kernels.load.generator import LoadDuration, Sent
 from kernels.measure import environment
 from workers.documents.load import LimitResult, LoadResult
 from workers.documents.measurement import Telemetry
@@ -40,7 +40,7 @@ class Curve:
         """`name` is that of the side, for progress; `test` is that of every load but for its traffic and time."""
 
         def measured(rung: int) -> LoadResult:
-            timed = replace(test, limits=Limits(self._seconds, warm_up_s=self._seconds * WARM_UP))
+            timed = replace(test, limits=LoadDuration(self._seconds, warm_up_s=self._seconds * WARM_UP))
             here = _in_time(self._ladder.test(timed, rung, self.search.confidence))
             self._context.say(0.5, f"{name}: {traffic_words(here.traffic)}")
             self._done.add(rung)

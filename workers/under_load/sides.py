@@ -11,7 +11,7 @@ import torch
 from kernels import engine
 from kernels.engine import Runner
 from kernels.load.connection import Address
-from kernels.load.generator import Limits, Sent
+from kernels.load.generator import LoadDuration, Sent
 from kernels.measure.cpu_threads import usable_cores
 from kernels.plan import Plan
 from kernels.serve.handed import NAME, Declined, HandedServer
@@ -137,7 +137,7 @@ class Sides:
     def _test(self, target: Target, gpus: int = 1) -> LoadTest:
         usd = hourly_price(self.document.prices, self.document.gpu_class, gpus)
         traffic, folder = self.document.workload.traffic, self.context.recordings
-        return LoadTest(target, traffic, self._objectives, Limits(3.0), folder, usd)
+        return LoadTest(target, traffic, self._objectives, LoadDuration(3.0), folder, usd)
 
     def _curve(self, until: float, gpus: int = 1) -> Curve:
         recorded = self.document.recording

@@ -163,7 +163,7 @@ def test_a_plan_is_for_configuration_weights_and_tokenizer(directory: Path, weig
     (directory / "config.json").write_text(json.dumps(config, indent=7))
     assert run.read_model(directory, plan) == (config, not weights, 0)
     (directory / "tokenizer.json").write_text("{ }")
-    with pytest.raises(run.Refused, match="the plan is for the model"):
+    with pytest.raises(run.PlanRefused, match="the plan is for the model"):
         run.read_model(directory, plan)
 
 
@@ -173,7 +173,7 @@ def test_plans_of_version_1_name_an_uploaded_model_by_all_its_files(directory: P
     plan = Plan(version=1, model_digest=content_digest(hashes), gpu="cpu", runner="eager")
     assert run.read_model(directory, plan)[1] is False
     (directory / "README.md").write_text("one more")
-    with pytest.raises(run.Refused, match="its files have the digest"):
+    with pytest.raises(run.PlanRefused, match="its files have the digest"):
         run.read_model(directory, plan)
 
 

@@ -16,7 +16,7 @@ from kernels.hardware import GPUS
 from kernels.ops import Case, LinearCase, StepAttentionCase
 from kernels.plan import Plan, PlannedOp
 from kernels.tune.plan_search import Option, search_plan
-from kernels.tune.tuning_cache import Choice, TuningCache
+from kernels.tune.tuning_cache import TunedVariant, TuningCache
 from tests.kernels.engine.engine_models import COMPACT, CONFIGS
 
 TRAFFIC = Traffic(batch=1, prompt=20, tokens=12)
@@ -140,10 +140,12 @@ def test_a_runner_without_a_plan_takes_the_kept_choices_and_says_why(
 ) -> None:
     asked: list[Case] = []
 
-    def kept(self: TuningCache, case: Case, bench: Any, seconds: float = 0) -> Choice:
+    def kept(self: TuningCache, case: Case, bench: Any, seconds: float = 0) -> TunedVariant:
         asked.append(case)
         name = option(case, 1.0).op.variant
-        return Choice(name, {}, None if case.op == "rope" else 0.002, "The only one.", "2026-11-20T21:00:00+00:00")
+        return TunedVariant(
+            name, {}, None if case.op == "rope" else 0.002, "The only one.", "2026-11-20T21:00:00+00:00"
+        )
 
     monkeypatch.setattr(TuningCache, "choose", kept)
     model = load("llama")

@@ -16,7 +16,7 @@ from kernels.load import sharing
 from kernels.load.connection import Address
 from kernels.load.counts import ENDED, SENT, Counts, bytes_of
 from kernels.load.exchange import Exchange
-from kernels.load.generator import MOST_IN_FLIGHT, Generator, Limits, Load, Sent
+from kernels.load.generator import MOST_IN_FLIGHT, Generator, LoadDuration, PlannedLoad, Sent
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.planned import PlannedRequest
 from kernels.load.sender_process import SenderDied
@@ -36,7 +36,7 @@ def address():
 def test_users_of_two_processes_share_the_requests_and_begin_together(address):
     requests = RequestList.drawn(LENGTHS, 60, 1000, 7)
     seen = []
-    sending = Sending(address, partial(requests.load, "stub", 5), Limits(60), processes=2)
+    sending = Sending(address, partial(requests.load, "stub", 5), LoadDuration(60), processes=2)
     found = asyncio.run(sending.run(lambda counts: seen.append((counts.total(SENT), counts.total(ENDED)))))
     assert sorted(each.planned.index for each in found.exchanges) == list(range(60))
     assert not any(each.error for each in found.exchanges)
@@ -56,14 +56,14 @@ def _most_at_once(sent: Sent) -> int:
 
 def test_requests_of_an_open_loop_are_meant_at_the_times_at_which_one_process_would_send_them(address):
     requests = RequestList.drawn(LENGTHS, 60, 1000, 7, rate=60)
-    found = asyncio.run(Sending(address, partial(requests.load, "stub", None), Limits(60), processes=2).run())
+    found = asyncio.run(Sending(address, partial(requests.load, "stub", None), LoadDuration(60), processes=2).run())
     assert [each.planned.index for each in found.exchanges] == list(range(60))
     intended = [(each.intended_ns - found.counted_from_ns) / 1e9 for each in found.exchanges]
     assert intended == pytest.approx([each.at_s for each in requests.planned], abs=1e-8)
     assert found.stopped_ns >= found.exchanges[-1].intended_ns
 
 
-def _deadly(last: int) -> Load:
+def _deadly(last: int) -> PlannedLoad:
     """Users whose request number `last` kills the process that was to send it."""
 
     def body(planned: PlannedRequest) -> bytes:
@@ -71,11 +71,11 @@ def _deadly(last: int) -> Load:
             os.kill(os.getpid(), signal.SIGKILL)
         return RequestList([planned], [[1]] * 1000, frozenset()).body("stub", planned)
 
-    return Load((PlannedRequest(index, None, 0.0, 1, 4) for index in range(1000)), body, 4)
+    return PlannedLoad((PlannedRequest(index, None, 0.0, 1, 4) for index in range(1000)), body, 4)
 
 
 def test_a_process_that_dies_ends_the_load_with_a_sentence(address):
-    sending = Sending(address, partial(_deadly, 9), Limits(600), processes=2)
+    sending = Sending(address, partial(_deadly, 9), LoadDuration(600), processes=2)
     with pytest.raises(SenderDied, match=r"^A process that sent load ended by signal SIGKILL before it was done\.$"):
         asyncio.run(sending.run())
     assert not _senders(psutil.Process())
@@ -92,13 +92,13 @@ def _ended(process: psutil.Process) -> bool:
         return True
 
 
-def _refused() -> Load:
+def _refused() -> PlannedLoad:
     raise ValueError("This load cannot be made.")
 
 
 def test_what_a_load_raises_in_a_process_is_raised_here(address):
     with pytest.raises(ValueError, match="cannot be made"):
-        asyncio.run(Sending(address, _refused, Limits(600), processes=2).run())
+        asyncio.run(Sending(address, _refused, LoadDuration(600), processes=2).run())
 
 
 ENDLESS = """
@@ -106,11 +106,12 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 from kernels.load.connection import Address
-from kernels.load.generator import Limits
+from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.sharing import Sending
 requests = RequestList.drawn(Lengths(20, 8), 100_000, 1000, 7)
-asyncio.run(Sending(Address.parse({url!r}, "sk-kept-secret"), partial(requests.load, "stub", 4), Limits(600), 2).run())
+address = Address.parse({url!r}, "sk-kept-secret")
+asyncio.run(Sending(address, partial(requests.load, "stub", 4), LoadDuration(600), 2).run())
 """
 
 
@@ -134,7 +135,7 @@ def test_requests_that_are_open_in_all_processes_together_end_an_open_loop(addre
             other.add(SENT)
         own = Counts(2, shared.fileno())
         load = replace(requests.load("stub-silent", None), time_out_s=0.2)
-        found = asyncio.run(Generator(address, load, Limits(600), own).run())
+        found = asyncio.run(Generator(address, load, LoadDuration(600), own).run())
     assert (found.overrun, len(found.exchanges)) == (True, 3)
 
 

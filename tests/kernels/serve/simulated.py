@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from kernels.serve.requests import Request, Step
-from kernels.serve.scheduler import Limits, Scheduler
+from kernels.serve.scheduler import Scheduler, SchedulerLimits
 
 VOCABULARY = 50
 
@@ -28,7 +28,7 @@ def alone(prompt: list[int], tokens: int, stop_ids: frozenset[int]) -> list[int]
 class Device:
     """Runs steps in order; `last` is the newest token of each slot."""
 
-    limits: Limits
+    limits: SchedulerLimits
     cache: dict[tuple[int, int], int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
 

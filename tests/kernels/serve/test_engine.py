@@ -16,7 +16,7 @@ from kernels.serve.backend import KernelsBackend, block_of
 from kernels.serve.engine import Engine
 from kernels.serve.ops import packed_cases
 from kernels.serve.requests import Logprobs, Request, Token
-from kernels.serve.scheduler import Limits
+from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.shapes import Shape
 from tests.kernels.engine.engine_models import CONFIGS
 
@@ -41,7 +41,7 @@ def served(
     told.
     """
     decoder = Decoder(model)
-    limits = Limits(pages, 8, 4, 96, 2 * block_of(decoder), block_of(decoder), 3)
+    limits = SchedulerLimits(pages, 8, 4, 96, 2 * block_of(decoder), block_of(decoder), 3)
     kernels = KernelsBackend(decoder, GPUS["cpu"], limits, ops=ops)
     if ops:
         kernels.prepare()

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from kernels.load.connection import Address, handed_over
-from kernels.load.generator import Limits
+from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.sharing import Sending
 from kernels.model_files import catalogue
@@ -39,7 +39,7 @@ def test_a_server_takes_from_a_plan_what_an_earlier_one_chose_and_serves_two_pro
         found = Serving.model_validate(server.serving)
         requests = RequestList.drawn(Lengths(6, 4), 12, 64, 7)
         address = Address("localhost", 80, False, "/v1", handing=server.handing)
-        sent = asyncio.run(Sending(address, partial(requests.load, NAME, 3), Limits(60), processes=2).run())
+        sent = asyncio.run(Sending(address, partial(requests.load, NAME, 3), LoadDuration(60), processes=2).run())
     assert sorted(each.planned.index for each in sent.exchanges) == list(range(12))
     assert {(each.error, each.tokens) for each in sent.exchanges} == {("", 4)}
     assert server.process.returncode == 0

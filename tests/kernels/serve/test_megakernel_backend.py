@@ -21,7 +21,7 @@ from kernels.serve.backend import KernelsBackend, block_of
 from kernels.serve.engine import Engine
 from kernels.serve.megakernel_backend import MegakernelBackend, batches_within, crossing
 from kernels.serve.requests import Request
-from kernels.serve.scheduler import Limits
+from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.worker import Added, Stop, serve
 from tests.kernels.megakernel.tiny_models import exact
 from tests.kernels.serve.interpreted_instance import InterpretedInstance
@@ -33,7 +33,7 @@ def engine_of(most: int = 4) -> tuple[torch.nn.Module, Engine, list[InterpretedI
     """The tiny model in float32, an engine of both backends, and the instances."""
     model = copy.deepcopy(exact(NAME))
     decoder = Decoder(model)
-    limits = Limits(40, 8, 6, 64, 2 * block_of(decoder), block_of(decoder), 3)
+    limits = SchedulerLimits(40, 8, 6, 64, 2 * block_of(decoder), block_of(decoder), 3)
     kernels = KernelsBackend(decoder, GPUS["cpu"], limits)
     instances = [InterpretedInstance(NAME, batch, CAPACITY) for batch in (1, 2, 4)]
     few = MegakernelBackend(kernels.state, limits, instances)

@@ -12,7 +12,7 @@ from kernels.ops.sampling import GREEDY
 from kernels.serve.backend import KernelsBackend, block_of
 from kernels.serve.engine import Engine
 from kernels.serve.requests import Logprobs
-from kernels.serve.scheduler import Limits
+from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.sizing import CHUNK_TOKENS_ON, Wanted, limits_for
 from kernels.serve.worker import Added, News, serve
 from tests.kernels.engine.engine_models import CONFIGS
@@ -36,7 +36,7 @@ def test_a_step_reads_prompts_of_several_short_requests() -> None:
 def test_the_engine_goes_on_while_the_server_does_not_read() -> None:
     decoder = Decoder(made())
     block = block_of(decoder)
-    own = Engine([KernelsBackend(decoder, GPUS["cpu"], Limits(100, 8, 4, 96, 2 * block, block, 3))])
+    own = Engine([KernelsBackend(decoder, GPUS["cpu"], SchedulerLimits(100, 8, 4, 96, 2 * block, block, 3))])
     server, connection = Pipe()
     with socket.socket(fileno=os.dup(connection.fileno())) as small:
         small.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the system takes its least instead

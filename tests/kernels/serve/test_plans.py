@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.engine.plan_files import Refused
+from kernels.engine.plan_files import PlanRefused
 from kernels.hardware import GPUS
 from kernels.plan import Plan, PlannedOp, Serving
 from kernels.serve.building import build, for_size, known_here, plan_refusal
@@ -77,7 +77,7 @@ def test_a_plan_of_another_model_is_refused(tmp_path: Path) -> None:
     path.write_text(plan(gpu="cpu").model_dump_json())
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "llama"}))
-    with pytest.raises(Refused, match="the plan is for the model 000000000000"):
+    with pytest.raises(PlanRefused, match="the plan is for the model 000000000000"):
         build(Spec(str(tmp_path / "model"), plan=str(path), device="cpu"))
 
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from kernels.serve.inputs import Sequences
 from kernels.serve.pages import Pages, digest
 from kernels.serve.requests import Request, Step
-from kernels.serve.scheduler import Limits, Scheduler
+from kernels.serve.scheduler import Scheduler, SchedulerLimits
 from tests.kernels.serve.simulated import Device, alone, check_pages, held
 
 LIMITS = st.builds(
-    lambda pages, size, running, context, blocks, rows, chunks: Limits(
+    lambda pages, size, running, context, blocks, rows, chunks: SchedulerLimits(
         pages, size, running, context, blocks * rows, rows, chunks
     ),
     pages=st.integers(2, 14),
@@ -36,7 +36,11 @@ CANCELLED = st.dictionaries(st.integers(0, 13), st.integers(0, 60), max_size=4)
 
 
 def serve(
-    limits: Limits, arrivals: list[tuple[int, Request]], cancelled: dict[int, int], behind: int = 1, few: int = 0
+    limits: SchedulerLimits,
+    arrivals: list[tuple[int, Request]],
+    cancelled: dict[int, int],
+    behind: int = 1,
+    few: int = 0,
 ) -> dict[str, list[int]]:
     """The tokens that each request was answered with. The host reads ids `behind` steps late. A step of up to `few`
     requests makes up to 4 tokens of each, in sequences of at most 24, as the megakernel does.
@@ -98,14 +102,14 @@ def test_every_answer_is_that_of_the_request_alone(limits, requests, cancelled, 
 
 
 def test_a_full_cache_makes_the_latest_request_wait_and_all_end() -> None:
-    limits = Limits(pages=7, page_size=2, running=4, context=12, chunk_tokens=8)
+    limits = SchedulerLimits(pages=7, page_size=2, running=4, context=12, chunk_tokens=8)
     arrivals = [(0, Request(str(number), [number, 1, 2, 3], 8)) for number in range(4)]
     answers = serve(limits, arrivals, {})
     assert answers == {str(number): alone([number, 1, 2, 3], 8, frozenset()) for number in range(4)}
 
 
 def test_preemption_takes_the_request_that_came_last() -> None:
-    scheduler = Scheduler(Limits(pages=5, page_size=2, running=2, context=8, chunk_tokens=8))
+    scheduler = Scheduler(SchedulerLimits(pages=5, page_size=2, running=2, context=8, chunk_tokens=8))
     device = Device(scheduler.limits)
     first, second = Request("a", [1, 2, 3], 5), Request("b", [4, 5, 6], 5)
     scheduler.add(first)
@@ -119,7 +123,7 @@ def test_preemption_takes_the_request_that_came_last() -> None:
 
 
 def test_a_common_beginning_is_computed_once() -> None:
-    scheduler = Scheduler(Limits(pages=20, page_size=4, running=4, context=40, chunk_tokens=40))
+    scheduler = Scheduler(SchedulerLimits(pages=20, page_size=4, running=4, context=40, chunk_tokens=40))
     device = Device(scheduler.limits)
     first, second = Request("a", list(range(12)), 2), Request("b", [*range(9), 40, 41, 42], 2)
     scheduler.add(first)
@@ -135,7 +139,7 @@ def test_a_common_beginning_is_computed_once() -> None:
 
 
 def test_a_prompt_is_never_read_from_the_cache_whole() -> None:
-    scheduler = Scheduler(Limits(pages=20, page_size=4, running=4, context=40, chunk_tokens=40))
+    scheduler = Scheduler(SchedulerLimits(pages=20, page_size=4, running=4, context=40, chunk_tokens=40))
     device = Device(scheduler.limits)
     for name in ("a", "b"):
         scheduler.add(Request(name, list(range(8)), 1))
@@ -146,7 +150,7 @@ def test_a_prompt_is_never_read_from_the_cache_whole() -> None:
 
 
 def test_tokens_of_others_are_answered_while_a_long_prompt_is_read() -> None:
-    scheduler = Scheduler(Limits(pages=40, page_size=4, running=4, context=100, chunk_tokens=8, chunk_rows=4))
+    scheduler = Scheduler(SchedulerLimits(pages=40, page_size=4, running=4, context=100, chunk_tokens=8, chunk_rows=4))
     device = Device(scheduler.limits)
     short, long = Request("short", [1, 2, 3], 20), Request("long", list(range(45)), 1)
     scheduler.add(short)
@@ -159,7 +163,7 @@ def test_tokens_of_others_are_answered_while_a_long_prompt_is_read() -> None:
 
 
 def test_a_request_that_waited_too_long_is_given_up() -> None:
-    scheduler = Scheduler(Limits(pages=4, page_size=4, running=1, context=12, chunk_tokens=8))
+    scheduler = Scheduler(SchedulerLimits(pages=4, page_size=4, running=1, context=12, chunk_tokens=8))
     first, second = Request("a", [1], 4), Request("b", [2], 4, deadline=10.0)
     scheduler.add(first)
     scheduler.next_step()
@@ -171,7 +175,7 @@ def test_a_request_that_waited_too_long_is_given_up() -> None:
 
 @pytest.mark.parametrize(("prompt", "tokens"), [(10, 3), (0, 4), (4, 0)])
 def test_what_can_never_be_served_is_refused_in_a_sentence(prompt: int, tokens: int) -> None:
-    scheduler = Scheduler(Limits(pages=4, page_size=4, running=1, context=100, chunk_tokens=8))
+    scheduler = Scheduler(SchedulerLimits(pages=4, page_size=4, running=1, context=100, chunk_tokens=8))
     assert scheduler.refusal(prompt, tokens)
     with pytest.raises(ValueError, match=str(prompt)):
         scheduler.add(Request("a", [1] * prompt, tokens))
@@ -192,7 +196,7 @@ def test_a_remembered_page_is_taken_when_no_other_is_free() -> None:
 
 
 def test_a_step_makes_no_more_tokens_than_answers_pages_and_length_allow() -> None:
-    scheduler = Scheduler(Limits(pages=6, page_size=4, running=2, context=20, chunk_tokens=8))
+    scheduler = Scheduler(SchedulerLimits(pages=6, page_size=4, running=2, context=20, chunk_tokens=8))
     device = Device(scheduler.limits)
     first, second = Request("a", [1, 2], 14), Request("b", [3], 4)
     counts = []

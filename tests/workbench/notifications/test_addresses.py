@@ -19,7 +19,7 @@ from workbench.notifications.addresses import parse
 from workbench.notifications.delivering import deliver_due
 from workbench.notifications.models import Delivery, Webhook
 from workers import addresses
-from workers.addresses import Refused, is_inside
+from workers.addresses import AddressRefused, is_inside
 
 INSIDE = [
     *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.100.100.200", "0.0.0.0"),
@@ -70,7 +70,7 @@ def test_the_public_internet_is_not(address):
 )
 @pytest.mark.django_db
 def test_an_address_that_could_never_be_used_is_refused_beside_its_field(browser, organisation, admin, url):
-    with pytest.raises(Refused):
+    with pytest.raises(AddressRefused):
         parse(url)
     page = browser(admin).post("/notifications/webhooks/", {"url": url, "kinds": ["run.missed"]})
     assert page.status_code == 422
@@ -93,7 +93,7 @@ def test_a_name_that_leads_inside_is_refused_when_it_is_posted_to(hook, receiver
 def test_one_address_inside_is_enough_to_refuse(monkeypatch):
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, 443)) for each in ("1.1.1.1", "10.0.0.1")]
     monkeypatch.setattr(addresses.socket, "getaddrinfo", lambda *_, flags=0, **__: [] if flags else found)
-    with pytest.raises(Refused):
+    with pytest.raises(AddressRefused):
         posting.post(parse("https://example.com/"), {}, b"{}")
 
 

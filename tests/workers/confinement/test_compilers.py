@@ -11,7 +11,7 @@ from kernels.cuda.nvrtc import PREBUILT
 from kernels.cuda.occupancy import EMPTY_BUILD
 from workers import child
 from workers.child_environment import stage_environment
-from workers.confinement.bounds import Bounds, Limits
+from workers.confinement.bounds import Bounds, ResourceLimits
 from workers.scratch import scratch
 from workers.stage_files import code_folder, readable, user_of
 
@@ -39,7 +39,7 @@ def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_fa
         env = stage_environment(outer, directory, caches, code_folder(directory, []))
         ended = child.run(
             child.Command([sys.executable, "-c", CODE], env, cwd=directory, log_file=directory / "stage.log"),
-            limits=Limits(300, memory_bytes=8 * 2**30),
+            limits=ResourceLimits(300, memory_bytes=8 * 2**30),
             bounds=Bounds(
                 readable=readable(outer, [], [tmp_path]),
                 writable=(str(directory), str(caches)),

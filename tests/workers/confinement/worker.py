@@ -15,7 +15,7 @@ from typing import Any
 
 from workers import child
 from workers.confinement import landlock, privileges, syscall_filter, system
-from workers.confinement.bounds import Bounds, Limits, Protection
+from workers.confinement.bounds import Bounds, Protection, ResourceLimits
 from workers.stage_files import python_files
 
 DOCKER_CAPABILITIES = sum(1 << bit for bit in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))
@@ -77,7 +77,7 @@ def _run(
     env = {"PATH": os.environ["PATH"], "HOME": str(scratch), "TMPDIR": str(scratch / "tmp")}
     ended = child.run(
         child.Command(command, env, cwd=scratch, log_file=scratch / "log"),
-        limits=Limits(300, processes=targets["processes"], memory_bytes=wanted["memory"]),
+        limits=ResourceLimits(300, processes=targets["processes"], memory_bytes=wanted["memory"]),
         bounds=Bounds(
             readable=(*python_files(), targets["code"], targets["model"]),
             writable=(str(scratch), targets["cache"]),

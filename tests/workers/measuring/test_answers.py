@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from kernels.model_files import Answer
+from kernels.model_files import AnswerKind
 from workers.measuring import answers
 
-VECTORS, CLASSES = Answer("embeddings", "vectors"), Answer("sequences", "classes")
+VECTORS, CLASSES = AnswerKind("embeddings", "vectors"), AnswerKind("sequences", "classes")
 
 
 class Says:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.kernels.engine import vllm_stand_in
 from workers import child, gpu
 from workers.child_environment import stage_environment
-from workers.confinement.bounds import Bounds, Limits
+from workers.confinement.bounds import Bounds, ResourceLimits
 from workers.documents.stages import StageInput
 from workers.scratch import scratch
 from workers.stage_files import code_folder, readable, user_of
@@ -33,7 +33,7 @@ def confined_python(
         env = stage_environment(outer, directory, caches, code_folder(directory, packages))
         ended = child.run(
             child.Command([sys.executable, *arguments], env, cwd=directory, log_file=directory / "stage.log"),
-            limits=Limits(300, memory_bytes=8 * 2**30),
+            limits=ResourceLimits(300, memory_bytes=8 * 2**30),
             bounds=Bounds(
                 readable=readable(outer, packages, [caches]),
                 writable=(str(directory), str(caches)),

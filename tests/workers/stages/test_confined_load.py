@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from kernels.engine.vllm_process import has_network
 from kernels.load.connection import Address
-from kernels.load.generator import Limits
+from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.sharing import Sending
 
@@ -20,7 +20,7 @@ if found["network"]:
     stub = subprocess.Popen([sys.executable, "-m", "benchmarks.stub_server"], stdout=subprocess.PIPE, text=True)
     address = Address.parse(f"http://127.0.0.1:{int(stub.stdout.readline())}")
     requests = RequestList.drawn(Lengths(20, 4), 12, 1000, 7)
-    sent = asyncio.run(Sending(address, partial(requests.load, "stub", 3), Limits(60), 2).run())
+    sent = asyncio.run(Sending(address, partial(requests.load, "stub", 3), LoadDuration(60), 2).run())
     stub.terminate()
     found["tokens"] = [each.tokens for each in sent.exchanges]
     found["processes"] = len(sent.by_process)

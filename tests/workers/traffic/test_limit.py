@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernels.load.connection import Address
-from kernels.load.generator import Limits
+from kernels.load.generator import LoadDuration
 from tests import sample_loads
 from tests.workers.traffic.stub import running_stub
 from workers import limit_errors
@@ -98,7 +98,7 @@ def test_on_a_server_the_curve_comes_with_it():
     with running_stub(first_ms=5, gap_ms=1) as stub:
         target = Target(Address.parse(stub.url), "stub")
         traffic, promise = Traffic(prompt_tokens=10, output_tokens=4), Objective(metric="ttft", limit=5000)
-        test = LoadTest(target, traffic, [promise], Limits(0.8, warm_up_s=0.1))
+        test = LoadTest(target, traffic, [promise], LoadDuration(0.8, warm_up_s=0.1))
         seen = []
         result = find_limit(test, 4, lambda load: seen.append((load.users, load.verdict)))
     voids = [users for users, found in seen if found is None]  # on a busy machine
@@ -113,7 +113,7 @@ def poisson(rate=32.0):
 
 @pytest.mark.parametrize(("holds", "found"), [(40.0, 32.0), (11.3, 11.0), (0.1, 0.0)])
 def test_of_an_open_loop_the_highest_rate_is_found(holds, found):
-    test = LoadTest(Target(Address.parse("http://127.0.0.1:1"), "stub"), poisson(), [], Limits(1))
+    test = LoadTest(Target(Address.parse("http://127.0.0.1:1"), "stub"), poisson(), [], LoadDuration(1))
     ladder = Ladder(test.traffic, most_users=8)
 
     def measured(rung):
@@ -133,7 +133,7 @@ def test_of_an_open_loop_the_highest_rate_is_found(holds, found):
 @pytest.mark.parametrize(("holds", "found"), [(9.0, 8.0), (2.3, 2.25), (0.1, 0.0)])
 def test_of_recorded_arrivals_the_highest_speed_is_found(holds, found):
     traffic = Traffic.model_validate({"arrivals": {"kind": "recorded", "speed": 8}, "recording": "calls.csv"})
-    test = LoadTest(Target(Address.parse("http://127.0.0.1:1"), "stub"), traffic, [], Limits(10, warm_up_s=2))
+    test = LoadTest(Target(Address.parse("http://127.0.0.1:1"), "stub"), traffic, [], LoadDuration(10, warm_up_s=2))
     ladder = Ladder(test.traffic, 4, recorded_s=40)
 
     def measured(rung):
@@ -166,7 +166,7 @@ def test_a_recording_is_replayed_at_rising_speed_on_a_server(tmp_path):
     with running_stub(first_ms=5, gap_ms=1) as stub:
         target = Target(Address.parse(stub.url), "stub")
         promise = Objective(metric="ttft", limit=5000)
-        result = find_limit(LoadTest(target, traffic, [promise], Limits(1, 0.2), tmp_path), 4, lambda load: None)
+        result = find_limit(LoadTest(target, traffic, [promise], LoadDuration(1, 0.2), tmp_path), 4, lambda load: None)
     loads = result.loads
     assert loads[0].speed == 4 / 64, "a machine too busy to send in time ends the search at its first load"
     assert {each.speed for each in loads} <= {4 * rung / 64 for rung in range(1, 65)}
@@ -177,7 +177,7 @@ def test_a_recording_is_replayed_at_rising_speed_on_a_server(tmp_path):
 
     (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,4\n1,10,many\n")
     with pytest.raises(BrokenRecording, match=r"calls.csv: line 3: output_tokens is no number"):
-        find_limit(LoadTest(target, traffic, [promise], Limits(1), tmp_path), 4, lambda load: None)
+        find_limit(LoadTest(target, traffic, [promise], LoadDuration(1), tmp_path), 4, lambda load: None)
 
 
 @pytest.mark.parametrize(("percentile", "requests"), [(50, 200), (95, 1000)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernels.load.connection import Address, BadAddress
-from kernels.load.generator import Limits, Sent
+from kernels.load.generator import LoadDuration, Sent
 from kernels.load.sharing import merged
 from tests.workers.traffic.stub import Stub, running_stub
 from workers.documents.traffic import Traffic
@@ -17,7 +17,7 @@ from workers.traffic.measuring import LoadTest, NotMeasurable, judged, learn, me
 from workers.traffic.prompts import Prompts, TokenScale
 from workers.traffic.recording import BrokenRecording
 from workers.traffic.sending import Target, sending
-from workers.traffic.summary import Load
+from workers.traffic.summary import LoadSummary
 
 TTFT = Objective(metric="ttft", percentile=50, limit=1000)
 KEY = "sk-kept-secret"
@@ -34,7 +34,7 @@ def stub():
 def a_test(stub: Stub, model="stub", api="completions", seconds=0.9, objectives=(TTFT,), **traffic) -> LoadTest:
     described = Traffic.model_validate({"prompt_tokens": 20, "output_tokens": 8, "concurrency": 3} | traffic)
     target = Target(Address.parse(stub.url, KEY), model, api)
-    return LoadTest(target, described, list(objectives), Limits(seconds, warm_up_s=0.2))
+    return LoadTest(target, described, list(objectives), LoadDuration(seconds, warm_up_s=0.2))
 
 
 def sent(test: LoadTest) -> Sent:
@@ -62,7 +62,7 @@ def test_times_and_rates_are_those_that_the_server_wrote(stub, api, arrivals):
     for metric in ("ttft", "itl"):
         truth = statistics.median(known[metric])
         assert statistics.median(own[metric]) == pytest.approx(truth, abs=max(1.0, truth / 100)), metric
-    load = Load(found)
+    load = LoadSummary(found)
     inside = [at for row in written.values() for at in row["token_ns"]]
     rate = sum(found.counted_from_ns <= at < found.stopped_ns for at in inside) / load.seconds
     assert load.tokens_per_second == pytest.approx(rate, rel=0.01, abs=2 / load.seconds)
@@ -71,7 +71,7 @@ def test_times_and_rates_are_those_that_the_server_wrote(stub, api, arrivals):
 
 def test_every_client_of_a_closed_loop_has_one_request_at_a_time(stub):
     found = sent(a_test(stub, concurrency=5))
-    assert Load(found).in_flight == pytest.approx(5, rel=0.1)
+    assert LoadSummary(found).in_flight == pytest.approx(5, rel=0.1)
     edges = sorted([(each.begun_ns, 1) for each in found.exchanges] + [(each.end_ns, -1) for each in found.exchanges])
     at_once = 0
     for _, change in edges:
@@ -82,7 +82,7 @@ def test_every_client_of_a_closed_loop_has_one_request_at_a_time(stub):
 def test_an_open_loop_sends_on_time_however_slow_the_answers_are(stub):
     test = a_test(stub, arrivals={"kind": "gamma", "rate": 60, "cv": 2}, output_tokens=100)
     found = sent(test)
-    assert Load(found).in_flight > 10
+    assert LoadSummary(found).in_flight > 10
     again = sent(test)
     shared = min(len(found.exchanges), len(again.exchanges))
     starts = [[each.intended_ns - one.exchanges[0].intended_ns for each in one.exchanges] for one in (found, again)]
@@ -198,7 +198,7 @@ def test_cancelled_requests_end_early_and_count_for_what_they_had(stub):
     assert (result.failures, result.cancelled) == ([], len(gone))
     assert gone
     assert {len(each.token_ns) for each in gone} == {5}
-    assert Load(found).metric("e2e").samples == result.completed == len(found.counted) - len(gone)
+    assert LoadSummary(found).metric("e2e").samples == result.completed == len(found.counted) - len(gone)
 
 
 def test_tokens_are_counted_as_the_server_counts_them(stub):

@@ -3,7 +3,7 @@
 import pytest
 
 from kernels import engine
-from kernels.load.generator import Limits
+from kernels.load.generator import LoadDuration
 from kernels.model_files import catalogue
 from workers.documents.traffic import Traffic
 from workers.under_load.batches import BatchLoop
@@ -17,6 +17,6 @@ def test_the_steady_part_of_sparse_arrivals_ends_with_the_load(tmp_path, last_s)
     traffic = Traffic(prompt_tokens=4, output_tokens=2, arrivals=arrivals, recording="calls.csv", concurrency=2)
     model = engine.load(None, catalogue.entry("tiny-llama")[0], generated=True, dtype="fp32", device="cpu")
     runner = engine.runner("eager", model)
-    sent = BatchLoop(runner, traffic, Limits(1.5, warm_up_s=0.3), (4, 2), tmp_path).run()
+    sent = BatchLoop(runner, traffic, LoadDuration(1.5, warm_up_s=0.3), (4, 2), tmp_path).run()
     assert [len(each.token_ns) for each in sent.exchanges] == [2, 2]
     assert sent.steady_seconds == pytest.approx(1.2)

@@ -48,7 +48,7 @@ def refusal(endpoint: Endpoint) -> str:
     try:
         target = addresses.parse(endpoint.url, settings.ENDPOINT_PRIVATE_HOSTS, EXAMPLE)
         Address.parse(endpoint.url)
-    except addresses.Refused as refused:
+    except addresses.AddressRefused as refused:
         return str(refused)
     except BadAddress:
         return "Give the host, the port and the path alone, without a query."

@@ -7,7 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from workbench.runs import services
-from workbench.runs.fleet import Answer, FleetForm, answer, demanded
+from workbench.runs.fleet import FleetAnswer, FleetForm, answer, demanded
 from workbench.runs.views.runs import get_run
 from workers.economics import study
 
@@ -30,7 +30,7 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     stated = study.demand_of(found, workload) if workload else None
     if found is None:
         return render(request, template, {"run": run, "stated": stated})
-    form, calculated = FleetForm(found, request.GET or demanded(stated)), Answer([], [])
+    form, calculated = FleetForm(found, request.GET or demanded(stated)), FleetAnswer([], [])
     if form.is_valid():
         try:
             calculated = answer(found, form.cleaned_data)
