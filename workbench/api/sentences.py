@@ -5,7 +5,12 @@ from typing import Any
 
 import pydantic
 
-KINDS = {"bool": "should be true or false", "int": "should be a whole number", "float": "should be a number"}
+KINDS = {
+    "bool": "should be true or false",
+    "int": "should be a whole number",
+    "float": "should be a number",
+    "uuid": "should be an id in the form of a UUID",
+}
 SECRET = ("key",)
 """Fields whose contents no sentence repeats."""
 

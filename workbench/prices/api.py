@@ -6,6 +6,7 @@ from ninja import Router, Status
 
 from workbench.accounts.permissions import reviewer_required
 from workbench.prices import services
+from workbench.prices.schemas import NewPriceBook
 from workers.documents.prices import PriceBook
 
 router = Router(tags=["prices"])
@@ -19,6 +20,6 @@ def read_prices(request: Any) -> PriceBook:
 
 @router.post("/prices", response={201: PriceBook}, summary="Put a new price book in force")
 @reviewer_required
-def add_prices(request: Any, body: PriceBook) -> Any:
+def add_prices(request: Any, body: NewPriceBook) -> Any:
     """Runs from now on use it; reports keep the prices they were made with."""
     return Status(201, services.add_price_book(request.organisation, request.user, body).book)

@@ -8,6 +8,7 @@ from django import forms
 from django.utils import timezone
 
 from kernels.hardware import GPUS
+from workbench.prices.schemas import LEAST_USD, MOST_USD, NAME_LENGTH, SOURCE_LENGTH
 from workers.documents.prices import Price, PriceBook
 
 COLUMNS = ("low", "typical", "high")
@@ -21,11 +22,13 @@ class PriceBookForm(forms.Form):
     The classes are those that the library knows, those of `book`, and those `asked` for, names by class.
     """
 
-    name = forms.CharField(max_length=120)
+    name = forms.CharField(max_length=NAME_LENGTH)
     date = forms.DateField(
         label="Prices as of", widget=forms.DateInput(attrs={"type": "date"}), initial=lambda: timezone.now().date()
     )
-    source = forms.CharField(max_length=500, help_text="Where the prices come from: a contract, a quote, a list.")
+    source = forms.CharField(
+        max_length=SOURCE_LENGTH, help_text="Where the prices come from: a contract, a quote, a list."
+    )
 
     def __init__(self, *args: Any, book: PriceBook, asked: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -36,8 +39,8 @@ class PriceBookForm(forms.Form):
                 self.fields[_field(gpu_class, column)] = forms.FloatField(
                     label=f"{name}, {column}",
                     required=False,
-                    min_value=0.001,
-                    max_value=10_000,
+                    min_value=LEAST_USD,
+                    max_value=MOST_USD,
                     initial=getattr(known.get(gpu_class), column, None),
                     widget=forms.NumberInput(attrs={"step": "any"}),
                 )

@@ -54,3 +54,31 @@ def test_an_engineer_sees_prices_but_does_not_change_them(browser, engineer):
     client = browser(engineer)
     assert b"Add a new book" not in client.get("/prices/").content
     assert client.post("/prices/", {"name": "N"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("change", "price", "sentence"),
+    [
+        ({"date": "soon"}, {}, "date: should be a date such as 2026-11-20"),
+        ({"source": ""}, {}, "source: should have at least 1 character, not ''"),
+        ({"prices": []}, {}, "prices: list should have at least 1 item, not 0"),
+        ({}, {"gpu_class": "x" * 9999}, "prices[0].gpu_class: should match pattern '^[a-z0-9][a-z0-9-]{0,79}$'"),
+        ({}, {"typical": 1e308}, "prices[0].typical: should be less than or equal to 10000, not 1e+308"),
+        ({}, {"low": -1}, "prices[0].low: should be greater than or equal to 0.001, not -1"),
+        ({}, {"low": 2.5}, "prices[0]: low, typical and high must not fall"),
+    ],
+)
+def test_the_api_refuses_what_the_form_refuses(api, account, change, price, sentence):
+    book = _book("N").model_dump() | change
+    book["prices"] = [each | price for each in book["prices"]]
+    answer = api(account).post("/api/v1/prices", book, content_type="application/json")
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == sentence
+    assert not PriceBookRow.objects.exists()
+
+
+def test_a_class_has_one_price(api, account):
+    book = _book("N").model_dump()
+    book["prices"] *= 2
+    answer = api(account).post("/api/v1/prices", book, content_type="application/json")
+    assert answer.json()["detail"] == "prices: h200 is there twice"

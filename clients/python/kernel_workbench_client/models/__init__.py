@@ -104,6 +104,8 @@ from .model_out import ModelOut
 from .model_out_kind_type_0 import ModelOutKindType0
 from .model_ref import ModelRef
 from .new_file import NewFile
+from .new_price import NewPrice
+from .new_price_book import NewPriceBook
 from .new_report import NewReport
 from .new_run import NewRun
 from .new_token import NewToken
@@ -334,6 +336,8 @@ __all__ = (
     "ModelOutKindType0",
     "ModelRef",
     "NewFile",
+    "NewPrice",
+    "NewPriceBook",
     "NewReport",
     "NewRun",
     "NewToken",

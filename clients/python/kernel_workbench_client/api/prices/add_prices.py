@@ -4,6 +4,7 @@ from typing import Any
 import httpx
 
 from ...client import AuthenticatedClient, Client
+from ...models.new_price_book import NewPriceBook
 from ...models.price_book import PriceBook
 from ...models.problem_document import ProblemDocument
 from ...types import UNSET, Response, Unset
@@ -11,7 +12,7 @@ from ...types import UNSET, Response, Unset
 
 def _get_kwargs(
     *,
-    body: PriceBook,
+    body: NewPriceBook,
     idempotency_key: str | Unset = UNSET,
 ) -> dict[str, Any]:
     headers: dict[str, Any] = {}
@@ -56,7 +57,7 @@ def _build_response(
 def sync_detailed(
     *,
     client: AuthenticatedClient,
-    body: PriceBook,
+    body: NewPriceBook,
     idempotency_key: str | Unset = UNSET,
 ) -> Response[PriceBook | ProblemDocument]:
     """Put a new price book in force
@@ -65,7 +66,8 @@ def sync_detailed(
 
     Args:
         idempotency_key (str | Unset):
-        body (PriceBook): Prices as they were on `date` (ISO 8601), and where they come from.
+        body (NewPriceBook): Prices as they are on `date` (ISO 8601, such as 2026-11-20), where
+            they come from, and one price a class.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -90,7 +92,7 @@ def sync_detailed(
 def sync(
     *,
     client: AuthenticatedClient,
-    body: PriceBook,
+    body: NewPriceBook,
     idempotency_key: str | Unset = UNSET,
 ) -> PriceBook | ProblemDocument | None:
     """Put a new price book in force
@@ -99,7 +101,8 @@ def sync(
 
     Args:
         idempotency_key (str | Unset):
-        body (PriceBook): Prices as they were on `date` (ISO 8601), and where they come from.
+        body (NewPriceBook): Prices as they are on `date` (ISO 8601, such as 2026-11-20), where
+            they come from, and one price a class.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -119,7 +122,7 @@ def sync(
 async def asyncio_detailed(
     *,
     client: AuthenticatedClient,
-    body: PriceBook,
+    body: NewPriceBook,
     idempotency_key: str | Unset = UNSET,
 ) -> Response[PriceBook | ProblemDocument]:
     """Put a new price book in force
@@ -128,7 +131,8 @@ async def asyncio_detailed(
 
     Args:
         idempotency_key (str | Unset):
-        body (PriceBook): Prices as they were on `date` (ISO 8601), and where they come from.
+        body (NewPriceBook): Prices as they are on `date` (ISO 8601, such as 2026-11-20), where
+            they come from, and one price a class.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
@@ -151,7 +155,7 @@ async def asyncio_detailed(
 async def asyncio(
     *,
     client: AuthenticatedClient,
-    body: PriceBook,
+    body: NewPriceBook,
     idempotency_key: str | Unset = UNSET,
 ) -> PriceBook | ProblemDocument | None:
     """Put a new price book in force
@@ -160,7 +164,8 @@ async def asyncio(
 
     Args:
         idempotency_key (str | Unset):
-        body (PriceBook): Prices as they were on `date` (ISO 8601), and where they come from.
+        body (NewPriceBook): Prices as they are on `date` (ISO 8601, such as 2026-11-20), where
+            they come from, and one price a class.
 
     Raises:
         errors.UnexpectedStatus: If the server returns an undocumented status code and Client.raise_on_unexpected_status is True.
