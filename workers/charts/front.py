@@ -1,7 +1,8 @@
 """What a million tokens cost against the promised latency: a point for each plan on each class of GPU."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import Any
 
 from workers.charts.base import AFTER, BEFORE, PALETTE, Figure, Table, layout, limit_line, log_axis
@@ -10,7 +11,14 @@ from workers.documents.base import Basis
 from workers.documents.model import Counted
 from workers.documents.workload import Objective
 
-THERE, MODELLED = PALETTE[1], PALETTE[2]
+THERE = PALETTE[1]
+OF_GPUS = (AFTER, *PALETTE[2:6])
+OTHERS = (
+    ("Baseline, measured", "today", BEFORE, "circle"),
+    ("Your endpoint", "endpoint", THERE, "x"),
+    ("Your deployment, as stated", "stated", THERE, "diamond"),
+)
+"""Name, group, colour and symbol of the points that are no plans."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +56,16 @@ def figure(points: Sequence[Point], objective: Objective, counted: Counted) -> F
     priced = [each for each in points if each.usd is not None]
     if not priced:
         return None
-    groups = (
-        ("Plan, measured", AFTER, "circle", [each for each in priced if _is(each, "plan", "measured")]),
-        ("Baseline, measured", BEFORE, "circle", [each for each in priced if each.group == "today"]),
-        ("Plan, modelled", MODELLED, "diamond", [each for each in priced if _is(each, "plan", "modelled")]),
-        ("Your endpoint", THERE, "x", [each for each in priced if each.group == "endpoint"]),
-        ("Your deployment, as stated", THERE, "diamond", [each for each in priced if each.group == "stated"]),
-    )
+    groups = [*_plans(priced)]
+    for name, kind, colour, symbol in OTHERS:
+        groups.append((name, colour, symbol, [each for each in priced if each.group == kind]))
     front = [each for each in priced if each.on_front]
     line = {"color": AFTER, "width": 1.5, "dash": "dot"}
     traces = [_trace("Front", front, "lines", line=line)] if len(front) > 1 else []
     for name, colour, symbol, group in groups:
         if group:
             marker = {"color": colour, "size": 11, "symbol": symbol}
-            traces.append(_trace(name, group, "markers+text", marker=marker))
+            traces.append(_trace(name, group, "markers", marker=marker))
     form = layout(
         f"median {objective.title}, ms",
         f"USD per M {counted}",
@@ -72,8 +76,13 @@ def figure(points: Sequence[Point], objective: Objective, counted: Counted) -> F
     return {"data": traces, "layout": form | _lines(points, objective)}
 
 
-def _is(point: Point, group: str, basis: Basis) -> bool:
-    return (point.group, point.basis) == (group, basis)
+def _plans(points: Sequence[Point]) -> Iterator[tuple[str, str, str, list[Point]]]:
+    """The name, colour, symbol and points of each GPU's plans, measured ones first. Labels at points would overlap."""
+    plans = [each for each in points if each.group == "plan"]
+    kinds = dict.fromkeys((each.basis, each.gpu) for each in sorted(plans, key=lambda each: each.basis))
+    for (basis, gpu), colour in zip(kinds, cycle(OF_GPUS), strict=False):
+        symbol = "circle" if basis == "measured" else "diamond"
+        yield f"{gpu}, {basis}", colour, symbol, [each for each in plans if (each.basis, each.gpu) == (basis, gpu)]
 
 
 def _trace(name: str, points: Sequence[Point], mode: str, **style: Any) -> dict[str, Any]:
@@ -83,8 +92,6 @@ def _trace(name: str, points: Sequence[Point], mode: str, **style: Any) -> dict[
         "name": name,
         "x": [each.ms for each in points],
         "y": [each.usd for each in points],
-        "text": [each.gpu for each in points],
-        "textposition": "top center",
         "customdata": [f"{each.plan} on {each.gpu}" for each in points],
         "hovertemplate": "%{customdata}: %{x:.4g} ms, $%{y:.4g}<extra></extra>",
         **style,

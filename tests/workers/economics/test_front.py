@@ -4,6 +4,7 @@ import pytest
 import sample_endpoint
 from sample_results import results, workload
 
+from workers.charts.base import Figure
 from workers.charts.front import Point, figure, table, with_front
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
 from workers.documents.prices import default_price_book
@@ -37,7 +38,11 @@ def test_measured_and_modelled_points_with_their_prices():
 
 def test_the_front_is_of_measured_plans_that_nothing_measured_beats_in_both():
     def point(plan: str, ms: float, usd: float | None, **more: str) -> Point:
-        return Point("h200", plan, ms, usd, **({"basis": "measured"} | more))  # type: ignore[arg-type]
+        return Point(plan=plan, ms=ms, usd=usd, **({"gpu": "h200", "basis": "measured"} | more))  # type: ignore[arg-type]
+
+    def drawn_points(those: list[Point]) -> list[Figure]:
+        traces: list[Figure] = figure(with_front(those), workload().objectives[0], "tokens")["data"]
+        return [each for each in traces if each["mode"] == "markers"]
 
     made = [
         point("cheap", 90, 0.2),
@@ -51,7 +56,13 @@ def test_the_front_is_of_measured_plans_that_nothing_measured_beats_in_both():
     drawn = figure(with_front(made), workload().objectives[0], "tokens")
     names = {each["name"]: each["x"] for each in drawn["data"]}
     assert names["Front"] == [20, 90]
-    assert names["Plan, modelled"] == [10]
+    assert names["h200, modelled"] == [10]
+    assert names["h200, measured"] == [20, 90, 95]
+    assert not any("text" in each["mode"] for each in drawn["data"]), "labels at points overlap"
+    other = [point("quick", 20, 0.9), point("there", 30, 0.5, gpu="h100"), point("slow", 99, 2.0, group="today")]
+    colours = {each["name"]: each["marker"]["color"] for each in drawn_points(other)}
+    assert list(colours) == ["h200, measured", "h100, measured", "Baseline, measured"]
+    assert len(set(colours.values())) == 3
     assert "unpriced" not in str(drawn)
     rows = table(with_front(made), workload().objectives[0], "tokens")[1]
     assert [row[1] for row in rows] == ["unpriced", "modelled", "there", "quick", "cheap", "beaten"]
