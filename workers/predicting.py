@@ -10,7 +10,7 @@ from math import ceil, log
 from kernels.hardware import GPUS
 from kernels.measure import pass_time
 from kernels.measure.pass_time import EXCHANGE_US, EXCHANGES, KERNEL_US, MEGAKERNEL, Decoder, Pass, pass_ms
-from kernels.measure.request_case import request_case
+from kernels.measure.request_case import request_case, unbounded
 from kernels.megakernel.ranks import RANKS
 from kernels.megakernel.shape import BATCH_MOST
 from kernels.ops import BYTES
@@ -67,8 +67,8 @@ def predict(
     shape = (traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
     case = request_case(model.config, model.parameters, served, *shape)
     if case is None:
-        said = "Nothing is predicted of a mixture of experts, of weights that a cache may hold, and of this model's"
-        return Prediction(missing=[f"{said} family where its tensors are not known one by one."])
+        why = unbounded(model.config, model.parameters, served)
+        return Prediction(missing=[f"Nothing is predicted of {why}."])
     missing, sizes = _missing(workload), pass_time.decoder(model.config, case.parameters)
     plans = []
     for runner, gpus in _runners(model, gpu_class):

@@ -10,21 +10,36 @@ from kernels.ops import BYTES, ModelCase, Weights
 from kernels.ops.model import last_only
 
 
+def unbounded(config: dict[str, Any], parameters: int, weights: Weights) -> str:
+    """What keeps a configuration from bounding its requests' time, as words behind "of"; "" where nothing does."""
+    if value(config, "experts"):
+        return "a mixture of experts"
+    if config.get("model_type") not in FAMILIES:
+        return f"the family {config.get('model_type') or 'without a name'}, whose tensors are not known one by one"
+    size = _multiplied(config, parameters) * BYTES[weights]
+    if size < CACHED_BYTES:
+        return f"{size / 1e6:,.3g} MB of weights: under {CACHED_BYTES / 1e6:.0f} MB a GPU's cache may hold them"
+    return ""
+
+
+def _multiplied(config: dict[str, Any], parameters: int) -> int:
+    """The parameters that a token is multiplied by: all but an embedding that is only looked up."""
+    vocabulary, hidden = head_shape(config)
+    return parameters - (0 if is_tied(config) else vocabulary * hidden)
+
+
 def request_case(
     config: dict[str, Any], parameters: int, weights: Weights, batch: int, prompt: int, tokens: int
 ) -> ModelCase | None:
     """A request of `batch` prompts of `prompt` tokens that generates `tokens` each, weights in a precision.
 
     As `kernels.engine.model_case`, which asks the loaded model: every weight is read for every token, except an
-    embedding that is only looked up. None where the configuration does not bound the time: a mixture of experts, a
-    family whose tensors are not known one by one, weights that a cache may hold.
+    embedding that is only looked up. None where the configuration does not bound the time: `unbounded` says why.
     """
-    if value(config, "experts") or config.get("model_type") not in FAMILIES:
+    if unbounded(config, parameters, weights):
         return None
     vocabulary, hidden = head_shape(config)
-    multiplied = parameters - (0 if is_tied(config) else vocabulary * hidden)
-    if multiplied * BYTES[weights] < CACHED_BYTES:
-        return None
+    multiplied = _multiplied(config, parameters)
     layers = value(config, "layers")
     cache = batch * (prompt + tokens / 2) * kv_bytes_per_token(config, BYTES[weights])
     return ModelCase(

@@ -161,8 +161,9 @@ def test_how_far_predictions_are_off_what_h200s_measured(runner, metric, most, u
     ("changes", "said"),
     [
         ({"gpu_class": "cpu"}, "no datasheet and no earlier run tells its rates"),
-        ({"of": model("tiny-llama")}, "of weights that a cache may hold"),
-        ({"of": model(num_local_experts=8)}, "of a mixture of experts"),
+        ({"of": model("tiny-llama")}, "Nothing is predicted of 2 MB of weights: under 256 MB a GPU's cache may"),
+        ({"of": model(num_local_experts=8)}, "Nothing is predicted of a mixture of experts."),
+        ({"of": model(model_type="mamba")}, "of the family mamba, whose tensors are not known one by one."),
         ({"of": model().model_copy(update={"kind": "encoder"})}, "Only models that generate text"),
     ],
 )
@@ -170,6 +171,7 @@ def test_what_is_not_predicted_has_a_sentence(changes, said):
     found = predicted(**changes)
     assert found.plans == []
     assert said in " ".join(found.missing)
+    assert len(found.missing) == 1
 
 
 def test_clients_who_wait_and_other_traffic_leave_figures_out():
