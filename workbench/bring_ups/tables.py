@@ -1,5 +1,6 @@
 """What the pages show of bring-ups: tables and the figure of the gaps, in the form of the other charts."""
 
+import re
 from collections.abc import Sequence
 
 from kernels.bring_up.document import BringUp, Gap, MachineRates, ModelCost, Race
@@ -8,6 +9,8 @@ from kernels.bring_up.shares import OpShare, ceiling_share, op_shares, peer_shar
 from workers.charts.base import AFTER, BEFORE, Cell, Figure, Table, layout
 from workers.charts.text import case_label, quantity
 
+KEY = re.compile(r"\bop=\w+(?: \w+=[^\s:]+)*")
+"""A case's key within a sentence."""
 SHOWN = 12
 """How many gaps the figure draws; the table has all."""
 
@@ -18,6 +21,11 @@ def label(key: str) -> str:
     whole = {"True": True, "False": False}
     read = {name: int(each) if each.isdecimal() else whole.get(each, each) for name, each in values.items()}
     return case_label(str(read.pop("op", key)), read) if "op" in read else key
+
+
+def next_steps(found: BringUp) -> list[str]:
+    """The next things to do, with each case in a few words."""
+    return [KEY.sub(lambda key: label(key[0]), step) for step in found.next_steps]
 
 
 def facts(found: BringUp) -> list[tuple[str, str]]:

@@ -54,6 +54,7 @@ def bring_up_page(request: Any, bring_up_id: UUID) -> HttpResponse:
     context = {
         "row": row,
         "found": found,
+        "next_steps": tables.next_steps(found),
         "facts": tables.facts(found),
         "ceilings": _table("ceilings", "Measured ceilings", tables.ceilings(found)),
         "limits": _table("limits", "Other limits", tables.known_limits(found)),
