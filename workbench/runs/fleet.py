@@ -1,20 +1,23 @@
 """What a fleet for a stated demand costs: the form, and the answer from a run's unit economics."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django import forms
 
 from workers.charts.economics import amount
-from workers.charts.text import MISSING, plain
+from workers.charts.text import MISSING, percent, plain
 from workers.documents.measurement import Interval
-from workers.documents.money import Demand, Fleet, FleetComparison, StatedFleet, UnitEconomics
+from workers.documents.money import Demand, Fleet, FleetComparison, ServedLoad, StatedFleet, UnitEconomics
 from workers.documents.traffic import LONGEST_OUTPUT, LONGEST_PROMPT
 from workers.economics import assumptions, fleet
 
 MONEY = re.compile(r"(?:USD|\$)?\s*(\d[\d,]*(?:\.\d+)?|\.\d+)\s*(?:USD|\$)?", re.IGNORECASE)
 MOST = 10**9
+IDLE = 0.1
+"""Below this share of the capacity that is paid for, the page says that most of it waits."""
 
 
 class MoneyField(forms.CharField):
@@ -135,14 +138,15 @@ def answer(found: UnitEconomics, data: dict[str, Any]) -> FleetAnswer:
     if changed:
         said.append("Other lengths than those measured are modelled from the medians of TTFT and TPOT.")
     sides = (found.before, found.after)
-    if all(side is not None and side.usd_per_hour is not None for side in sides):
+    fleets = [fleet.fleet(demand, side) if side and side.usd_per_hour is not None else None for side in sides]
+    rows, idle = _rows(*fleets), _used(demand, sides, fleets)
+    if all(fleets):
         assert found.before is not None
         assert found.after is not None
         compared = fleet.compare(demand, found.before, found.after)
-        return FleetAnswer(_rows(compared.before, compared.after) + _saved(compared), [compared.sentence, *said])
-    fleets = [fleet.fleet(demand, side) if side and side.usd_per_hour is not None else None for side in sides]
+        return FleetAnswer([*rows, *idle.rows, *_saved(compared)], [compared.sentence, *idle.sentences, *said])
     said.insert(0, "A side whose load or price is not known has no fleet, so nothing can be compared.")
-    return FleetAnswer(_rows(*fleets), said)
+    return FleetAnswer([*rows, *idle.rows], [said[0], *idle.sentences, *said[1:]])
 
 
 def _standing(found: UnitEconomics) -> str:
@@ -184,6 +188,25 @@ def _rows(before: Fleet | None, after: Fleet | None) -> list[FleetRow]:
         row("A user and month", "user-and-month", "user_month"),
     ]
     return [each for each in rows if (each.before, each.after) != (MISSING, MISSING)]
+
+
+def _used(demand: Demand, sides: Sequence[ServedLoad | None], fleets: Sequence[Fleet | None]) -> FleetAnswer:
+    """What the demand takes of the GPUs' capacity, and a sentence where most of the bill is for GPUs that wait."""
+    shares = [
+        fleet.capacity_used(demand, side, each.gpus.value / side.gpus) if side and each else None
+        for side, each in zip(sides, fleets, strict=True)
+    ]
+    known = [share for share in shares if share is not None]
+    if not known:
+        return FleetAnswer([], [])
+    rows = [FleetRow("Capacity used", "capacity-used", *(percent(share) for share in shares))]
+    if max(known) >= IDLE:
+        return FleetAnswer(rows, [])
+    said = (
+        f"This demand takes at most {percent(max(known))} of the capacity that is paid for: the bill, and with it the "
+        "price of a thousand requests, is mostly for GPUs that wait. Other models or demands could share them."
+    )
+    return FleetAnswer(rows, [said])
 
 
 def _saved(found: FleetComparison) -> list[FleetRow]:

@@ -83,6 +83,14 @@ def requests_per_second(demand: Demand, load: ServedLoad) -> float:
     return _asked(demand) or (demand.users or 0) * load.requests_per_second.value / load.users
 
 
+def capacity_used(demand: Demand, load: ServedLoad, servers: float) -> float:
+    """The share of the servers' measured capacity that the demand takes in the hours that are paid for, from 0 to 1."""
+    used = _asked(demand) / load.requests_per_second.value
+    if demand.users is not None and demand.cycle_s is None:
+        used = max(used, demand.users / load.users)
+    return used * demand.duty_cycle / servers
+
+
 def _asked(demand: Demand) -> float:
     """Requests per second as stated, or the users' by their cycle, whichever is more; 0 where neither is stated."""
     by_users = demand.users / demand.cycle_s if demand.users is not None and demand.cycle_s is not None else 0.0

@@ -30,6 +30,8 @@ def test_users_of_a_server_that_holds_one(ask, done):
     usd = PriceResult.model_validate(done.stages.get(stage="price").result).lines[1].usd_per_hour
     said = ask(users=70, fee="$1,000")
     assert "GPUs needed 100 100" in said  # 70 users, each server filled with 0.7 of one
+    assert "Capacity used 70.0 % 70.0 %" in said
+    assert "GPUs that wait" not in said
     assert f"A year ${100 * usd * 8760:,.0f} ${100 * usd * 8760:,.0f}" in said
     assert "A fee of $1,000 is never paid back: the plan saves no GPU at this demand." in said
     assert "A server holds as many requests at once as were measured: 1 before and 1 after." in said
@@ -43,6 +45,15 @@ def test_a_rate_of_requests_and_a_stated_price(ask):
     assert "A month" in said
     assert "$730.00" in said  # one GPU of 2 USD for 12 hours on 365 / 12 days
     assert re.search(r"Break-even \S* ?[\d.]+ months", said)
+
+
+def test_few_requests_a_day_are_said_to_leave_the_gpu_waiting(ask):
+    said = ask(requests_per_second=0.1, duty=50)
+    assert "GPUs needed 1 1" in said
+    before, after = map(float, re.search(r"Capacity used ([\d.]+) % ([\d.]+) %", said).groups())
+    assert 0 < after < before < 2
+    assert f"This demand takes at most {before} % of the capacity that is paid for: the bill, and with it" in said
+    assert "GPUs that wait" not in ask(requests_per_second=1, duty=100)
 
 
 @pytest.mark.parametrize(
