@@ -181,3 +181,18 @@ def test_a_recording_is_handed_in_from_the_form_and_a_broken_line_is_named(page:
     expect(page.get_by_label("Recording", exact=True)).to_have_value(chosen)
     assert [each["sha256"] for each in listed(page, "recordings")] == [chosen]
     assert listed(page, "uploads") == []
+
+
+def test_an_error_beside_a_field_goes_when_the_field_is_changed(page: Page) -> None:
+    page.goto("/workloads/new/")
+    limit = page.locator('[name="objectives[0].limit"]')
+    limit.fill("soon")
+    page.locator("button.button-primary", has_text="Start the run").click()
+    error = page.locator(".field:has([name='objectives[0].limit']) > .error")
+    expect(error).to_contain_text("should be a number, not 'soon'")
+    expect(limit).to_have_attribute("aria-invalid", "true")
+    limit.fill("100")
+    expect(error).to_be_hidden()
+    expect(error).to_have_text("")
+    expect(limit).not_to_have_attribute("aria-invalid", "true")
+    expect(page.locator(".field:has([name='model']) > .error")).to_have_text("is required")

@@ -78,12 +78,14 @@ def test_a_report_goes_from_the_account_team_to_the_customers_paper(open_page, s
     page.get_by_role("button", name="Make a link").click()
     link = page.locator("code", has_text="/shared/").inner_text()
 
-    customer = stranger()
+    customer, complaints = stranger(), list[str]()
+    customer.on("console", lambda said: complaints.append(said.text))
     customer.goto(link)
     customer.get_by_label("Password").fill(PASSWORD)
     customer.get_by_role("button", name="Open the report").click()
     expect(customer.get_by_text("for this prompt length")).to_be_visible()
     expect(customer.get_by_text("Somebody New").first).to_be_visible()
+    assert complaints == []
     paper = customer.pdf(format="A4")
     assert paper.startswith(b"%PDF-")
     assert 1 < paper.count(b"/Type /Page\n") <= 15

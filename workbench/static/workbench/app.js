@@ -22,6 +22,19 @@ document.addEventListener("submit", (event) => {
   if (question && !window.confirm(question)) event.preventDefault();
 });
 
+// An error beside a field is about what stood there: it goes when the field is changed, before other scripts judge anew.
+for (const kind of ["input", "change"]) {
+  document.addEventListener(kind, (event) => {
+    const field = event.target.closest(".field");
+    if (!field) return;
+    for (const wrong of [field, ...field.querySelectorAll("[aria-invalid]")]) wrong.removeAttribute("aria-invalid");
+    for (const error of field.querySelectorAll(":scope > .error")) {
+      error.hidden = true;
+      error.textContent = "";
+    }
+  }, { capture: true });
+}
+
 // Tables with many rows: <input data-filters="table-id"> hides the rows that do not contain what is typed.
 function filterRows(input) {
   const table = document.getElementById(input.dataset.filters);
