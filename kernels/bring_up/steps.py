@@ -160,5 +160,6 @@ def _serve(orders: Connection) -> None:
         try:
             orders.send(Outcome(work(**arguments)))
         except Exception as error:  # the process ends as well: its CUDA context may be broken
-            orders.send(Outcome(stopped=f"{type(error).__name__}: {str(error)[:400]}"))
+            first = next(iter(str(error).splitlines()), "")  # CUDA's errors go on with advice to programmers
+            orders.send(Outcome(stopped=f"{type(error).__name__}: {first[:400]}"))
             raise

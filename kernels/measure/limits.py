@@ -100,11 +100,11 @@ def _launch(entry: str, blocks: int, word: "torch.Tensor", rounds: int) -> Calla
     major, minor = torch.cuda.get_device_capability()
     kernel = nvrtc.load(build_of(10 * major + minor), entry)
     held = [packed_argument(each) for each in (word.data_ptr(), rounds)]
-    pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
     launch = config((blocks, 1, 1), THREADS, 0, current_stream()[1], Attribute(COOPERATIVE, 0, (1,)))
-    function = ctypes.c_void_p(kernel.kernel.ptr)
 
     def call() -> None:
+        pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))  # `held` must outlive the launch
+        function = ctypes.c_void_p(kernel.kernel.ptr)
         word.zero_()
         if failed := driver().cuLaunchKernelEx(ctypes.byref(launch), function, ctypes.byref(pointers), None):
             raise RuntimeError(f"{entry}: cuLaunchKernelEx failed with CUDA error {failed}")

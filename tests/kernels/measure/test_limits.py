@@ -1,10 +1,15 @@
 """The loops that measure limits compile to what they shall measure, for every generation; a CPU says what it lacks."""
 
+import ctypes
+import gc
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
+from kernels.cuda import driver, launch, nvrtc
 from kernels.hardware import GENERATIONS, GPUS
 from kernels.measure import limits
 from tests.kernels.compiling import cubin, sass
@@ -44,6 +49,29 @@ def test_a_cpu_says_why_it_has_none() -> None:
             "exchange_us": "Fewer than two GPUs are visible.",
         }
     }
+
+
+def test_a_launch_keeps_its_arguments_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel reads them through pointers: what they point to must not be freed before the call."""
+    seen = []
+
+    def launched(config: Any, function: Any, arguments: Any, extra: Any) -> int:
+        seen.append([ctypes.cast(each, ctypes.POINTER(ctypes.c_int64))[0] for each in arguments._obj])
+        return 0
+
+    kernel = SimpleNamespace(kernel=SimpleNamespace(ptr=99))
+    monkeypatch.setattr(driver, "driver", lambda: SimpleNamespace(cuLaunchKernelEx=launched))
+    monkeypatch.setattr(launch, "current_stream", lambda: (0, 0))
+    monkeypatch.setattr(nvrtc, "load", lambda build, entry: kernel)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    word = torch.zeros(1, dtype=torch.int32)
+    calls = [limits._launch("block_barriers", 1, word, rounds) for rounds in (5, 7)]
+    gc.collect()
+    others = [ctypes.c_int64(-1) for _ in range(1000)]  # what was freed would be written over
+    for call in calls:
+        call()
+    assert seen == [[word.data_ptr(), 5], [word.data_ptr(), 7]]
+    assert len(others) == 1000
 
 
 @pytest.mark.gpu
