@@ -9,7 +9,7 @@ from benchmarks import precisions
 from kernels import registry
 from kernels.engine import running
 from kernels.engine.whole_model import WholeModel
-from workers.stages import verify
+from workers.measuring import alternation
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "voice-agent"
 
@@ -29,7 +29,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(registry._variants, "megakernel", Planted())
     monkeypatch.setitem(running.RUNNERS, "megakernel", "kernels.engine.kernels_runner.KernelsRunner")
     monkeypatch.setattr(precisions, "TRAFFIC", {"prompt_tokens": 32, "output_tokens": 8})
-    monkeypatch.setattr(verify, "LEAST_SECONDS", 0.5)
+    monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.5)
 
 
 def test_a_variant_is_verified_with_the_scores_on_the_models_text(planted: None, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What runs today and a plan, measured alternately in one process."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,18 @@ from kernels.engine import Runner
 from kernels.engine.clients import Clients
 from kernels.measure.latency import Served
 from workers.documents.stages import StageInput
+from workers.documents.workload import Workload
+from workers.harness.context import Context
+from workers.measuring.sample_sizes import LEAST_REQUESTS, is_enough, verdicts
+from workers.verdicts import needed_requests
+
+Hours = tuple[float | None, float | None]
+"""USD per hour of before and of after; None where no price is known."""
+LEAST_PAIRS = 9
+LEAST_SECONDS = 8.0
+"""The least interleaved pairs and seconds, even when time is up. The pairs are one more than a p50 needs."""
+USUAL_PAIRS = 2 * LEAST_REQUESTS
+"""Pairs after which before is not served any more, once it is decided."""
 
 
 @dataclass(frozen=True)
@@ -26,3 +39,32 @@ def warm_clients(document: StageInput, runner: Runner, seed: int) -> Clients:
     clients = Clients(runner, document.workload.traffic, seed)
     clients.warm_up()
     return clients
+
+
+def alternate(
+    before: Clients, after: Clients, workload: Workload, hours: Hours, context: Context, reserve: float
+) -> None:
+    """Before and after alternate until the objectives of both are decided, then after alone until they are decided.
+
+    Before is not pursued where it is too close to call. Once before is decided, after goes on alone when USUAL_PAIRS
+    are served, or as soon as the time left is twice what the requests take that after still needs. Stops when
+    `reserve` seconds of the stage are left, but never before LEAST_PAIRS and LEAST_SECONDS.
+    """
+    objectives = workload.objectives
+    needed = max([LEAST_REQUESTS, *(needed_requests(each.percentile) for each in objectives if each.limit is not None)])
+    soonest, spent, alone = time.monotonic() + LEAST_SECONDS, 0.0, False
+    while True:
+        late = context.seconds_left <= reserve and time.monotonic() > soonest
+        pairs, done = len(before.served), len(after.served)
+        past = verdicts(objectives, before.served, hours[0])
+        paired = pairs >= LEAST_REQUESTS and "not_enough_samples" not in past
+        if pairs >= LEAST_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
+            return
+        short = done > 0 and 2 * (needed - done) * spent / done >= context.seconds_left - reserve
+        alone = alone or (paired and (pairs >= USUAL_PAIRS or short))
+        if not alone:
+            before.serve()
+        start = time.monotonic()
+        after.serve()
+        spent += time.monotonic() - start
+        context.say(0.2 + 0.5 * done / (done + LEAST_REQUESTS), f"pairs of requests measured: {pairs}")

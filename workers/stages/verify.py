@@ -18,13 +18,13 @@ from kernels.plan import Expected, Plan
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import StageInput, VerifyResult
-from workers.documents.workload import Objective, Workload
+from workers.documents.workload import Objective
 from workers.harness.context import Context, StageError
 from workers.measuring import quality_by_kind
-from workers.measuring.alternation import Alternation, warm_clients
+from workers.measuring.alternation import Alternation, alternate, warm_clients
 from workers.measuring.conditions import watched
 from workers.measuring.outcomes import outcomes_of, speedup
-from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough, verdicts
+from workers.measuring.sample_sizes import distributions, is_enough
 from workers.measuring.served_model import dtype_of, free, load, planned, prepared
 from workers.planning.confirmation import (
     Attempt,
@@ -47,11 +47,6 @@ from workers.statistics import goodput, joined, median_interval, tokens_per_seco
 
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing. Quality gets the rest."""
-Hours = tuple[float | None, float | None]
-"""USD per hour of before and of after; None where no price is known."""
-LEAST_PAIRS = 9
-LEAST_SECONDS = 8.0
-"""The least interleaved pairs and seconds, even when time is up. The pairs are one more than a p50 needs."""
 
 
 def plan_of(document: StageInput) -> Plan:
@@ -65,29 +60,6 @@ def plan_of(document: StageInput) -> Plan:
     if plan.model_digest != own:
         raise StageError(f"The plan is of the model {plan.model_digest[:12]}, not of {own[:12]}.")
     return plan
-
-
-def alternate(
-    before: Clients, after: Clients, workload: Workload, hours: Hours, context: Context, reserve: float
-) -> None:
-    """Before and after alternate until the objectives of both are decided, then after alone until they are decided.
-
-    `hours` are the USD per hour of each. Before is not pursued where it is too close to call. Stops when `reserve`
-    seconds of the stage are left, but never before LEAST_PAIRS and LEAST_SECONDS.
-    """
-    soonest = time.monotonic() + LEAST_SECONDS
-    while True:
-        late = context.seconds_left <= reserve and time.monotonic() > soonest
-        pairs = len(before.served)
-        past = verdicts(workload.objectives, before.served, hours[0])
-        paired = pairs >= LEAST_REQUESTS and "not_enough_samples" not in past
-        if pairs >= LEAST_PAIRS and (late or (paired and is_enough(workload.objectives, after.served, hours[1]))):
-            return
-        if not paired or pairs < 2 * LEAST_REQUESTS:
-            before.serve()
-        after.serve()
-        done = len(after.served)
-        context.say(0.2 + 0.5 * done / (done + LEAST_REQUESTS), f"pairs of requests measured: {pairs}")
 
 
 def _expected(

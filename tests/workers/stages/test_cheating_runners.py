@@ -19,6 +19,7 @@ from tests.workers.conftest import stage_input
 from tests.workers.stages.test_compose import composed
 from workers.documents.stages import ComposeResult, VerifyResult
 from workers.harness.context import Context
+from workers.measuring import alternation
 from workers.measuring.conditions import watched
 from workers.planning import fresh_process
 from workers.planning.served_checks import too_fast
@@ -55,7 +56,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     registry.variants()
     monkeypatch.setitem(registry._variants, "megakernel", Zeros())
     monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.ZeroRunner")
-    monkeypatch.setattr(verify, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
 
 
 def verified(context: Context, runner: str) -> VerifyResult:

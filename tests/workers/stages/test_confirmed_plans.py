@@ -13,6 +13,7 @@ from workers.charts import plans
 from workers.documents.measurement import Environment, Interval, ServedIds
 from workers.documents.stages import ComposeResult, PlanTrial, Results, StageInput, VerifyResult
 from workers.harness.context import Context
+from workers.measuring import alternation
 from workers.measuring.alternation import Alternation
 from workers.planning import processes
 from workers.planning.confirmation import to_verify
@@ -47,7 +48,7 @@ def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runners `compiled`, of today, and `megakernel`, of plans, are slow here."""
     monkeypatch.setitem(running.RUNNERS, "compiled", f"{__name__}.SlowRunner")
     monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.SlowRunner")
-    monkeypatch.setattr(verify, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
 
 
 def document_of(chosen: int, *trials: tuple[str, str, float], **sla) -> StageInput:

@@ -11,6 +11,7 @@ from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.model import ModelFile
 from workers.documents.stages import ComposeResult, Results, StageInput
 from workers.harness.context import Context
+from workers.measuring import alternation
 from workers.stages import admit, baseline, price, verify
 
 
@@ -113,12 +114,12 @@ def test_quick_requests_are_measured_often_enough_even_without_time(context, mea
 
 
 def test_a_stage_without_time_stops_after_the_least_it_needs(context, measured, monkeypatch):
-    monkeypatch.setattr(verify, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
     strict = {"objectives": [{"metric": "e2e", "percentile": 99, "limit": 10_000}]}
     late = Context(context.model_dir, context.artifacts, seconds=0)
     found = verify.run(with_plan(stage_input("verify", **strict), measured.baseline.environment), late)
     assert found.verdict == "not_enough_samples"
-    assert found.outcomes[0].samples == verify.LEAST_PAIRS
+    assert found.outcomes[0].samples == alternation.LEAST_PAIRS
     assert "9 requests of the 514 or more it takes" in found.sentence
     assert found.quality.tokens >= 4096
     assert baseline.run(stage_input("baseline", **strict), late).requests == 2

@@ -17,6 +17,7 @@ from tests.workers.stages.test_compose import composed
 from tests.workers.stages.test_confirmed_plans import SlowRunner
 from workers.documents.stages import ComposeResult, StageInput
 from workers.harness.context import Context
+from workers.measuring import alternation
 from workers.measuring.conditions import watched
 from workers.planning import fresh_process, several_gpus
 from workers.planning.served_checks import too_fast
@@ -27,7 +28,7 @@ from workers.stages import verify
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(running.RUNNERS, "megakernel", parts_runner.NAME)
     monkeypatch.setitem(running.RUNNERS, "compiled", f"{SlowRunner.__module__}.SlowRunner")
-    monkeypatch.setattr(verify, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
 
 
 def document_and_plan() -> tuple[StageInput, Plan]:

@@ -1,0 +1,80 @@
+"""How long before and after alternate, and when after goes on alone: with a clock that only the requests move on."""
+
+from kernels.measure.latency import Served
+from workers.documents.workload import Workload
+from workers.measuring import alternation
+from workers.measuring.alternation import LEAST_PAIRS, USUAL_PAIRS, alternate
+from workers.measuring.sample_sizes import LEAST_REQUESTS
+from workers.verdicts import needed_requests
+
+NEEDED = needed_requests(95)
+
+
+class Clock:
+    """Stands in for the module `time` and for the stage's context."""
+
+    def __init__(self, seconds: float) -> None:
+        self.now, self.end = 0.0, seconds
+
+    def monotonic(self) -> float:
+        return self.now
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self.end - self.now)
+
+    def say(self, progress: float, message: str) -> None:
+        """Nobody listens."""
+
+
+class Clients:
+    """Requests of equal length, one after the other."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self.clock, self.seconds, self.served = clock, seconds, []
+        self.at: list[float] = []
+
+    def serve(self) -> None:
+        self.at.append(self.clock.now)
+        self.clock.now += self.seconds
+        self.served.append(Served(0, 0, (int(1e9 * self.seconds),), 1, 1))
+
+
+WORKLOAD = Workload.model_validate(
+    {"model": "m", "objectives": [{"metric": "ttft", "percentile": 95, "limit": 100}]},
+)
+
+
+def alternated(monkeypatch, seconds, before, after=0.04, reserve=10.0):
+    clock = Clock(seconds)
+    monkeypatch.setattr(alternation, "time", clock)
+    sides = Clients(clock, before), Clients(clock, after)
+    alternate(*sides, WORKLOAD, (None, None), clock, reserve)
+    return *sides, clock
+
+
+def test_with_time_before_gets_its_usual_pairs_and_after_goes_on_until_it_is_decided(monkeypatch):
+    before, after, _ = alternated(monkeypatch, seconds=1000, before=0.7)
+    assert len(before.served) == USUAL_PAIRS
+    assert len(after.served) == NEEDED
+
+
+def test_short_of_time_a_decided_before_leaves_what_is_left_to_after(monkeypatch):
+    """Else 40 pairs with a slow before would use up the time, and after would stay undecided."""
+    before, after, clock = alternated(monkeypatch, seconds=32, before=0.7)
+    assert LEAST_REQUESTS <= len(before.served) < USUAL_PAIRS
+    assert len(after.served) == NEEDED
+    assert clock.seconds_left >= 9
+    pairs = len(before.served)
+    assert max(before.at) < after.at[pairs], "nothing of before lies within what after serves alone"
+
+
+def test_a_before_that_is_not_decided_goes_on_beside_after(monkeypatch):
+    before, after, _ = alternated(monkeypatch, seconds=1000, before=0.09)
+    assert len(before.served) == len(after.served) == NEEDED
+
+
+def test_without_time_it_serves_the_least_pairs(monkeypatch):
+    before, after, _ = alternated(monkeypatch, seconds=0, before=0.7)
+    assert len(before.served) >= LEAST_PAIRS
+    assert len(before.served) == len(after.served) < LEAST_REQUESTS
