@@ -28,7 +28,9 @@ COPY docs/kernels docs/kernels
 COPY docs/method.md docs/
 COPY samples/voice-agent samples/voice-agent
 COPY benchmarks/results/h200/llama-3.2-1b.json benchmarks/results/h200/
+# Compiled here: the users that processes and stages run as cannot write beside the sources.
 RUN pip install --no-deps --no-build-isolation --editable . \
+    && python -m compileall -q kernels workers workbench \
     && useradd --create-home --uid 10001 workbench \
     && install -d -m 700 -o workbench -g workbench /data
 

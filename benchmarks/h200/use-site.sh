@@ -14,6 +14,8 @@ if [[ ! -e $SITE_FOLDER/.complete && -f $SITE ]]; then
     mkdir -p "$SITE_FOLDER"
     tar -C "$SITE_FOLDER" --strip-components=1 -xJf "$SITE"
     touch "$SITE_FOLDER/.complete"
+    # The stages of a run have users of their own, which cannot write beside the sources.
+    (cd "$(dirname "${BASH_SOURCE[0]}")/../.." && python3 -m compileall -q -j 0 "$SITE_FOLDER" kernels workers workbench benchmarks) || true
 fi
 if [[ -e $SITE_FOLDER/.complete ]]; then
     export PYTHONPATH=$SITE_FOLDER${PYTHONPATH:+:$PYTHONPATH}

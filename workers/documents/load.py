@@ -140,7 +140,8 @@ class Saturation(Document):
     """The load from which more hardly brings more tokens, by the slope of throughput over the load.
 
     `slopes` has one value for each pair of neighbouring loads: by what share of the tokens per second and user of the
-    first load each further user added to the whole. `users` is the first load behind which the slope is below `least`.
+    first load each further user added to the whole. `users` is the first load from which the slope to every higher one
+    is below `least`.
     In an open loop requests per second stand in the place of users, of recorded arrivals the speed.
     """
 

@@ -72,13 +72,21 @@ def saturation(rates: Sequence[tuple[float, float]]) -> Saturation | None:
 
     Of an open loop requests per second stand in the place of users, of recorded arrivals the speed.
 
-    The slope between two neighbouring loads is the tokens per second that each further user brought, as a share of the
-    tokens per second that a user had at the first load.
+    The slope between two loads is the tokens per second that each further user brought, as a share of the tokens per
+    second that a user had at the first load. It is below LEAST_SLOPE from the load found to every higher one: batches
+    are padded to the sizes of captured graphs, so a small step up may bring nothing and the next one much.
     """
     if len(rates) < 2 or not rates[0][1]:
         return None
     alone = rates[0][1] / rates[0][0]
-    pairs = list(itertools.pairwise(rates))
-    slopes = [(after - before) / (more - fewer) / alone for (fewer, before), (more, after) in pairs]
-    flat = next((fewer for ((fewer, _), _), slope in zip(pairs, slopes, strict=True) if slope < LEAST_SLOPE), None)
-    return None if flat is None else Saturation(users=flat, least=LEAST_SLOPE, slopes=slopes)
+
+    def slope(low: tuple[float, float], high: tuple[float, float]) -> float:
+        return (high[1] - low[1]) / (high[0] - low[0]) / alone
+
+    ends = (
+        each
+        for at, each in enumerate(rates[:-1], start=1)
+        if all(slope(each, higher) < LEAST_SLOPE for higher in rates[at:])
+    )
+    slopes = list(itertools.starmap(slope, itertools.pairwise(rates)))
+    return next((Saturation(users=users, least=LEAST_SLOPE, slopes=slopes) for users, _ in ends), None)

@@ -75,12 +75,16 @@ def _rate(rate: float) -> str:
 
 def whole_sentence(before: LoadCurve | None, after: LoadCurve | None) -> str:
     """What the stage found, in one sentence."""
-    sides = [(name, each.limit) for name, each in (("before", before), ("after", after)) if each]
+    sides = [(name, each) for name, each in (("before", before), ("after", after)) if each]
     if not sides:
         return "No load was measured."
-    said = "; ".join(f"{name} {_held(limit)}" for name, limit in sides)
-    confidence = f"{sides[0][1].confidence:.0%}".replace("%", " %")
+    said = "; ".join(f"{name}{_of_other(curve)} {_held(curve.limit)}" for name, curve in sides)
+    confidence = f"{sides[0][1].limit.confidence:.0%}".replace("%", " %")
     return f"{said[0].upper()}{said[1:]}: at {confidence} confidence for each whole search."
+
+
+def _of_other(curve: LoadCurve) -> str:
+    return f" ({curve.server.label})" if curve.server.kind == "vllm" else ""
 
 
 def _held(limit: LimitResult) -> str:
