@@ -105,11 +105,15 @@ def check_presence(name: str, given: object, wanted: bool, because: str) -> None
 
 
 def check_out(
-    out: "torch.Tensor | None", shape: Sequence[int], dtypes: "Sequence[torch.dtype]", name: str = "out"
+    out: "torch.Tensor | None",
+    shape: Sequence[int],
+    dtypes: "Sequence[torch.dtype]",
+    name: str = "out",
+    device: "torch.device | None" = None,
 ) -> None:
-    """Checks the `out` of a call, if given: contiguous, on the current GPU, at a multiple of 16 bytes."""
+    """Checks the `out` of a call, if given: contiguous, on the device (None: a GPU), at a multiple of 16 bytes."""
     if out is not None:
-        check_tensor(name, out, shape, dtypes, layout="contiguous", aligned=16)
+        check_tensor(name, out, shape, dtypes, device, layout="contiguous", aligned=16)
 
 
 def check_qkv(

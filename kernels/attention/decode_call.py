@@ -4,7 +4,7 @@ needs Triton.
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,9 +14,9 @@ import triton
 from kernels.attention.decode_scratch import Scratch
 from kernels.attention.decode_triton import Config, decode, row_constants
 from kernels.check_args import check_out, check_presence, check_tensor
-from kernels.cuda.call import CudaCall, Prepared, Workspace, layout, nothing, size_and_strides
+from kernels.cuda.call import CudaCall, Prepared, Workspace, identity, nothing
 from kernels.cuda.strided_triton import strided
-from kernels.cuda.triton_launch import bound
+from kernels.cuda.triton_launch import prepared
 from kernels.dtypes import DTYPES
 from kernels.ops import AttentionCase
 
@@ -68,6 +68,15 @@ class DecodeArguments(NamedTuple):
     position: torch.Tensor | None = None
 
 
+def _open_layout(values: Iterable[Any]) -> tuple[Any, ...]:
+    """What can differ between the output and arguments of two right calls: the case fixes q's shape, and v has that of
+    k.
+    """
+    out, q, k, v, *rest = values
+    strides = q.stride(), k.stride(), v.stride()
+    return out.data_ptr(), q.data_ptr(), k.data_ptr(), v.data_ptr(), k.shape, *strides, identity(rest)
+
+
 class CacheAttention(CudaCall):
     """A call of decode attention, by a kernel in Triton or CUDA C++; `DecodeSplit.build` says how it is called.
 
@@ -76,10 +85,10 @@ class CacheAttention(CudaCall):
     """
 
     workspace = True
+    open_layout = staticmethod(_open_layout)
 
     def __init__(self, case: AttentionCase, tuning: dict[str, int], splits: int, scale: float | None) -> None:
         super().__init__()
-        self.open_layout = layout if case.paged else size_and_strides
         self.case, self.tuning, self.splits = case, tuning, splits
         group = case.q_len * (case.heads // case.kv_heads)
         self.scratch = Scratch(case.batch * case.kv_heads, splits, max(1, group), case.head_dim)
@@ -93,6 +102,9 @@ class CacheAttention(CudaCall):
             check_arguments(self.case, given)
             counts_of(self.case, given).check(given.k, given.page_table)
         return super().__call__(*arguments, out=out, **named)
+
+    def unchecked(self, *arguments: Any, out: Any, **named: Any) -> Any:
+        return super().unchecked(*(DecodeArguments(*arguments, **named) if named else arguments), out=out)
 
     def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
         given = DecodeArguments(*arguments, **named)
@@ -126,16 +138,10 @@ class DecodeCall(CacheAttention):
     ) -> Prepared:
         q = given.q
         grid, warps = (self.case.kv_heads, self.splits, self.case.batch), self.tuning["warps"]
-        if q.is_cuda:
-            parts, o = self.parts.take(stream, partial(self.scratch.take, q.device)), allocate()
-            kernel = bound(decode, self._arguments(given, found, parts)(o), o, num_warps=warps)
-            return Prepared(allocate, partial(kernel.launch, grid, stream), workspace=parts)
-        values = self._arguments(given, found, self.scratch.take(q.device))
-
-        def interpreted(o: torch.Tensor) -> Callable[[], object]:
-            return lambda: decode[grid](*values(o), num_warps=warps)
-
-        return Prepared(allocate, interpreted, holds=given)
+        take = partial(self.scratch.take, q.device)
+        parts = self.parts.take(stream, take) if q.is_cuda else take()
+        arguments = self._arguments(given, found, parts)
+        return prepared(decode, grid, stream, allocate, arguments, parts, num_warps=warps)
 
     def _arguments(
         self, given: DecodeArguments, found: "Counts", parts: tuple[torch.Tensor, ...]

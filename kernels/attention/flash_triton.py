@@ -1,11 +1,8 @@
 """FlashAttention in Triton: runs on every NVIDIA GPU from sm_80 on, for every mask and length."""
 
-import math
 from collections.abc import Callable
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from kernels.check_args import check_qkv
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant, register
@@ -44,47 +41,19 @@ class FlashTriton(Variant):
         return _refused(case)
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
-        """f(q, k, v) -> o, contiguous; takes fp32 as well (in Triton's interpreter).
+        """f(q, k, v, out=None) -> o, contiguous; takes fp32 as well (in Triton's interpreter).
 
         Params: `block_m` queries and `block_n` keys of a tile, `warps`, `stages`, `pdl` (a dependent launch). Raises
         ValueError for an unsupported case or param. A call raises ValueError that names an argument that does not fit
         the case.
         """
-        import torch
-
-        from kernels.attention.forward_triton import attention_forward, config
-        from kernels.cuda.pdl_triton import dependent
-        from kernels.cuda.strided_triton import strided
+        from kernels.attention.flash_triton_call import FlashTritonCall
 
         refusal = _refused(case)
         if refusal is not None:
             raise ValueError(f"case.{refusal.reason}")
-        pdl = bool(params.get("pdl"))
-        given = _params(case, {name: value for name, value in params.items() if name != "pdl"})
-        block_m, scale = given["block_m"], 1 / math.sqrt(case.head_dim)
-        score = scale if case.softcap is not None else scale * math.log2(math.e), case.softcap or 0.0
-        shape = case.heads, case.heads // case.kv_heads, case.q_len, case.kv_len
-        rows = _tiles(case.lengths, block_m) if case.lengths is not None else []
-        tile_count = len(rows) if case.lengths is not None else -(-case.q_len // block_m)
-        tables: dict[torch.device, torch.Tensor] = {}
-
-        def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-            check_qkv(case, q, k, v, q.device)
-            _check_rows({"k": k, "v": v}, given["block_n"])
-            o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-            if o.numel() == 0:
-                return o
-            if q.device not in tables:
-                tables[q.device] = torch.tensor(rows, dtype=torch.int32, device=q.device)
-            launch_pdl = dependent(pdl, q.device)
-            attention_forward[(case.batch * case.heads * tile_count,)](
-                strided(q), strided(k), strided(v), o, (tables[q.device], tile_count), shape, score,
-                config(case, block_m, given["block_n"], launch_pdl),
-                num_warps=given["warps"], num_stages=given["stages"], launch_pdl=launch_pdl,
-            )  # fmt: skip
-            return o
-
-        return attend
+        tuning = _params(case, {name: value for name, value in params.items() if name != "pdl"})
+        return FlashTritonCall(case, tuning, bool(params.get("pdl")))
 
     def space(self, case: AttentionCase) -> list[dict[str, Any]]:
         return [dict(zip(PARAMS, tile, strict=True)) for tile in _offered(case)]
@@ -106,13 +75,6 @@ def _refused(case: AttentionCase) -> Refusal | None:
     if case.softcap is not None and case.softcap <= 0:
         return Refusal(f"softcap is {case.softcap:g}: this variant takes positive ones")
     return None
-
-
-def _check_rows(tensors: "dict[str, torch.Tensor]", block_n: int) -> None:
-    """Raises ValueError that names the tensor if the rows of a block span more elements than an int32 counts."""
-    for name, given in tensors.items():
-        if given.stride(1) * block_n >= 2**31:
-            raise ValueError(f"{name} has rows {given.stride(1)} elements apart: {block_n} of them pass 2³¹")
 
 
 def _offered(case: AttentionCase) -> tuple[tuple[int, int, int, int], ...]:
@@ -137,13 +99,3 @@ def _params(case: AttentionCase, params: dict[str, Any]) -> dict[str, int]:
         if not isinstance(value, int) or value < least or (name != "stages" and value & (value - 1)):
             raise ValueError(f"{name} is {value!r}: a power of two from {least} on is wanted")
     return given
-
-
-def _tiles(lengths: tuple[int, ...], block_m: int) -> list[tuple[int, int, int]]:
-    """Of each tile of the packed sequences: the start and length of its sequence, and the tile's first row in it."""
-    begins = [0, *accumulate(lengths)]
-    return [
-        (begin, length, row)
-        for begin, length in zip(begins, lengths, strict=False)
-        for row in range(0, length, block_m)
-    ]

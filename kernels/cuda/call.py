@@ -108,7 +108,7 @@ def pointers(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _identity(values: Iterable[Any]) -> tuple[Any, ...]:
+def identity(values: Iterable[Any]) -> tuple[Any, ...]:
     """Everything that a check or a packed launch can depend on: all of a tensor but its values.
 
     An address belongs to one device. Only tensors without elements share the address 0.
@@ -118,9 +118,9 @@ def _identity(values: Iterable[Any]) -> tuple[Any, ...]:
         if type(each) is Tensor:
             found.append((each.data_ptr() or each.device, each.shape, each.stride(), each.dtype))
         elif type(each) is tuple:
-            found.append(_identity(each))
+            found.append(identity(each))
         else:
-            found.append(_other(each, _identity))
+            found.append(_other(each, identity))
     return tuple(found)
 
 
@@ -155,7 +155,7 @@ class CudaCall(ABC):
 
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         device, stream = current_stream() if (gpu := _has_gpu()) else (-1, 0)
-        key = device, stream, tuple(named), _identity((out, *arguments, *named.values()))
+        key = device, stream, tuple(named), identity((out, *arguments, *named.values()))
         fresh = gpu and self.workspace and is_capturing()
         call = None if fresh else self._calls.get(key)
         if call is None:

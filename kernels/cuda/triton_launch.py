@@ -5,49 +5,104 @@ find the compiled kernel. Where the arguments are known, so is the kernel. Writt
 the arguments in the order of the signature, without constants, and two scratch pointers behind them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from kernels.cuda.call import Prepared
 from kernels.cuda.launch import Launch
 
 WARP = 32
+ALIGNMENT = 16
+"""Triton compiles a kernel of its own for pointers that are multiples of so many bytes. Outputs always are."""
 
 
 @dataclass(frozen=True)
 class BoundKernel:
-    """A compiled Triton kernel and the bytes of its arguments, all but the address of its output."""
+    """A compiled Triton kernel and the bytes of its arguments, all but the addresses of its outputs."""
 
     function: int
     warps: int
     shared_bytes: int
     pdl: bool
     arguments: tuple[Any, ...]
-    """As `Launch` takes them; the output is None."""
+    """As `Launch` takes them; 0 in place of an output."""
+    places: tuple[tuple[int, int], ...]
+    """Pairs of a place among the arguments and the number of the output whose address belongs there."""
 
-    def launch(self, grid: Sequence[int], stream: int, output: Tensor) -> Launch:
-        """A launch that writes into `output`, of the dtype and alignment of the output that the kernel was bound to."""
-        address = output.data_ptr()
-        arguments = [address if each is None else each for each in self.arguments]
+    def launch(self, grid: Sequence[int], stream: int, outputs: Any) -> Launch:
+        """A launch that writes into `outputs`, a tensor or several, of the dtypes that the kernel was bound to.
+
+        Raises ValueError for an output that does not begin at a multiple of 16 bytes.
+        """
+        addresses = [each.data_ptr() for each in _several(outputs)]
+        for address in addresses:
+            if address % ALIGNMENT:
+                raise ValueError(f"an output begins at {address:#x}, which is no multiple of {ALIGNMENT} bytes")
+        arguments = list(self.arguments)
+        for place, number in self.places:
+            arguments[place] = addresses[number]
         return Launch(self.function, grid, WARP * self.warps, arguments, stream, self.shared_bytes, self.pdl)
 
 
-def bound(kernel: Any, arguments: Sequence[Any], output: Tensor, **options: Any) -> BoundKernel:
-    """`kernel`, a `triton.jit` function, compiled for these arguments on the current GPU. They may be nested tuples.
+def prepared(
+    kernel: Any,
+    grid: Sequence[int],
+    stream: int,
+    allocate: Callable[[], Any],
+    arguments: Callable[[Any], Sequence[Any]],
+    workspace: object = None,
+    **options: Any,
+) -> Prepared:
+    """A call of `kernel`, a `triton.jit` function, that the driver launches on a GPU, and Triton in its interpreter.
 
-    `output` is the tensor among them that a launch replaces. `options` are those of a launch, such as `num_warps`.
+    `allocate` makes the outputs, a tensor or several; `arguments` gives those of the kernel for such outputs. They
+    may be nested tuples. `options` are those of a launch, such as `num_warps`.
+    """
+    outputs = allocate()
+    if _several(outputs)[0].is_cuda:
+        found = bound(kernel, arguments(outputs), outputs, **options)
+        return Prepared(allocate, partial(found.launch, grid, stream), workspace=workspace)
+
+    def interpreted(outputs: Any) -> Callable[[], object]:
+        return lambda: kernel[grid](*arguments(outputs), **options)
+
+    return Prepared(allocate, interpreted, holds=arguments)
+
+
+def bound(kernel: Any, arguments: Sequence[Any], outputs: Any, **options: Any) -> BoundKernel:
+    """`kernel` compiled for these arguments on the current GPU. `outputs` are the tensors that a launch replaces.
+
     Raises NotImplementedError for a kernel that needs scratch memory of Triton's or a cluster.
     """
     compiled = kernel.run(*arguments, grid=(1, 1, 1), warmup=True, **options)
+    _ = compiled.run  # loads the binary
+    return packed(compiled, arguments, outputs)
+
+
+def packed(compiled: Any, arguments: Sequence[Any], outputs: Any) -> BoundKernel:
+    """What `bound` returns, of a kernel that Triton has compiled for these arguments."""
     metadata = compiled.metadata
     if metadata.global_scratch_size or metadata.profile_scratch_size or metadata.num_ctas != 1:
         raise NotImplementedError(f"{compiled.name} needs scratch memory or a cluster")
-    _ = compiled.run  # loads the binary
-    packed = tuple(None if each is output else _plain(each, kind) for each, kind in leaves(arguments, compiled.src))
-    return BoundKernel(compiled.function, metadata.num_warps, metadata.shared, metadata.launch_pdl, (*packed, 0, 0))
+    values, places = [], []
+    for place, (value, kind) in enumerate(leaves(arguments, compiled.src)):
+        number = next((number for number, each in enumerate(_several(outputs)) if each is value), None)
+        values.append(_plain(value, kind) if number is None else 0)
+        if number is not None:
+            places.append((place, number))
+    scratch = 0, 0
+    return BoundKernel(
+        compiled.function, metadata.num_warps, metadata.shared, metadata.launch_pdl, (*values, *scratch), tuple(places)
+    )
+
+
+def _several(outputs: Any) -> Sequence[Tensor]:
+    return (outputs,) if isinstance(outputs, Tensor) else outputs
 
 
 def leaves(arguments: Sequence[Any], source: Any) -> Iterator[tuple[Any, str]]:

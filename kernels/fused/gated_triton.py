@@ -1,11 +1,19 @@
 """SwiGLU and GeGLU in Triton: elementwise over the columns of each row."""
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from kernels.check_args import check_tensor
+from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
+from kernels.cuda.outputs import Output, allocation, check_outputs
 from kernels.cuda.pdl_triton import dependent, pdl_prologue
+from kernels.cuda.triton_launch import prepared
+
+FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
 
 @triton.jit
@@ -23,32 +31,39 @@ def _gated(gate_up, y, n, step, blocks, GELU: tl.constexpr, BLOCK: tl.constexpr,
     tl.store(y + row * n + column, (gate * tl.sigmoid(bent) * up).to(y.dtype.element_ty), mask=inside)
 
 
-def gated(gate_up: torch.Tensor, activation: str, block: int = 1024, warps: int = 4, pdl: bool = False) -> torch.Tensor:
-    """y [m, n] = activation(gate) · up of gate_up [m, 2n], gate first; `silu`, or `gelu` in its tanh form.
+class Gated(CudaCall):
+    """f(gate_up, out=None) -> y [m, n] = activation(gate) · up of gate_up [m, 2n], gate first; `silu`, or `gelu` in its
+    tanh form.
 
-    The rows of gate_up may have any stride. A program of `warps` warps takes `block` columns. Raises ValueError that
-    names the argument.
+    The rows of gate_up may have any stride. A program of `warps` warps takes `block` columns. `pdl` is a dependent
+    launch. Raises ValueError that names the argument.
     """
-    check_tensor("gate_up", gate_up, (None, None), (torch.bfloat16, torch.float16, torch.float32), gate_up.device)
-    m, width = gate_up.shape
-    if width % 2:
-        raise ValueError(f"gate_up has {width} columns: gate and up need an even number")
-    if activation not in ("silu", "gelu"):
-        raise ValueError(f"activation is {activation!r}: silu and gelu are known")
-    n = width // 2
-    y = torch.empty((m, n), dtype=gate_up.dtype, device=gate_up.device)
-    if m and n:
-        blocks, launch_pdl = triton.cdiv(n, block), dependent(pdl, gate_up.device)
-        _gated[(m * blocks,)](
-            gate_up,
-            y,
-            n,
-            gate_up.stride(0),
-            blocks,
-            GELU=activation == "gelu",
-            BLOCK=block,
-            PDL=launch_pdl,
-            num_warps=warps,
-            launch_pdl=launch_pdl,
-        )
-    return y
+
+    open_layout = staticmethod(size_and_strides)
+
+    def __init__(self, activation: str, block: int = 1024, warps: int = 4, pdl: bool = False) -> None:
+        super().__init__()
+        if activation not in ("silu", "gelu"):
+            raise ValueError(f"activation is {activation!r}: silu and gelu are known")
+        self.gelu, self.block, self.warps, self.pdl = activation == "gelu", block, warps, pdl
+
+    def _prepare(self, check: bool, stream: int, out: Any, /, gate_up: Tensor) -> Prepared:
+        if check:
+            check_tensor("gate_up", gate_up, (None, None), FLOATS, gate_up.device)
+            if gate_up.shape[1] % 2:
+                raise ValueError(f"gate_up has {gate_up.shape[1]} columns: gate and up need an even number")
+        m, n = gate_up.shape[0], gate_up.shape[1] // 2
+        outputs = [Output("out", (m, n), gate_up.dtype)]
+        allocate = allocation(outputs, gate_up.device)
+        if check:
+            check_outputs(out, outputs, gate_up.device)
+        if not m or not n:
+            return Prepared(allocate, lambda _: nothing)
+        blocks, pdl = triton.cdiv(n, self.block), dependent(self.pdl, gate_up.device)
+        sizes, constants = (n, gate_up.stride(0), blocks), (self.gelu, self.block, pdl)
+
+        def arguments(y: Tensor) -> tuple[Any, ...]:
+            return (gate_up, y, *sizes, *constants)
+
+        grid = (m * blocks,)
+        return prepared(_gated, grid, stream, allocate, arguments, num_warps=self.warps, launch_pdl=pdl)

@@ -1,13 +1,20 @@
 """RMSNorm in Triton: each program takes a block of whole rows; residual, and fp8 with a scale per row, in one pass."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from kernels.check_args import check_tensor
+from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
+from kernels.cuda.outputs import Output, allocation, check_outputs
 from kernels.cuda.pdl_triton import dependent, pdl_prologue
+from kernels.cuda.triton_launch import prepared
+from kernels.ops.base import EPSILON
+
+FLOATS = (torch.bfloat16, torch.float16, torch.float32)
 
 
 class Config(NamedTuple):
@@ -48,37 +55,55 @@ def _rmsnorm(x, residual, w, out, shape, eps, C: tl.constexpr):
     tl.store(y + packed, out.to(y.dtype.element_ty), mask=inside)
 
 
-def rmsnorm(
-    x: torch.Tensor,
-    w: torch.Tensor,
-    residual: torch.Tensor | None = None,
-    eps: float = 1e-6,
-    values: torch.dtype | None = None,
-    rows: int = 1,
-    warps: int = 4,
-    pdl: bool = False,
-) -> tuple[torch.Tensor, ...]:
-    """(y,) of x [m, n] and w [n]; (values, scale [m, 1] float32) when a dtype for `values` is given.
+class RmsNorm(CudaCall):
+    """f(x, w, residual=None, eps=1e-6, out=None) -> y of x [m, n] and w [n]; (values, scale [m, 1] float32) when a
+    dtype for `values` is given.
 
     With a residual [m, n], x + residual is normed without rounding, and returned as the last output, rounded to x's
     dtype. The rows of x and residual may have any stride. A program of `warps` warps takes `rows` rows. `pdl` is a
     dependent launch. Raises ValueError that names the argument.
     """
-    floats = (torch.bfloat16, torch.float16, torch.float32)
-    check_tensor("x", x, (None, None), floats, x.device)
+
+    open_layout = staticmethod(size_and_strides)
+
+    def __init__(self, values: torch.dtype | None = None, rows: int = 1, warps: int = 4, pdl: bool = False) -> None:
+        super().__init__()
+        self.values, self.rows, self.warps, self.pdl = values, rows, warps, pdl
+
+    def _prepare(
+        self, check: bool, stream: int, out: Any, /, x: Tensor, w: Tensor, residual: Tensor | None = None,
+        eps: float = EPSILON,
+    ) -> Prepared:  # fmt: skip
+        if check:
+            _check(x, w, residual)
+        (m, n), values = x.shape, self.values
+        outputs = [Output("out", (m, n), values or x.dtype)]
+        if values:
+            outputs.append(Output("out's scale", (m, 1), torch.float32))
+        if residual is not None:
+            outputs.append(Output("out's x + residual", (m, n), x.dtype))
+        allocate = allocation(outputs, x.device)
+        if check:
+            check_outputs(out, outputs, x.device)
+        if not m:
+            return Prepared(allocate, lambda _: nothing)
+        pdl = dependent(self.pdl, x.device)
+        config = Config(residual is not None, values is not None, self.rows, triton.next_power_of_2(n), pdl)
+        other = x if residual is None else residual
+
+        def arguments(outputs: Any) -> tuple[Any, ...]:
+            made = (outputs,) if isinstance(outputs, Tensor) else outputs
+            y, scale, total = made[0], made[1 if values else 0], made[0 if residual is None else -1]
+            rows = (x, x.stride(0)), (other, other.stride(0))
+            return (*rows, w, (y, total, scale), (m, n), float(eps), config)
+
+        grid = (triton.cdiv(m, self.rows),)
+        return prepared(_rmsnorm, grid, stream, allocate, arguments, num_warps=self.warps, launch_pdl=pdl)
+
+
+def _check(x: Tensor, w: Tensor, residual: Tensor | None) -> None:
+    check_tensor("x", x, (None, None), FLOATS, x.device)
     m, n = x.shape
-    check_tensor("w", w, (n,), floats, x.device)
+    check_tensor("w", w, (n,), FLOATS, x.device)
     if residual is not None:
         check_tensor("residual", residual, (m, n), (x.dtype,), x.device)
-    y = torch.empty((m, n), dtype=values or x.dtype, device=x.device)
-    total = y if residual is None else torch.empty((m, n), dtype=x.dtype, device=x.device)
-    scales = torch.empty((m, 1), dtype=torch.float32, device=x.device) if values else y
-    if m:
-        other = x if residual is None else residual
-        launch_pdl = dependent(pdl, x.device)
-        config = Config(residual is not None, values is not None, rows, triton.next_power_of_2(n), launch_pdl)
-        _rmsnorm[(triton.cdiv(m, rows),)](
-            (x, x.stride(0)), (other, other.stride(0)), w, (y, total, scales), (m, n), eps, config,
-            num_warps=warps, launch_pdl=launch_pdl,
-        )  # fmt: skip
-    return (y, *((scales,) if values else ()), *(() if residual is None else (total,)))

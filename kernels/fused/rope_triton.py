@@ -1,14 +1,19 @@
 """Rotary embedding in Triton: a program rotates one token's heads of q and k, and writes k and v into the cache."""
 
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from kernels.check_args import check_tensor
+from kernels.cuda.call import CudaCall, Prepared, identity, nothing, size_and_strides
+from kernels.cuda.outputs import Output, allocation, check_outputs
 from kernels.cuda.pdl_triton import dependent, pdl_prologue
 from kernels.cuda.strided_triton import Strided, strided
+from kernels.cuda.triton_launch import prepared
 from kernels.ops.rope import AppendArguments
 
 FLOATS = (torch.bfloat16, torch.float16, torch.float32)
@@ -120,26 +125,102 @@ def _rope(q, k, v, angles, out, slots, q_len, C: tl.constexpr):
     _rotate(q.data, out.q, at, to, inside, (low_cos, low_sin, high_cos, high_sin), C.HALF)
 
 
-def rope(
-    q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, warps: int = 4, pdl: bool = False
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(q, k) rotated by halves; q [batch, q_len, heads, head_dim], k with kv_heads; cos, sin [batch, q_len, head_dim].
+class _Rotation(CudaCall):
+    """A call that rotates: a token goes to a program of `warps` warps; `pdl` is a dependent launch."""
 
-    All but the last dimension may have any stride. A token goes to a program of `warps` warps. Raises ValueError that
-    names the argument.
+    def __init__(self, warps: int = 4, pdl: bool = False) -> None:
+        super().__init__()
+        self.warps, self.pdl = warps, pdl
+
+    def _packed(self, given: AppendArguments, stream: int, allocate: Callable[[], Any], append: bool) -> Prepared:
+        """The call with packed arguments. Without `append`, `k_cache` only has the shape and strides of the rotated k,
+        to which k goes, to the slot of its token.
+        """
+        q, k, v, cos, sin, cache, _, position, page_table = given
+        batch, q_len, heads, head_dim = q.shape
+        if not batch * q_len:
+            return Prepared(allocate, lambda _: nothing)
+        page_size = cache.shape[1] if page_table is not None else 0
+        capacity = cache.shape[1] if page_table is None else page_table.shape[1] * page_size
+        pdl = dependent(self.pdl, q.device)
+        config = Config(
+            HEADS=heads, KV_HEADS=k.shape[2], HALF=head_dim // 2, APPEND=append, PAGE_SIZE=page_size,
+            HEADS_BLOCK=triton.next_power_of_2(heads), KV_BLOCK=triton.next_power_of_2(k.shape[2]),
+            HALF_BLOCK=triton.next_power_of_2(head_dim // 2), PDL=pdl,
+        )  # fmt: skip
+        slots = (
+            position, position.stride(0) if append and len(position) > 1 else 0,
+            q if page_table is None else page_table, 0 if page_table is None else page_table.stride(0),
+            cache.shape[0], capacity,
+        )  # fmt: skip
+        angles = (cos, *cos.stride()[:2], sin, *sin.stride()[:2])
+
+        def arguments(outputs: Any) -> tuple[Any, ...]:
+            to = (outputs, given.k_cache, given.v_cache) if append else (*outputs, outputs[1])
+            return (strided(q), strided(k), strided(v), angles, (*to, *cache.stride()[:3]), slots, q_len, config)
+
+        grid = (batch * q_len,)
+        return prepared(_rope, grid, stream, allocate, arguments, num_warps=self.warps, launch_pdl=pdl)
+
+
+class Rope(_Rotation):
+    """f(q, k, cos, sin, out=None) -> (q, k) rotated by halves; q [batch, q_len, heads, head_dim], k with kv_heads; cos
+    and sin [batch, q_len, head_dim].
+
+    All but the last dimension may have any stride. Raises ValueError that names the argument.
     """
-    _check(q, k, cos, sin)
-    rotated = torch.empty(k.shape, dtype=k.dtype, device=k.device)
-    given = AppendArguments(q, k, k, cos, sin, rotated, rotated, position=q)  # v and position are not read
-    return _launch(given, False, warps, pdl), rotated
+
+    open_layout = staticmethod(size_and_strides)
+
+    def _prepare(
+        self, check: bool, stream: int, out: Any, /, q: Tensor, k: Tensor, cos: Tensor, sin: Tensor
+    ) -> Prepared:
+        outputs = [Output("out's q", tuple(q.shape), q.dtype), Output("out's k", tuple(k.shape), k.dtype)]
+        allocate = allocation(outputs, q.device)
+        if check:
+            _check(q, k, cos, sin)
+            check_outputs(out, outputs, q.device)
+        rotated = torch.empty(k.shape, device="meta")
+        given = AppendArguments(q, k, k, cos, sin, rotated, rotated, position=q)  # v and position are not read
+        return self._packed(given, stream, allocate, append=False)
 
 
-def rope_append(given: AppendArguments, warps: int = 4, pdl: bool = False) -> torch.Tensor:
-    """q rotated; writes the rotated k, and v, into the caches from position[b] on in each sequence b.
+def _append_layout(values: Iterable[Any]) -> tuple[Any, ...]:
+    """What can differ between the outputs and arguments of two right appends: the case fixes the shapes of q, k, v, cos
+    and sin, and the caches have equal shapes and strides.
+    """
+    out, q, k, v, cos, sin, k_cache, v_cache, position, *table = values
+    return (
+        out.data_ptr(), q.data_ptr(), k.data_ptr(), v.data_ptr(), cos.data_ptr(), sin.data_ptr(), k_cache.data_ptr(),
+        v_cache.data_ptr(), q.stride(), k.stride(), v.stride(), cos.stride(), sin.stride(), k_cache.stride(),
+        k_cache.shape, identity((position, *table)),
+    )  # fmt: skip
+
+
+class RopeAppend(_Rotation):
+    """f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None, out=None) -> q rotated; writes the rotated k,
+    and v, into the caches from position[b] on in each sequence b. `AppendArguments` has the shapes.
 
     position, int64 or int32, is read on the device. Slots outside the cache or on an invalid page are not written.
     Raises ValueError that names the argument.
     """
+
+    open_layout = staticmethod(_append_layout)
+
+    def unchecked(self, *arguments: Any, out: Any, **named: Any) -> Any:
+        return super().unchecked(*(AppendArguments(*arguments, **named) if named else arguments), out=out)
+
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
+        given = AppendArguments(*arguments, **named)
+        q = given.q
+        outputs = [Output("out", tuple(q.shape), q.dtype)]
+        if check:
+            _check_append(given)
+            check_outputs(out, outputs, q.device)
+        return self._packed(given, stream, allocation(outputs, q.device), append=True)
+
+
+def _check_append(given: AppendArguments) -> None:
     q, k, v, cos, sin, k_cache, v_cache, position, page_table = given
     _check(q, k, cos, sin)
     batch = q.shape[0]
@@ -154,10 +235,9 @@ def rope_append(given: AppendArguments, warps: int = 4, pdl: bool = False) -> to
     check_tensor("position", position, (batch if position.shape != (1,) else 1,), (torch.int64, torch.int32), q.device)
     if page_table is not None:
         check_tensor("page_table", page_table, (batch, None), (torch.int32,), q.device)
-    return _launch(given, True, warps, pdl)
 
 
-def _check(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> None:
+def _check(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> None:
     check_tensor("q", q, (None, None, None, None), FLOATS, q.device)
     batch, q_len, _, head_dim = q.shape
     if head_dim % 2:
@@ -165,29 +245,3 @@ def _check(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tenso
     check_tensor("k", k, (batch, q_len, None, head_dim), (q.dtype,), q.device)
     check_tensor("cos", cos, (batch, q_len, head_dim), FLOATS, q.device)
     check_tensor("sin", sin, (batch, q_len, head_dim), FLOATS, q.device)
-
-
-def _launch(given: AppendArguments, append: bool, warps: int, pdl: bool) -> torch.Tensor:
-    """The rotated q; k goes to `k_cache`, to the slot of its token if nothing is appended."""
-    q, k, v, cos, sin, k_out, v_out, position, page_table = given
-    batch, q_len, heads, head_dim = q.shape
-    q_out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
-    page_size = k_out.shape[1] if page_table is not None else 0
-    capacity = page_table.shape[1] * page_size if page_table is not None else k_out.shape[1]
-    if batch * q_len:
-        launch_pdl = dependent(pdl, q.device)
-        config = Config(
-            HEADS=heads, KV_HEADS=k.shape[2], HALF=head_dim // 2, APPEND=append, PAGE_SIZE=page_size,
-            HEADS_BLOCK=triton.next_power_of_2(heads), KV_BLOCK=triton.next_power_of_2(k.shape[2]),
-            HALF_BLOCK=triton.next_power_of_2(head_dim // 2), PDL=launch_pdl,
-        )  # fmt: skip
-        slots = (
-            position, position.stride(0) if append and len(position) > 1 else 0,
-            q if page_table is None else page_table, 0 if page_table is None else page_table.stride(0),
-            k_out.shape[0], capacity,
-        )  # fmt: skip
-        _rope[(batch * q_len,)](
-            strided(q), strided(k), strided(v), (cos, *cos.stride()[:2], sin, *sin.stride()[:2]),
-            (q_out, k_out, v_out, *k_out.stride()[:3]), slots, q_len, config, num_warps=warps, launch_pdl=launch_pdl,
-        )  # fmt: skip
-    return q_out

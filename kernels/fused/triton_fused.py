@@ -6,7 +6,6 @@ from typing import Any
 from kernels.check_args import gpu_refusal, merge_params
 from kernels.hardware import Gpu
 from kernels.ops import GatedCase, RmsNormCase, RopeCase
-from kernels.ops.rope import AppendArguments
 from kernels.registry import Refusal, Variant, register
 
 WIDEST_ROW = 16_384
@@ -32,22 +31,16 @@ class RmsNormTriton(Variant):
         return gpu_refusal(gpu, 89 if case.quantise else 80)
 
     def build(self, case: RmsNormCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(x, w, residual=None, eps=1e-6) -> y, or (values, scale) when it quantises, then x + residual.
+        """f(x, w, residual=None, eps=1e-6, out=None) -> y, or (values, scale) when it quantises, then x + residual.
 
         Takes `rows` of a program, its `warps`, and `pdl`, a dependent launch.
         """
         import torch
 
-        from kernels.fused.rmsnorm_triton import rmsnorm
+        from kernels.fused.rmsnorm_triton import RmsNorm
 
         tuning = merge_params(self.name, params, {**self.space(case)[0], **WITHOUT_PDL})
-        values = torch.float8_e4m3fn if case.quantise else None
-
-        def norm(x: Any, w: Any, residual: Any = None, eps: float = 1e-6) -> Any:
-            outputs = rmsnorm(x, w, residual, eps, values, **tuning)
-            return outputs if len(outputs) > 1 else outputs[0]
-
-        return norm
+        return RmsNorm(torch.float8_e4m3fn if case.quantise else None, **tuning)
 
     def space(self, case: RmsNormCase) -> list[dict[str, Any]]:
         """Rows to a program that make 2,048 elements, and its neighbours."""
@@ -73,11 +66,10 @@ class GatedTriton(Variant):
         return gpu_refusal(gpu)
 
     def build(self, case: GatedCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(gate_up) -> y. Takes `block` columns of a program, its `warps`, and `pdl`."""
-        from kernels.fused.gated_triton import gated
+        """f(gate_up, out=None) -> y. Takes `block` columns of a program, its `warps`, and `pdl`."""
+        from kernels.fused.gated_triton import Gated
 
-        tuning = merge_params(self.name, params, {**self.space(case)[0], **WITHOUT_PDL})
-        return lambda gate_up: gated(gate_up, case.activation, **tuning)
+        return Gated(case.activation, **merge_params(self.name, params, {**self.space(case)[0], **WITHOUT_PDL}))
 
     def space(self, case: GatedCase) -> list[dict[str, Any]]:
         if case.m < 1024:
@@ -105,17 +97,13 @@ class RopeTriton(Variant):
         return gpu_refusal(gpu)
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(q, k, cos, sin) -> (q, k); with append f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None)
-        -> q, as `AppendArguments` and `rope_append` say. Takes `warps` and `pdl`.
+        """f(q, k, cos, sin, out=None) -> (q, k); with append f(q, k, v, cos, sin, k_cache, v_cache, position,
+        page_table=None, out=None) -> q, as `AppendArguments` and `RopeAppend` say. Takes `warps` and `pdl`.
         """
-        from functools import partial
-
-        from kernels.fused.rope_triton import rope, rope_append
+        from kernels.fused.rope_triton import Rope, RopeAppend
 
         tuning = merge_params(self.name, params, {**self.space(case)[0], **WITHOUT_PDL})
-        if not case.append:
-            return partial(rope, **tuning)
-        return lambda *arguments, **named: rope_append(AppendArguments(*arguments, **named), **tuning)
+        return RopeAppend(**tuning) if case.append else Rope(**tuning)
 
     def space(self, case: RopeCase) -> list[dict[str, Any]]:
         if case.batch * case.q_len < 1024:

@@ -6,7 +6,17 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.ops import AttentionCase, Case, GroupedCase, LinearCase, LmHeadCase, StepAttentionCase
+from kernels.ops import (
+    AttentionCase,
+    Case,
+    GatedCase,
+    GroupedCase,
+    LinearCase,
+    LmHeadCase,
+    RmsNormCase,
+    RopeCase,
+    StepAttentionCase,
+)
 from kernels.proof import gate, inputs
 
 pytestmark = pytest.mark.gpu
@@ -30,6 +40,12 @@ CASES: list[tuple[str, Case]] = [
     ("decode_split", AttentionCase(kind="decode", q_len=1, kv_len=2048, **HEADS)),
     ("decode_split", AttentionCase(kind="decode", q_len=2, kv_len=500, kv_dtype="fp8", paged=True, **HEADS)),
     ("step_hopper", StepAttentionCase(kv_len=512, **HEADS)),
+    ("flash_triton", AttentionCase(kind="prefill", q_len=256, kv_len=256, **HEADS)),
+    ("rmsnorm_triton", RmsNormCase(m=4, n=512, residual=True)),
+    ("rmsnorm_triton", RmsNormCase(m=4, n=512, residual=True, quantise="fp8")),
+    ("gated_triton", GatedCase(m=4, n=512)),
+    ("rope_triton", RopeCase(q_len=3, **HEADS)),
+    ("rope_triton", RopeCase(q_len=1, append=True, **HEADS)),
 ]
 IDS = [f"{name} {case.key}" for name, case in CASES]
 
@@ -83,7 +99,7 @@ def test_every_way_to_call_gives_the_same(name: str, case: Case) -> None:
 def test_new_values_at_a_known_address_are_read(name: str, case: Case) -> None:
     function, arguments = built(name, case)
     function(**arguments)
-    changed = "q" if "q" in arguments else "qkv" if "qkv" in arguments else "x"
+    changed = next(name for name in ("q", "qkv", "gate_up", "x") if name in arguments)
     first = arguments[changed][0] if isinstance(arguments[changed], tuple) else arguments[changed]
     values = first.view(torch.uint8) if first.dtype == torch.float8_e4m3fn else first
     values.copy_(values.roll(1, -1))

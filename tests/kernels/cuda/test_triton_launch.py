@@ -1,4 +1,6 @@
-"""Arguments of a Triton kernel that the driver launches without Triton: which are passed, and in how many bytes."""
+"""Arguments of Triton kernels that the driver launches without Triton: which are passed, in how many bytes, and what
+tells two calls apart.
+"""
 
 import ctypes
 import re
@@ -8,13 +10,191 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
 
+from kernels import registry
 from kernels.cuda import triton_launch
+from kernels.cuda.call import CudaCall, identity
 from kernels.cuda.launch import packed_argument
-from kernels.cuda.triton_launch import bound, leaves
-from tests.kernels.triton_compiling import assembled
+from kernels.cuda.triton_launch import bound, leaves, packed
+from kernels.fused.rmsnorm_triton import RmsNorm
+from kernels.ops import AttentionCase, Case, GatedCase, RmsNormCase, RopeCase
+from kernels.proof import inputs
+from tests.kernels.cuda.triton_calls import MODULES, Specialised, prepared_calls
 
-BITS = {"u64": 64, "b64": 64, "u32": 32, "b32": 32, "f32": 32}
+BYTES = {"u64": 8, "b64": 8, "u32": 4, "b32": 4, "f32": 4}
+HEADS = {"head_dim": 16, "heads": 4, "kv_heads": 2}
+CASES: list[tuple[str, Case, dict[str, Any]]] = [
+    ("rmsnorm_triton", RmsNormCase(m=3, n=256), {}),
+    ("rmsnorm_triton", RmsNormCase(m=3, n=40, residual=True, quantise="fp8"), {"pdl": True}),
+    ("gated_triton", GatedCase(m=2, n=100), {"pdl": True}),
+    ("rope_triton", RopeCase(batch=2, q_len=3, **HEADS), {}),
+    ("rope_triton", RopeCase(batch=2, q_len=1, append=True, paged=True, **HEADS), {"pdl": True}),
+    ("flash_triton", AttentionCase(kind="prefill", batch=1, q_len=20, kv_len=20, **HEADS), {"pdl": True}),
+    ("decode_split", AttentionCase(kind="decode", batch=2, q_len=1, kv_len=70, **HEADS), {}),
+]
+
+
+def drawn(case: Case) -> dict[str, Any]:
+    return inputs.draw(case, torch.device("cpu"), seed=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "case", "params"), CASES, ids=lambda each: getattr(each, "key", None))
+def test_what_is_packed_is_what_triton_passes_and_the_kernel_declares(
+    name: str, case: Case, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in MODULES:
+        if hasattr(module, "dependent"):
+            monkeypatch.setattr(module, "dependent", lambda pdl, device: pdl)
+    calls = prepared_calls(monkeypatch)
+    registry.variant(name).build(case, params)._prepare(True, 7, None, **drawn(case))
+    (call,) = calls
+    triton = Specialised(call)
+    compiled = triton.compiled()
+    kernel = packed(compiled, call.arguments, call.outputs)
+
+    outputs = call.outputs if isinstance(call.outputs, tuple) else (call.outputs,)
+    new = tuple(torch.empty_like(each) for each in outputs)
+    launches: list[Any] = []
+    monkeypatch.setattr(triton_launch, "Launch", lambda *given: launches.append(given))
+    kernel.launch(call.grid, 7, new if isinstance(call.outputs, tuple) else new[0])
+    _, grid, threads, arguments, stream, _, pdl = launches[0]
+    assert (grid, threads, stream, pdl) == (call.grid, 32 * call.options["num_warps"], 7, params.get("pdl", False))
+
+    replaced = {id(each): other for each, other in zip(outputs, new, strict=True)}
+    expected = [replaced.get(id(each), each) for each in triton.passed(call.arguments)]
+    addresses = [each.data_ptr() if isinstance(each, Tensor) else each for each in expected]
+    assert [float(each) for each in arguments] == [float(np.float32(each)) if isinstance(each, float) else float(each)
+                                                   for each in [*addresses, 0, 0]]  # fmt: skip
+    declared = [BYTES[kind] for kind in re.findall(r"\.param \.(\w+)[^,)]*_param_\d+", compiled.asm["ptx"])]
+    held = [ctypes.sizeof(packed_argument(each)) for each in arguments]
+    assert len(held) == len(declared)
+    assert all(a == b for a, b, value in zip(held, declared, arguments, strict=True) if isinstance(value, np.float32))
+    assert all(a >= b for a, b in zip(held, declared, strict=True))  # integers take their lower bytes
+
+
+def view(memory: Tensor, draw: Any, *shape: int) -> Tensor:
+    """A tensor of that shape in the memory: rows with gaps, at any of a few places."""
+    steps, step = [1], 1
+    for length in reversed(shape[1:]):
+        step = step * length + draw(st.sampled_from((0, 1, 8)))
+        steps.insert(0, step)
+    return memory.as_strided(shape, tuple(steps), draw(st.sampled_from((0, 1, 8))))
+
+
+def norm_call(draw: Any, memory: Tensor) -> dict[str, Any]:
+    m = draw(st.sampled_from((1, 2, 16)))
+    residual = {"residual": view(memory, draw, m, 48)} if draw(st.booleans()) else {}
+    return {"x": view(memory, draw, m, 48), "w": view(memory, draw, 48), **residual}
+
+
+def append_call(draw: Any, memory: Tensor) -> dict[str, Any]:
+    q, k, v = (view(memory, draw, 2, 1, heads, 16) for heads in (4, 2, 2))
+    cos, sin = (view(memory, draw, 2, 1, 16) for _ in range(2))
+    cache = view(memory, draw, draw(st.sampled_from((1, 2, 16))), 16, 2, 16)
+    integers = draw(st.sampled_from((torch.int32, torch.int64)))
+    position = memory.view(integers)[: draw(st.sampled_from((1, 2)))]
+    table = view(memory.view(torch.int32), draw, 2, draw(st.sampled_from((1, 3, 16))))
+    given = {"q": q, "k": k, "v": v, "cos": cos, "sin": sin, "k_cache": cache, "v_cache": cache}
+    return given | {"position": position, "page_table": table}
+
+
+def rope_call(draw: Any, memory: Tensor) -> dict[str, Any]:
+    found = append_call(draw, memory)
+    return {name: found[name] for name in ("q", "k", "cos", "sin")}
+
+
+def gated_call(draw: Any, memory: Tensor) -> dict[str, Any]:
+    return {"gate_up": view(memory, draw, draw(st.sampled_from((1, 2, 16))), 96)}
+
+
+def prompt_call(draw: Any, memory: Tensor) -> dict[str, Any]:
+    return {name: view(memory, draw, 1, 20, heads, 16) for name, heads in (("q", 4), ("k", 2), ("v", 2))}
+
+
+def decode_call(draw: Any, memory: Tensor) -> dict[str, Any]:
+    capacity, integers = draw(st.sampled_from((1, 16, 20))), draw(st.sampled_from((torch.int32, torch.int64)))
+    k, v = (view(memory, draw, 2, capacity, 2, 16) for _ in range(2))
+    return {"q": view(memory, draw, 2, 1, 4, 16), "k": k, "v": v if v.stride() == k.stride() else k,
+            "lengths": memory.view(integers)[: draw(st.sampled_from((1, 2)))]}  # fmt: skip
+
+
+DRAWN: list[tuple[str, Case, Any]] = [
+    ("rmsnorm_triton", RmsNormCase(m=2, n=48), norm_call),
+    ("gated_triton", GatedCase(m=2, n=48), gated_call),
+    ("rope_triton", RopeCase(batch=2, q_len=1, **HEADS), rope_call),
+    ("rope_triton", RopeCase(batch=2, q_len=1, append=True, paged=True, **HEADS), append_call),
+    ("flash_triton", CASES[5][1], prompt_call),
+    ("decode_split", AttentionCase(kind="decode", batch=2, q_len=1, kv_len=70, **HEADS), decode_call),
+]
+
+
+@pytest.mark.parametrize(("name", "case", "make"), DRAWN, ids=lambda each: getattr(each, "key", None))
+def test_calls_that_differ_for_triton_have_different_keys(name: str, case: Case, make: Any) -> None:
+    """One argument of a call becomes that of another: where the launch differs, both keys do."""
+    memory, variant = torch.zeros(1 << 16, dtype=torch.bfloat16), registry.variant(name)
+
+    @settings(max_examples=60, deadline=None, database=None)
+    @given(st.data())
+    def differ(data: Any) -> None:
+        first, second = make(data.draw, memory), make(data.draw, memory)
+        changed = data.draw(st.sampled_from(sorted(second)))
+        one, other = first, first | {changed: second[changed]}
+        if changed == "k_cache" and name == "rope_triton":
+            other["v_cache"] = other["k_cache"]
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            calls = prepared_calls(monkeypatch)
+            function = variant.build(case, {})
+            for each in (one, other):
+                function._prepare(False, 7, None, **each)
+        launched = [_launched(call, memory) for call in calls]
+        if launched[0] != launched[1]:
+            for key in (function.open_layout, identity):
+                keys = [(tuple(each), key((memory, *each.values()))) for each in (one, other)]
+                assert keys[0] != keys[1]
+
+    differ()
+
+
+def _launched(call: Any, memory: Tensor) -> Any:
+    """What decides a launch: the grid, what Triton compiles for, and the values that are passed. Outputs and workspaces
+    lie outside of `memory`.
+    """
+    triton, begin, values = Specialised(call), memory.data_ptr(), []
+    for each in triton.passed(call.arguments):
+        inside = isinstance(each, Tensor) and begin <= each.data_ptr() < begin + memory.nbytes
+        values.append(each.data_ptr() if inside else None if isinstance(each, Tensor) else each)
+    return tuple(call.grid), str(triton.specialisation), values
+
+
+def test_an_append_by_name_has_the_key_of_one_by_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = RopeCase(batch=2, q_len=1, append=True, **HEADS)
+    call, found = drawn(case), []
+    monkeypatch.setattr(CudaCall, "unchecked", lambda self, *given, out, **named: found.append((given, named)))
+    function = registry.variant("rope_triton").build(case, {})
+    function.unchecked(**dict(reversed(call.items())), out=call["q"])
+    function.unchecked(*(call[name] for name in ("q", "k", "v", "cos", "sin", "k_cache", "v_cache", "position")),
+                       page_table=None, out=call["q"])  # fmt: skip
+    assert [named for _, named in found] == [{}, {}]
+    assert found[0][0] == found[1][0]
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        (torch.zeros(3, 8), "out is not the 3 outputs out, out's scale, out's x"),
+        ((torch.zeros(3, 8), torch.zeros(3, 1)), "out is not the 3 outputs"),
+        ((torch.zeros(3, 8), torch.zeros(3), torch.zeros(3, 8)), r"out's scale has shape \[3\]"),
+        ((torch.zeros(3, 8), torch.zeros(3, 1), torch.zeros(3, 8).half()), r"out's x \+ residual is torch.float16"),
+        ((torch.zeros(25)[1:].view(3, 8), torch.zeros(3, 1), torch.zeros(3, 8)), "out begins at"),
+    ],
+)
+def test_a_wrong_output_is_named(out: Any, said: str) -> None:
+    x = torch.zeros(3, 8)
+    with pytest.raises(ValueError, match=f"^{said}"):
+        RmsNorm(torch.float32)(x, x[0], x, out=out)
 
 
 def test_constants_and_ones_are_left_out_wherever_they_lie() -> None:
@@ -24,26 +204,6 @@ def test_constants_and_ones_are_left_out_wherever_they_lie() -> None:
     assert found[0][0] is x
     assert [kind for _, kind in found] == ["*bf16", "i32", "fp32", "i32"]
     assert [value for value, _ in found[1:]] == [3, 0.5, 7]
-
-
-def test_the_packed_arguments_are_those_that_the_compiled_kernel_declares() -> None:
-    from kernels.fused.rmsnorm_triton import Config, _rmsnorm
-
-    types: dict[str, Any] = {
-        "x": ("*bf16", "i32:16"), "residual": ("*bf16", "i32:16"), "w": "*bf16", "out": ("*bf16", "*bf16", "*fp32"),
-        "shape": ("i32", "i32:16"), "eps": "fp32",
-    }  # fmt: skip
-    ptx = assembled(_rmsnorm, types, {"C": Config(True, True, 1, 256, False)}, 4, 3)["ptx"]
-    declared = [BITS[kind] for kind in re.findall(r"\.param \.(\w+)[^,)]*_param_\d+", ptx)]
-    tensor = torch.zeros(4)
-    arguments = ((tensor, 16), (tensor, 16), tensor, (tensor, tensor, tensor), (3, 256), 1e-6, None)
-    plain = {name: _without_divisor(kind) for name, kind in types.items()} | {"C": "constexpr"}
-    kinds = [kind for _, kind in leaves(arguments, SimpleNamespace(signature=plain))]
-    assert declared == [64 if kind[0] == "*" else 32 for kind in (*kinds, "*", "*")]
-
-
-def _without_divisor(kind: Any) -> Any:
-    return kind.removesuffix(":16") if isinstance(kind, str) else tuple(map(_without_divisor, kind))
 
 
 class Jit:
@@ -75,7 +235,12 @@ def test_a_launch_packs_all_but_the_output_once(monkeypatch: pytest.MonkeyPatch)
     function, grid, threads, arguments, *rest = launches[0]
     assert (function, grid, threads, rest) == (99, (2, 3), 128, [7, 1024, False])
     assert arguments == [x.data_ptr(), other.data_ptr(), np.float32(0.5), 3, 0, 0]
-    assert ctypes.sizeof(packed_argument(arguments[2])) == 4
+
+
+def test_an_output_that_the_kernel_was_not_compiled_for_is_refused() -> None:
+    y = torch.zeros(8)
+    with pytest.raises(ValueError, match="no multiple of 16 bytes"):
+        bound(Jit(), (y, y, 0.5, 3), y).launch((1,), 7, y[1:])
 
 
 @pytest.mark.parametrize("metadata", [{"global_scratch_size": 64}, {"profile_scratch_size": 8}, {"num_ctas": 2}])
@@ -94,4 +259,4 @@ def test_an_argument_of_an_unknown_type_is_refused() -> None:
 
 def test_what_is_bound_holds_no_tensor() -> None:
     y = torch.zeros(4)
-    assert not any(isinstance(each, torch.Tensor) for each in bound(Jit(), (y, y, 0.5, 3), y).arguments)
+    assert not any(isinstance(each, Tensor) for each in bound(Jit(), (y, y, 0.5, 3), y).arguments)

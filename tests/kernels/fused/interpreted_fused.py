@@ -4,12 +4,11 @@ import pytest
 import torch
 
 from kernels.cases.fused import check_gated, check_rmsnorm, check_rope
-from kernels.fused.gated_triton import gated
-from kernels.fused.rmsnorm_triton import rmsnorm
-from kernels.fused.rope_triton import rope, rope_append
+from kernels.fused.gated_triton import Gated
+from kernels.fused.rmsnorm_triton import RmsNorm
+from kernels.fused.rope_triton import Rope, RopeAppend
 from kernels.ops import RmsNormCase, RopeCase, reference
 from kernels.ops.rmsnorm import rmsnorm as reference_rmsnorm
-from kernels.ops.rope import AppendArguments
 from kernels.ops.rope import rope as reference_rope
 from kernels.proof import gate, inputs
 from kernels.registry import variant
@@ -35,7 +34,7 @@ def test_rmsnorm_quantises_to_448(residual):
     """The interpreter rounds to fp8 wrongly, so the values are taken in float32 and rounded by torch."""
     case = RmsNormCase(m=5, n=320, residual=residual, dtype="fp16", quantise="fp8")
     drawn = inputs.draw(case, "cpu", 3)
-    values, scale, *_ = rmsnorm(**drawn, values=torch.float32, rows=2)
+    values, scale, *_ = RmsNorm(torch.float32, rows=2)(**drawn)
     truth = reference.compute(case, drawn)[0]
     assert values.abs().amax(dim=-1) == pytest.approx(448.0, rel=1e-5)
     assert scale.shape == (5, 1)
@@ -60,24 +59,44 @@ def test_heads_may_lie_further_apart_than_int32_counts():
     q = far.as_strided((1, 1, 3, 16), (0, 0, 2**30 + 64, 1))
     q.copy_(torch.randn(q.shape, generator=torch.Generator().manual_seed(1)))
     near, angles = q.clone(), torch.rand(1, 1, 16, dtype=torch.float16)
-    for given, expected in zip(rope(q, q, angles, angles), reference_rope(near, near, angles, angles), strict=True):
+    for given, expected in zip(Rope()(q, q, angles, angles), reference_rope(near, near, angles, angles), strict=True):
         torch.testing.assert_close(given, expected, rtol=1e-2, atol=1e-2)
 
 
 def test_empty_tensors_give_empty_answers():
-    assert gated(torch.empty(0, 8), "silu").shape == (0, 4)
-    assert rmsnorm(torch.empty(0, 8), torch.ones(8))[0].shape == (0, 8)
-    q, k = rope(*(torch.empty(2, 0, heads, 8) for heads in (4, 2)), torch.empty(2, 0, 8), torch.empty(2, 0, 8))
+    assert Gated("silu")(torch.empty(0, 8)).shape == (0, 4)
+    assert RmsNorm()(torch.empty(0, 8), torch.ones(8)).shape == (0, 8)
+    q, k = Rope()(*(torch.empty(2, 0, heads, 8) for heads in (4, 2)), torch.empty(2, 0, 8), torch.empty(2, 0, 8))
     assert q.shape == (2, 0, 4, 8)
     assert k.shape == (2, 0, 2, 8)
 
 
+def test_given_outputs_are_written():
+    x, w = torch.randn(6, 40), torch.randn(40)
+    out = torch.empty(6, 40), torch.empty(6, 40)
+    norm = RmsNorm()
+    for given in (x, x + 1):
+        assert norm(given, w, given, out=out) is out
+        torch.testing.assert_close(out, reference_rmsnorm(given, w, given))
+    y = torch.empty(6, 20)
+    assert Gated("silu")(x, out=y) is y
+    torch.testing.assert_close(y, Gated("silu")(x))
+    q, angles = torch.randn(2, 3, 4, 8), torch.randn(2, 3, 8)
+    made = torch.empty_like(q), torch.empty(2, 3, 2, 8)
+    assert Rope()(q, q[:, :, :2], angles, angles, out=made) is made
+    torch.testing.assert_close(made, reference_rope(q, q[:, :, :2], angles, angles))
+    call = append_call()
+    q = torch.empty_like(call["q"])
+    assert RopeAppend()(**call, out=q) is q
+    torch.testing.assert_close(q, reference_rope(*(call[name] for name in ("q", "k", "cos", "sin")))[0])
+
+
 def test_rows_may_have_a_stride_and_any_alignment():
     x, w = torch.randn(6, 41)[:, 3:], torch.randn(38)
-    torch.testing.assert_close(rmsnorm(x, w)[0], reference_rmsnorm(x, w)[0])
+    torch.testing.assert_close(RmsNorm()(x, w), reference_rmsnorm(x, w)[0])
     packed = torch.randn(3, 1, 50)[..., 1:33].unflatten(-1, (4, 8))
     cos, sin = torch.randn(2, 3, 1, 8)
-    q, k = rope(packed[:, :, :3], packed[:, :, 3:], cos, sin)
+    q, k = Rope()(packed[:, :, :3], packed[:, :, 3:], cos, sin)
     torch.testing.assert_close((q, k), reference_rope(packed[:, :, :3], packed[:, :, 3:], cos, sin))
 
 
@@ -85,10 +104,10 @@ def test_rows_may_have_a_stride_and_any_alignment():
 def test_nan_and_inf_stay_in_their_row(value):
     x = torch.randn(3, 40)
     x[1, 7] = value
-    y = rmsnorm(x, torch.ones(40), rows=2)[0]
+    y = RmsNorm(rows=2)(x, torch.ones(40))
     assert torch.isfinite(y[[0, 2]]).all()
     assert torch.isnan(y[1]).any()
-    y = gated(x, "silu")
+    y = Gated("silu")(x)
     assert torch.isfinite(y[[0, 2]]).all()
     assert not torch.isfinite(y[1, 7])
 
@@ -105,7 +124,7 @@ def test_nothing_is_written_outside_the_cache(position):
     call = append_call()
     before = call["k_cache"].clone()
     call["position"][:] = position
-    rope_append(AppendArguments(**call))
+    RopeAppend()(**call)
     assert torch.equal(call["k_cache"], before)
 
 
@@ -113,7 +132,7 @@ def test_a_page_that_there_is_not_is_not_written():
     call = append_call()
     before = call["v_cache"].clone()
     call["page_table"][:] = torch.tensor([-1, 10_000], dtype=torch.int32)[:, None]
-    rope_append(AppendArguments(**call))
+    RopeAppend()(**call)
     assert torch.equal(call["v_cache"], before)
 
 
@@ -133,17 +152,17 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_append_names_the_wrong_argument(name):
     with pytest.raises(ValueError, match=f"^{name} "):
-        rope_append(AppendArguments(**append_call() | {name: WRONG[name]}))
+        RopeAppend()(**append_call() | {name: WRONG[name]})
 
 
 def test_norm_and_gate_name_the_wrong_argument():
     x = torch.zeros(2, 8)
     for name, call in {
-        "x": lambda: rmsnorm(torch.zeros(8, 2).T, torch.zeros(8)),
-        "w": lambda: rmsnorm(x, torch.zeros(7)),
-        "residual": lambda: rmsnorm(x, torch.zeros(8), x.half()),
-        "gate_up": lambda: gated(torch.zeros(2, 7), "silu"),
-        "activation": lambda: gated(x, "relu"),
+        "x": lambda: RmsNorm()(torch.zeros(8, 2).T, torch.zeros(8)),
+        "w": lambda: RmsNorm()(x, torch.zeros(7)),
+        "residual": lambda: RmsNorm()(x, torch.zeros(8), x.half()),
+        "gate_up": lambda: Gated("silu")(torch.zeros(2, 7)),
+        "activation": lambda: Gated("relu"),
     }.items():
         with pytest.raises(ValueError, match=f"^{name} "):
             call()
