@@ -41,6 +41,15 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("decode_split", ATTENTION | {"kind": "decode", "q_len": 1, "kv_len": 2048}, {}),
     ("step_hopper", {**ATTENTION, "op": "step_attention", "kv_len": 2048}, {}),
     ("step_hopper", {**ATTENTION, "op": "step_attention", "kv_len": 2048}, {"pdl": True}),
+    ("rmsnorm_triton", {"op": "rmsnorm", "m": 1, "n": 4096}, {}),
+    ("rmsnorm_triton", {"op": "rmsnorm", "m": 1, "n": 4096, "residual": True}, {}),
+    ("gated_triton", {"op": "gated", "m": 1, "n": 8192}, {}),
+    (
+        "rope_triton",
+        {"op": "rope", "append": True, "q_len": 1, "head_dim": 128, "heads": 16, "kv_heads": 4, "batch": 1},
+        {},
+    ),
+    ("flash_triton", ATTENTION | {"kind": "prefill", "q_len": 512, "kv_len": 512}, {}),
 ]
 
 
@@ -67,12 +76,14 @@ def in_order(name: str, function: Any, arguments: dict[str, Any]) -> tuple[Any, 
     from kernels.attention.decode_call import DecodeArguments
     from kernels.attention.step_hopper_call import StepArguments
     from kernels.gemm.lm_head_call import LmHeadArguments
+    from kernels.ops.rope import AppendArguments
 
     tuples: dict[str, Any] = {
         "decode_hopper": DecodeArguments,
         "decode_split": DecodeArguments,
         "step_hopper": StepArguments,
         "lm_head_skinny": LmHeadArguments,
+        "rope_triton": AppendArguments,
     }
     if name in tuples:
         parameters = list(inspect.signature(tuples[name]).parameters.values())

@@ -75,8 +75,8 @@ class Variant(ABC):
       `top_k`.
     - grouped: `f(x, w, ends) -> y`.
 
-    Where a variant packs its weight, `w` is what `pack` returned. Variants in CUDA C++, and `decode_split`, also take
-    `out=` and have `f.unchecked(..., out=y)`: see `kernels.cuda.call.CudaCall`.
+    Where a variant packs its weight, `w` is what `pack` returned. Variants in CUDA C++ or Triton also take `out=` and
+    have `f.unchecked(..., out=y)`: see `kernels.cuda.call.CudaCall`.
     """
 
     name: ClassVar[str]

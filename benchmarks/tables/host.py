@@ -16,6 +16,11 @@ CALLS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("decode_hopper", "2,048 keys", {}),
     ("decode_split", "2,048 keys", {}),
     ("step_hopper", "2,048 keys", {}),
+    ("rmsnorm_triton", "1 × 4096", {"residual": False}),
+    ("rmsnorm_triton", "1 × 4096 with residual", {"residual": True}),
+    ("gated_triton", "1 × 8192", {}),
+    ("rope_triton", "append of one token", {}),
+    ("flash_triton", "512 queries", {}),
     ("lm_head_skinny", "argmax", {"sampling": "argmax"}),
     ("lm_head_skinny", "top-k and top-p", {"sampling": "top_k_p"}),
 )
