@@ -137,7 +137,7 @@ def test_calls_that_differ_for_triton_have_different_keys(name: str, case: Case,
     """One argument of a call after the other becomes that of a second: where the launch differs, both keys do."""
     memory, variant = torch.zeros(1 << 14, dtype=torch.bfloat16), registry.variant(name)
 
-    @settings(max_examples=25, deadline=None, database=None)
+    @settings(max_examples=50, deadline=None, database=None)
     @given(st.data())
     def differ(data: Any) -> None:
         first, second = make(data.draw, memory), make(data.draw, memory)
