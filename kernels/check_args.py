@@ -116,6 +116,21 @@ def check_out(
         check_tensor(name, out, shape, dtypes, device, layout="contiguous", aligned=16)
 
 
+def check_outputs(
+    given: Any, outputs: "Sequence[tuple[str, tuple[int, ...], torch.dtype]]", device: "torch.device"
+) -> None:
+    """Checks the `out` of a call, if given, as `check_out`: a tensor, or a tuple where there are several `outputs`, of
+    which each has a name, a shape and a dtype.
+    """
+    if given is None:
+        return
+    found = (given,) if len(outputs) == 1 else given
+    if not isinstance(found, tuple) or len(found) != len(outputs):
+        raise ValueError(f"out is not the {len(outputs)} outputs {', '.join(name for name, _, _ in outputs)}")
+    for tensor, (name, shape, dtype) in zip(found, outputs, strict=True):
+        check_out(tensor, shape, (dtype,), name, device)
+
+
 def check_qkv(
     case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor", device: "torch.device | None"
 ) -> None:

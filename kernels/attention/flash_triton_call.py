@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from kernels.attention.forward_triton import attention_forward, config
-from kernels.check_args import check_qkv
-from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
-from kernels.cuda.outputs import Output, allocation, check_outputs
+from kernels.check_args import check_outputs, check_qkv
+from kernels.cuda.call import CudaCall, Output, Prepared, allocation, nothing, size_and_strides
 from kernels.cuda.pdl_triton import dependent
 from kernels.cuda.strided_triton import strided
 from kernels.cuda.triton_launch import prepared

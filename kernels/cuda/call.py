@@ -2,10 +2,10 @@
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, ClassVar, Generic, TypeVar
+from functools import cache, partial
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -54,6 +54,20 @@ class Prepared:
     workspace: object = None
     holds: object = None
     bound: Kept[Callable[[], object]] = field(default_factory=lambda: Kept(OUTPUTS_KEPT))
+
+
+class Output(NamedTuple):
+    """One output of a call: contiguous, of this shape and dtype. An error message names it by `name`."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def allocation(outputs: Sequence[Output], device: torch.device) -> Callable[[], Any]:
+    """Makes new outputs: a tensor, or a tuple where there are several."""
+    made = [partial(torch.empty, each.shape, dtype=each.dtype, device=device) for each in outputs]
+    return made[0] if len(made) == 1 else lambda: tuple(make() for make in made)
 
 
 def layout(values: Iterable[Any]) -> tuple[Any, ...]:

@@ -7,9 +7,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernels.check_args import check_tensor
-from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
-from kernels.cuda.outputs import Output, allocation, check_outputs
+from kernels.check_args import check_outputs, check_tensor
+from kernels.cuda.call import CudaCall, Output, Prepared, allocation, nothing, size_and_strides
 from kernels.cuda.pdl_triton import dependent, pdl_prologue
 from kernels.cuda.triton_launch import prepared
 from kernels.ops.base import EPSILON
