@@ -29,7 +29,7 @@ from kernels.serve.building import backends
 from kernels.serve.engine import Engine
 from kernels.serve.megakernel_backend import MegakernelBackend
 from kernels.serve.requests import Request
-from kernels.serve.sizing import Wanted
+from kernels.serve.sizing import RequestedSize
 
 ROUNDS = 20
 """Requests for each that is served at once."""
@@ -161,7 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     dtype = "bf16" if torch.cuda.is_available() else "fp32"
     model: Any = models.load(None, catalogue.entry(options.model)[0], generated=True, dtype=dtype)
-    wanted = Wanted(options.context or options.prompt + options.tokens, max(options.at_once))
+    wanted = RequestedSize(options.context or options.prompt + options.tokens, max(options.at_once))
     found = backends(model, wanted, megakernel=not options.no_megakernel)
     document = environment_info(device=model.device.type) | choices(found) | {"rows": []}
     bench = Bench(options.model, model, found, dtype, options.prompt, options.tokens, options.rounds)

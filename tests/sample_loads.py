@@ -21,11 +21,11 @@ from workers.documents.stages import Results
 from workers.documents.traffic import Traffic
 from workers.documents.workload import LoadSearch, Workload, unit_of
 from workers.stages.price import price
-from workers.traffic.limit import Search, saturation
+from workers.traffic.limit import LimitSearch, saturation
 from workers.under_load.sentences import curve_of, whole_sentence
 
 SECONDS, OUTPUT = 8.0, 64
-SEARCH = Search(64, 3)
+SEARCH = LimitSearch(64, 3)
 
 
 def workload() -> Workload:

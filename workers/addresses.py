@@ -29,7 +29,7 @@ class AddressRefused(Exception):
 
 
 @dataclass(frozen=True)
-class Target:
+class Destination:
     """Where an address points: scheme, host as it is asked of the resolver, port, and path with query."""
 
     scheme: str
@@ -47,7 +47,7 @@ def is_inside(address: Address) -> bool:
     return any(address in network for network in INSIDE if network.version == address.version)
 
 
-def parse(url: str, inside: Collection[str], example: str) -> Target:
+def parse(url: str, inside: Collection[str], example: str) -> Destination:
     """What an address says. Raises AddressRefused for what could not be connected to in any case.
 
     `inside`: hosts, or host:port, that may be inside the network. `example`: an address for the sentence.
@@ -66,13 +66,13 @@ def parse(url: str, inside: Collection[str], example: str) -> Target:
     if parts.scheme == "http" and not allowed:
         raise AddressRefused("The address must begin with https://.")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    target = Target(parts.scheme, host, port, path, allowed)
+    target = Destination(parts.scheme, host, port, path, allowed)
     numeric = _look_up(target, socket.AI_NUMERICHOST)
     _check(target, numeric)
     return target
 
 
-def resolve(target: Target) -> str:
+def resolve(target: Destination) -> str:
     """An address of the host, to connect to without asking again. Raises AddressRefused when one of them is inside."""
     found = _look_up(target)
     if not found:
@@ -81,7 +81,7 @@ def resolve(target: Target) -> str:
     return str(found[0])
 
 
-def _look_up(target: Target, flags: int = 0) -> list[Address]:
+def _look_up(target: Destination, flags: int = 0) -> list[Address]:
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, flags=flags)
     except (socket.gaierror, UnicodeError):
@@ -89,6 +89,6 @@ def _look_up(target: Target, flags: int = 0) -> list[Address]:
     return [ipaddress.ip_address(each[4][0]) for each in found]
 
 
-def _check(target: Target, found: list[Address]) -> None:
+def _check(target: Destination, found: list[Address]) -> None:
     if not target.allowed and any(is_inside(each) for each in found):
         raise AddressRefused(f"{target.host} is an address inside a network, not one of the public internet.")

@@ -43,7 +43,7 @@ class Unconfined(Exception):
 
 
 @dataclass(frozen=True)
-class Command:
+class ChildCommand:
     """A command with its whole environment, its working directory, and the file that takes its standard error."""
 
     arguments: Sequence[str]
@@ -53,7 +53,7 @@ class Command:
 
 
 def run(
-    command: Command,
+    command: ChildCommand,
     *,
     limits: ResourceLimits,
     bounds: Bounds,

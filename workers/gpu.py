@@ -191,7 +191,7 @@ def _run_child(
     arguments += ["--model", str(folders.model), "--artifacts", str(directory)]
     arguments += ["--recordings", str(folders.recordings)] if folders.recordings else []
     ended = child.run(
-        child.Command(arguments, env, cwd=directory, log_file=directory / "stage.log"),
+        child.ChildCommand(arguments, env, cwd=directory, log_file=directory / "stage.log"),
         limits=child.ResourceLimits(
             seconds=seconds,
             cpu_seconds=int(seconds * (os.cpu_count() or 1)),

@@ -15,7 +15,7 @@ import numpy as np
 
 from workers.traffic import autocorrelation
 from workers.traffic.ladder import RATES
-from workers.traffic.limit import Search
+from workers.traffic.limit import LimitSearch
 from workers.verdicts import verdict
 
 PERCENTILES = (50, 95, 99)
@@ -43,7 +43,7 @@ def most_over(percentile: float, requests: int, confidence: float) -> int:
     return low
 
 
-def error(search: Search, holds: int, percentile: float, requests: int, searches: int) -> float:
+def error(search: LimitSearch, holds: int, percentile: float, requests: int, searches: int) -> float:
     """The share of `searches` that name more than `holds` users."""
     draws, wrong = np.random.default_rng([search.most, holds]), 0
     most = most_over(percentile, requests, search.confidence)
@@ -59,7 +59,7 @@ def error(search: Search, holds: int, percentile: float, requests: int, searches
 
 def worst(most: int, percentile: float, requests: int, searches: int = SEARCHES) -> float:
     """The largest error over where the promise breaks: nowhere, early, in the middle, late."""
-    search = Search(most, least=3)
+    search = LimitSearch(most, least=3)
     places = sorted({0, 1, 2, most // 3, most // 2 + 1, most - 1})
     return max(error(search, holds, percentile, requests, searches) for holds in places)
 
@@ -82,7 +82,7 @@ def error_of_rates(holds: int, used: float, percentile: float, requests: int, se
     At the next step the server is busy a share `used` of the time, and the promise is just broken: there the times have
     an exponential distribution of mean 1 / (1 − used).
     """
-    search, draws, wrong = Search(RATES, least=3), np.random.default_rng([holds, requests]), 0
+    search, draws, wrong = LimitSearch(RATES, least=3), np.random.default_rng([holds, requests]), 0
     limit = -math.log(1 - percentile / 100) / (1 - used)
 
     def met(rung: int) -> bool:

@@ -9,7 +9,7 @@ from math import ceil, log
 
 from kernels.hardware import GPUS
 from kernels.measure import pass_time
-from kernels.measure.pass_time import EXCHANGE_US, EXCHANGES, KERNEL_US, MEGAKERNEL, Decoder, Pass, pass_ms
+from kernels.measure.pass_time import EXCHANGE_US, EXCHANGES, KERNEL_US, MEGAKERNEL, DecoderSizes, PassWork, pass_ms
 from kernels.measure.request_case import request_case, unbounded
 from kernels.megakernel.ranks import RANKS
 from kernels.megakernel.shape import BATCH_MOST
@@ -133,7 +133,7 @@ def _rates(gpu_class: str, ceilings: Ceilings | None) -> _Rates | None:
 class _Request:
     """Requests of a decoder by a runner, with weights in a precision, on GPUs that divide it evenly."""
 
-    sizes: Decoder
+    sizes: DecoderSizes
     runner: str
     served: Precision
     weights: Precision
@@ -162,7 +162,7 @@ class _Request:
         """One token for each of `batch` requests, in the mean over their output."""
         return self._ms(pass_time.step(batch, self.prompt + self.output / 2), self.weights, False, rates)
 
-    def _ms(self, work: Pass, weights: str, reads_prompt: bool, rates: Rates) -> float:
+    def _ms(self, work: PassWork, weights: str, reads_prompt: bool, rates: Rates) -> float:
         known = rates.matrix_tflops
         fastest = self.gpus * (known.get(self.activations) or max(known.values()))
         layer = pass_time.layer(self.runner, weights, self.kernel_us, work.answered, reads_prompt)

@@ -43,7 +43,7 @@ class TooFewProcesses(ValueError):
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptRun:
     """A finished run: how it is called, its model, its workload and what was found."""
 
     name: str
@@ -92,7 +92,7 @@ def regressed(kept: Sequence[float], new: Sequence[float], limit: float, metrics
     return ratio_of(kept, new, metrics).low > 1 + limit and min(new) > max(kept)
 
 
-def judge(kept: Kept, new: Kept, limit: float) -> Judgement:
+def judge(kept: KeptRun, new: KeptRun, limit: float) -> Judgement:
     """The new run against the kept one. Raises NotComparable and TooFewProcesses, whose sentences name both runs."""
     check_comparable(kept, new)
     objectives, left_out = _shared(kept, new)
@@ -113,7 +113,7 @@ def judge(kept: Kept, new: Kept, limit: float) -> Judgement:
     return Judgement(ratios, bool(worse), " ".join([said, *left_out]))
 
 
-def _shared(kept: Kept, new: Kept) -> tuple[list[Objective], list[str]]:
+def _shared(kept: KeptRun, new: KeptRun) -> tuple[list[Objective], list[str]]:
     """One objective for each metric that both runs have medians of, in the new run's order, and what is left out."""
     every = {_key(each.objective): each.objective for each in _verified(new).outcomes}
     first, *others = every
@@ -126,7 +126,7 @@ def _shared(kept: Kept, new: Kept) -> tuple[list[Objective], list[str]]:
     return [every[each] for each in judged], words
 
 
-def check_comparable(kept: Kept, new: Kept) -> None:
+def check_comparable(kept: KeptRun, new: KeptRun) -> None:
     """Raises NotComparable where the runs differ in more than their plans and programs."""
     verified = _verified(kept), _verified(new)
     differ = {
@@ -145,7 +145,7 @@ def check_comparable(kept: Kept, new: Kept) -> None:
             raise NotComparable(f"{run.name} does not count: {each.environment.telemetry.void}")
 
 
-def _verified(run: Kept) -> VerifyResult:
+def _verified(run: KeptRun) -> VerifyResult:
     if run.results.verify is None:
         raise NotComparable(f"{run.name} has no verified result.")
     return run.results.verify
@@ -155,7 +155,7 @@ def _metric(verify: VerifyResult) -> tuple[str, int | None]:
     return _key(verify.outcomes[0].objective)
 
 
-def _medians(run: Kept, objective: Objective) -> list[float]:
+def _medians(run: KeptRun, objective: Objective) -> list[float]:
     """The metric's medians, one a process; results of older versions have those of the first objective alone."""
     verify = _verified(run)
     of_metric = (each for each in verify.outcomes if (each.objective.metric, each.objective.n) == _key(objective))
@@ -170,7 +170,12 @@ def _key(objective: Objective) -> tuple[str, int | None]:
 
 
 def _sentence(
-    kept: Kept, new: Kept, objectives: list[Objective], ratios: dict[str, Interval], worse: list[str], limit: float
+    kept: KeptRun,
+    new: KeptRun,
+    objectives: list[Objective],
+    ratios: dict[str, Interval],
+    worse: list[str],
+    limit: float,
 ) -> str:
     said, several = "worse" if worse else "not shown to be worse", len(objectives) > 1
     where = f" in {', '.join(worse)}" if worse and several else ""

@@ -120,7 +120,7 @@ class CacheAttention(CudaCall):
 
     @abstractmethod
     def _packed(
-        self, given: DecodeArguments, found: "Counts", stream: int, allocate: Callable[[], torch.Tensor]
+        self, given: DecodeArguments, found: "KeyCounts", stream: int, allocate: Callable[[], torch.Tensor]
     ) -> Prepared:
         """The call with packed arguments, for a q that has elements."""
 
@@ -134,7 +134,7 @@ class DecodeCall(CacheAttention):
         self._configs: dict[tuple[bool, int], Config] = {}
 
     def _packed(
-        self, given: DecodeArguments, found: "Counts", stream: int, allocate: Callable[[], torch.Tensor]
+        self, given: DecodeArguments, found: "KeyCounts", stream: int, allocate: Callable[[], torch.Tensor]
     ) -> Prepared:
         q = given.q
         grid, warps = (self.case.kv_heads, self.splits, self.case.batch), self.tuning["warps"]
@@ -144,7 +144,7 @@ class DecodeCall(CacheAttention):
         return prepared(decode, grid, stream, allocate, arguments, parts, num_warps=warps)
 
     def _arguments(
-        self, given: DecodeArguments, found: "Counts", parts: tuple[torch.Tensor, ...]
+        self, given: DecodeArguments, found: "KeyCounts", parts: tuple[torch.Tensor, ...]
     ) -> Callable[[torch.Tensor], tuple[Any, ...]]:
         """The kernel's arguments, by its output."""
         case, counts = self.case, found.given
@@ -172,7 +172,7 @@ class DecodeCall(CacheAttention):
         return self._configs[counted, page_size]
 
 
-class Counts(NamedTuple):
+class KeyCounts(NamedTuple):
     """The keys seen by each sequence: `given` + `more` (None: all), at most `capacity`."""
 
     given: torch.Tensor | None
@@ -188,11 +188,11 @@ class Counts(NamedTuple):
         check_cache(self.given, self.capacity - self.more, page_table, k.shape[0], k.shape[1], self.more)
 
 
-def counts_of(case: AttentionCase, given: DecodeArguments) -> Counts:
+def counts_of(case: AttentionCase, given: DecodeArguments) -> KeyCounts:
     """The counts of a call. A position is a length - 1."""
     counts = given.lengths if given.position is None else given.position
     held = given.k.shape[1] if given.page_table is None else given.page_table.shape[1] * given.k.shape[1]
-    return Counts(counts, int(given.position is not None), case.kv_len if counts is None else held)
+    return KeyCounts(counts, int(given.position is not None), case.kv_len if counts is None else held)
 
 
 def check_arguments(case: AttentionCase, given: DecodeArguments) -> None:
@@ -249,7 +249,7 @@ def check_cache(
     page_size: int,
     more: int = 0,
 ) -> None:
-    """As `Counts.check`: `most` keys may be given, page_table has entries below `pages`."""
+    """As `KeyCounts.check`: `most` keys may be given, page_table has entries below `pages`."""
     name = "position" if more else "lengths"
     found = counts.tolist() if counts is not None else [most]
     for sequence, count in enumerate(found):

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.attention.decode_call import CacheAttention, Counts, DecodeArguments, processors
+from kernels.attention.decode_call import CacheAttention, DecodeArguments, KeyCounts, processors
 from kernels.attention.decode_hopper import STEP, build_of, page_of, shared_bytes, split_count
 from kernels.cuda import nvrtc
 from kernels.cuda.call import Prepared
@@ -43,7 +43,9 @@ class HopperCall(CacheAttention):
             self._kernels[counted, page] = nvrtc.load(build, "decode_hopper", size), size
         return self._kernels[counted, page]
 
-    def _packed(self, given: DecodeArguments, found: Counts, stream: int, allocate: Callable[[], Tensor]) -> Prepared:
+    def _packed(
+        self, given: DecodeArguments, found: KeyCounts, stream: int, allocate: Callable[[], Tensor]
+    ) -> Prepared:
         case = self.case
         q, k, v, _, page_table, k_scale, v_scale, _ = given
         page = 0 if page_table is None else k.shape[1]

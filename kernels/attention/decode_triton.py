@@ -57,7 +57,7 @@ class Queries(NamedTuple):
     last: Any
 
 
-class Pages(NamedTuple):
+class PageTable(NamedTuple):
     """The page table of one sequence, and the number of pages."""
 
     table: Any
@@ -274,7 +274,7 @@ def decode(q, k, v, o, scratch, cache, score, C: tl.constexpr):
     state = attend(
         Queries(rows, scales, length - C.Q_LEN + row // C.GROUP),
         Strided(k_data, k.first, k.token, k.head), Strided(v_data, v.first, v.token, v.head),
-        Pages(cache.page_table + sequence * cache.table_step, cache.pages), begin, end, softcap, C,
+        PageTable(cache.page_table + sequence * cache.table_step, cache.pages), begin, end, softcap, C,
     )  # fmt: skip
     pair, o_at = sequence * tl.num_programs(0) + head, sequence * o.first + head.to(tl.int64) * C.GROUP * o.head
     finish(state, factor, scratch, pair, split, o, o_at, C)

@@ -14,7 +14,7 @@ from typing import Any
 from kernels.bring_up import report, work
 from kernels.bring_up.document import BringUp, Machine, MachineCeilings, Race
 from kernels.bring_up.model_cost import cost, race_of
-from kernels.bring_up.steps import Step, outcome, run_steps, stopped
+from kernels.bring_up.steps import BringUpStep, outcome, run_steps, stopped
 from kernels.cases import GROUPS, check_cases
 from kernels.cli.numbers import positive
 from kernels.hardware import ENTRIES, WITHOUT, Gpu, write_entry
@@ -85,8 +85,8 @@ def _measure(folder: Path, options: argparse.Namespace, began: float, end: float
     left_out = run_steps(
         folder,
         [
-            Step("device", "the device and its ceilings", work.measure_device, {"quick": options.quick}, 120),
-            Step("device-limits", "barriers, shared memory and exchange", work.measure_limits, {}, 60),
+            BringUpStep("device", "the device and its ceilings", work.measure_device, {"quick": options.quick}, 120),
+            BringUpStep("device-limits", "barriers, shared memory and exchange", work.measure_limits, {}, 60),
         ],
         end,
         say,
@@ -100,7 +100,7 @@ def _measure(folder: Path, options: argparse.Namespace, began: float, end: float
     samples = [case for op in GROUPS["library"] for case in check_cases(op, kind == "cpu")]
     proven = {each.key: each for each in [*cases, *(samples[::QUICK_CHECKS] if options.quick else samples)]}
     prove = [
-        Step(
+        BringUpStep(
             _name("prove", key),
             f"proof of {key}",
             work.prove,
@@ -113,7 +113,7 @@ def _measure(folder: Path, options: argparse.Namespace, began: float, end: float
     left_out += run_steps(folder, prove, until, say, options.jobs if kind == "cuda" else 1)
     seconds = QUICK_RACE_SECONDS if options.quick else RACE_SECONDS
     races = [
-        Step(
+        BringUpStep(
             _name("race", case.key),
             f"race of {case.key}",
             work.race,

@@ -17,7 +17,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Step:
+class BringUpStep:
     """`work(**arguments)` gives what the file `name`.json keeps. `seconds` is the longest that it may take.
 
     `label` tells people what it does.
@@ -31,23 +31,23 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepOutcome:
     """What a step gave; or `stopped`, a sentence on why it gave nothing."""
 
     found: Any = None
     stopped: str = ""
 
 
-def outcome(folder: Path, name: str) -> Outcome | None:
+def outcome(folder: Path, name: str) -> StepOutcome | None:
     """The outcome in the step's file; None when it has not run."""
     path = folder / f"{name}.json"
     if not path.exists():
         return None
     kept = json.loads(path.read_text())
-    return Outcome(kept["found"], kept["stopped"])
+    return StepOutcome(kept["found"], kept["stopped"])
 
 
-def _keep(folder: Path, step: Step, found: Outcome) -> None:
+def _keep(folder: Path, step: BringUpStep, found: StepOutcome) -> None:
     """Writes the step's file whole or not at all."""
     partial = folder / f"{step.name}.partial"
     partial.write_text(
@@ -63,13 +63,13 @@ def stopped(folder: Path) -> dict[str, str]:
 
 
 def run_steps(
-    folder: Path, steps: Sequence[Step], end: float, say: Callable[[str], None], processes: int = 1
+    folder: Path, steps: Sequence[BringUpStep], end: float, say: Callable[[str], None], processes: int = 1
 ) -> list[str]:
     """Runs the steps that have no file yet, in order, until `end`. Returns the labels of those left out.
 
     `end` is in monotonic seconds; `say` is told of each step that has ended.
     """
-    waiting: queue.SimpleQueue[Step] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[BringUpStep] = queue.SimpleQueue()
     for step in steps:
         if outcome(folder, step.name) is None:
             waiting.put(step)
@@ -93,7 +93,7 @@ def run_steps(
                 if found is None and left < step.seconds:
                     left_out.append(step.label)
                     continue
-                _keep(folder, step, found or Outcome(stopped=f"It took more than {step.seconds:.0f} s."))
+                _keep(folder, step, found or StepOutcome(stopped=f"It took more than {step.seconds:.0f} s."))
                 say(f"{next(done)} of {total}: {step.label} in {time.monotonic() - began:.1f} s")
         finally:
             worker.stop()
@@ -113,19 +113,19 @@ class _Worker:
         self._process: BaseProcess | None = None
         self._ours: Connection | None = None
 
-    def run(self, step: Step, seconds: float) -> Outcome | None:
+    def run(self, step: BringUpStep, seconds: float) -> StepOutcome | None:
         """The step's outcome; None when it has not ended after so many seconds."""
         ours = self._start()
         try:
             ours.send((step.work, step.arguments))
             if ours.poll(seconds):
-                received: Outcome = ours.recv()
+                received: StepOutcome = ours.recv()
                 if received.stopped:  # its process ends
                     self.stop()
                 return received
             found = None
         except (EOFError, OSError):
-            found = Outcome(stopped=f"Its process ended with code {self._exit_code()}.")
+            found = StepOutcome(stopped=f"Its process ended with code {self._exit_code()}.")
         self.stop()
         return found
 
@@ -158,8 +158,8 @@ def _serve(orders: Connection) -> None:
         except EOFError:
             return
         try:
-            orders.send(Outcome(work(**arguments)))
+            orders.send(StepOutcome(work(**arguments)))
         except Exception as error:  # the process ends as well: its CUDA context may be broken
             first = next(iter(str(error).splitlines()), "")  # CUDA's errors go on with advice to programmers
-            orders.send(Outcome(stopped=f"{type(error).__name__}: {first[:400]}"))
+            orders.send(StepOutcome(stopped=f"{type(error).__name__}: {first[:400]}"))
             raise

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from kernels.cases import GROUPS, cases
 from kernels.cli import bench_document, bench_serve_arguments
-from kernels.cli.bench_document import BenchDocument, Row
+from kernels.cli.bench_document import BenchDocument, BenchRow
 from kernels.cli.numbers import positive, seconds
 from kernels.measure.environment import current_device
 from kernels.ops import Case, Weights
@@ -144,7 +144,7 @@ def _ceilings(device: "torch.device") -> dict[str, Any]:
     return dict(measure_ceilings(device.type, quick=True))
 
 
-def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Row]:
+def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[BenchRow]:
     device, gpu, _ = current_device()
     if options.group == "decode":
         from kernels.cli import bench_decode
@@ -220,7 +220,7 @@ def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:
             print(f"{trial.variant:<22} {trial.gate:<10} {_named(trial.case.model_dump())}: {trial.reason}", flush=True)
 
 
-def rows_of(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None) -> list[Row]:
+def rows_of(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None) -> list[BenchRow]:
     """The bench rows of one case's trials; refused ones left out, but not what there was no time for."""
     from kernels.proof.kernel_names import is_own
     from kernels.tune.autotune import NOT_TRIED
@@ -231,7 +231,7 @@ def rows_of(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None) -
         if trial.peer and trial.raced and trial.gate == "pass" and trial.ms:
             peers[precision(trial)] = min(trial.ms, peers.get(precision(trial), trial.ms))
     return [
-        Row(
+        BenchRow(
             **trial.shared(),
             ratio_to_best_peer=peers[precision(trial)] / trial.ms
             if precision(trial) in peers and trial.ms and trial.raced
@@ -249,7 +249,7 @@ def precision(trial: "Trial") -> str | None:
     return getattr(trial.case, "weights", None)
 
 
-def _line(row: Row) -> str:
+def _line(row: BenchRow) -> str:
     if row.ttf64_ms is not None:
         return _decode_line(row)
     shape = _named(row.case) + (f" | {_named(row.params)}" if row.params else "")
@@ -278,7 +278,7 @@ def _named(values: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items() if value is not None and name != "op")
 
 
-def _decode_line(row: Row) -> str:
+def _decode_line(row: BenchRow) -> str:
     """First 64 tokens, a decode step and its share of the read bandwidth, and how much faster than the best peer."""
     case = row.case
     group = f"{case['model']} {case['weights']} batch {case['batch']} prompt {case['prompt']}"
@@ -290,7 +290,7 @@ def _decode_line(row: Row) -> str:
     )
 
 
-def _fidelity(row: Row) -> str:
+def _fidelity(row: BenchRow) -> str:
     if row.kl is None or row.disagreement is None:
         return ""
     return f" KL {row.kl:.2g} nats, other token {row.disagreement:.2%} of {row.tokens:,}"

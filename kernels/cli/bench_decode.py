@@ -13,7 +13,7 @@ import torch
 from kernels import engine, registry
 from kernels.cli import bench_divided
 from kernels.cli.bench_divided import Wanted
-from kernels.cli.bench_document import Row
+from kernels.cli.bench_document import BenchRow
 from kernels.engine import Runner
 from kernels.engine.divided import Divided
 from kernels.engine.model_case import case_of_shapes, model_case
@@ -133,9 +133,9 @@ class _Known:
         return cls(ids, eager.logits(ids).float(), probe, eager.logits(probe)[:, prompt.shape[1] :].float())
 
 
-def decode_rows(options: Options, ceilings: dict[str, Any], current_device: tuple[torch.device, Gpu]) -> Iterator[Row]:
+def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[torch.device, Gpu]) -> Iterator[BenchRow]:
     """Rows of every group and runner. Raises KeyError for a model that the catalogue has not."""
-    device, gpu = current_device
+    device, gpu = on_device
     dtype = "fp32" if device.type == "cpu" else "bf16"
     for name, groups in itertools.groupby(options.groups(device.type == "cpu"), key=lambda group: group[0]):
         config, _ = catalogue.entry(name)
@@ -155,7 +155,7 @@ def decode_rows(options: Options, ceilings: dict[str, Any], current_device: tupl
 
 def _measured(
     options: Options, gpu: Gpu, ceilings: dict[str, Any], model: Any, wanted: Sequence[Wanted]
-) -> Iterator[Row]:
+) -> Iterator[BenchRow]:
     generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_divided.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
     known = _Known.of(reference, ids, generator)
@@ -256,9 +256,9 @@ def _failure(error: Exception) -> str:
     return f"It could not run: {type(error).__name__}: {str(error)[:200]}"
 
 
-def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids: torch.Tensor) -> Row:
+def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids: torch.Tensor) -> BenchRow:
     case = run.case
-    row = Row(
+    row = BenchRow(
         op="model",
         case=case.model_dump(exclude_none=True),
         variant=run.variant.name,

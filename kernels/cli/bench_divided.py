@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from kernels import engine
-from kernels.cli.bench_document import Row
+from kernels.cli.bench_document import BenchRow
 from kernels.engine import Runner, divided
 from kernels.engine.divided import Divided
 from kernels.engine.divided_runner import DividedRunner
@@ -29,8 +29,10 @@ def larger_than(device: torch.device, config: dict[str, Any], dtype: str) -> boo
 
 
 def rows(
-    config: dict[str, Any], wanted: Sequence[Wanted], measured: Callable[[Divided, Sequence[Wanted]], Iterator[Row]]
-) -> Iterator[Row]:
+    config: dict[str, Any],
+    wanted: Sequence[Wanted],
+    measured: Callable[[Divided, Sequence[Wanted]], Iterator[BenchRow]],
+) -> Iterator[BenchRow]:
     """The rows that `measured` gives of those that are wanted on several GPUs, and an error for each of the others.
 
     Each variant has parts of its own, which it may round in place.
@@ -42,7 +44,9 @@ def rows(
             model = divided.load(None, config, divided.devices_of(case.gpus), generated=True)
         except ValueError as error:
             facts, wrong = case.model_dump(exclude_none=True), f"It could not run: {error}"
-            yield Row(op="model", case=facts, variant=variant.name, params={}, peer=False, gate="error", reason=wrong)
+            yield BenchRow(
+                op="model", case=facts, variant=variant.name, params={}, peer=False, gate="error", reason=wrong
+            )
             continue
         yield from measured(model, [(variant, case)])
         del model

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from kernels.tune.timed_variant import TimedVariant
 
 
-class Row(TimedVariant):
+class BenchRow(TimedVariant):
     """One variant at one case, as a bench document keeps it.
 
     `ratio_to_best_peer` is the time of the best peer with weights of the same precision over this one's: above 1 is
@@ -67,7 +67,7 @@ class BenchDocument(MeasuredDocument):
     """
 
     version: Literal[1, 2] = 1
-    rows: list[Row]
+    rows: list[BenchRow]
 
 
 def appended(old: Document, new: Document) -> Document:

@@ -19,12 +19,12 @@ from kernels.cli import bench_document, serve_servers
 from kernels.cli.serve_document import ServeCase, ServeDocument, ServeRow
 from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, prepared
 from kernels.load.connection import Address
-from kernels.load.figures import Figures, Promise
+from kernels.load.figures import Figures, LatencyPromise
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import NotStarted, free_port, running
 from kernels.load.sharing import Sending, most_processes, processes_for
-from kernels.load.vllm_server import ServerCommand, Wanted, vllm
+from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm
 from kernels.measure.environment import current_device
 
 ROUNDS = 20
@@ -72,9 +72,9 @@ class ServeBench:
         """vLLM first, since its capacity sets the rate. Raises ValueError when its Python is wrong."""
         from kernels.engine.vllm_runner import environment
 
-        def wanted() -> Wanted:
+        def wanted() -> ServerSettings:
             longest = max(self.lengths.longest, self.drawn.longest if self._unequal else 0)
-            return Wanted(
+            return ServerSettings(
                 self.model.directory, self.model.name, self.model.dtype, free_port(), longest, max(self.users)
             )
 
@@ -144,7 +144,7 @@ class ServeBench:
         )
 
     def _measured(self, server: ServerCommand, case: ServeCase, requests: RequestList, found: Figures) -> Measured:
-        promise = Promise(self.options.ttft_ms, self.options.tpot_ms)
+        promise = LatencyPromise(self.options.ttft_ms, self.options.tpot_ms)
         floor = self.floors.get(case.concurrency or 0) if case.lengths == "equal" else None
         failed = found.failed
         row = ServeRow(

@@ -15,7 +15,7 @@ from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import EMPTY_BUILD
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.decoder import Decoder, refusal
-from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.loading import skeleton
 from kernels.engine.passes import Pass
 from kernels.engine.prompt_ops import prompt_ops
@@ -34,13 +34,13 @@ from kernels.serve.backend import KernelsBackend
 from kernels.serve.inputs import size, views
 from kernels.serve.megakernel_backend import BATCHES, capacity_of
 from kernels.serve.packed import PackedPass
-from kernels.serve.sizing import Wanted, context_of, limits_for
+from kernels.serve.sizing import RequestedSize, context_of, limits_for
 
 META = torch.device("meta")
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerSize:
     """The size of a server: tokens of a sequence (None: the most that it takes by itself), requests at once."""
 
     context: int | None
@@ -48,7 +48,11 @@ class Server:
 
 
 def of_model(
-    config: dict[str, Any], gpu: Gpu, traffics: Sequence[Traffic], servers: Sequence[Server], weights: Sequence[str]
+    config: dict[str, Any],
+    gpu: Gpu,
+    traffics: Sequence[BatchShape],
+    servers: Sequence[ServerSize],
+    weights: Sequence[str],
 ) -> Iterator[Build]:
     """Every build of a model in bf16 on the GPU: of what explore and compose try at each traffic, the kernels runner,
     the megakernel, and the servers. `weights` are the lower precisions that are tried too.
@@ -67,7 +71,7 @@ def of_model(
         for each in ("bf16", *weights):
             yield from _megakernel(config, gpu, traffic.batch, room_for(traffic.prompt, traffic.tokens), each)
     for server in servers:
-        wanted = Wanted(server.context, server.running)
+        wanted = RequestedSize(server.context, server.running)
         yield from _served(decoder, model.config, gpu, wanted)
         for batch in (each for each in BATCHES if each < 2 * server.running):
             yield from _megakernel(config, gpu, batch, capacity_of(context_of(model.config, wanted)), "bf16")
@@ -95,7 +99,7 @@ class _Noted(BoundVariants):
         return weight
 
 
-def _tried(model: Decoder, gpu: Gpu, traffic: Traffic, weights: Sequence[str]) -> Iterator[Build]:
+def _tried(model: Decoder, gpu: Gpu, traffic: BatchShape, weights: Sequence[str]) -> Iterator[Build]:
     """Every variant with each of its params, also those that a plan adds, at the sizes of explore and of a session."""
     capacity = -(-traffic.longest // CAPACITY_STEP) * CAPACITY_STEP
     for case in LayerOps(model, traffic).cases():
@@ -110,7 +114,7 @@ def _tried(model: Decoder, gpu: Gpu, traffic: Traffic, weights: Sequence[str]) -
                         yield from variant.cuda_builds(each, {**params, **more}, gpu)
 
 
-def _prompts(model: Decoder, gpu: Gpu, traffic: Traffic) -> Iterator[Build]:
+def _prompts(model: Decoder, gpu: Gpu, traffic: BatchShape) -> Iterator[Build]:
     """The usual ops of a megakernel's prompts, in every bucket up to the whole sequence."""
     ops = prompt_ops(LayerOps(model, traffic), gpu)
     buckets = {bucket(length) for length in range(1, traffic.longest + 1)}
@@ -138,7 +142,7 @@ def _megakernel(config: dict[str, Any], gpu: Gpu, batch: int, capacity: int, wei
         return
 
 
-def _served(model: Decoder, config: Any, gpu: Gpu, wanted: Wanted) -> Iterator[Build]:
+def _served(model: Decoder, config: Any, gpu: Gpu, wanted: RequestedSize) -> Iterator[Build]:
     """Every pass of a server's kernels backend, in each arrangement of its attention."""
     backend = KernelsBackend(model, gpu, limits_for(model, config, wanted))
     pages = backend.state.positions // backend.limits.page_size

@@ -71,8 +71,8 @@ def compile(options: argparse.Namespace) -> int:
 
 def _wanted(options: argparse.Namespace) -> Iterator["Build"]:
     """Every build of the models. Raises ValueError, or KeyError for a name that is in no catalogue."""
-    from kernels.cli.builds import Server, of_checks, of_model
-    from kernels.engine.layer_ops import Traffic
+    from kernels.cli.builds import ServerSize, of_checks, of_model
+    from kernels.engine.layer_ops import BatchShape
 
     gpu = GPUS[options.gpu]
     if not options.model and not options.checks:
@@ -80,9 +80,13 @@ def _wanted(options: argparse.Namespace) -> Iterator["Build"]:
     if options.checks:
         yield from of_checks(gpu)
     traffics = [
-        Traffic(batch, prompt, options.tokens) for batch in options.batch or [1] for prompt in options.prompt or [128]
+        BatchShape(batch, prompt, options.tokens)
+        for batch in options.batch or [1]
+        for prompt in options.prompt or [128]
     ]
-    servers = [Server(context, running) for context in options.context or [None] for running in options.running or [64]]
+    servers = [
+        ServerSize(context, running) for context in options.context or [None] for running in options.running or [64]
+    ]
     for model in options.model:
         config = _config(model)
         yield from of_model(config, gpu, traffics, () if options.no_server else servers, options.weights or ())

@@ -66,7 +66,7 @@ def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = No
     import torch
 
     from kernels import engine
-    from kernels.measure.environment import Telemetry, environment_info
+    from kernels.measure.environment import TelemetrySampler, environment_info
 
     if device == "cuda" and not torch.cuda.is_available():
         raise PlanRefused("--device: torch finds no NVIDIA GPU on this machine")
@@ -91,7 +91,7 @@ def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = No
         runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
     except torch.OutOfMemoryError as error:
         raise PlanRefused(_too_large(plan, str(error))) from error
-    with Telemetry(runner.model.device.type) as telemetry:
+    with TelemetrySampler(runner.model.device.type) as telemetry:
         samples = pooled(serve(runner, traffic, requests), traffic.metric, traffic.n)
     environment["telemetry"] = telemetry.summary()
     runner.close()

@@ -4,13 +4,13 @@ import os
 import sys
 from collections.abc import Sequence
 
-from kernels.load.vllm_server import ServerCommand, Wanted
+from kernels.load.vllm_server import ServerCommand, ServerSettings
 
 START_SECONDS = 400.0
 """A server compiles and captures its graphs before it is ready."""
 
 
-def ours(wanted: Wanted, device: str, options: Sequence[str] = ()) -> ServerCommand:
+def ours(wanted: ServerSettings, device: str, options: Sequence[str] = ()) -> ServerCommand:
     """`python -m kernels serve`."""
     size = ["--context", str(wanted.context), "--running", str(wanted.running)]
     place = ["--device", device, "--dtype", wanted.dtype, "--host", "127.0.0.1", "--port", str(wanted.port)]

@@ -23,7 +23,7 @@ V = TypeVar("V")
 _SEQUENCES = (tuple, list)
 
 
-class Kept(Generic[V]):
+class BoundedCache(Generic[V]):
     """A cache of at most `most` entries. A new entry evicts the oldest. Threads may share it."""
 
     def __init__(self, most: int) -> None:
@@ -53,7 +53,7 @@ class Prepared:
     bind: Callable[[Any], Callable[[], object]]
     workspace: object = None
     holds: object = None
-    bound: Kept[Callable[[], object]] = field(default_factory=lambda: Kept(OUTPUTS_KEPT))
+    bound: BoundedCache[Callable[[], object]] = field(default_factory=lambda: BoundedCache(OUTPUTS_KEPT))
 
 
 class Output(NamedTuple):
@@ -164,8 +164,8 @@ class CudaCall(ABC):
     """What can differ between the arguments of two right calls: their part of the key of an unchecked call."""
 
     def __init__(self) -> None:
-        self._calls: Kept[Prepared] = Kept(CALLS_KEPT)
-        self._launches: Kept[Callable[[], object]] = Kept(CALLS_KEPT)
+        self._calls: BoundedCache[Prepared] = BoundedCache(CALLS_KEPT)
+        self._launches: BoundedCache[Callable[[], object]] = BoundedCache(CALLS_KEPT)
 
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
         device, stream = current_stream() if (gpu := _has_gpu()) else (-1, 0)

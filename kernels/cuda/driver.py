@@ -15,7 +15,7 @@ class Attribute(ctypes.Structure):
     _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_uint * 16))
 
 
-class Config(ctypes.Structure):
+class LaunchConfig(ctypes.Structure):
     """CUlaunchConfig."""
 
     _fields_ = (
@@ -30,11 +30,11 @@ class Config(ctypes.Structure):
 
 def config(
     grid: tuple[int, int, int], threads: int, shared_bytes: int, stream: int, attribute: Attribute | None = None
-) -> Config:
+) -> LaunchConfig:
     """A launch with one attribute, or none."""
     if attribute is None:
-        return Config(grid, (threads, 1, 1), shared_bytes, stream, None, 0)
-    return Config(grid, (threads, 1, 1), shared_bytes, stream, ctypes.pointer(attribute), 1)
+        return LaunchConfig(grid, (threads, 1, 1), shared_bytes, stream, None, 0)
+    return LaunchConfig(grid, (threads, 1, 1), shared_bytes, stream, ctypes.pointer(attribute), 1)
 
 
 def clusters_at_once(function: int, size: int, threads: int, shared_bytes: int) -> int:

@@ -9,7 +9,7 @@ from kernels.plan import Plan
 if TYPE_CHECKING:
     import torch
 
-    from kernels.engine.loading import Facts
+    from kernels.engine.loading import ConfigurationFacts
 
 __all__ = ["Generation", "Runner", "apply", "describe", "load", "runner"]
 
@@ -40,7 +40,7 @@ def load(
     return loading.load(model_dir, config, seed=seed, generated=generated, dtype=dtype, device=device)
 
 
-def describe(config: dict[str, Any], dtype: str | None = None) -> "Facts":
+def describe(config: dict[str, Any], dtype: str | None = None) -> "ConfigurationFacts":
     """What transformers would build: kind, family, architecture, parameters, weight and KV bytes (meta device).
 
     `dtype` None takes the configuration's own. Raises ValueError with one sentence when it cannot be built.

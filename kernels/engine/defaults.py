@@ -10,7 +10,7 @@ from kernels import registry
 from kernels.engine import decoder
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.kernels_runner import KernelsRunner
-from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.pass_timer import GraphTimer
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
@@ -36,7 +36,7 @@ class TuningRunner(KernelsRunner):
     @torch.no_grad()
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
         if not decoder.refusal(self.model):
-            traffic = Traffic(batch, prompt, tokens)
+            traffic = BatchShape(batch, prompt, tokens)
             chosen = default_ops(decoder.Decoder(self.model), traffic, self.options.get("weights", ""))
             for note in chosen.notes:
                 print(f"  {note}", file=sys.stderr)
@@ -44,7 +44,7 @@ class TuningRunner(KernelsRunner):
         super().prepare(batch, prompt, tokens)
 
 
-def default_ops(model: decoder.Decoder, traffic: Traffic, weights: str = "") -> Chosen:
+def default_ops(model: decoder.Decoder, traffic: BatchShape, weights: str = "") -> Chosen:
     """The chosen ops for the traffic on the model's device. The notes give each op's reason, rivals and time of
     measurement.
 

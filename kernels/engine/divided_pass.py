@@ -18,7 +18,7 @@ from kernels.cuda.current import current
 from kernels.engine import decoder
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.passes import Pass, Walk
-from kernels.engine.prompts import Bucket, Prompts
+from kernels.engine.prompts import Bucket, PromptReader
 from kernels.engine.state import State
 
 
@@ -34,7 +34,7 @@ class RankPart(NamedTuple):
         return self.state.position.device
 
 
-class Exchange:
+class AllReduce:
     """Adds the partials [m, hidden] of all ranks, m up to `rows`, to the residual stream of every rank."""
 
     def __init__(self, devices: Sequence[torch.device], rows: int, like: Tensor) -> None:
@@ -83,7 +83,7 @@ class DividedPass:
             with current(rank.device):
                 self._passes.append(Pass(*rank, queries, whole=whole, rank=number))
         self.head = self._passes[0].head
-        self._exchange = Exchange(self._devices, self.state.batch * queries, ranks[0].model.embedding)
+        self._exchange = AllReduce(self._devices, self.state.batch * queries, ranks[0].model.embedding)
 
     def run(self, ids: Tensor, length: Tensor | None = None) -> Tensor:
         """See `Pass.run`. What other GPUs do, each on its current stream, follows the first one's current stream, which
@@ -122,8 +122,8 @@ def _partial(walk: Walk) -> Tensor:
     return walk.stream.delta
 
 
-class DividedPrompts(Prompts):
-    """As `Prompts`, over all ranks: one graph for each bucket."""
+class DividedPrompts(PromptReader):
+    """As `PromptReader`, over all ranks: one graph for each bucket."""
 
     def __init__(self, ranks: Sequence[RankPart], *, whole: bool) -> None:
         super().__init__(*ranks[0], whole=whole)

@@ -9,8 +9,8 @@ from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.graphs import captured
 from kernels.engine.head import bound_head
 from kernels.engine.passes import Pass
-from kernels.engine.prompts import OnePass, Prompts
-from kernels.engine.readers import Reader, SeenReader
+from kernels.engine.prompts import OnePass, PromptReader
+from kernels.engine.readers import SeenReader, TokenReader
 from kernels.engine.sessions import Session
 from kernels.engine.state import State
 
@@ -33,7 +33,7 @@ class KernelsSession(Session):
         cos, sin = model.rope_table(capacity)
         cache = model.cache(batch, capacity)
         self.state = State(batch, capacity, cos, sin, cache, position, self.token, stream, seen)
-        self.prompts = Prompts(model, variants, self.state, whole=True)
+        self.prompts = PromptReader(model, variants, self.state, whole=True)
         self._step_pass: OnePass = Pass(model, variants, self.state, 1)
         self._step_stream = self.token
         self._served = 0
@@ -50,7 +50,7 @@ class KernelsSession(Session):
         self._served = prompt.shape[1]
         self.prompts.read(prompt)
 
-    def reader(self, length: int, tokens: int) -> Reader:
+    def reader(self, length: int, tokens: int) -> TokenReader:
         """See `Session.reader`. Captures that length's bucket first, whose warm-up writes ids into `seen`."""
         self.prompts.capture(length)
         seen = self.state.seen

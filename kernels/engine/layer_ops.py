@@ -21,7 +21,7 @@ from kernels.ops import (
 
 
 @dataclass(frozen=True)
-class Traffic:
+class BatchShape:
     """The traffic: `batch` sequences at once, `tokens` new tokens after prompts of `prompt` tokens."""
 
     batch: int
@@ -42,7 +42,7 @@ class Traffic:
 class LayerOps:
     """The cases of one decoder's passes."""
 
-    def __init__(self, model: decoder.Decoder, traffic: Traffic) -> None:
+    def __init__(self, model: decoder.Decoder, traffic: BatchShape) -> None:
         self.traffic, self.layers = traffic, len(model.layers)
         self._model, self._weights, self._shape = model, model.layers[0], model.shapes[0]
         self._dtype = DTYPE_NAMES[model.embedding.dtype]

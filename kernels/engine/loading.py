@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Facts:
+class ConfigurationFacts:
     """What a configuration builds. Bytes are in `dtype`; KV bytes are per token of one sequence, all layers."""
 
     kind: Literal["decoder", "encoder", "other"]
@@ -92,7 +92,7 @@ def _generates(model: PreTrainedModel) -> bool:
     return name != MODEL_FOR_MASKED_LM_MAPPING_NAMES.get(model_type) and model.can_generate()
 
 
-def describe(config: dict[str, Any], dtype: str | None = None) -> Facts:
+def describe(config: dict[str, Any], dtype: str | None = None) -> ConfigurationFacts:
     """See `kernels.engine.describe`."""
     wanted = configuration(config)
     own = wanted.dtype if isinstance(wanted.dtype, torch.dtype) else torch.float32
@@ -103,7 +103,7 @@ def describe(config: dict[str, Any], dtype: str | None = None) -> Facts:
     layers = getattr(text, "num_hidden_layers", 0) or 0
     kind = kind_of(model)
     cached = 2 * layers * heads * head_dim * model.dtype.itemsize if kind == "decoder" else 0
-    return Facts(
+    return ConfigurationFacts(
         kind=kind,
         family=wanted.model_type,
         architecture=type(model).__name__,

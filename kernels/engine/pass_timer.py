@@ -8,7 +8,7 @@ import torch
 from kernels.engine import decoder
 from kernels.engine.bound_variants import BoundVariants, Packed
 from kernels.engine.kernels_session import KernelsSession
-from kernels.engine.layer_ops import Traffic
+from kernels.engine.layer_ops import BatchShape
 from kernels.engine.prompts import bucket
 from kernels.hardware import Gpu
 from kernels.measure.intervals import median_interval
@@ -29,7 +29,7 @@ class GraphTimer:
     reads them again. Weights stay packed between calls.
     """
 
-    def __init__(self, model: decoder.Decoder, gpu: Gpu, traffic: Traffic) -> None:
+    def __init__(self, model: decoder.Decoder, gpu: Gpu, traffic: BatchShape) -> None:
         self._model, self._gpu, self._traffic = model, gpu, traffic
         self._packed: Packed = {}
 

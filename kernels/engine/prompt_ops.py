@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from kernels import registry
 from kernels.attention import flash_triton
-from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.prompts import bucket
 from kernels.hardware import Gpu
 from kernels.ops import TORCH_VARIANTS, AttentionCase, Case, LinearCase, RmsNormCase
@@ -66,7 +66,7 @@ def last_rows(
     return [PlannedOp(op=case.op, case=case.model_dump(), variant=variant.name) for case in served]
 
 
-def of_prompts(ops: Collection[PlannedOp], traffic: Traffic) -> list[PlannedOp]:
+def of_prompts(ops: Collection[PlannedOp], traffic: BatchShape) -> list[PlannedOp]:
     """The ops of a whole plan that its prompts run, including the head, which every pass runs."""
     batch, queries = traffic.batch, bucket(traffic.prompt)
 

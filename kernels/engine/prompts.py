@@ -30,7 +30,7 @@ def room_for(prompt: int, tokens: int) -> int:
     return -(-max(bucket(prompt), prompt + tokens) // CAPACITY_STEP) * CAPACITY_STEP
 
 
-class Prompts:
+class PromptReader:
     """Reads prompts into the state's cache with a plan's variants.
 
     A prompt of any length up to the capacity runs in its bucket's graph. Causality hides the padding on the right from

@@ -10,7 +10,7 @@ LOOK_NS = 1_000_000
 """How many ns an id may take before the host checks whether the step has ended without it."""
 
 
-class Reader(ABC):
+class TokenReader(ABC):
     """Call `enqueue` after each launched step; the host reads later."""
 
     @abstractmethod
@@ -22,7 +22,7 @@ class Reader(ABC):
         """The ids of every step, a row each, and the host's monotonic clock when they could be read."""
 
 
-class CpuReader(Reader):
+class CpuReader(TokenReader):
     """Reads ids as soon as a step is done."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class CpuReader(Reader):
         return self._rows, self._times_ns
 
 
-class GpuReader(Reader):
+class GpuReader(TokenReader):
     """Copies ids to pinned memory after each step. Reads them one step later, when the copy's event has passed."""
 
     def __init__(self, tokens: int, batch: int) -> None:
@@ -63,7 +63,7 @@ class GpuReader(Reader):
         return self._host.tolist(), self._times_ns
 
 
-class SeenReader(Reader):
+class SeenReader(TokenReader):
     """Polls `seen` [rows, b] int64, pinned memory into which the steps write their ids, from row `first` on."""
 
     def __init__(self, seen: Tensor, first: int, tokens: int) -> None:

@@ -13,7 +13,7 @@ from transformers.cache_utils import StaticLayer, get_layer_types_and_kwargs
 
 from kernels.engine import decoder
 from kernels.engine.graphs import captured
-from kernels.engine.readers import CpuReader, GpuReader, Reader
+from kernels.engine.readers import CpuReader, GpuReader, TokenReader
 
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Compiles a function, or returns it as it is."""
@@ -40,7 +40,7 @@ class Session(ABC):
     def fits(self, batch: int, prompt: int, tokens: int) -> bool:
         """Whether it is ready for this shape. The decode steps are one fewer than `tokens`."""
 
-    def reader(self, length: int, tokens: int) -> Reader:
+    def reader(self, length: int, tokens: int) -> TokenReader:
         """Reads the `tokens` ids of each row that follow a prompt of that length."""
         return GpuReader(tokens, self.batch) if self.device.type == "cuda" else CpuReader()
 

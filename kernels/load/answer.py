@@ -4,7 +4,7 @@ import time
 
 import httptools
 
-from kernels.load.events import GARBAGE, DocumentReader, EventReader, Reader, RefusalReader
+from kernels.load.events import GARBAGE, BodyReader, DocumentReader, EventReader, RefusalReader
 from kernels.load.exchange import CANCELLED, Exchange
 
 LENGTHS = (b"content-length", b"transfer-encoding")
@@ -19,7 +19,7 @@ class AnswerParser:
     def __init__(self, exchange: Exchange, streamed: bool) -> None:
         self._exchange, self._streamed = exchange, streamed
         self._parser = httptools.HttpResponseParser(self)
-        self._reader: Reader | None = None
+        self._reader: BodyReader | None = None
         self._content_type = ""
         self._head_bytes = 0
         self._has_length = self._complete = False
@@ -78,7 +78,7 @@ class AnswerParser:
         if not self._exchange.error:
             self._reader.close(self._now_ns)
 
-    def _reader_for(self, status: int) -> Reader:
+    def _reader_for(self, status: int) -> BodyReader:
         exchange = self._exchange
         if status != 200:
             return RefusalReader(exchange)

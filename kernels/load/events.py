@@ -12,7 +12,7 @@ SHOWN_CHARACTERS = 200
 GARBAGE, HALF, NOTHING, IN_STREAM = "garbage", "half a stream", "no answer", "error in the stream"
 
 
-class Reader(Protocol):
+class BodyReader(Protocol):
     """Takes the body of an answer piece by piece and writes what it says into the exchange."""
 
     def feed(self, data: bytes, now_ns: int) -> None: ...

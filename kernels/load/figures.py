@@ -14,7 +14,7 @@ WARM_SHARE = 0.1
 
 
 @dataclass(frozen=True)
-class Promise:
+class LatencyPromise:
     """A request is good when its first token came within `ttft_ms` and its further ones within `tpot_ms` on average."""
 
     ttft_ms: float
@@ -77,7 +77,7 @@ class Figures:
         ends = (each.end_ns for each in self.sent.exchanges if each.ended)
         return sum(self.since_ns <= at < self.until_ns for at in ends) / self.seconds
 
-    def goodput(self, promise: Promise) -> float:
+    def goodput(self, promise: LatencyPromise) -> float:
         """Requests due in the steady part that kept the promise, by its seconds."""
         return sum(promise.kept(each) for each in self.served) / self.seconds
 

@@ -9,7 +9,7 @@ from kernels.load.connection import Address, Connections
 from kernels.load.counts import ENDED, FAILED, OVERRUN, SENT, Counts
 from kernels.load.exchange import Exchange
 from kernels.load.planned import PlannedRequest
-from kernels.load.timer import Timer
+from kernels.load.timer import WakeUpTimer
 from kernels.measure.latency import NS_PER_MS
 
 MOST_IN_FLIGHT = 8192
@@ -113,7 +113,7 @@ class Generator:
         raise.
         """
         self._connections = Connections(self._address)
-        self._timer = Timer()
+        self._timer = WakeUpTimer()
         start_ns = start_ns or time.monotonic_ns() + LEAD_NS
         self._start_ns, self._end_ns = start_ns, start_ns + round(self._limits.seconds * 1e9)
         self.sent = Sent(start_ns + round(self._limits.warm_up_s * 1e9))

@@ -60,7 +60,7 @@ class Sending:
         with tempfile.TemporaryFile() as shared, contextlib.ExitStack() as running:
             shared.truncate(bytes_of(self.processes))
             keep = [shared.fileno(), *([] if self.address.handing is None else [self.address.handing])]
-            parts = [Part(self, number, shared.fileno()) for number in range(self.processes)]
+            parts = [LoadShare(self, number, shared.fileno()) for number in range(self.processes)]
             processes = [running.enter_context(SenderProcess(part, keep)) for part in parts]
             for each in processes:
                 await each.answer()  # it is ready
@@ -77,7 +77,7 @@ class Sending:
 
 
 @dataclass(frozen=True)
-class Part:
+class LoadShare:
     """The share of one process: every `processes`-th request from `number` on, and as many of the users.
 
     `counts` is the descriptor of the file by which the processes share their counters.

@@ -13,7 +13,7 @@ class _Spec(ctypes.Structure):
     _fields_ = [(name, ctypes.c_long) for name in ("interval_s", "interval_ns", "s", "ns")]
 
 
-class Timer:
+class WakeUpTimer:
     """One waiter at a time, on Linux by a timerfd; elsewhere by asyncio's own timers. Make it inside the event loop."""
 
     def __init__(self) -> None:

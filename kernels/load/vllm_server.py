@@ -24,7 +24,7 @@ class ServerCommand:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ServerSettings:
     """What every server is started for: a model's directory, its name to clients, and the size of the traffic.
 
     vLLM alone is told `memory`, its share of the GPU's, and whether prompts begin alike, `shared_prefix`.
@@ -40,7 +40,9 @@ class Wanted:
     shared_prefix: bool = False
 
 
-def vllm(wanted: Wanted, python: str, environment: Mapping[str, str], options: Sequence[str] = ()) -> ServerCommand:
+def vllm(
+    wanted: ServerSettings, python: str, environment: Mapping[str, str], options: Sequence[str] = ()
+) -> ServerCommand:
     """vLLM's OpenAI server, by the Python of its environment. Raises ValueError when that Python is not there.
 
     Its prefix cache is off where prompts share nothing; CUDA graphs and asynchronous scheduling are its own defaults.

@@ -152,7 +152,7 @@ def _versions(on_gpu: bool) -> dict[str, str]:
     return found
 
 
-class Telemetry:
+class TelemetrySampler:
     """Samples clocks, power and temperature in the background while a `with` block runs.
 
     `summary()` fits `workers.documents.measurement.Telemetry`; what the machine does not tell is None. On a CPU

@@ -36,7 +36,7 @@ MEGAKERNEL = "megakernel"
 
 
 @dataclass(frozen=True)
-class Decoder:
+class DecoderSizes:
     """Sizes of a decoder: parameters of all layers and of the head, KV bytes a token in 16 bits, width of q."""
 
     layers: int
@@ -47,7 +47,7 @@ class Decoder:
 
 
 @dataclass(frozen=True)
-class Pass:
+class PassWork:
     """`rows` tokens go through the layers and `answered` of them through the head; keys and values of `cached` tokens
     are read, and `pairs` of a query and a key are multiplied."""
 
@@ -65,24 +65,24 @@ class Layer:
     least_us: float = 0.0
 
 
-def decoder(config: dict[str, Any], parameters: int) -> Decoder:
+def decoder(config: dict[str, Any], parameters: int) -> DecoderSizes:
     """The sizes of a model of which `parameters` multiply a token (`request_case`)."""
     heads, _, head_dim = attention_shape(config)
     vocabulary, hidden = head_shape(config)
     head = vocabulary * hidden
-    return Decoder(
+    return DecoderSizes(
         value(config, "layers") or 1, parameters - head, head, kv_bytes_per_token(config, 2), heads * head_dim
     )
 
 
-def prompt(batch: float, tokens: int) -> Pass:
+def prompt(batch: float, tokens: int) -> PassWork:
     """Reading `batch` prompts of `tokens` each."""
-    return Pass(batch * tokens, batch, 0.0, batch * tokens * tokens / 2)
+    return PassWork(batch * tokens, batch, 0.0, batch * tokens * tokens / 2)
 
 
-def step(batch: int, length: float) -> Pass:
+def step(batch: int, length: float) -> PassWork:
     """One token for each of `batch` sequences behind `length` tokens."""
-    return Pass(batch, batch, batch * length, batch * length)
+    return PassWork(batch, batch, batch * length, batch * length)
 
 
 def layer(runner: str, weights: str, kernel_us: float, sequences: float, reads_prompt: bool) -> Layer:
@@ -95,7 +95,7 @@ def layer(runner: str, weights: str, kernel_us: float, sequences: float, reads_p
 
 
 def pass_ms(
-    of: Decoder, work: Pass, weight_bytes: float, kv_share: float, rates: tuple[float, float], each: Layer
+    of: DecoderSizes, work: PassWork, weight_bytes: float, kv_share: float, rates: tuple[float, float], each: Layer
 ) -> float:
     """Milliseconds of a pass whose weights have `weight_bytes` bytes and whose keys `kv_share` of 16 bits.
 

@@ -37,7 +37,7 @@ from kernels.megakernel.structure import name_of, rows_of
 from kernels.megakernel.weights import matrix_of_unit
 
 if TYPE_CHECKING:
-    from kernels.megakernel.interpret import Gpu
+    from kernels.megakernel.interpret import SimulatedGpu
 
 Steps = Generator[bool, None, Any]
 
@@ -47,7 +47,7 @@ class Sm:
     number among the SMs of all ranks.
     """
 
-    def __init__(self, gpu: "Gpu", number: int, first: NDArray[np.int64]) -> None:
+    def __init__(self, gpu: "SimulatedGpu", number: int, first: NDArray[np.int64]) -> None:
         self.gpu, self.number, self.token = gpu, number, first
         self.shape, self.layout = gpu.program.shape, gpu.program.layout
         self.everywhere = gpu.program.rank * self.layout.sms + number
@@ -94,7 +94,7 @@ class Sm:
                 self._copy(buffer, copy, gpu)[at] = words
         self.gpu.stores += 1
 
-    def _copy(self, buffer: str, number: int, gpu: "Gpu | None" = None) -> Words:
+    def _copy(self, buffer: str, number: int, gpu: "SimulatedGpu | None" = None) -> Words:
         words, copies = (gpu or self.gpu).words[buffer], self.layout.copies
         length = len(words) // copies
         return words[number * length : (number + 1) * length] if buffer in COPIED else words

@@ -222,14 +222,14 @@ def compile_kernel(constants: dict[str, Any]) -> Any:
 
 
 @dataclass(frozen=True)
-class Build:
+class MegakernelBuild:
     """The proven programs of all ranks, and what their kernel is compiled with."""
 
     programs: list[Program]
     constants: dict[str, Any]
 
 
-def built(shape: ModelShape, layout: Layout, tuning: Tuning, beside: int = 1) -> Build:
+def built(shape: ModelShape, layout: Layout, tuning: Tuning, beside: int = 1) -> MegakernelBuild:
     """The build of a layout for the current GPU, on which `beside` ranks run side by side; without pairs if not all of
     them fit on it at once.
 
@@ -240,7 +240,7 @@ def built(shape: ModelShape, layout: Layout, tuning: Tuning, beside: int = 1) ->
     constants = defines(made[0], tuning)  # those of all ranks
     if made[0].layout.pairs and 2 * pairs_at_once(compile_kernel(constants), constants) < beside * made[0].layout.sms:
         return built(shape, replace(layout, pairs=False), tuning, beside)
-    return Build(made, constants)
+    return MegakernelBuild(made, constants)
 
 
 def pairs_at_once(kernel: Any, constants: dict[str, Any]) -> int:

@@ -17,7 +17,7 @@ from kernels.megakernel.flagged_words import (
     sums_of,
     value_of,
 )
-from kernels.megakernel.search import Search, area_of, flag_of
+from kernels.megakernel.search import ThresholdSearch, area_of, flag_of
 from kernels.ops.sampling import noisy
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def draw(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
     """Candidates [batch]: `best`, or for sampled sequences a draw among the tokens that are kept."""
     vocab, batch, sampling = sm.shape.vocab, sm.layout.batch, sm.gpu.sampling
     bins, logits = bins_of(batch), sm.gpu.logits[sm.step, :, sm.own]
-    searches = [Search(how, vocab, most, bins) for how, most in zip(sampling, logits_of(best), strict=True)]
+    searches = [ThresholdSearch(how, vocab, most, bins) for how, most in zip(sampling, logits_of(best), strict=True)]
     while any(search.goal for search in searches):
         flag = flag_of(sm.round)
         own = [bin_of(*search.bins_of(row), flag) for search, row in zip(searches, logits, strict=True)]

@@ -27,7 +27,7 @@ Pick = Callable[[list[int]], int]
 
 
 @dataclass(frozen=True)
-class Context:
+class DecodeStart:
     """What precedes the first step. keys and values float32 [layers, batch, capacity, kv_heads, head_dim] hold the
     context's, and are appended to. `first` int [batch] are the tokens at `position`, one for all or one for each.
     """
@@ -38,7 +38,7 @@ class Context:
     position: int | Sequence[int]
 
 
-class Gpu:
+class SimulatedGpu:
     """Global memory, and a block for each SM. `arrays` are those of `uploads`, as numpy (bf16 as uint16).
 
     `group` are the GPUs that run the model together, in the order of their ranks; their SMs write into each other's
@@ -46,7 +46,7 @@ class Gpu:
     """
 
     def __init__(
-        self, program: Program, arrays: dict[str, Any], context: Context, count: int, split_keys: int = 64,
+        self, program: Program, arrays: dict[str, Any], context: DecodeStart, count: int, split_keys: int = 64,
         forced: NDArray[np.int64] | None = None, sampling: Samplings = None,
     ) -> None:  # fmt: skip
         self.program, self.arrays, self.keys, self.values = program, arrays, context.keys, context.values
@@ -65,7 +65,7 @@ class Gpu:
         return run([self], pick)
 
 
-def run(gpus: Sequence[Gpu], pick: Pick) -> NDArray[np.int64]:
+def run(gpus: Sequence[SimulatedGpu], pick: Pick) -> NDArray[np.int64]:
     """Runs all SMs of all ranks to their end. `pick` chooses the next SM among those that may run, by its number among
     all ranks' SMs. Returns the tokens [count, batch] that rank 0 chose.
 

@@ -61,7 +61,7 @@ class Rank:
     def __init__(
         self,
         model: Any,
-        made: device.Build,
+        made: device.MegakernelBuild,
         place: tuple[int, torch.device],
         capacity: int,
         tuning: device.Tuning,
@@ -174,7 +174,7 @@ class Rank:
             raise MegakernelFault(sentence_of(word, self.layout.ranks))
 
 
-class Machine(Rank):
+class SingleGpuMegakernel(Rank):
     """The megakernel of a transformers model `model` (bf16, on a GPU) for `layout.batch` sequences, on one GPU.
 
     `rounded` as for `uploads`. The prompt's pass writes `keys` and `values`.

@@ -24,7 +24,7 @@ from kernels.megakernel.effects import Access, Effects, effects, sizes
 from kernels.megakernel.flagged_words import EXCHANGED
 from kernels.megakernel.instructions import END, HEAD
 from kernels.megakernel.program import Program
-from kernels.megakernel.structure import Problem, name_of, rows_of
+from kernels.megakernel.structure import ProgramProblem, name_of, rows_of
 
 TOKENS = 2
 PROBLEMS_MOST = 20
@@ -66,7 +66,7 @@ class Ordering:
         self.tables = [table for program in programs for table in program.instructions]
         self.sms, self.layers = self.layout.all_sms, self.shape.layers
         self.sizes = sizes(self.shape, self.layout)
-        self.problems: list[Problem] = []
+        self.problems: list[ProgramProblem] = []
         self._weak: dict[tuple[int, ...], int] = {}
         lists = [self._list(sm) for sm in range(self.sms)]
         self.nodes = [node for listed in lists for node in listed]
@@ -114,7 +114,7 @@ class Ordering:
         """Epochs of all layers and tokens in one order, as the kernel's flags before they wrap."""
         return node.token * (self.layers + 1) + access.layer
 
-    def run(self) -> list[Problem]:
+    def run(self) -> list[ProgramProblem]:
         """All problems of order, at most about PROBLEMS_MOST."""
         at = self.starts[:-1].copy()
         moved = True
@@ -192,15 +192,15 @@ class Ordering:
     def _problem(self, kind: str, node: Node, sentence: str) -> None:
         self.problems.append(self._of(node, kind, f"{name_of(node.words)}: {sentence}"))
 
-    def _of(self, node: Node, kind: str, sentence: str) -> Problem:
+    def _of(self, node: Node, kind: str, sentence: str) -> ProgramProblem:
         rank, sm = divmod(node.sm, self.layout.sms)
-        return Problem(kind, sm, node.index, sentence, rank if self.layout.ranks > 1 else -1)
+        return ProgramProblem(kind, sm, node.index, sentence, rank if self.layout.ranks > 1 else -1)
 
     def _name(self, number: int) -> str:
         rank, sm = divmod(number, self.layout.sms)
         return f"SM {sm} of GPU {rank}" if self.layout.ranks > 1 else f"SM {sm}"
 
-    def _stuck(self, node: Node) -> Problem:
+    def _stuck(self, node: Node) -> ProgramProblem:
         missing = next(access for access in node.effects.reads if not self._arrived(node, access))
         buffer = self.buffers[missing.buffer]
         found = buffer.epoch[missing.blocks]
@@ -212,14 +212,14 @@ class Ordering:
         )
         return self._of(node, "deadlock", sentence)
 
-    def _unread(self) -> Iterator[Problem]:
+    def _unread(self) -> Iterator[ProgramProblem]:
         for name, buffer in self.buffers.items():
             unread = (buffer.epoch >= 0) & (buffer.readers.max(axis=1) < 0)
             if unread.any():
                 node = self.nodes[buffer.writer[unread][0]]
                 yield self._of(node, "unread", f"no instruction reads what {name_of(node.words)} writes in {name}")
 
-    def _caches(self) -> Iterator[Problem]:
+    def _caches(self) -> Iterator[ProgramProblem]:
         """Rows of the caches are plain stores: a fence in their writer's HEAD and one in their reader's END order them.
 
         The END of each SM must therefore come after the HEAD of all SMs that write what it reads in the next token.
@@ -242,7 +242,7 @@ class Ordering:
                         node, f"keys of {self._name(unseen[0])} may be read before they are published"
                     )
 
-    def _unpublished(self, node: Node, sentence: str) -> Problem:
+    def _unpublished(self, node: Node, sentence: str) -> ProgramProblem:
         return self._of(node, "cache", f"{name_of(node.words)}: {sentence}")
 
     def _head_after(self, sm: int) -> int:

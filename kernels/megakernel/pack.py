@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kernels.megakernel.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
-from kernels.megakernel.program import Program, Section
+from kernels.megakernel.program import Program, WeightSection
 from kernels.megakernel.weights import ALIGNMENT, CODES_BYTES, Format, nvfp4_mix
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def pack(model: Any, program: Program, found: "RoundedWeights | None" = None) ->
     offsets[1:] = torch.from_numpy(aligned.cumsum())
     head = model.lm_head.weight
     packed = torch.empty(int(aligned.sum()), dtype=torch.uint8, device=head.device)
-    places: dict[tuple[int, int], list[tuple[Section, int]]] = {}
+    places: dict[tuple[int, int], list[tuple[WeightSection, int]]] = {}
     for sections, offset in zip(program.sections, offsets.tolist(), strict=False):
         at = offset
         for section in sections:

@@ -16,7 +16,7 @@ from kernels.megakernel.weights import Format
 
 
 @dataclass(frozen=True)
-class Section:
+class WeightSection:
     """Weights one instruction streams: row tiles [tile, tile + units), column tiles [k_tile, k_tile + k_tiles)."""
 
     matrix: int
@@ -37,7 +37,7 @@ class Program:
     shape: ModelShape
     layout: Layout
     instructions: list[np.ndarray] = field(default_factory=list)
-    sections: list[list[Section]] = field(default_factory=list)
+    sections: list[list[WeightSection]] = field(default_factory=list)
     rank: int = 0
 
     @property
@@ -82,7 +82,7 @@ def build(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
         for sm, (tile, units, k_tile, k_tiles, part) in enumerate(found):
             first = own.start + tile
             if units:
-                program.sections[sm].append(Section(op, layer, first, units, k_tile, k_tiles))
+                program.sections[sm].append(WeightSection(op, layer, first, units, k_tile, k_tiles))
             if units or on_every_sm:
                 words = {"op": op, "tile": first, "units": units, "k_tile": k_tile, "k_tiles": k_tiles}
                 rows[sm].append(words | {"partial": before + part, "layer": layer})

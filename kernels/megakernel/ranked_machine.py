@@ -71,7 +71,8 @@ class RankedMachine:
         return [torch.cuda.current_stream(self.gpu), *self._others]
 
     def launch(self, asked: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
-        """Enqueues a launch on every GPU; torch's current stream then waits for all of them. As `Machine.launch`.
+        """Enqueues a launch on every GPU, as `SingleGpuMegakernel.launch` does on one; torch's current stream then
+        waits for all of them.
 
         `tokens` are then what each of the other ranks chooses, int32 [count, batch] on its GPU.
         """

@@ -17,16 +17,16 @@ from kernels.engine.base import Generation, Runner, check_request
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.divided import Divided
 from kernels.engine.divided_pass import DividedPrompts, RankPart
-from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.prompt_ops import prompt_ops
-from kernels.engine.prompts import Prompts, room_for
+from kernels.engine.prompts import PromptReader, room_for
 from kernels.engine.rounding import Rounding
 from kernels.engine.state import State
 from kernels.measure.gpu_entry import gpu_of
 from kernels.megakernel import trace
 from kernels.megakernel.device import Tuning
 from kernels.megakernel.layout import default_layout
-from kernels.megakernel.machine import DecodeRequest, Machine
+from kernels.megakernel.machine import DecodeRequest, SingleGpuMegakernel
 from kernels.megakernel.program import Program
 from kernels.megakernel.rank_models import RankModel, rank_models
 from kernels.megakernel.ranked_machine import RankedMachine
@@ -87,7 +87,7 @@ class MegakernelRunner(Runner):
             raise ValueError("layout: the precision is named by the option weights, for the prompt's pass as well")
         self._rounding = Rounding.model_validate(self.options.get("rounding", {}))
         self._models: list[RankModel] = []
-        self._machine: Machine | RankedMachine | None = None
+        self._machine: SingleGpuMegakernel | RankedMachine | None = None
         numbers = self.options.get("devices", [weight.device.index])
         self._gpus = [part.device for part in parted] or [torch.device("cuda", number) for number in numbers]
         if self._gpus[0] != weight.device:
@@ -96,7 +96,7 @@ class MegakernelRunner(Runner):
             raise ValueError("ops: the prompt's pass over several GPUs takes the usual variants, and none of a plan")
         self._part = part_of(self.shape, len(self._gpus))
         self._variants = variants
-        self._prompts: Prompts | None = None
+        self._prompts: PromptReader | None = None
         self._cancel = pinned(1, 0)
         self._beside = torch.cuda.Stream(weight.device)
 
@@ -109,20 +109,20 @@ class MegakernelRunner(Runner):
             self._machine = self._prompts = None
             self._models = self._models or rank_models(self._source, self._gpus, self.weights, self._rounding)
             self._machine = self._machine_of(batch, capacity)
-            self._prompts = self._prompts_of(self._machine, Traffic(batch, prompt, tokens))
+            self._prompts = self._prompts_of(self._machine, BatchShape(batch, prompt, tokens))
         self.generate(torch.zeros(batch, prompt, dtype=torch.int64, device=self.model.device), tokens)
 
-    def _machine_of(self, batch: int, capacity: int) -> Machine | RankedMachine:
+    def _machine_of(self, batch: int, capacity: int) -> SingleGpuMegakernel | RankedMachine:
         ranks, tuning = len(self._gpus), Tuning(**self.options.get("tuning", {}))
         sms = torch.cuda.get_device_properties(self.model.device).multi_processor_count
         sms //= max(Counter(self._gpus).values())
         layout = default_layout(self._part, batch, capacity, self.weights, sms, ranks)
         layout = replace(layout, **self.options.get("layout", {}))
         if ranks == 1:
-            return Machine(self.model, self.shape, layout, capacity, tuning, self._models[0].rounded)
+            return SingleGpuMegakernel(self.model, self.shape, layout, capacity, tuning, self._models[0].rounded)
         return RankedMachine(self._models, self._part, layout, capacity, tuning)
 
-    def _prompts_of(self, machine: Machine | RankedMachine, traffic: Traffic) -> Prompts:
+    def _prompts_of(self, machine: SingleGpuMegakernel | RankedMachine, traffic: BatchShape) -> PromptReader:
         """Prompts that leave the keys and values of each rank's heads in that rank's caches."""
         made = []
         for own, rank in zip(self._models, machine.ranks, strict=True):
@@ -137,7 +137,7 @@ class MegakernelRunner(Runner):
                 token = torch.zeros(traffic.batch, 1, dtype=torch.int64, device=rank.gpu)
             state = State(traffic.batch, machine.capacity, cos, sin, caches, position, token)
             made.append(RankPart(own.compact, variants, state))
-        return Prompts(*made[0], whole=False) if len(made) == 1 else DividedPrompts(made, whole=False)
+        return PromptReader(*made[0], whole=False) if len(made) == 1 else DividedPrompts(made, whole=False)
 
     def cancel(self) -> None:
         """Ends the current generation after its next token; `generate` then returns the tokens so far."""
@@ -190,7 +190,7 @@ class MegakernelRunner(Runner):
         )
 
     @contextmanager
-    def _waiting_for(self, machine: Machine | RankedMachine) -> Iterator[None]:
+    def _waiting_for(self, machine: SingleGpuMegakernel | RankedMachine) -> Iterator[None]:
         """Delays exceptions of its body until the launch has ended: before, the kernel writes into pinned memory."""
         try:
             yield
@@ -208,7 +208,7 @@ class MegakernelRunner(Runner):
             arrival.record()
         return copy, arrival
 
-    def _arrived(self, row: np.ndarray, machine: Machine | RankedMachine) -> bool:
+    def _arrived(self, row: np.ndarray, machine: SingleGpuMegakernel | RankedMachine) -> bool:
         """Waits for the row's tokens; False if the launch ended without them."""
         began = time.monotonic_ns()
         while row.min() < 0:
@@ -252,7 +252,7 @@ class MegakernelRunner(Runner):
         if ids.min() < 0 or ids.max() >= self.shape.vocab:
             raise ValueError(f"ids: {int(ids.min())} to {int(ids.max())} are not all of 0 to {self.shape.vocab - 1}")
 
-    def _forced(self, machine: Machine | RankedMachine, ids: Tensor, start: int) -> Tensor:
+    def _forced(self, machine: SingleGpuMegakernel | RankedMachine, ids: Tensor, start: int) -> Tensor:
         """Logits [rows, length - start, vocab] float32 of ids [rows, length] from position `start` on.
 
         At most `layout.batch` rows; keys and values of what precedes lie in the caches.

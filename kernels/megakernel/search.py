@@ -33,7 +33,7 @@ def flag_of(round_: int) -> np.uint64:
     return np.uint64(round_ % 0xFFFF + 1)
 
 
-class Search:
+class ThresholdSearch:
     """The bracket of one sequence; `threshold` is the smallest logit kept, once `goal` is FOUND."""
 
     def __init__(self, how: Sampling, vocab: int, largest: np.float32, bins: int) -> None:

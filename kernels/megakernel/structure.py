@@ -16,7 +16,7 @@ from kernels.megakernel.layout import (
     heads_of_columns,
     products,
 )
-from kernels.megakernel.program import Program, Section
+from kernels.megakernel.program import Program, WeightSection
 from kernels.megakernel.shape import BATCH_MOST, ModelShape
 from kernels.megakernel.weights import CHUNK_BLOCKS, FORMATS, SHORT_CHUNK_BLOCKS
 
@@ -25,7 +25,7 @@ WHOLE_INPUT = (QKV, GATE_UP, HEAD)
 
 
 @dataclass(frozen=True)
-class Problem:
+class ProgramProblem:
     """Why a program must not run. `kind` is one of KINDS; `sm` and `index` are -1 when it concerns several SMs, and
     `rank` is -1 where there is one GPU, or it concerns several.
     """
@@ -58,13 +58,13 @@ def name_of(words: dict[str, int]) -> str:
     return f"{OP_NAMES[op]} of layer {words['layer']}" if 0 <= op < len(OP_NAMES) else f"op {op}"
 
 
-def structure(program: Program) -> list[Problem]:
+def structure(program: Program) -> list[ProgramProblem]:
     """Every problem of form. If fields are out of range, the later checks are skipped."""
     problems = list(_bounds(program))
     if problems:
         return problems
     rows = [rows_of(table) for table in program.instructions]
-    found: list[Problem] = []
+    found: list[ProgramProblem] = []
     for sm, listed in enumerate(rows):
         found += _stream(program, sm, listed)
         found += _residual(program, sm, listed)
@@ -72,36 +72,40 @@ def structure(program: Program) -> list[Problem]:
     return [*found, *_slices(program, rows), *_pairs(program, rows)]
 
 
-def _bounds(program: Program) -> Iterator[Problem]:
+def _bounds(program: Program) -> Iterator[ProgramProblem]:
     layout = program.layout
     if layout.weights not in FORMATS:
-        yield Problem("bounds", -1, -1, f"weights {layout.weights!r} are not one of {', '.join(FORMATS)}")
+        yield ProgramProblem("bounds", -1, -1, f"weights {layout.weights!r} are not one of {', '.join(FORMATS)}")
         return
     short = layout.chunk_blocks == SHORT_CHUNK_BLOCKS and layout.weights != "nvfp4" and not layout.splits
     if not short and layout.chunk_blocks != CHUNK_BLOCKS:
         sentence = f"no chunks of {layout.chunk_blocks} blocks in {layout.weights} with {layout.splits} splits"
-        yield Problem("bounds", -1, -1, sentence)
+        yield ProgramProblem("bounds", -1, -1, sentence)
         return
     if not 1 <= layout.batch <= BATCH_MOST:
-        yield Problem("bounds", -1, -1, f"batch {layout.batch} is not 1 to {BATCH_MOST}")
+        yield ProgramProblem("bounds", -1, -1, f"batch {layout.batch} is not 1 to {BATCH_MOST}")
         return
     if not 0 <= program.rank < layout.ranks:
-        yield Problem("bounds", -1, -1, f"rank {program.rank} is not one of {layout.ranks}")
+        yield ProgramProblem("bounds", -1, -1, f"rank {program.rank} is not one of {layout.ranks}")
         return
     if len(program.instructions) != layout.sms or len(program.sections) != layout.sms:
-        yield Problem("bounds", -1, -1, f"{len(program.instructions)} lists of instructions for {layout.sms} SMs")
+        yield ProgramProblem(
+            "bounds", -1, -1, f"{len(program.instructions)} lists of instructions for {layout.sms} SMs"
+        )
         return
     cut = products(program.shape, layout)
     for sm, table in enumerate(program.instructions):
         if table.dtype != np.int32 or table.ndim != 2 or table.shape[1] != WORDS or not len(table):
-            yield Problem("bounds", sm, -1, f"instructions are {table.dtype} {table.shape}, not int32 [n, {WORDS}]")
+            yield ProgramProblem(
+                "bounds", sm, -1, f"instructions are {table.dtype} {table.shape}, not int32 [n, {WORDS}]"
+            )
             continue
         if table[-1, COLUMN["op"]] != END or (table[:-1, COLUMN["op"]] == END).any():
-            yield Problem("bounds", sm, len(table) - 1, "END must be the last instruction and no other")
+            yield ProgramProblem("bounds", sm, len(table) - 1, "END must be the last instruction and no other")
             continue
         for index, words in enumerate(rows_of(table)):
             for sentence in _fields(program, cut, index, words):
-                yield Problem("bounds", sm, index, f"{name_of(words)}: {sentence}")
+                yield ProgramProblem("bounds", sm, index, f"{name_of(words)}: {sentence}")
 
 
 def _fields(program: Program, cut: dict[int, tuple[int, int, int]], index: int, words: dict[str, int]) -> Iterator[str]:
@@ -171,23 +175,23 @@ def _head_fields(shape: ModelShape, layout: Layout, words: dict[str, int]) -> It
         yield f"sequence {words['sequence']} of {layout.batch}"
 
 
-def _stream(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[Problem]:
+def _stream(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[ProgramProblem]:
     """The packed weights lie in the order in which the instructions take them, and none is left over."""
     wanted = [
-        (index, Section(w["op"], w["layer"], w["tile"], w["units"], w["k_tile"], w["k_tiles"]))
+        (index, WeightSection(w["op"], w["layer"], w["tile"], w["units"], w["k_tile"], w["k_tiles"]))
         for index, w in enumerate(rows)
         if w["units"]
     ]
     packed = program.sections[sm]
     for (index, section), found in zip(wanted, packed, strict=False):
         if section != found:
-            yield Problem("stream", sm, index, f"it takes {section}, but {found} is what the ring brings")
+            yield ProgramProblem("stream", sm, index, f"it takes {section}, but {found} is what the ring brings")
             return
     if len(wanted) != len(packed):
-        yield Problem("stream", sm, -1, f"{len(packed)} sections are packed for {len(wanted)} instructions")
+        yield ProgramProblem("stream", sm, -1, f"{len(packed)} sections are packed for {len(wanted)} instructions")
 
 
-def _residual(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[Problem]:
+def _residual(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[ProgramProblem]:
     """The SM's copy or slice of the residual is made new, added to and used in the order of the model, each once."""
     due, sliced = 0, program.layout.sliced
     for index, words in enumerate(rows):
@@ -195,17 +199,17 @@ def _residual(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator
         if version < 0:
             continue
         if version != due:
-            yield Problem(
+            yield ProgramProblem(
                 "residual", sm, index, f"{name_of(words)} wants addition {version} of the residual, not {due}"
             )
             return
         due += 1
     wanted = 2 * program.shape.layers + 2 - sliced
     if due != wanted and not (sliced and due == 0):
-        yield Problem("residual", sm, -1, f"the residual is added to {due} times, not {wanted}")
+        yield ProgramProblem("residual", sm, -1, f"the residual is added to {due} times, not {wanted}")
 
 
-def _products(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
+def _products(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[ProgramProblem]:
     """Every 16 x 16 tile of the rank's part of every matrix is multiplied exactly once, and no other."""
     shape = program.shape
     own = head_tiles(shape, program.layout, program.rank)
@@ -226,10 +230,10 @@ def _products(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Pr
             if (used != wanted[:, None]).any():
                 row, column = np.argwhere(used != wanted[:, None])[0].tolist()
                 what = f"{OP_NAMES[op]} of layer {layer}, tile at row {row * 16}, column {column * 16}"
-                yield Problem("coverage", -1, -1, f"{what}, is multiplied {used[row, column]} times")
+                yield ProgramProblem("coverage", -1, -1, f"{what}, is multiplied {used[row, column]} times")
 
 
-def _attention(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
+def _attention(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[ProgramProblem]:
     """Every query head of every sequence meets every split of the keys exactly once in every layer."""
     shape, layout = program.shape, program.layout
     met = np.zeros((shape.layers, layout.splits, layout.batch, shape.heads), dtype=np.int16)
@@ -238,10 +242,10 @@ def _attention(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[P
     for layer, split, sequence, head in np.argwhere(met != 1)[:4].tolist():
         times = met[layer, split, sequence, head]
         what = f"layer {layer}, sequence {sequence}: head {head} meets split {split} of the keys {times} times"
-        yield Problem("coverage", -1, -1, what)
+        yield ProgramProblem("coverage", -1, -1, what)
 
 
-def _slices(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
+def _slices(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[ProgramProblem]:
     """Each column of a sliced residual belongs to one SM, which always adds to the same columns."""
     if not program.layout.sliced:
         return
@@ -249,15 +253,17 @@ def _slices(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Prob
     for sm, listed in enumerate(rows):
         slices = {(words["k_tile"], words["k_tiles"]) for words in listed if words["op"] == ADD}
         if len(slices) > 1:
-            yield Problem("residual", sm, -1, f"it keeps one slice of the residual, but adds to {sorted(slices)}")
+            yield ProgramProblem(
+                "residual", sm, -1, f"it keeps one slice of the residual, but adds to {sorted(slices)}"
+            )
         for low, count in slices:
             kept[low : low + count] += 1
     if (kept != 1).any():
         tile = int(np.flatnonzero(kept != 1)[0])
-        yield Problem("coverage", -1, -1, f"columns {tile * 16} of the residual are kept by {kept[tile]} SMs")
+        yield ProgramProblem("coverage", -1, -1, f"columns {tile * 16} of the residual are kept by {kept[tile]} SMs")
 
 
-def _pairs(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Problem]:
+def _pairs(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[ProgramProblem]:
     """SMs that share keys attend once in every layer, with the same columns of OUT as the other.
 
     So neither waits for ever for the other's sums: an SM sends its own before it waits, and the parity of the barrier,
@@ -266,15 +272,15 @@ def _pairs(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Probl
     if not program.layout.pairs:
         return
     if program.layout.sms % 2:
-        yield Problem("bounds", -1, -1, f"{program.layout.sms} SMs are not in pairs")
+        yield ProgramProblem("bounds", -1, -1, f"{program.layout.sms} SMs are not in pairs")
         return
     attended = [[(w["layer"], w["k_tile"], w["k_tiles"]) for w in listed if w["op"] == OUT] for listed in rows]
     layers = list(range(program.shape.layers))
     for sm, found in enumerate(attended):
         if [layer for layer, *_ in found] != layers:
-            yield Problem("deadlock", sm, -1, "it shares keys, but does not attend once in each layer")
+            yield ProgramProblem("deadlock", sm, -1, "it shares keys, but does not attend once in each layer")
     for sm in range(0, program.layout.sms, 2):
         if attended[sm] != attended[sm + 1]:
-            yield Problem(
+            yield ProgramProblem(
                 "deadlock", sm, -1, f"it shares keys with SM {sm + 1}, which attends in other layers or columns"
             )

@@ -33,7 +33,7 @@ class BadTrace(ValueError):
     """A file that is not a trace; the message gives the reason."""
 
 
-class Span(NamedTuple):
+class InstructionSpan(NamedTuple):
     """One instruction that left marks: its SM, operation and layer, its four marks in nanoseconds, and its fields."""
 
     sm: int
@@ -48,7 +48,7 @@ class Timeline(NamedTuple):
 
     sms: int
     layers: int
-    spans: list[Span]
+    spans: list[InstructionSpan]
 
 
 def save(path: Path, program: Program, trace: Trace) -> None:
@@ -97,7 +97,7 @@ def timeline_of(program: Program, trace: Trace) -> Timeline:
             marks = trace[sm, index]
             if words["op"] != END and marks[START] and marks[DONE]:
                 fields = {key: words[key] for key in ("layer", "units", "k_tiles", "partial", "head", "split")}
-                spans.append(Span(sm, OP_NAMES[words["op"]], words["layer"], marks_of(marks), fields))
+                spans.append(InstructionSpan(sm, OP_NAMES[words["op"]], words["layer"], marks_of(marks), fields))
     return Timeline(len(program.instructions), program.shape.layers, spans)
 
 
@@ -119,7 +119,7 @@ def chrome_trace(timeline: Timeline) -> dict[str, Any]:
     return {"version": 2, "traceEvents": events, "displayTimeUnit": "ns"}
 
 
-def _event(span: Span, name: str, begin_ns: int, ns: int, args: dict[str, int]) -> dict[str, Any]:
+def _event(span: InstructionSpan, name: str, begin_ns: int, ns: int, args: dict[str, int]) -> dict[str, Any]:
     times = {"ts": begin_ns / 1000, "dur": ns / 1000}
     return {"ph": "X", "name": name, "cat": span.op, "pid": 0, "tid": span.sm, **times, "args": args}
 
@@ -135,13 +135,15 @@ def read_chrome(path: Path) -> Timeline:
     try:
         text = path.read_bytes()
         events = json.loads(gzip.decompress(text) if path.suffix == ".gz" else text)["traceEvents"]
-        spans: list[Span] = []
+        spans: list[InstructionSpan] = []
         for event in events:
             if event["ph"] != "X":
                 continue
             if event["name"] not in PHASES + FORMER_PHASES:
                 start = round(event["ts"] * 1000)
-                spans.append(Span(event["tid"], event["cat"], event["args"]["layer"], [start], event["args"]))
+                spans.append(
+                    InstructionSpan(event["tid"], event["cat"], event["args"]["layer"], [start], event["args"])
+                )
             else:  # the phases of an instruction follow it
                 spans[-1].marks.append(spans[-1].marks[-1] + round(event["dur"] * 1000))
     except (KeyError, ValueError, TypeError, IndexError, EOFError, gzip.BadGzipFile) as error:
@@ -182,7 +184,7 @@ LETTERS = dict(zip(OP_NAMES, "EQAOGDHR", strict=True))
 LEGEND = ", ".join(f"{letter} {name}" for name, letter in LETTERS.items() if name != "end") + ", . waits"
 
 
-def _phases(span: Span) -> Iterator[tuple[int, int, str]]:
+def _phases(span: InstructionSpan) -> Iterator[tuple[int, int, str]]:
     """(begin, end, letter) of every phase of an instruction."""
     letter = LETTERS[span.op]
     return zip(span.marks[:-1], span.marks[1:], (".", letter, letter.lower()), strict=True)

@@ -16,19 +16,19 @@ from dataclasses import replace
 
 from kernels.megakernel.ordering import Ordering
 from kernels.megakernel.program import Program
-from kernels.megakernel.structure import Problem, structure
+from kernels.megakernel.structure import ProgramProblem, structure
 
 
 class InvalidProgram(ValueError):
     """A program that must not run; `problems` says why."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[ProgramProblem]) -> None:
         self.problems = problems
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         super().__init__(f"{problems[0]}{more}")
 
 
-def validate(*programs: Program) -> list[Problem]:
+def validate(*programs: Program) -> list[ProgramProblem]:
     """All problems found in the programs of all ranks, in their order; an empty list is the proof. Takes seconds for a
     model of a billion weights.
     """
@@ -39,15 +39,15 @@ def validate(*programs: Program) -> list[Problem]:
     return problems or Ordering(*programs).run()
 
 
-def _together(programs: tuple[Program, ...]) -> list[Problem]:
+def _together(programs: tuple[Program, ...]) -> list[ProgramProblem]:
     """Whether these are the programs of one model's ranks, each once."""
     first = programs[0]
     ranks = [program.rank for program in programs]
     if ranks != list(range(first.layout.ranks)):
-        return [Problem("bounds", -1, -1, f"programs of ranks {ranks} for {first.layout.ranks} GPUs")]
+        return [ProgramProblem("bounds", -1, -1, f"programs of ranks {ranks} for {first.layout.ranks} GPUs")]
     for program in programs:
         if (program.shape, program.layout) != (first.shape, first.layout):
-            return [Problem("bounds", -1, -1, f"ranks 0 and {program.rank} have different shapes or layouts")]
+            return [ProgramProblem("bounds", -1, -1, f"ranks 0 and {program.rank} have different shapes or layouts")]
     return []
 
 

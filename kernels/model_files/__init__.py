@@ -3,13 +3,13 @@
 from kernels.model_files.answers import AnswerKind, answer_of, answer_of_config
 from kernels.model_files.errors import ModelRefused
 from kernels.model_files.headers import Tensor, read_header
-from kernels.model_files.inspection import Facts, inspect, inspect_config
+from kernels.model_files.inspection import ModelFacts, inspect, inspect_config
 from kernels.model_files.memory import kv_bytes_per_token, needed_bytes
 from kernels.model_files.paths import check_paths
 
 __all__ = [
     "AnswerKind",
-    "Facts",
+    "ModelFacts",
     "ModelRefused",
     "Tensor",
     "answer_of",

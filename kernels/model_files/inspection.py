@@ -24,7 +24,7 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "s
 DTYPE_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
 
-class Facts(BaseModel):
+class ModelFacts(BaseModel):
     """What the files say of a model. `dtype` is the weights' most common type, or the configuration's.
 
     `parameters` and `weight_bytes` are counted from the headers, or follow from the configuration when `generated`
@@ -43,7 +43,7 @@ class Facts(BaseModel):
     files: dict[str, int]
 
 
-def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Facts:
+def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> ModelFacts:
     """Checks a model directory, or files given as {path in the directory: where the content lies}.
 
     `quota` is the most bytes that the files may have together. Reads headers and small files only.
@@ -74,7 +74,7 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Facts
     return facts
 
 
-def inspect_config(config: Any) -> Facts:
+def inspect_config(config: Any) -> ModelFacts:
     """Checks a configuration alone, as of a catalogue entry; its weights are to be generated. Raises ModelRefused."""
     check_config(config)
     names = config.get("architectures") or []
@@ -87,7 +87,7 @@ def inspect_config(config: Any) -> Facts:
     dtype = str(config.get("dtype") or config.get("torch_dtype") or "bfloat16").removeprefix("torch.")
     if dtype not in DTYPE_BYTES:
         raise ModelRefused(FILE, "torch_dtype", f"{dtype[:40]!r} is not one of {', '.join(DTYPE_BYTES)}")
-    return Facts(
+    return ModelFacts(
         config=config,
         architecture=names[0] if names else "",
         model_type=config["model_type"],

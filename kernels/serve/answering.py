@@ -8,12 +8,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from kernels.ops.sampling import Sampling
-from kernels.serve.client import EngineClient, Event
-from kernels.serve.entries import Entries, Entry
+from kernels.serve.client import EngineClient, TokenEvent
+from kernels.serve.entries import Entries, LogprobEntry
 from kernels.serve.errors import ApiError
 from kernels.serve.metrics import Metrics
 from kernels.serve.schemas import Asked
-from kernels.serve.text import Pieces, Stops, Text
+from kernels.serve.text import Pieces, Stops, TextCodec
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Piece:
     text: str = ""
     ids: list[int] = field(default_factory=list)
     reason: str | None = None
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[LogprobEntry] = field(default_factory=list)
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Completion:
     """The choices of one request: `n` for each prompt, in the order of the prompts."""
 
     client: EngineClient
-    text: Text
+    text: TextCodec
     metrics: Metrics
     asked: Asked
     prompts: Sequence[list[int]]
@@ -142,7 +142,7 @@ class Told:
     stops: Stops
     entries: Entries
 
-    def extend(self, piece: Piece, event: Event) -> None:
+    def extend(self, piece: Piece, event: TokenEvent) -> None:
         """Adds one token to a piece. The text of a token that ends the answer by itself is not part of it."""
         assert event.token is not None
         piece.ids.append(event.token)

@@ -23,7 +23,7 @@ from kernels.serve.errors import ApiError, of_validation
 from kernels.serve.forms import CHAT, COMPLETION, Form
 from kernels.serve.metrics import Metrics
 from kernels.serve.schemas import Asked, ChatAsked, CompletionAsked
-from kernels.serve.text import Text
+from kernels.serve.text import TextCodec
 
 LARGEST_BODY = 8 << 20
 Document = TypeVar("Document", bound=BaseModel)
@@ -38,7 +38,7 @@ class Server:
     """The routes over one engine. `name` is the model's name to clients; without `api_key` nobody is asked for one."""
 
     def __init__(
-        self, client: EngineClient, text: Text, name: str, api_key: str | None = None, embeds: bool = False
+        self, client: EngineClient, text: TextCodec, name: str, api_key: str | None = None, embeds: bool = False
     ) -> None:
         """`embeds`: the model gives vectors, and no text."""
         self.client, self.text, self.name, self._key, self._embeds = client, text, name, api_key, embeds

@@ -20,7 +20,7 @@ from kernels.serve.backend import Backend, KernelsBackend
 from kernels.serve.engine import Engine
 from kernels.serve.megakernel_backend import BATCHES, MegakernelBackend, batches_within, capacity_of, crossing
 from kernels.serve.served_plans import precision_refusal, taken
-from kernels.serve.sizing import Wanted, context_of, limits_for
+from kernels.serve.sizing import RequestedSize, context_of, limits_for
 from kernels.serve.worker import Ready, Spec, configuration
 
 MEGAKERNEL_SHARE = 0.4
@@ -53,7 +53,7 @@ def build(spec: Spec) -> tuple[Engine, Ready]:
         _tell(f"the server {taken(plan)}")
         plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
     said = plan.serving if plan else None
-    wanted = Wanted(spec.context, spec.running, spec.kv_bytes or (said.kv_bytes if said else None))
+    wanted = RequestedSize(spec.context, spec.running, spec.kv_bytes or (said.kv_bytes if said else None))
     found = backends(model, wanted, plan, spec.megakernel)
     serving = chosen(found, said, here, spec.megakernel)
     return Engine(found), Ready(found[0].limits.longest, len(model.lm_head.weight), facts["device"], serving)
@@ -97,7 +97,7 @@ def chosen(
     )
 
 
-def backends(model: Any, wanted: Wanted, plan: Plan | None = None, megakernel: bool = True) -> list[Backend]:
+def backends(model: Any, wanted: RequestedSize, plan: Plan | None = None, megakernel: bool = True) -> list[Backend]:
     """The kernels backend of a transformers model, with every graph captured and what is taken of the plan; before it
     the megakernel's, if the model is for it, it is faster, and it is wanted. Raises ValueError with one sentence.
     """

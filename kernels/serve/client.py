@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.serve import worker
-from kernels.serve.encoder import Vectors
+from kernels.serve.encoder import RequestVectors
 from kernels.serve.errors import ApiError
 from kernels.serve.requests import Logprobs
-from kernels.serve.worker import Added, Cancelled, Declined, News, Ready, Report, Spec, Stop
+from kernels.serve.worker import Added, Cancelled, Declined, EngineReport, News, Ready, Spec, Stop
 
 logger = logging.getLogger(__name__)
 RESTART_SECONDS = 1.0
@@ -28,7 +28,7 @@ LONGEST_PAUSE = 60.0
 STOP_SECONDS = 10.0
 
 
-class Event(NamedTuple):
+class TokenEvent(NamedTuple):
     """One token of an answer, or its end: `token` None only tells the reason. `cached` tokens of the prompt were read
     from the prefix cache.
     """
@@ -51,14 +51,14 @@ class EngineClient:
         self.spec, self.wait_seconds, self._main = spec, wait_seconds, main
         self.ready: Ready | None = None
         self.declined: str | None = None
-        self.report = Report()
+        self.report = EngineReport()
         self.restarts = 0
         self.process: BaseProcess | None = None
         self.changed = asyncio.Event()
         """Set when the engine becomes ready, declines, or dies."""
         self._names = itertools.count()
         self._open: dict[str, asyncio.Queue[Any]] = {}
-        """Of each open request, the queue of what comes for it: Event, ApiError, or a vector."""
+        """Of each open request, the queue of what comes for it: TokenEvent, ApiError, or a vector."""
         self._outbox: SimpleQueue[Any] = SimpleQueue()
         self._stopping = False
         self._early_deaths = 0
@@ -101,7 +101,7 @@ class EngineClient:
         sampling: Sampling,
         stop_ids: frozenset[int],
         logprobs: int | None = None,
-    ) -> AsyncGenerator[list[Event], None]:
+    ) -> AsyncGenerator[list[TokenEvent], None]:
         """The tokens of one request's answer, each time all that have come. Leaving the iteration early cancels it.
         `logprobs` as `kernels.serve.requests.Request` has it.
 
@@ -117,7 +117,7 @@ class EngineClient:
                 found = [await queue.get()]
                 while not queue.empty():
                     found.append(queue.get_nowait())
-                events = [each for each in found if isinstance(each, Event)]
+                events = [each for each in found if isinstance(each, TokenEvent)]
                 if events and events[-1].reason == "deadline":
                     raise ApiError(503, f"no place became free within {self.wait_seconds:g} seconds", code="overloaded")
                 if events:
@@ -145,7 +145,7 @@ class EngineClient:
                 self._outbox.put(Cancelled(name))
         if isinstance(found, ApiError):
             raise found
-        if isinstance(found, Event):
+        if isinstance(found, TokenEvent):
             raise ApiError(503, f"no place became free within {self.wait_seconds:g} seconds", code="overloaded")
         vector: list[float] = found
         return vector
@@ -174,7 +174,7 @@ class EngineClient:
             self.changed.set()
         elif isinstance(message, News):
             self._hand_on(message)
-        elif isinstance(message, Vectors):
+        elif isinstance(message, RequestVectors):
             for name, vector in message.found.items():
                 queue = self._open.pop(name, None)
                 if queue is not None:
@@ -186,7 +186,7 @@ class EngineClient:
             queue = self._open.get(name)
             if queue is not None:
                 own = next(logprobs[name]) if name in logprobs else None
-                queue.put_nowait(Event(token, reason, news.cached.get(name, 0), own))
+                queue.put_nowait(TokenEvent(token, reason, news.cached.get(name, 0), own))
             if reason:
                 self._open.pop(name, None)
         for name, sentence in news.refusals.items():
@@ -194,10 +194,10 @@ class EngineClient:
             if queue is not None:
                 queue.put_nowait(ApiError(400, sentence, code="context_length_exceeded"))
         if news.report is not None:
-            self.report = Report(**news.report)
+            self.report = EngineReport(**news.report)
 
     def _died(self) -> None:
-        was_ready, self.ready, self.report = self.ready is not None, None, Report()
+        was_ready, self.ready, self.report = self.ready is not None, None, EngineReport()
         self._outbox.put(None)
         self._fail(ApiError(500, "the engine died while it served this request; it is being started again"))
         self.changed.set()

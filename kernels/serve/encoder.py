@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels.model_files.architectures import kind_of
-from kernels.serve.worker import Added, Cancelled, Declined, News, Ready, Report, Spec, Stop, configuration
+from kernels.serve.worker import Added, Cancelled, Declined, EngineReport, News, Ready, Spec, Stop, configuration
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +21,7 @@ MOST_ROWS, MOST_TOKENS = 64, 16_384
 """Of a batch, padding included."""
 
 
-class Vectors(NamedTuple):
+class RequestVectors(NamedTuple):
     """The vectors of requests by their names."""
 
     found: dict[str, list[float]]
@@ -134,8 +134,8 @@ def serve(encoder: Encoder, connection: Connection) -> None:
         batch = next_batch(waiting)
         found = encoder.vectors([each.ids for each in batch])
         steps += 1
-        connection.send(Vectors({each.name: vector for each, vector in zip(batch, found, strict=True)}))
-        connection.send(News(report=asdict(Report(waiting=len(waiting), steps=steps))))
+        connection.send(RequestVectors({each.name: vector for each, vector in zip(batch, found, strict=True)}))
+        connection.send(News(report=asdict(EngineReport(waiting=len(waiting), steps=steps))))
 
 
 def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting]) -> None:

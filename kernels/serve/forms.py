@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernels.serve.answering import Completion, Piece
-from kernels.serve.entries import Entry
-from kernels.serve.text import Text
+from kernels.serve.entries import LogprobEntry
+from kernels.serve.text import TextCodec
 
 LEAST = -9999.0
 """What stands for the logarithm of 0, which JSON has no number for; vLLM writes the same."""
@@ -45,7 +45,7 @@ COMPLETION = Form("text_completion", "cmpl", "text_completion")
 CHAT = Form("chat.completion", "chatcmpl", "chat.completion.chunk")
 
 
-def of_completion(entries: Sequence[Entry], text: Text) -> dict[str, Any]:
+def of_completion(entries: Sequence[LogprobEntry], text: TextCodec) -> dict[str, Any]:
     """`logprobs` of a completion's choice. The token itself is among its likeliest ones, if need be as one more."""
     top = []
     for each in entries:
@@ -61,7 +61,7 @@ def of_completion(entries: Sequence[Entry], text: Text) -> dict[str, Any]:
     }
 
 
-def of_chat(entries: Sequence[Entry], text: Text) -> dict[str, Any]:
+def of_chat(entries: Sequence[LogprobEntry], text: TextCodec) -> dict[str, Any]:
     """`logprobs` of a chat completion's choice."""
     content = []
     for each in entries:
@@ -70,12 +70,12 @@ def of_chat(entries: Sequence[Entry], text: Text) -> dict[str, Any]:
     return {"content": content, "refusal": None}
 
 
-def _chat_token(token: int, logprob: float, text: Text) -> dict[str, Any]:
+def _chat_token(token: int, logprob: float, text: TextCodec) -> dict[str, Any]:
     own = text.token_bytes(token)
     return {"token": own.decode(errors="backslashreplace"), "logprob": max(LEAST, logprob), "bytes": [*own]}
 
 
-def _name(token: int, text: Text) -> str:
+def _name(token: int, text: TextCodec) -> str:
     """A token's text; `bytes:` and its bytes, such as \\xf0\\x9f, where they are no whole characters."""
     own = text.token_bytes(token)
     try:

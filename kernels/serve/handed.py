@@ -27,7 +27,7 @@ NAME = "model"
 """The model's name to clients."""
 
 
-class Declined(RuntimeError):
+class ServerDeclined(RuntimeError):
     """The server cannot serve; the message is a sentence."""
 
 
@@ -50,15 +50,17 @@ class HandedServer:
         return self
 
     def wait_ready(self, seconds: float) -> str:
-        """The device that serves. Raises Declined with a sentence, also when it takes longer than `seconds`."""
+        """The device that serves. Raises ServerDeclined with a sentence, also when it takes longer than `seconds`."""
         if not select([self._control], [], [], seconds)[0]:
-            raise Declined(f"The server was not ready after {seconds:.0f} s.")
+            raise ServerDeclined(f"The server was not ready after {seconds:.0f} s.")
         answer = self._control.recv(ANSWER_BYTES)
         if not answer:
-            raise Declined(f"The server's process ended with code {self.process.wait(END_SECONDS)} before it served.")
+            raise ServerDeclined(
+                f"The server's process ended with code {self.process.wait(END_SECONDS)} before it served."
+            )
         told = json.loads(answer)
         if "declined" in told:
-            raise Declined(told["declined"])
+            raise ServerDeclined(told["declined"])
         self.serving = told["serving"]
         device: str = told["ready"]
         return device

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from kernels.megakernel.device import Tuning
 from kernels.megakernel.layout import default_layout
-from kernels.megakernel.machine import DecodeRequest, Machine
+from kernels.megakernel.machine import DecodeRequest, SingleGpuMegakernel
 from kernels.megakernel.shape import shape_of
 from kernels.ops.sampling import Sampling
 
@@ -22,7 +22,7 @@ class MachineInstance:
         shape = shape_of(model.config.to_dict())
         sms = torch.cuda.get_device_properties(model.device).multi_processor_count
         layout = default_layout(shape, batch, capacity, "bf16", sms)
-        self._machine = Machine(model, shape, layout, capacity, Tuning())
+        self._machine = SingleGpuMegakernel(model, shape, layout, capacity, Tuning())
         self.batch, self.capacity = batch, capacity
         self.keys, self.values = self._machine.keys, self._machine.values
         self._cancel = torch.zeros(1, dtype=torch.int32, pin_memory=True).numpy()

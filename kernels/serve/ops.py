@@ -11,7 +11,7 @@ from typing import Any
 from kernels import registry
 from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
-from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.prompt_ops import FEW, LARGE_ROWS, LONG, ONE_TILE, ROW_WARPS
 from kernels.gemm.skinny import MOST_ROWS
 from kernels.hardware import Gpu
@@ -53,7 +53,7 @@ def fused(rows: int) -> Collection[str]:
 def _layer(model: decoder.Decoder, rows: int) -> Iterator[Case]:
     """Norms, products and activation of one layer, with the fusions for so many rows."""
     wanted = fused(rows)
-    layer_ops = LayerOps(model, Traffic(rows, 1, 1))
+    layer_ops = LayerOps(model, BatchShape(rows, 1, 1))
 
     def rank(cases: tuple[Case, ...]) -> tuple[int, int]:
         found = [case.epilogue for case in cases if isinstance(case, LinearCase)]

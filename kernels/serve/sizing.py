@@ -19,7 +19,7 @@ CHUNK_TOKENS_ON = {"cuda": CHUNK_TOKENS, "cpu": 256, "meta": CHUNK_TOKENS}
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedSize:
     """What an operator says of a server's size; None is decided here.
 
     `context` tokens of a sequence, `running` requests at once, `kv_bytes` for KV pages.
@@ -36,12 +36,12 @@ def page_bytes(model: decoder.Decoder) -> int:
     return 2 * PAGE_SIZE * width * model.embedding.itemsize
 
 
-def context_of(config: object, wanted: Wanted) -> int:
+def context_of(config: object, wanted: RequestedSize) -> int:
     """The most tokens of a sequence."""
     return min(positions(config), wanted.context or LONGEST_CONTEXT)
 
 
-def limits_for(model: decoder.Decoder, config: object, wanted: Wanted, reserved: int = 0) -> SchedulerLimits:
+def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, reserved: int = 0) -> SchedulerLimits:
     """The limits of a backend of the model, whose transformers configuration is `config`. `reserved` bytes of the
     device's free memory are left for others.
 

@@ -12,7 +12,7 @@ PLAIN_TEMPLATE = "{role}: {content}\n"
 """A message of a chat where the model has no template of its own; the answer begins after `assistant:`."""
 
 
-class Text(Protocol):
+class TextCodec(Protocol):
     """How a model's texts become ids and back. `stop_ids` end an answer."""
 
     stop_ids: frozenset[int]
@@ -30,7 +30,7 @@ class Text(Protocol):
         """What a token within a text stands for, in UTF-8; it may be a part of a character."""
 
 
-def text_of(directory: Path | None, config: dict[str, Any]) -> Text:
+def text_of(directory: Path | None, config: dict[str, Any]) -> TextCodec:
     """The tokenizer in a model's directory, or bytes. Code that a model brings is never run."""
     stop = _stop_ids(directory, config)
     if directory is None or not (directory / "tokenizer.json").is_file():
@@ -141,7 +141,7 @@ def plain_chat(messages: Sequence[dict[str, str]]) -> str:
 class Pieces:
     """Turns ids into text one by one. Text that further ids may still change is held back."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: TextCodec) -> None:
         self._text = text
         self._ids: list[int] = []
         self._begin = self._told = 0

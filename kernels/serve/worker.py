@@ -26,7 +26,8 @@ REPORT_SECONDS = 0.25
 class Spec:
     """What to serve: a model's directory, or the name of a catalogue entry; with a plan, the plan's file.
 
-    `context`, `running` and `kv_bytes` as `kernels.serve.sizing.Wanted`. `device` None takes the GPU if there is one.
+    `context`, `running` and `kv_bytes` as `kernels.serve.sizing.RequestedSize`. `device` None takes the GPU if there is
+    one.
     """
 
     model: str
@@ -83,7 +84,7 @@ class Declined:
 
 
 @dataclass
-class Report:
+class EngineReport:
     """The engine's state: requests, pages and counters since its start."""
 
     running: int = 0
@@ -185,10 +186,10 @@ def _take(engine: "Engine", message: Any, open_requests: dict[str, Request], new
     open_requests[name] = request
 
 
-def _report(engine: "Engine") -> Report:
+def _report(engine: "Engine") -> EngineReport:
     scheduler = engine.scheduler
     few = engine.backends[0].few
-    return Report(
+    return EngineReport(
         running=len(scheduler.running),
         waiting=len(scheduler.waiting),
         free_pages=scheduler.pages.free,

@@ -17,7 +17,7 @@ from workers.stage_files import python_files
 def _run(tmp_path: Path, code: str, stop: threading.Event | None = None, **limits: float) -> tuple[Ended, list[str]]:
     lines: list[str] = []
     ended = child.run(
-        child.Command([sys.executable, "-c", code], {"PATH": os.environ["PATH"]}, tmp_path, tmp_path / "log"),
+        child.ChildCommand([sys.executable, "-c", code], {"PATH": os.environ["PATH"]}, tmp_path, tmp_path / "log"),
         limits=ResourceLimits(**{"seconds": 120, **limits}),  # type: ignore[arg-type]
         bounds=Bounds(readable=python_files(), writable=(str(tmp_path),)),
         on_line=lines.append,
@@ -124,7 +124,7 @@ def test_it_dies_with_the_thread_that_started_it(tmp_path: Path) -> None:
         "from workers.stage_files import python_files\n"
         f"bounds = Bounds(python_files(), ({str(tmp_path)!r},))\n"
         "env = dict(PATH=os.environ['PATH'])\n"
-        f"command = child.Command([sys.executable, '-c', {code!r}], env,\n"
+        f"command = child.ChildCommand([sys.executable, '-c', {code!r}], env,\n"
         f"  cwd=Path({str(tmp_path)!r}), log_file=Path({str(tmp_path / 'log')!r}))\n"
         "child.run(command, limits=ResourceLimits(600), bounds=bounds,\n"
         "  on_line=print, on_start=print, stop=threading.Event())"

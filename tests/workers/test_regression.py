@@ -5,18 +5,18 @@ import sample_results
 
 from workers.documents.speedup import ProcessMedians
 from workers.documents.traffic import Traffic
-from workers.regression import Kept, NotComparable, TooFewProcesses, judge, ratio_of
+from workers.regression import KeptRun, NotComparable, TooFewProcesses, judge, ratio_of
 from workers.regression_errors import false_alarms
 from workers.speedup_coverage import FACTORS
 
 STEADY = (0.998, 1.0, 1.001, 1.003)
 
 
-def kept(name: str = "run A", after: float = 80.0, spread=STEADY, digest: str = "d", **workload) -> Kept:
+def kept(name: str = "run A", after: float = 80.0, spread=STEADY, digest: str = "d", **workload) -> KeptRun:
     found = sample_results.results()
     processes = [ProcessMedians(before=281, after=after * by, ratio=281 / after / by, pairs=10) for by in spread]
     found.verify.speedup.processes = processes
-    return Kept(name, digest, sample_results.workload().model_copy(update=workload), found)
+    return KeptRun(name, digest, sample_results.workload().model_copy(update=workload), found)
 
 
 def test_a_run_that_is_slower_by_more_is_found_and_both_are_named():
@@ -79,7 +79,7 @@ def test_too_few_processes_are_said_with_both_runs():
 SIX = (0.998, 0.999, 1.0, 1.001, 1.002, 1.003)
 
 
-def several(name: str, tpot: float, spread=SIX) -> Kept:
+def several(name: str, tpot: float, spread=SIX) -> KeptRun:
     """A run with two objectives of TTF64 and one of TPOT, whose medians after are `tpot`."""
     run = kept(name, spread=spread)
     first = run.results.verify.outcomes[0]

@@ -58,7 +58,7 @@ app = typer.Typer(
 
 
 @dataclass
-class Server:
+class WorkbenchServer:
     """Where the workbench is, and the token to use."""
 
     url: str
@@ -86,7 +86,7 @@ def main(
     Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough samples, 5 cancelled or lost,
     6 too close to call, 7 slower than a kept run.
     """
-    ctx.obj = Server(url, token)
+    ctx.obj = WorkbenchServer(url, token)
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]

@@ -26,7 +26,7 @@ from workers.traffic.measuring import measure as put_load
 from workers.traffic.prompts import APIS, Api
 from workers.traffic.recording import BrokenRecording
 from workers.traffic.searching import find_limit as search_limit
-from workers.traffic.sending import Target
+from workers.traffic.sending import LoadTarget
 from workers.traffic.summary import records
 
 WARM_UP = 0.1
@@ -99,17 +99,17 @@ def exit_code(result: LoadResult) -> Exit:
     return VERDICTS[result.verdict]
 
 
-def _target(url: str, model: str, api: str) -> Target:
+def _target(url: str, model: str, api: str) -> LoadTarget:
     if api not in APIS:
         raise CliError(f"--api: {api} is none of {', '.join(APIS)}")
     known: Api = next(each for each in APIS if each == api)
     try:
-        return Target(Address.parse(url, os.environ.get(KEY, "")), model, known)
+        return LoadTarget(Address.parse(url, os.environ.get(KEY, "")), model, known)
     except BadAddress as error:
         raise CliError(f"--url: {error}") from None
 
 
-def _test(target: Target, sla: Path, traffic_file: Path | None, limits: LoadDuration) -> LoadTest:
+def _test(target: LoadTarget, sla: Path, traffic_file: Path | None, limits: LoadDuration) -> LoadTest:
     promised = Sla.model_validate(read_sla(sla))
     traffic, folder = promised.traffic, sla.parent
     if traffic_file:

@@ -7,7 +7,7 @@ from workbench.cli.client import Api
 from workbench.cli.errors import CliError, Exit
 from workers.documents.stages import Results
 from workers.documents.workload import Workload
-from workers.regression import Judgement, Kept, NotComparable, TooFewProcesses, judge
+from workers.regression import Judgement, KeptRun, NotComparable, TooFewProcesses, judge
 
 LIMIT = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%?")
 
@@ -33,9 +33,9 @@ def against(api: Api, run: dict[str, Any], kept_id: str, limit: float) -> Judgem
         raise CliError(str(error), Exit.NOT_ENOUGH_SAMPLES) from None
 
 
-def _kept(api: Api, run: dict[str, Any]) -> Kept:
+def _kept(api: Api, run: dict[str, Any]) -> KeptRun:
     workload = api.get(f"/workloads/{run['workload']}")
-    return Kept(
+    return KeptRun(
         f"run {run['id'][:8]} of {run['created_at'][:16].replace('T', ' ')}",
         workload["model"]["digest"],
         Workload.model_validate(workload["document"]),

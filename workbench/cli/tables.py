@@ -10,7 +10,7 @@ from rich.text import Text
 from workers.charts import comparison as compared
 from workers.charts import endpoint, plans, provenance
 from workers.charts.cells import cell
-from workers.charts.comparison import Side
+from workers.charts.comparison import ComparedRun
 from workers.charts.text import promised
 from workers.documents.measurement import Environment
 from workers.documents.prices import CostLine, PriceResult
@@ -103,7 +103,7 @@ def outcome(results: Results, console: Console) -> None:
     console.print(Text.assemble("Verdict: ", verdict(results.verify.verdict), f"  {results.verify.sentence}"))
 
 
-def _at_endpoint(rows: Sequence[endpoint.Promise]) -> Table:
+def _at_endpoint(rows: Sequence[endpoint.EndpointPromise]) -> Table:
     """Every promise at the customer's endpoint, and whether it is kept there."""
     table = Table(pad_edge=False)
     for heading in ("", "your endpoint", "promised", "verdict there"):
@@ -180,7 +180,7 @@ def measured_on(environment: Environment) -> str:
     return f"Measured on {environment.device} ({environment.gpu_class}){state}, {versions}{commit}, {environment.at}."
 
 
-def comparison(names: list[str], sides: list[Side], console: Console) -> None:
+def comparison(names: list[str], sides: list[ComparedRun], console: Console) -> None:
     """What each run is, what makes them differ beside their plans, and every section as a table."""
     for side, name in zip(sides, names, strict=True):
         console.print(Text(f"{side.label}: {name}"))

@@ -25,7 +25,7 @@ COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Page:
+class LibraryPage:
     """One document: its title, and the HTML of what follows it."""
 
     title: str
@@ -38,7 +38,7 @@ def names() -> list[str]:
 
 
 @cache
-def page(name: str) -> Page:
+def page(name: str) -> LibraryPage:
     """The document `name`. Raises KeyError when there is none."""
     if name not in names():
         raise KeyError(name)
@@ -46,14 +46,14 @@ def page(name: str) -> Page:
 
 
 @cache
-def method() -> Page:
+def method() -> LibraryPage:
     """What each word and figure on the pages means: `docs/method.md`. Every term has an id of its name."""
     return _page(METHOD)
 
 
-def _page(path: Path) -> Page:
+def _page(path: Path) -> LibraryPage:
     heading, _, text = path.read_text("utf-8").partition("\n")
-    return Page(heading.removeprefix("# "), rendered(text))
+    return LibraryPage(heading.removeprefix("# "), rendered(text))
 
 
 def rendered(text: str) -> SafeString:

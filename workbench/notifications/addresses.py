@@ -5,6 +5,6 @@ from django.conf import settings
 from workers import addresses
 
 
-def parse(url: str) -> addresses.Target:
+def parse(url: str) -> addresses.Destination:
     """Where a webhook's address points. Raises `workers.addresses.AddressRefused`."""
     return addresses.parse(url, settings.WEBHOOK_ALLOWED_HOSTS, "https://example.com/hook")

@@ -35,11 +35,11 @@ CLAIM_SECONDS = 120
 """Above what a try takes, the resolver's patience included."""
 GONE = 410
 
-Send = Callable[[], "Outcome"]
+Send = Callable[[], "DeliveryOutcome"]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DeliveryOutcome:
     """What came of a try: whether it arrived, in words, and whether another try makes sense."""
 
     arrived: bool
@@ -85,7 +85,7 @@ def _made(delivery: Delivery) -> Send:
         return _send(delivery)
     except Exception:
         log.exception("delivery %s cannot be made", delivery.id)
-        return lambda: Outcome(False, "The message could not be made; the sender's log says why.", again=False)
+        return lambda: DeliveryOutcome(False, "The message could not be made; the sender's log says why.", again=False)
 
 
 def _send(delivery: Delivery) -> Send:
@@ -98,43 +98,45 @@ def _send(delivery: Delivery) -> Send:
         secret = cipher(WEBHOOK_SECRETS).decrypt(delivery.webhook.secret.encode()).decode()
     except InvalidToken:
         words = "The secret was made under another SECRET_KEY; remove the webhook and add it again."
-        return lambda: Outcome(False, words, again=False)
+        return lambda: DeliveryOutcome(False, words, again=False)
     body = notice.body
     headers = signing.headers(secret, notice.message_id, int(time.time()), body)
     return lambda: _post(url, headers, body)
 
 
-def _timed(send: Send) -> tuple[Outcome, float]:
+def _timed(send: Send) -> tuple[DeliveryOutcome, float]:
     started = time.monotonic()
     try:
         outcome = send()
     except Exception:
         log.exception("a try failed in a way that is not foreseen")
-        outcome = Outcome(False, "The sender failed; its log says why.")
+        outcome = DeliveryOutcome(False, "The sender failed; its log says why.")
     return outcome, time.monotonic() - started
 
 
-def _post(url: str, headers: dict[str, str], body: bytes) -> Outcome:
+def _post(url: str, headers: dict[str, str], body: bytes) -> DeliveryOutcome:
     try:
         status = posting.post(addresses.parse(url), headers, body)
     except AddressRefused as refused:
-        return Outcome(False, str(refused), again=False)
+        return DeliveryOutcome(False, str(refused), again=False)
     except httpcore.TimeoutException:
-        return Outcome(False, f"No answer within {posting.SECONDS:.0f} seconds.")
+        return DeliveryOutcome(False, f"No answer within {posting.SECONDS:.0f} seconds.")
     except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
-        return Outcome(False, f"No answer: {error}"[:300])
-    return Outcome(200 <= status < 300, f"Answered {status}.", again=status != GONE)
+        return DeliveryOutcome(False, f"No answer: {error}"[:300])
+    return DeliveryOutcome(200 <= status < 300, f"Answered {status}.", again=status != GONE)
 
 
-def _mail(message: Any) -> Outcome:
+def _mail(message: Any) -> DeliveryOutcome:
     try:
         message.send()
     except (smtplib.SMTPException, OSError) as error:
-        return Outcome(False, f"The mail server took no message: {error}"[:300])
-    return Outcome(True, "Handed to the mail server." if settings.EMAIL_HOST else "Written into the folder mail.")
+        return DeliveryOutcome(False, f"The mail server took no message: {error}"[:300])
+    return DeliveryOutcome(
+        True, "Handed to the mail server." if settings.EMAIL_HOST else "Written into the folder mail."
+    )
 
 
-def _keep(delivery: Delivery, outcome: Outcome, took: float) -> None:
+def _keep(delivery: Delivery, outcome: DeliveryOutcome, took: float) -> None:
     now = timezone.now()
     tries = [*delivery.tries, {"at": now.isoformat(), "words": outcome.words, "seconds": round(took, 3)}]
     changes: dict[str, Any] = {"tries": tries}

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpcore
 
-from workers.addresses import Target, resolve
+from workers.addresses import Destination, resolve
 
 SECONDS = 10.0
 """The whole exchange, from the connection to the end of the answer's headers."""
@@ -75,7 +75,7 @@ def _trusted() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def post(target: Target, headers: Mapping[str, str], body: bytes) -> int:
+def post(target: Destination, headers: Mapping[str, str], body: bytes) -> int:
     """The status of the answer. Raises AddressRefused, OSError, or an httpcore error.
 
     The host is resolved once and each of its addresses checked; the connection goes to the address that was checked.
@@ -94,6 +94,6 @@ def post(target: Target, headers: Mapping[str, str], body: bytes) -> int:
         return answer.status
 
 
-def _host(target: Target) -> str:
+def _host(target: Destination) -> str:
     name = f"[{target.host}]" if ":" in target.host else target.host
     return name if target.port == {"https": 443, "http": 80}[target.scheme] else f"{name}:{target.port}"

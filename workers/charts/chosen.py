@@ -12,7 +12,7 @@ SHOWN, LEAST_SHARE = 12, 0.01
 
 
 @dataclass(frozen=True)
-class Part:
+class PlanOperation:
     """One operation of the plan. Times are of one call, ms; None where it was not timed."""
 
     case: str
@@ -27,7 +27,7 @@ class Part:
         return (self.ms or 0.0) * (self.calls or 0.0)
 
 
-def parts(results: Results) -> list[Part]:
+def parts(results: Results) -> list[PlanOperation]:
     """The plan's operations, those that cost most of a request first."""
     plan = results.verify.plan if results.verify else results.compose.plan if results.compose else {}
     candidates = results.explore.candidates if results.explore else []
@@ -36,14 +36,14 @@ def parts(results: Results) -> list[Part]:
     return sorted(found, key=lambda part: -part.ms_per_request)
 
 
-def _part(op: dict[str, object], timed: Candidate | None, candidates: list[Candidate]) -> Part:
+def _part(op: dict[str, object], timed: Candidate | None, candidates: list[Candidate]) -> PlanOperation:
     label, variant = case_label(str(op["op"]), op["case"]), str(op["variant"])  # type: ignore[arg-type]
     if timed is None:
-        return Part(label, variant, "", None, None, None)
+        return PlanOperation(label, variant, "", None, None, None)
     theirs = [
         each.ms for each in candidates if each.peer and each.gate == "pass" and each.ms and each.case == timed.case
     ]
-    return Part(label, variant, timed.summary, timed.per_request, timed.ms, min(theirs, default=None))
+    return PlanOperation(label, variant, timed.summary, timed.per_request, timed.ms, min(theirs, default=None))
 
 
 def figure(results: Results) -> Figure | None:

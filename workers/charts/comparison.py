@@ -22,7 +22,7 @@ VERDICTS = {
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedRun:
     """One of the compared runs. `label` is a letter; `workload` is None where it cannot be read."""
 
     label: str
@@ -32,7 +32,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Section:
+class ComparisonSection:
     """One table of the comparison, with a note about how to read it, and perhaps a figure."""
 
     key: str
@@ -42,7 +42,7 @@ class Section:
     figure: Figure | None = None
 
 
-def cautions(sides: Sequence[Side]) -> list[str]:
+def cautions(sides: Sequence[ComparedRun]) -> list[str]:
     """Sentences about what makes the runs differ beside their plans."""
     asked = {
         "models": {side.model_digest for side in sides},
@@ -59,7 +59,7 @@ def cautions(sides: Sequence[Side]) -> list[str]:
     ]
 
 
-def sections(sides: Sequence[Side]) -> list[Section]:
+def sections(sides: Sequence[ComparedRun]) -> list[ComparisonSection]:
     """Every section that has a row."""
     names = [side.label for side in sides]
     overlap = (
@@ -67,17 +67,17 @@ def sections(sides: Sequence[Side]) -> list[Section]:
         f"not overlap, against run {names[0]}."
     )
     found = [
-        Section("objectives", "Objectives", AFTER, (["Objective", *names], _objectives(sides))),
+        ComparisonSection("objectives", "Objectives", AFTER, (["Objective", *names], _objectives(sides))),
         *(_distribution(sides, metric) for metric in _metrics(sides)),
-        Section("ops", "Operations", overlap, (["Operation", *names], _operations(sides))),
-        Section("plan", "Plans", "", (["", *names], _plans(sides))),
-        Section("where", "Where it was measured", "", (["", *names], _places(sides))),
-        Section("cost", "Cost", "Modelled from throughput and price.", (["", *names], _costs(sides))),
+        ComparisonSection("ops", "Operations", overlap, (["Operation", *names], _operations(sides))),
+        ComparisonSection("plan", "Plans", "", (["", *names], _plans(sides))),
+        ComparisonSection("where", "Where it was measured", "", (["", *names], _places(sides))),
+        ComparisonSection("cost", "Cost", "Modelled from throughput and price.", (["", *names], _costs(sides))),
     ]
     return [section for section in found if section.table[1]]
 
 
-def _objectives(sides: Sequence[Side]) -> list[list[Cell]]:
+def _objectives(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
     cells: dict[str, dict[str, str]] = {}
     for side in sides:
         for each in side.results.verify.outcomes if side.results.verify else []:
@@ -97,7 +97,7 @@ def _objectives(sides: Sequence[Side]) -> list[list[Cell]]:
     return _rows(sides, cells)
 
 
-def _gain(side: Side) -> Interval | None:
+def _gain(side: ComparedRun) -> Interval | None:
     """The speedup of the plan over what ran beside it, with its 95 % interval."""
     verified = side.results.verify
     return verified.speedup.ratio if verified and verified.speedup else None
@@ -109,23 +109,23 @@ def _apart(gain: Interval, reference: Interval | None) -> str:
     return "more than" if gain.low > reference.high else "less than"
 
 
-def _rows(sides: Sequence[Side], cells: dict[str, dict[str, str]]) -> list[list[Cell]]:
+def _rows(sides: Sequence[ComparedRun], cells: dict[str, dict[str, str]]) -> list[list[Cell]]:
     return [[name, *(by_run.get(side.label, MISSING) for side in sides)] for name, by_run in cells.items()]
 
 
-def _metrics(sides: Sequence[Side]) -> list[latency.Metric]:
+def _metrics(sides: Sequence[ComparedRun]) -> list[latency.Metric]:
     """The metrics that at least two runs measured, in the first one's order."""
     found = [latency.metrics(side.results) for side in sides]
     every = dict.fromkeys(metric for measured in found for metric in measured)
     return [metric for metric in every if sum(metric in measured for measured in found) > 1]
 
 
-def _after(side: Side, metric: latency.Metric) -> Distribution | None:
+def _after(side: ComparedRun, metric: latency.Metric) -> Distribution | None:
     measured = side.results.verify.after if side.results.verify else []
     return next((each for each in measured if (each.metric, each.n) == metric and each.samples), None)
 
 
-def _distribution(sides: Sequence[Side], metric: latency.Metric) -> Section:
+def _distribution(sides: Sequence[ComparedRun], metric: latency.Metric) -> ComparisonSection:
     """The distributions of a metric over each other, and their percentiles; a dash for a run that has none."""
     name = metric_title(*metric)
     found = [(side, _after(side, metric)) for side in sides]
@@ -143,7 +143,7 @@ def _distribution(sides: Sequence[Side], metric: latency.Metric) -> Section:
     rows.append(["Samples", *(MISSING if each is None else len(each.samples) for _, each in found)])
     key = f"latency-{metric[0]}-{metric[1] or 0}"
     table: Table = (["Percentile", *(side.label for side in sides)], rows)
-    return Section(key, _capital(name), AFTER, table, {"data": traces, "layout": form})
+    return ComparisonSection(key, _capital(name), AFTER, table, {"data": traces, "layout": form})
 
 
 def _capital(words: str) -> str:
@@ -154,7 +154,7 @@ def _percentile(found: Distribution | None, name: str) -> str:
     return MISSING if found is None else quantity(found.percentiles.get(name), found.unit)
 
 
-def _trace(side: Side, found: Distribution, colour: str) -> dict[str, Any]:
+def _trace(side: ComparedRun, found: Distribution, colour: str) -> dict[str, Any]:
     ordered, shares = latency.steps(found.samples)
     return {
         "type": "scatter",
@@ -167,7 +167,7 @@ def _trace(side: Side, found: Distribution, colour: str) -> dict[str, Any]:
     }
 
 
-def _operations(sides: Sequence[Side]) -> list[list[Cell]]:
+def _operations(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
     chosen = [_chosen(side) for side in sides]
     rows: list[list[Cell]] = []
     for case in dict.fromkeys(case for found in chosen for case in found):
@@ -176,7 +176,7 @@ def _operations(sides: Sequence[Side]) -> list[list[Cell]]:
     return rows
 
 
-def _chosen(side: Side) -> dict[str, Candidate]:
+def _chosen(side: ComparedRun) -> dict[str, Candidate]:
     found = side.results.explore.candidates if side.results.explore else []
     return {case_label(each.op, each.case): each for each in found if each.chosen and each.ms is not None}
 
@@ -204,7 +204,7 @@ def difference(found: Candidate, reference: Candidate) -> str:
     return "no difference"
 
 
-def _plans(sides: Sequence[Side]) -> list[list[Cell]]:
+def _plans(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
     cells: dict[str, dict[str, str]] = {}
     for side in sides:
         plan = side.results.verify.plan if side.results.verify else {}
@@ -218,7 +218,7 @@ def _plans(sides: Sequence[Side]) -> list[list[Cell]]:
     return _rows(sides, cells)
 
 
-def _places(sides: Sequence[Side]) -> list[list[Cell]]:
+def _places(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
     cells: dict[str, dict[str, str]] = {}
     for side in sides:
         found = provenance.environment(side.results, "verify")
@@ -227,12 +227,12 @@ def _places(sides: Sequence[Side]) -> list[list[Cell]]:
     return _rows(sides, cells)
 
 
-def _environment(side: Side, name: str) -> str:
+def _environment(side: ComparedRun, name: str) -> str:
     found = provenance.environment(side.results, "verify")
     return dict(provenance.facts(found)).get(name, "") if found else ""
 
 
-def _costs(sides: Sequence[Side]) -> list[list[Cell]]:
+def _costs(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
     cells: dict[str, dict[str, str]] = {}
     for side in sides:
         price = side.results.price
@@ -245,6 +245,6 @@ def _costs(sides: Sequence[Side]) -> list[list[Cell]]:
     return _rows(sides, cells)
 
 
-def labelled(found: Iterable[tuple[Workload | None, str, Results]]) -> list[Side]:
+def labelled(found: Iterable[tuple[Workload | None, str, Results]]) -> list[ComparedRun]:
     """Runs, each as workload, model digest and results, as sides A, B, … in their order."""
-    return [Side(label, *each) for label, each in zip("ABCDEF", found, strict=False)]
+    return [ComparedRun(label, *each) for label, each in zip("ABCDEF", found, strict=False)]

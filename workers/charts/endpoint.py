@@ -14,7 +14,7 @@ THERE = PALETTE[1]
 
 
 @dataclass(frozen=True)
-class Promise:
+class EndpointPromise:
     """One objective: its value at the endpoint, on the baseline runner and by the plan. `verdict` is that there."""
 
     label: str
@@ -31,7 +31,7 @@ def measured(results: Results) -> EndpointResult | None:
     return results.verify.endpoint if results.verify else None
 
 
-def promises(results: Results) -> list[Promise]:
+def promises(results: Results) -> list[EndpointPromise]:
     """Every promise at the endpoint beside before and after; empty where it was not measured."""
     found = measured(results)
     if results.verify is None or found is None or found.load is None:
@@ -39,14 +39,14 @@ def promises(results: Results) -> list[Promise]:
     return [_promise(each, found.load) for each in results.verify.outcomes]
 
 
-def _promise(outcome: ObjectiveOutcome, load: LoadResult) -> Promise:
+def _promise(outcome: ObjectiveOutcome, load: LoadResult) -> EndpointPromise:
     objective = outcome.objective
     judged = next((each for each in load.outcomes if _same(each.objective, objective)), None)
     spread = _percentile(load, objective)
     value = judged.value if judged else spread.value if spread else None
     verdict = None if judged is None or load.lag.void else judged.verdict
     sides = (outcome.before, outcome.after)
-    return Promise(objective.label, value, *sides, promised(objective), objective.unit, verdict)
+    return EndpointPromise(objective.label, value, *sides, promised(objective), objective.unit, verdict)
 
 
 def _same(one: Objective, other: Objective) -> bool:

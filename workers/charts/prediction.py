@@ -10,7 +10,7 @@ from workers.documents.workload import metric_title
 
 
 @dataclass(frozen=True)
-class Row:
+class PredictionRow:
     """One predicted figure in words; a dash where nothing was measured to hold it against.
 
     `error` is signed: `-12 %` where the prediction was too small.
@@ -33,17 +33,19 @@ def compared(results: Results) -> list[ComparedFigure]:
     ]
 
 
-def rows(results: Results) -> list[Row]:
+def rows(results: Results) -> list[PredictionRow]:
     """The compared figures; where nothing was compared, every predicted one."""
     found = compared(results)
     if found:
         return [
-            Row(each.label, quantity(each.predicted, unit), quantity(each.measured, unit), f"{100 * each.error:+.0f} %")
+            PredictionRow(
+                each.label, quantity(each.predicted, unit), quantity(each.measured, unit), f"{100 * each.error:+.0f} %"
+            )
             for each, unit in ((each, each.unit) for each in found)
         ]
     plans = results.admit.predicted.plans if results.admit and results.admit.predicted else []
     return [
-        Row(f"{_label(each)}, {_name(plan)}", quantity(each.value, each.unit), MISSING, MISSING)
+        PredictionRow(f"{_label(each)}, {_name(plan)}", quantity(each.value, each.unit), MISSING, MISSING)
         for plan in plans
         for each in plan.figures
     ]

@@ -17,7 +17,7 @@ WHOLE_REQUEST = ("e2e", "batch_latency")
 
 
 @dataclass(frozen=True)
-class Step:
+class WaterfallBar:
     """One bar: it reaches from `start` to `end` in ms. A change lies between two times; the others begin at 0."""
 
     name: str
@@ -30,7 +30,7 @@ class Step:
         return self.start - self.end
 
 
-def steps(results: Results) -> list[Step]:
+def steps(results: Results) -> list[WaterfallBar]:
     """Before, the changes, the residual, after and the floor; [] where the plan is none or its metric is no time."""
     verify, compose = results.verify, results.compose
     if verify is None or compose is None or not verify.recommended:
@@ -41,13 +41,13 @@ def steps(results: Results) -> list[Step]:
     between = _between(results)
     if not between:
         return []
-    found, at = [Step(verify.compared_with, 0.0, first.before, "side")], first.before
+    found, at = [WaterfallBar(verify.compared_with, 0.0, first.before, "side")], first.before
     for name, ms in between:
-        found.append(Step(name, at, ms))
+        found.append(WaterfallBar(name, at, ms))
         at = ms
-    found += [Step("residual", at, first.after, "residual"), Step("after", 0.0, first.after, "side")]
+    found += [WaterfallBar("residual", at, first.after, "residual"), WaterfallBar("after", 0.0, first.after, "side")]
     floor = verify.profile.floor_ms if verify.profile else None
-    return [*found, Step("floor", 0.0, floor, "floor")] if floor else found
+    return [*found, WaterfallBar("floor", 0.0, floor, "floor")] if floor else found
 
 
 def _between(results: Results) -> list[tuple[str, float]]:
@@ -119,13 +119,13 @@ def figure(results: Results) -> Figure | None:
     return {"data": [trace], "layout": form}
 
 
-def _colour(step: Step, colours: dict[str, str]) -> str:
+def _colour(step: WaterfallBar, colours: dict[str, str]) -> str:
     if step.name == "after":
         return AFTER
     return colours.get(step.kind) or (AFTER if step.saved >= 0 else BAD)
 
 
-def _words(step: Step) -> str:
+def _words(step: WaterfallBar) -> str:
     if step.kind in ("side", "floor"):
         return quantity(step.end, "ms")
     return f"{'−' if step.saved >= 0 else '+'}{quantity(abs(step.saved), 'ms')}"

@@ -16,7 +16,7 @@ from workers import addresses
 from workers.documents.endpoint import Endpoint
 from workers.documents.worker_api import EndpointAccess
 from workers.traffic.measuring import LoadTest, NotMeasurable, put_on
-from workers.traffic.sending import Target
+from workers.traffic.sending import LoadTarget
 
 Result = TypeVar("Result")
 
@@ -36,7 +36,7 @@ class Asking:
     def __init__(self, endpoint: Endpoint, access: EndpointAccess, stop: threading.Event) -> None:
         self._endpoint, self._access, self._stop = endpoint, access, stop
 
-    def put(self, make: Callable[[Target], LoadTest]) -> tuple[LoadTest, Sent]:
+    def put(self, make: Callable[[LoadTarget], LoadTest]) -> tuple[LoadTest, Sent]:
         """Puts the test that is made for the endpoint on it. Raises one of FAILURES, or Stopped.
 
         The host is resolved once for all connections of a test, and each of its addresses checked.
@@ -47,9 +47,9 @@ class Asking:
         """The sentence without the key."""
         return sentence.replace(self._access.key, "…") if self._access.key else sentence
 
-    async def _sent(self, make: Callable[[Target], LoadTest]) -> tuple[LoadTest, Sent]:
+    async def _sent(self, make: Callable[[LoadTarget], LoadTest]) -> tuple[LoadTest, Sent]:
         address = await asyncio.to_thread(self._address)
-        test = make(Target(address, self._endpoint.model, self._endpoint.api))
+        test = make(LoadTarget(address, self._endpoint.model, self._endpoint.api))
         test.check()
         return test, await put_on(test)
 

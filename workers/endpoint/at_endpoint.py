@@ -21,7 +21,7 @@ from workers.endpoint.asking import FAILURES, Asking
 from workers.endpoint.comparing import judged_there, ratios, read, sentence_of, server_of, users
 from workers.endpoint.rising import Rising
 from workers.traffic.measuring import LoadTest, judged
-from workers.traffic.sending import Target
+from workers.traffic.sending import LoadTarget
 from workers.traffic.summary import OF_WINDOWS, LoadSummary
 from workers.under_load.sentences import curve_of
 
@@ -156,7 +156,7 @@ class AtEndpoint:
         self._failure = self._asking.hidden(sentence)
         log.info("the endpoint is not measured: %s", self._failure)
 
-    def _test_of(self, target: Target) -> LoadTest:
+    def _test_of(self, target: LoadTarget) -> LoadTest:
         workload, limits = self._document.workload, LoadDuration(self.seconds, WARM_UP * self.seconds)
         traffic = _equal_requests(workload.traffic, len(self._rounds), self._document.seconds_left)
         promised = judged_there(workload.objectives, self._endpoint, self._usd)

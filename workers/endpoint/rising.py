@@ -13,7 +13,7 @@ from workers.endpoint.asking import Asking
 from workers.traffic.ladder import Ladder
 from workers.traffic.measuring import LoadTest, NotMeasurable, judged
 from workers.traffic.searching import searched
-from workers.traffic.sending import Target
+from workers.traffic.sending import LoadTarget
 
 LEAST_LOADS = 3
 """The loads that are measured even when time is up."""
@@ -53,7 +53,7 @@ class Rising:
         self._done += 1
         at = datetime.now(UTC).isoformat(timespec="seconds")
 
-        def test_of(target: Target) -> LoadTest:
+        def test_of(target: LoadTarget) -> LoadTest:
             limits = LoadDuration(seconds, WARM_UP * seconds)
             test = LoadTest(target, self._traffic, self._promised, limits, self._recordings, self._usd)
             return self._ladder.test(test, rung, self._search.confidence)

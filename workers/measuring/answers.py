@@ -34,7 +34,7 @@ class _Largest:
         return self.error / self.value if self.value else self.error
 
 
-class Side(Protocol):
+class AnswerDistance(Protocol):
     """One runner's distance from float32; `broken` answers held values that are no numbers."""
 
     broken: int
@@ -52,7 +52,7 @@ class Side(Protocol):
 
 
 @dataclass
-class Classes:
+class ClassDistance:
     """By the most likely class, KL divergence in nats, and logits."""
 
     wrong: list[float] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Classes:
 
 
 @dataclass
-class Vectors:
+class VectorDistance:
     """By the cosine distance and the largest error of the mean over a request's tokens, and of each token."""
 
     pooled: list[float] = field(default_factory=list)
@@ -125,8 +125,8 @@ def largest_error(loss: float) -> float:
 class Compared:
     """What `compare` gives: of both runners, over so many requests and answers of so many values each."""
 
-    before: Side
-    after: Side
+    before: AnswerDistance
+    after: AnswerDistance
     answer: AnswerKind
     source: str
     requests: int = 0
@@ -151,7 +151,7 @@ def compare(
     goes_on: Callable[[int], bool],
 ) -> Compared:
     """Runs batches of main inputs through reference, before and after while `goes_on(answers so far)`; at least one."""
-    made: type[Classes | Vectors] = Classes if answer.form == "classes" else Vectors
+    made: type[ClassDistance | VectorDistance] = ClassDistance if answer.form == "classes" else VectorDistance
     compared = Compared(made(), made(), answer, source)
     for batch in inputs:
         if compared.answers and not goes_on(compared.answers):
@@ -203,8 +203,10 @@ def judge(compared: Compared, generated: bool, largest_loss: float | None) -> Qu
     )
 
 
-def _of_classes(before: Side, after: Side) -> tuple[float | None, float | None, float | None, float | None]:
-    if not isinstance(before, Classes) or not isinstance(after, Classes):
+def _of_classes(
+    before: AnswerDistance, after: AnswerDistance
+) -> tuple[float | None, float | None, float | None, float | None]:
+    if not isinstance(before, ClassDistance) or not isinstance(after, ClassDistance):
         return None, None, None, None
     return _mean(before.kl), _mean(after.kl), _mean(before.wrong), _mean(after.wrong)
 
@@ -212,7 +214,7 @@ def _of_classes(before: Side, after: Side) -> tuple[float | None, float | None, 
 def _measures(compared: Compared) -> list[Measure]:
     """What was compared, for tables."""
     before, after = compared.before, compared.after
-    if isinstance(before, Classes) and isinstance(after, Classes):
+    if isinstance(before, ClassDistance) and isinstance(after, ClassDistance):
         named = [("Largest error of a logit", before.errors[0], after.errors[0])]
         if compared.values > 1:
             differs = f"Another {compared.answer.noun} is the most likely"
@@ -261,7 +263,7 @@ def _findings(compared: Compared) -> str:
         )
     logits = " and ".join(f"{100 * side.errors[0]:.2g} %" for side in (before, after))
     error = f"the largest error of a logit is {logits} of the largest"
-    if compared.values == 1 or not isinstance(before, Classes) or not isinstance(after, Classes):
+    if compared.values == 1 or not isinstance(before, ClassDistance) or not isinstance(after, ClassDistance):
         return f"{error} before and after"
     return (
         f"the most likely {compared.answer.noun} differs from the float32 model's in {100 * _mean(before.wrong):.2f} % "

@@ -21,5 +21,5 @@ def watched(document: StageInput) -> Iterator[Callable[[], Environment]]:
     device = device_of(document.gpu_class)
     facts = environment.environment_info(device=device)
     every = SECONDS_BETWEEN_SAMPLES[device]
-    with environment.Telemetry(device, interval=every, gpus=document.gpus) as telemetry:
+    with environment.TelemetrySampler(device, interval=every, gpus=document.gpus) as telemetry:
         yield lambda: Environment.model_validate(facts | {"telemetry": telemetry.summary()})

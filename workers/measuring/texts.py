@@ -29,7 +29,7 @@ WRITTEN_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Text:
+class WrittenText:
     """A text that somebody wrote, and what it is called: `the workload's text`."""
 
     records: Sequence[Record]
@@ -46,11 +46,11 @@ class Tokens:
     written: int = 0
 
 
-def text_of(model_dir: Path, own: str = "") -> Text | None:
+def text_of(model_dir: Path, own: str = "") -> WrittenText | None:
     """The workload's `own` text, else that of the model's directory. Raises ModelRefused for broken JSON Lines."""
     if own:
         try:
-            return Text(records(own), "the workload's text")
+            return WrittenText(records(own), "the workload's text")
         except ValueError as error:
             raise ModelRefused(FIELD, "", str(error)) from None
     name = next((name for name in TEXT_FILES if (model_dir / name).is_file()), "")
@@ -58,7 +58,7 @@ def text_of(model_dir: Path, own: str = "") -> Text | None:
         return None
     with (model_dir / name).open(encoding="utf-8", errors="replace") as stream:
         text = stream.read(READ_CHARACTERS)
-    return Text([text], f"the model's {name}")
+    return WrittenText([text], f"the model's {name}")
 
 
 def sequence_length(traffic: Traffic, generates: bool, vocabulary: int) -> int:

@@ -24,7 +24,7 @@ from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_ids, too_fast
 
 
-class Request(Document):
+class VerifyTask(Document):
     """The document of verify, the plan beside what runs today, the interleaved `pairs`, and the prompts' `seed`."""
 
     document: StageInput
@@ -46,7 +46,7 @@ class Result(Document):
     refusal: str = ""
 
 
-def measure(request: Request, context: Context) -> Result:
+def measure(request: VerifyTask, context: Context) -> Result:
     """Loads the model once for each side, warms both up and serves them in turns; then the plan's ids are judged."""
     document, plan = request.document, request.plan
     model = load(document, context)
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--model", type=Path, required=True, help="directory with the model's files")
     parser.add_argument("--artifacts", type=Path, required=True, help="scratch directory")
     given = parser.parse_args(arguments)
-    request = Request.model_validate_json(given.request.read_bytes())
+    request = VerifyTask.model_validate_json(given.request.read_bytes())
     result = measure(request, Context(given.model, given.artifacts))
     given.result.write_text(result.model_dump_json())
 

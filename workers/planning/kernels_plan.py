@@ -7,7 +7,7 @@ from typing import Any
 from kernels import registry
 from kernels.engine import decoder, loading
 from kernels.engine import prompt_ops as usual
-from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.pass_timer import GraphTimer
 from kernels.hardware import GPUS
 from kernels.ops import Case, case_from
@@ -39,7 +39,7 @@ def cases(document: StageInput) -> dict[Case, float]:
 def places(document: StageInput, model: decoder.Decoder) -> LayerOps:
     """The model's passes at the workload's traffic."""
     traffic = document.workload.traffic
-    return LayerOps(model, Traffic(traffic.batch, traffic.prompt_tokens, traffic.output_tokens))
+    return LayerOps(model, BatchShape(traffic.batch, traffic.prompt_tokens, traffic.output_tokens))
 
 
 def chosen_ops(

@@ -11,7 +11,7 @@ from workers.documents.speedup import LEAST_PROCESSES
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
 from workers.measuring.alternation import Alternation
-from workers.planning.fresh_process import Request, Result
+from workers.planning.fresh_process import Result, VerifyTask
 
 MOST_PROCESSES = 6
 """With so many, the smallest and the largest of their ratios enclose the median process with 96.9 % confidence."""
@@ -60,7 +60,7 @@ def measure_again(document: StageInput, plan: Plan, context: Context, seconds: f
 def _run(document: StageInput, plan: Plan, context: Context, number: int, seconds: float) -> Result | str:
     """One process, or what became of it."""
     request, result = (context.artifacts / f"process-{number}-{name}.json" for name in ("request", "result"))
-    request.write_text(Request(document=document, plan=plan, pairs=PAIRS, seed=2 + number).model_dump_json())
+    request.write_text(VerifyTask(document=document, plan=plan, pairs=PAIRS, seed=2 + number).model_dump_json())
     command = [sys.executable, "-m", "workers.planning.fresh_process", str(request), str(result)]
     command += ["--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
     try:

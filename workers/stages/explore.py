@@ -38,7 +38,7 @@ COMPOSED_SECONDS = 0.4
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ProfiledCase:
     """A case of the profile, how often it runs in one request, and its time there."""
 
     case: Case
@@ -85,38 +85,38 @@ def offered(workload: Workload) -> frozenset[str]:
     return frozenset(each.name for each in registry.variants()) - set(workload.constraints.exclude)
 
 
-def composed_cases(document: StageInput, ceilings: Ceilings) -> list[Wanted]:
+def composed_cases(document: StageInput, ceilings: Ceilings) -> list[ProfiledCase]:
     """The cases of a plan of composed variants, which packs matrices and fuses what follows them, costliest first.
 
     Empty where there can be no such plan: then the cases are the model's own, one by one, as the profile saw them.
     """
     found = kernels_plan.cases(document).items()
     rates = in_burst(ceilings.model_dump())
-    all_wanted = [Wanted(case, count, count * (floor_ms(case, rates) or 0.0)) for case, count in found]
+    all_wanted = [ProfiledCase(case, count, count * (floor_ms(case, rates) or 0.0)) for case, count in found]
     return sorted(all_wanted, key=lambda each: -each.ms)
 
 
-def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[Wanted]:
+def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledCase]:
     """The profile's cases that some variant is made for, the costliest first; others are left out.
 
     A case costs its measured `ms` in one request, or its roofline floor where the row has none.
     """
     ops = {variant.op for variant in registry.variants()} - {"model"}
-    found: dict[str, Wanted] = {}
+    found: dict[str, ProfiledCase] = {}
     for row in rows:
         try:
             case = case_from.validate_python(row["case"])
         except (ValidationError, KeyError):
             continue
         if case.op in ops:
-            before = found.get(case.key, Wanted(case, 0, 0))
+            before = found.get(case.key, ProfiledCase(case, 0, 0))
             calls = float(row.get("per_request") or 0)
             ms = float(row.get("ms") or calls * (floor_ms(case, in_burst(ceilings.model_dump())) or 0.0))
-            found[case.key] = Wanted(case, before.per_request + calls, before.ms + ms)
+            found[case.key] = ProfiledCase(case, before.per_request + calls, before.ms + ms)
     return sorted(found.values(), key=lambda each: -each.ms)
 
 
-def _shares(wanted: list[Wanted], context: Context) -> Iterator[tuple[Wanted, float]]:
+def _shares(wanted: list[ProfiledCase], context: Context) -> Iterator[tuple[ProfiledCase, float]]:
     """Each case with its seconds, in proportion to its time, but at least half of an even share."""
     total = context.seconds_left * (1 - RESERVE) if context.seconds_left != float("inf") else 0.0
     for position, each in enumerate(wanted):

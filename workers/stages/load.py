@@ -11,7 +11,7 @@ from typing import Any
 
 from kernels.measure.environment import environment_info
 from kernels.plan import Plan
-from kernels.serve.handed import Declined
+from kernels.serve.handed import ServerDeclined
 from workers.documents.load import LoadCurve, UnderLoadResult
 from workers.documents.measurement import Environment
 from workers.documents.stages import StageInput, VerifyResult
@@ -83,7 +83,7 @@ def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -
             return sides.batches("after", plan.runner, plan, until)
         try:
             return sides.server(plan, until)
-        except Declined as why:
+        except ServerDeclined as why:
             said = str(why).rstrip(".")
             notes.append(f"This workbench's server does not run the model: {said}. So after is in batches.")
             return sides.batches("after", plan.runner, plan, until)
@@ -96,7 +96,7 @@ def _attempt(name: str, measured: Callable[[], LoadCurve], notes: list[str]) -> 
     try:
         return measured()
     except (StageError, NotMeasurable, ValueError, RuntimeError, OSError) as error:
-        own = isinstance(error, StageError | NotMeasurable | Declined)
+        own = isinstance(error, StageError | NotMeasurable | ServerDeclined)
         said = str(error).rstrip(".") if own else sentence_of(error)
         notes.append(f"{name} was not measured under load: {said}.")
         return None

@@ -16,7 +16,7 @@ from workers.harness.context import Context
 from workers.measuring.conditions import watched
 from workers.measuring.served_model import device_of, kind_of, load, prepared
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
-from workers.traces.bottlenecks import Request, bottlenecks, waits
+from workers.traces.bottlenecks import RequestFacts, bottlenecks, waits
 from workers.traces.cases import cases
 from workers.traces.census import Counted
 from workers.traces.windows import Sampled, Window, longer, sample, windows
@@ -122,7 +122,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         replayed = table.with_idle(replayed, wall)
     shown = table.with_idle(rows, request_ms)
     doubt = table.beyond(device_ms, request_ms)
-    request = Request(limits, on_gpu, launches, waits(rows, _phases_ms(answers, generates)), bool(doubt))
+    request = RequestFacts(limits, on_gpu, launches, waits(rows, _phases_ms(answers, generates)), bool(doubt))
     trace, shown_timeline = timeline.keep(context.artifacts / "trace-0.json.gz", sampled.first, context)
     context.say(1.0, f"attributed {table.attributed_share(rows):.1%} of the device's time")
     return ProfileResult(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from workers.traces.labels import UNATTRIBUTED, label, parse
-from workers.traces.reader import Launch, Span, Trace
+from workers.traces.reader import HostLaunch, HostSpan, Trace
 
 GRAPH_LAUNCH = "GraphLaunch"
 
@@ -63,10 +63,10 @@ class _Stack:
     """The scopes and the outermost operation open at a moment of one thread's time."""
 
     def __init__(self, phase: str) -> None:
-        self._open: list[Span] = []
+        self._open: list[HostSpan] = []
         self._phase = phase
 
-    def enter(self, span: Span) -> None:
+    def enter(self, span: HostSpan) -> None:
         self.leave(span.start)
         self._open.append(span)
         scope = parse(span.name) if span.annotation else None
@@ -78,7 +78,7 @@ class _Stack:
             self._open.pop()
 
     @property
-    def operation(self) -> Span | None:
+    def operation(self) -> HostSpan | None:
         """The outermost operation inside the innermost scope."""
         found = None
         for span in reversed(self._open):
@@ -95,7 +95,7 @@ class _Stack:
         return label(unit or (named[-1] if named else None), operation), self._phase
 
 
-def _first_phase(spans: list[Span]) -> str:
+def _first_phase(spans: list[HostSpan]) -> str:
     for span in spans:
         scope = parse(span.name) if span.annotation else None
         if scope is not None and scope.kind == "step":
@@ -103,11 +103,11 @@ def _first_phase(spans: list[Span]) -> str:
     return "forward"
 
 
-def _ordered(spans: list[Span]) -> list[Span]:
+def _ordered(spans: list[HostSpan]) -> list[HostSpan]:
     return sorted(spans, key=lambda span: (span.start, -span.end, not span.annotation))
 
 
-def _host_work(spans: list[Span]) -> Iterator[Work]:
+def _host_work(spans: list[HostSpan]) -> Iterator[Work]:
     ordered = _ordered(spans)
     stack = _Stack(_first_phase(ordered))
     for span in ordered:
@@ -117,7 +117,7 @@ def _host_work(spans: list[Span]) -> Iterator[Work]:
             yield Work(span.start, name, phase, span.name, (span.end - span.start) / 1000)
 
 
-def _owners(spans: list[Span], launches: list[Launch]) -> dict[int, _Owner]:
+def _owners(spans: list[HostSpan], launches: list[HostLaunch]) -> dict[int, _Owner]:
     ordered = _ordered(spans)
     stack = _Stack(_first_phase(ordered))
     owners: dict[int, _Owner] = {}

@@ -18,7 +18,7 @@ _PARTS = ("linear ", "norm ", "activation ", "embedding ", "lm_head", "rope", "k
 
 
 @dataclass(frozen=True)
-class Request:
+class RequestFacts:
     """What the sentences say of the whole request.
 
     `launches`: of kernels. `waits`: the share of each phase's wall time in which the device waits for the host.
@@ -38,7 +38,7 @@ def waits(rows: Sequence[OpRow], wall_ms: Mapping[str, float]) -> dict[str, floa
     return {phase: max(0.0, 1 - busy[phase] / ms) for phase, ms in wall_ms.items() if ms > 0}
 
 
-def bottlenecks(rows: Sequence[OpRow], request: Request) -> list[Bottleneck]:
+def bottlenecks(rows: Sequence[OpRow], request: RequestFacts) -> list[Bottleneck]:
     """The costliest rows, most expensive first, each with its sentence."""
     worst = [row for row in sorted(rows, key=lambda row: -row.ms) if row.share >= LEAST_SHARE][:MOST]
     return [
@@ -63,7 +63,7 @@ def _what(row: OpRow, doubtful: bool) -> str:
     return f"The operation {row.op} takes {cost}{f', {where}' if where else ''}"
 
 
-def _advice(row: OpRow, request: Request) -> str:
+def _advice(row: OpRow, request: RequestFacts) -> str:
     rules = (_idle, _unknown, _own_code, _bookkeeping, _cache, _doubt, _attention, _launch)
     for rule in (*rules, _near_floor, _memory, _compute):
         said = rule(row, request)
@@ -72,7 +72,7 @@ def _advice(row: OpRow, request: Request) -> str:
     return "it has no roofline floor here; fuse it with its neighbours or remove it."
 
 
-def _idle(row: OpRow, request: Request) -> str:
+def _idle(row: OpRow, request: RequestFacts) -> str:
     if row.bound != "idle":
         return ""
     if request.on_gpu:
@@ -83,7 +83,7 @@ def _idle(row: OpRow, request: Request) -> str:
     return "Python runs between the operations; compiling the model removes most of it."
 
 
-def _unknown(row: OpRow, request: Request) -> str:
+def _unknown(row: OpRow, request: RequestFacts) -> str:
     if row.op != UNATTRIBUTED:
         return ""
     return (
@@ -92,7 +92,7 @@ def _unknown(row: OpRow, request: Request) -> str:
     )
 
 
-def _own_code(row: OpRow, request: Request) -> str:
+def _own_code(row: OpRow, request: RequestFacts) -> str:
     """A module's operation that is none of a transformer's usual parts."""
     if row.op.startswith(_PARTS) or "(" not in row.op:
         return ""
@@ -103,7 +103,7 @@ def _own_code(row: OpRow, request: Request) -> str:
     )
 
 
-def _bookkeeping(row: OpRow, request: Request) -> str:
+def _bookkeeping(row: OpRow, request: RequestFacts) -> str:
     if row.op not in (SAMPLING, BOOKKEEPING, "mask and positions", "rope angles"):
         return ""
     if row.phase == "forward":
@@ -114,19 +114,19 @@ def _bookkeeping(row: OpRow, request: Request) -> str:
     )
 
 
-def _cache(row: OpRow, request: Request) -> str:
+def _cache(row: OpRow, request: RequestFacts) -> str:
     if row.op != "kv cache update" or row.phase != "decode":
         return ""
     return "every step copies the whole cache to make room for one token; a static cache appends in place."
 
 
-def _doubt(row: OpRow, request: Request) -> str:
+def _doubt(row: OpRow, request: RequestFacts) -> str:
     if not row.doubt:
         return ""
     return f"{row.doubt[:1].lower()}{row.doubt[1:-1]}, so nothing is concluded from it."
 
 
-def _attention(row: OpRow, request: Request) -> str:
+def _attention(row: OpRow, request: RequestFacts) -> str:
     if row.op != "attention" or row.bound == "launch":
         return ""
     if any(word in row.kernel.lower() for word in ("softmax", "bmm", "matmul", "gemm", "elementwise")):
@@ -140,7 +140,7 @@ def _attention(row: OpRow, request: Request) -> str:
     return f"it runs at {_share(row)} of the roofline; a FlashAttention kernel made for this GPU would help."
 
 
-def _launch(row: OpRow, request: Request) -> str:
+def _launch(row: OpRow, request: RequestFacts) -> str:
     if row.bound != "launch":
         return ""
     launches = row.launches or row.calls
@@ -152,14 +152,14 @@ def _launch(row: OpRow, request: Request) -> str:
     )
 
 
-def _near_floor(row: OpRow, request: Request) -> str:
+def _near_floor(row: OpRow, request: RequestFacts) -> str:
     if not row.floor_ms or row.floor_ms < NEAR_FLOOR * row.ms:
         return ""
     remedy = "weights in lower precision or a larger batch" if row.bound == "memory" else "lower precision"
     return f"it is at {_share(row)} of the roofline already, so only {remedy} would help."
 
 
-def _memory(row: OpRow, request: Request) -> str:
+def _memory(row: OpRow, request: RequestFacts) -> str:
     if row.bound != "memory" or not row.floor_ms or not row.least_bytes:
         return ""
     rate, best = row.least_bytes / row.ms / 1e6, 1000 * request.ceilings.of_single_calls.read_tbps
@@ -169,7 +169,7 @@ def _memory(row: OpRow, request: Request) -> str:
     return f"{start}; fusing it with its neighbours saves the trips to memory."
 
 
-def _compute(row: OpRow, request: Request) -> str:
+def _compute(row: OpRow, request: RequestFacts) -> str:
     if row.bound != "compute" or not row.floor_ms:
         return ""
     return (
@@ -178,7 +178,7 @@ def _compute(row: OpRow, request: Request) -> str:
     )
 
 
-def _saves(row: OpRow, request: Request) -> str:
+def _saves(row: OpRow, request: RequestFacts) -> str:
     """What a row at its floor would save now, and what once the host is out of the way."""
     most, waiting = plain(row.headroom_ms or 0.0), request.waits.get(row.phase, 0.0)
     if not request.on_gpu or waiting < HOST_BOUND:

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from kernels.dtypes import DTYPE_NAMES
 from kernels.ops import AttentionCase, Case, LinearCase, RmsNormCase
-from workers.traces.labels import Scope, label, plain
+from workers.traces.labels import TraceScope, label, plain
 
 _ELEMENTWISE = ("add", "sub", "mul", "div", "neg", "cat", "silu", "gelu", "tanh", "softmax", "pow")
 _SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -46,15 +46,15 @@ class Census(TorchFunctionMode):
         super().__init__()
         self._kv_heads = kv_heads
         self.counted: list[Counted] = []
-        self._scopes: list[tuple[Scope, int]] = []
+        self._scopes: list[tuple[TraceScope, int]] = []
         self._phase = "forward"
 
-    def opened(self, scope: Scope) -> None:
+    def opened(self, scope: TraceScope) -> None:
         if scope.kind == "step":
             self._phase = scope.name
         self._scopes.append((scope, len(self.counted)))
 
-    def closed(self, scope: Scope, module: Any, inputs: Any, outputs: Any) -> None:
+    def closed(self, scope: TraceScope, module: Any, inputs: Any, outputs: Any) -> None:
         _, before = self._scopes.pop()
         if scope.kind == "unit" and len(self.counted) == before and self._unit() is None:
             with torch._C.DisableTorchFunction():
@@ -67,7 +67,7 @@ class Census(TorchFunctionMode):
             self._count(plain(getattr(func, "__name__", "")), args, kwargs, outputs)
         return outputs
 
-    def _unit(self) -> Scope | None:
+    def _unit(self) -> TraceScope | None:
         return next((scope for scope, _ in self._scopes if scope.kind == "unit"), None)
 
     def _count(self, name: str, args: Any, kwargs: Any, outputs: Any) -> None:
@@ -98,7 +98,7 @@ class Census(TorchFunctionMode):
         dtype = DTYPE_NAMES.get(outputs.dtype, "fp32")
         self.counted.append(Counted(name, self._phase, flops, least_bytes, shape, dtype, case))
 
-    def _count_unit(self, scope: Scope, module: Any, inputs: Any, outputs: Any) -> None:
+    def _count_unit(self, scope: TraceScope, module: Any, inputs: Any, outputs: Any) -> None:
         """A unit that multiplied no matrices reads its inputs and parameters once and writes its outputs once."""
         given, made = list(_tensors(inputs)), list(_tensors(outputs))
         if not made:

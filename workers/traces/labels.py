@@ -33,7 +33,7 @@ _WHOLE_MODELS = ("Model", "ForCausalLM", "LMHeadModel")
 _GENERIC_TAILS = ("dense", "proj", "decoder", "linear", "fc", "out")
 
 
-class Scope(NamedTuple):
+class TraceScope(NamedTuple):
     """`kind`: unit, own or step (one forward pass; `name` is then its phase)."""
 
     kind: str
@@ -46,13 +46,13 @@ class Scope(NamedTuple):
         return f"{PREFIX}{self.kind}:{self.name}:{self.owner}"
 
 
-def parse(record: str) -> Scope | None:
+def parse(record: str) -> TraceScope | None:
     """The scope that a profiler annotation stands for; None for annotations that this package did not write."""
     if not record.startswith(PREFIX):
         return None
     kind, _, rest = record.removeprefix(PREFIX).partition(":")
     name, _, owner = rest.rpartition(":")
-    return Scope(kind, name, owner)
+    return TraceScope(kind, name, owner)
 
 
 def tail_of(path: str) -> str:
@@ -70,7 +70,7 @@ def plain(operation: str) -> str:
     return name[1:] if operation.startswith("__r") and name.startswith("r") else name
 
 
-def label(scope: Scope | None, operation: str) -> str:
+def label(scope: TraceScope | None, operation: str) -> str:
     """The name of the model operation that `operation` is part of.
 
     `operation` is an aten or torch function, or empty where a kernel was launched outside all of them. Outside every
@@ -100,16 +100,16 @@ def _around_the_model(name: str) -> str:
     return BOOKKEEPING if name in _BOOKKEEPING else UNATTRIBUTED
 
 
-def _at_the_top(name: str, scope: Scope) -> str:
+def _at_the_top(name: str, scope: TraceScope) -> str:
     """Work in the model's own forward. A kernel that no function launched could be anything there."""
     if name in _BOOKKEEPING:
         return "mask and positions"
     return _own(name, scope) if name else UNATTRIBUTED
 
 
-def _attention_part(name: str, scope: Scope) -> str:
+def _attention_part(name: str, scope: TraceScope) -> str:
     return "attention layout" if name in _LAYOUT else _own(name, scope)
 
 
-def _own(name: str, scope: Scope) -> str:
+def _own(name: str, scope: TraceScope) -> str:
     return f"{scope.name} ({scope.owner}) {name or 'own kernel'}"

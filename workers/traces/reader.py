@@ -16,7 +16,7 @@ _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
-class Span(NamedTuple):
+class HostSpan(NamedTuple):
     """A stretch of host time in µs: an operation, or one of our scopes (`annotation`)."""
 
     start: float
@@ -25,7 +25,7 @@ class Span(NamedTuple):
     annotation: bool
 
 
-class Launch(NamedTuple):
+class HostLaunch(NamedTuple):
     """A host call that put work on the GPU; `correlation` finds the work. Times in µs."""
 
     at: float
@@ -48,8 +48,8 @@ class Kernel(NamedTuple):
 class Trace:
     """A trace's spans and launches by host thread, and its kernels."""
 
-    spans: dict[Any, list[Span]] = field(default_factory=lambda: defaultdict(list))
-    launches: dict[Any, list[Launch]] = field(default_factory=lambda: defaultdict(list))
+    spans: dict[Any, list[HostSpan]] = field(default_factory=lambda: defaultdict(list))
+    launches: dict[Any, list[HostLaunch]] = field(default_factory=lambda: defaultdict(list))
     kernels: list[Kernel] = field(default_factory=list)
 
 
@@ -73,11 +73,11 @@ def _take(trace: Trace, event: dict[str, Any]) -> None:
     category, name, start = event.get("cat"), event["name"], float(event["ts"])
     duration, thread = float(event.get("dur", 0)), event.get("tid")
     if category == "cpu_op":
-        trace.spans[thread].append(Span(start, start + duration, name, False))
+        trace.spans[thread].append(HostSpan(start, start + duration, name, False))
     elif category == "user_annotation" and name.startswith(PREFIX):
-        trace.spans[thread].append(Span(start, start + duration, name, True))
+        trace.spans[thread].append(HostSpan(start, start + duration, name, True))
     elif category in _LAUNCHES and "correlation" in event.get("args", {}):
-        trace.launches[thread].append(Launch(start, event["args"]["correlation"], name, duration))
+        trace.launches[thread].append(HostLaunch(start, event["args"]["correlation"], name, duration))
     elif category in _DEVICE_WORK:
         facts = event.get("args", {})
         trace.kernels.append(Kernel(start, duration, facts.get("correlation", -1), name, facts.get("stream", 0)))

@@ -12,15 +12,15 @@ from torch.autograd.profiler import record_function
 from transformers import cache_utils
 from transformers.pytorch_utils import Conv1D
 
-from workers.traces.labels import Scope, tail_of
+from workers.traces.labels import TraceScope, tail_of
 
 
 class Watcher(Protocol):
     """An observer that is called when a scope of a running model opens and closes, with its tensors."""
 
-    def opened(self, scope: Scope) -> None: ...
+    def opened(self, scope: TraceScope) -> None: ...
 
-    def closed(self, scope: Scope, module: Any, inputs: Any, outputs: Any) -> None: ...
+    def closed(self, scope: TraceScope, module: Any, inputs: Any, outputs: Any) -> None: ...
 
 
 class Recorder:
@@ -29,12 +29,12 @@ class Recorder:
     def __init__(self) -> None:
         self._open: list[record_function] = []
 
-    def opened(self, scope: Scope) -> None:
+    def opened(self, scope: TraceScope) -> None:
         record = record_function(scope.record)
         record.__enter__()
         self._open.append(record)
 
-    def closed(self, scope: Scope, module: Any, inputs: Any, outputs: Any) -> None:
+    def closed(self, scope: TraceScope, module: Any, inputs: Any, outputs: Any) -> None:
         self._open.pop().__exit__(None, None, None)
 
 
@@ -57,8 +57,8 @@ class Scopes(AbstractContextManager["Scopes"]):
         self._hook_steps()
         for namespace in {sys.modules[type(module).__module__] for module in self._model.modules()}:
             if hasattr(namespace, "apply_rotary_pos_emb"):
-                self._wrap(namespace, "apply_rotary_pos_emb", Scope("unit", "rope"))
-        self._wrap(cache_utils.Cache, "update", Scope("unit", "kv cache update"))
+                self._wrap(namespace, "apply_rotary_pos_emb", TraceScope("unit", "rope"))
+        self._wrap(cache_utils.Cache, "update", TraceScope("unit", "kv cache update"))
         return self
 
     def __exit__(
@@ -77,14 +77,14 @@ class Scopes(AbstractContextManager["Scopes"]):
         self._undo.append(self._model.register_forward_pre_hook(before, with_kwargs=True, prepend=True).remove)
         self._undo.append(self._model.register_forward_hook(after, with_kwargs=True).remove)
 
-    def _step(self, args: Any, kwargs: Any) -> Scope:
+    def _step(self, args: Any, kwargs: Any) -> TraceScope:
         if not self._generates:
-            return Scope("step", "forward")
+            return TraceScope("step", "forward")
         ids = kwargs.get("input_ids", args[0] if args else None)
         single = ids is not None and ids.shape[-1] == 1
-        return Scope("step", "decode" if single else "prefill")
+        return TraceScope("step", "decode" if single else "prefill")
 
-    def _hook(self, module: torch.nn.Module, scope: Scope) -> None:
+    def _hook(self, module: torch.nn.Module, scope: TraceScope) -> None:
         def before(module: Any, args: Any) -> None:
             self._watcher.opened(scope)
 
@@ -94,7 +94,7 @@ class Scopes(AbstractContextManager["Scopes"]):
         self._undo.append(module.register_forward_pre_hook(before).remove)
         self._undo.append(module.register_forward_hook(after, with_kwargs=True).remove)
 
-    def _wrap(self, owner: Any, name: str, scope: Scope) -> None:
+    def _wrap(self, owner: Any, name: str, scope: TraceScope) -> None:
         original = getattr(owner, name)
 
         @functools.wraps(original)
@@ -108,17 +108,17 @@ class Scopes(AbstractContextManager["Scopes"]):
         self._undo.append(lambda: setattr(owner, name, original))
 
 
-def module_scope(path: str, module: torch.nn.Module, is_head: bool = False) -> Scope:
+def module_scope(path: str, module: torch.nn.Module, is_head: bool = False) -> TraceScope:
     """The scope of a module: a unit when it has no children, by what it is."""
     tail, owner = tail_of(path), type(module).__name__
     if is_head:
-        return Scope("unit", "lm_head", owner)
+        return TraceScope("unit", "lm_head", owner)
     if isinstance(module, torch.nn.Linear | Conv1D):
-        return Scope("unit", f"linear {tail}", owner)
+        return TraceScope("unit", f"linear {tail}", owner)
     if "Norm" in owner:
-        return Scope("unit", "norm final" if tail == "norm" else f"norm {tail}", owner)
+        return TraceScope("unit", "norm final" if tail == "norm" else f"norm {tail}", owner)
     if isinstance(module, torch.nn.Embedding):
-        return Scope("unit", f"embedding {tail}", owner)
+        return TraceScope("unit", f"embedding {tail}", owner)
     if next(module.children(), None) is None and next(module.parameters(), None) is None:
-        return Scope("unit", "rope angles" if "Rotary" in owner else f"activation {tail}", owner)
-    return Scope("own", tail, owner)
+        return TraceScope("unit", "rope angles" if "Rotary" in owner else f"activation {tail}", owner)
+    return TraceScope("own", tail, owner)

@@ -17,7 +17,7 @@ from workers.documents.timeline import LaneSummary, RequestTimeline
 from workers.harness.context import Context
 from workers.traces import reader
 from workers.traces.labels import parse
-from workers.traces.reader import Span, Trace
+from workers.traces.reader import HostSpan, Trace
 
 MOST_EVENTS = 20_000
 """A browser draws these at once; of a longer trace the first ones are kept."""
@@ -108,7 +108,7 @@ def _events(trace: Trace) -> Iterator[_Event]:
                 yield _event(span.start, span.end, (3 * number + 2, f"Modules{of}"), _scope_name(span.name))
 
 
-def _outermost(spans: Sequence[Span]) -> Iterator[Span]:
+def _outermost(spans: Sequence[HostSpan]) -> Iterator[HostSpan]:
     """The operations that lie in no other operation."""
     ended = float("-inf")
     for span in sorted((span for span in spans if not span.annotation), key=lambda span: (span.start, -span.end)):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from kernels.load.generator import LoadDuration
 from workers.documents.load import LimitResult, LoadResult
 from workers.documents.traffic import Gamma, Poisson, RecordedArrivals, Traffic
-from workers.traffic.limit import Search, saturation
+from workers.traffic.limit import LimitSearch, saturation
 from workers.traffic.measuring import LoadTest
 from workers.verdicts import CONFIDENCE
 
@@ -27,9 +27,9 @@ class Ladder:
     most_users: int
     recorded_s: float = math.inf
 
-    def search(self, least: int = 1) -> Search:
+    def search(self, least: int = 1) -> LimitSearch:
         """The search, which measures `least` loads where there are so many."""
-        return Search(RATES if self.traffic.open_loop else self.most_users, least)
+        return LimitSearch(RATES if self.traffic.open_loop else self.most_users, least)
 
     def test(self, test: LoadTest, rung: int, confidence: float) -> LoadTest:
         """The test at this rung, with prompts of its own; it ends with the recording where that ends before it."""
@@ -45,7 +45,7 @@ class Ladder:
         traffic = self.traffic.model_copy(update=changed)
         return replace(test, traffic=traffic, limits=limits, confidence=confidence)
 
-    def result(self, search: Search, rung: int, loads: list[LoadResult], unfinished: str) -> LimitResult:
+    def result(self, search: LimitSearch, rung: int, loads: list[LoadResult], unfinished: str) -> LimitResult:
         """What a search found: the highest rung that was met, 0 for none, among `loads`."""
         rate, speed = self.traffic.rate, self.traffic.speed
         loads = sorted(loads, key=lambda each: each.level)

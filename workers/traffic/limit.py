@@ -24,7 +24,7 @@ LEAST_SLOPE = 0.1
 
 
 @dataclass(frozen=True)
-class Search:
+class LimitSearch:
     """A search among 1 to `most` users, which measures `least` loads where there are so many."""
 
     most: int

@@ -16,7 +16,7 @@ from workers.documents.load import LoadMetric, LoadResult
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.traffic.prompts import TokenScale
-from workers.traffic.sending import Target, probe, sending
+from workers.traffic.sending import LoadTarget, probe, sending
 from workers.traffic.summary import LoadSummary
 from workers.verdicts import CONFIDENCE, overall
 
@@ -40,7 +40,7 @@ class LoadTest:
     `folder` is where paths begin. `shown`: metrics with their n that have figures without being judged.
     """
 
-    target: Target
+    target: LoadTarget
     traffic: Traffic
     objectives: list[Objective]
     limits: LoadDuration

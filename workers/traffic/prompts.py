@@ -46,7 +46,7 @@ class TokenScale:
         return max(1, round((tokens - self.fixed) / self.per_word))
 
 
-class Prompts:
+class PromptTexts:
     """The prompt of each request: words from a seed. Prompts of one conversation begin alike, others do not.
 
     All begin with `traffic.shared_prefix` tokens that are the same.

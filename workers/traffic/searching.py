@@ -6,7 +6,7 @@ from collections.abc import Callable
 from workers.documents.base import Verdict
 from workers.documents.load import LimitResult, LoadResult
 from workers.traffic.ladder import Ladder
-from workers.traffic.limit import Search
+from workers.traffic.limit import LimitSearch
 from workers.traffic.measuring import LoadTest, measure
 from workers.traffic.recording import facts
 
@@ -25,7 +25,7 @@ def find_limit(test: LoadTest, most: int, shown: Callable[[LoadResult], None]) -
 
 def searched(
     ladder: Ladder,
-    search: Search,
+    search: LimitSearch,
     measured: Callable[[int], LoadResult],
     shown: Callable[[LoadResult], None] = lambda result: None,
     unfinished: Callable[[], str] = lambda: "",

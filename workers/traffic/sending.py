@@ -12,11 +12,11 @@ from kernels.load.planned import PlannedRequest
 from kernels.load.sharing import Sending, most_processes, processes_for
 from workers.documents.traffic import Traffic
 from workers.traffic.planned import requests
-from workers.traffic.prompts import PATHS, Api, Prompts, TokenScale, body
+from workers.traffic.prompts import PATHS, Api, PromptTexts, TokenScale, body
 
 
 @dataclass(frozen=True)
-class Target:
+class LoadTarget:
     """What load is put on: a server, one of its models, and the API that is used.
 
     `most_processes` send the load at most; None for those that the CPUs of this machine allow.
@@ -38,7 +38,7 @@ class Target:
         return self.most_processes or most_processes(here=self.address.here)
 
 
-def sending(target: Target, traffic: Traffic, folder: Path, limits: LoadDuration, scale: TokenScale) -> Sending:
+def sending(target: LoadTarget, traffic: Traffic, folder: Path, limits: LoadDuration, scale: TokenScale) -> Sending:
     """A traffic description, to be sent by as many processes as it takes; recordings are looked for in `folder`.
 
     Its `run` raises BrokenRecording when a broken line is reached.
@@ -49,8 +49,8 @@ def sending(target: Target, traffic: Traffic, folder: Path, limits: LoadDuration
     return Sending(target.address, load, limits, min(target.most, wanted))
 
 
-def _load(target: Target, traffic: Traffic, folder: Path, scale: TokenScale) -> PlannedLoad:
-    prompts = Prompts(traffic, scale)
+def _load(target: LoadTarget, traffic: Traffic, folder: Path, scale: TokenScale) -> PlannedLoad:
+    prompts = PromptTexts(traffic, scale)
     return PlannedLoad(
         requests(traffic, folder),
         lambda planned: body(target.api, target.model, prompts.text(planned), planned, traffic),
@@ -61,10 +61,10 @@ def _load(target: Target, traffic: Traffic, folder: Path, scale: TokenScale) -> 
     )
 
 
-async def probe(target: Target, traffic: Traffic, words: int) -> Exchange:
+async def probe(target: LoadTarget, traffic: Traffic, words: int) -> Exchange:
     """One request of `words` words and two tokens, before the load: whether the server answers, and how it counts."""
     planned = PlannedRequest(-words, None, 0.0, words, 2)
-    content = body(target.api, target.model, Prompts(traffic, TokenScale()).text(planned), planned, traffic)
+    content = body(target.api, target.model, PromptTexts(traffic, TokenScale()).text(planned), planned, traffic)
     exchange = Exchange(planned, time.monotonic_ns(), begun_ns=time.monotonic_ns())
     connections = Connections(target.address)
     await connections.send(PATHS[target.api], content, target.streamed, exchange, traffic.time_out_s)

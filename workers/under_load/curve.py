@@ -45,7 +45,7 @@ class Curve:
             self._context.say(0.5, f"{name}: {traffic_words(here.traffic)}")
             self._done.add(rung)
             at, every = datetime.now(UTC).isoformat(timespec="seconds"), SECONDS_BETWEEN_SAMPLES[self._device]
-            with environment.Telemetry(self._device, interval=every, gpus=self._gpus) as telemetry:
+            with environment.TelemetrySampler(self._device, interval=every, gpus=self._gpus) as telemetry:
                 sent = loading(here)
             steady = telemetry.summary(sent.counted_from_ns / 1e9, sent.stopped_ns / 1e9)
             found = judged(here, sent, at).model_copy(update={"url": ""})

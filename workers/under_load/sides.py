@@ -14,7 +14,7 @@ from kernels.load.connection import Address
 from kernels.load.generator import LoadDuration, Sent
 from kernels.measure.cpu_threads import usable_cores
 from kernels.plan import Plan
-from kernels.serve.handed import NAME, Declined, HandedServer
+from kernels.serve.handed import NAME, HandedServer, ServerDeclined
 from kernels.serve.worker import Spec
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer
 from workers.documents.recording import longest
@@ -25,7 +25,7 @@ from workers.measuring.served_model import device_of, free, load, planned
 from workers.pricing import hourly_price
 from workers.traffic.ladder import Ladder
 from workers.traffic.measuring import LoadTest, sent_under
-from workers.traffic.sending import Target
+from workers.traffic.sending import LoadTarget
 from workers.under_load.batches import BatchLoop
 from workers.under_load.curve import Curve
 from workers.under_load.sentences import curve_of
@@ -51,7 +51,7 @@ class Sides:
         self.most = document.workload.load.most_users
 
     def server(self, plan: Plan, until: float) -> LoadCurve:
-        """This workbench's server, with the plan where it takes it. Raises Declined or NotMeasurable."""
+        """This workbench's server, with the plan where it takes it. Raises ServerDeclined or NotMeasurable."""
         caveats, file = [NOT_JUDGED], self.context.artifacts / "plan.json"
         file.write_text(plan.model_dump_json())
         for given in (str(file), None):
@@ -61,7 +61,7 @@ class Sides:
                     said = self._of_server(plan if given else None, device, caveats)
                     chosen = server.serving if given else {}
                     return curve_of(said.model_copy(update={"settings": chosen}), limit)
-            except Declined as why:
+            except ServerDeclined as why:
                 if given is None or not str(why).startswith("--plan: "):
                     raise
                 caveats.append(f"The server does not take the plan: {str(why).removeprefix('--plan: ').rstrip('.')}.")
@@ -78,7 +78,7 @@ class Sides:
 
     def over_http(self, name: str, address: Address, until: float) -> LimitResult:
         """The curve of a server that is ready. Raises NotMeasurable."""
-        target = Target(address, NAME, most_processes=1 if self.device == "cpu" else None)
+        target = LoadTarget(address, NAME, most_processes=1 if self.device == "cpu" else None)
         return self._curve(until).measure(name, self._test(target), sent_under)
 
     def _of_server(self, plan: Plan | None, device: str, caveats: list[str]) -> LoadedServer:
@@ -116,7 +116,7 @@ class Sides:
             runner.prepare(here.traffic.concurrency, *lengths)
             return BatchLoop(runner, here.traffic, here.limits, lengths, here.folder).run()
 
-        return self._curve(until, gpus).measure(name, self._test(Target(LOOPBACK, NAME), gpus), loading)
+        return self._curve(until, gpus).measure(name, self._test(LoadTarget(LOOPBACK, NAME), gpus), loading)
 
     def _of_batches(self, runner_name: str, gpus: int) -> LoadedServer:
         called = {"eager": "generate of transformers", "compiled": "the model under torch.compile"}
@@ -134,7 +134,7 @@ class Sides:
             caveats=[IN_PROCESS, *greedy, *([ONE_CORE] if self.device == "cpu" else [])],
         )
 
-    def _test(self, target: Target, gpus: int = 1) -> LoadTest:
+    def _test(self, target: LoadTarget, gpus: int = 1) -> LoadTest:
         usd = hourly_price(self.document.prices, self.document.gpu_class, gpus)
         traffic, folder = self.document.workload.traffic, self.context.recordings
         return LoadTest(target, traffic, self._objectives, LoadDuration(3.0), folder, usd)

@@ -16,7 +16,7 @@ from kernels.engine.vllm_process import has_network
 from kernels.engine.vllm_runner import PYTHON_VARIABLE, environment
 from kernels.load.connection import Address
 from kernels.load.server_process import NotStarted, free_port, running
-from kernels.load.vllm_server import MEMORY_SHARE, ServerCommand, Wanted, vllm
+from kernels.load.vllm_server import MEMORY_SHARE, ServerCommand, ServerSettings, vllm
 from kernels.serve.handed import NAME
 from workers.documents.load import LoadCurve, LoadedServer
 from workers.documents.recording import longest
@@ -66,11 +66,11 @@ def curve(sides: Sides, until: float) -> LoadCurve:
     return curve_of(_described(sides, server, started, caveats), limit)
 
 
-def _wanted(sides: Sides, caveats: list[str]) -> Wanted:
+def _wanted(sides: Sides, caveats: list[str]) -> ServerSettings:
     document = sides.document
     traffic, dtype = document.workload.traffic, dtype_of(document)
     positions_of_model = positions(loading.skeleton(document.model.config, dtype).config)
-    return Wanted(
+    return ServerSettings(
         directory=_directory(sides, dtype, caveats),
         name=NAME,
         dtype=dtype,

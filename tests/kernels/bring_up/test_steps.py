@@ -3,7 +3,7 @@
 import os
 import time
 
-from kernels.bring_up.steps import Outcome, Step, outcome, run_steps, stopped
+from kernels.bring_up.steps import BringUpStep, StepOutcome, outcome, run_steps, stopped
 
 
 def answer(value):
@@ -23,7 +23,7 @@ def sleep(long):
 
 
 def step(name, work, seconds=600.0, **arguments):
-    return Step(f"one-{name}", f"the step {name}", work, arguments, seconds)
+    return BringUpStep(f"one-{name}", f"the step {name}", work, arguments, seconds)
 
 
 def test_steps_that_fail_die_or_hang_cost_themselves_alone(tmp_path):
@@ -55,7 +55,7 @@ def test_a_second_call_does_only_what_is_left(tmp_path):
     said: list[str] = []
     assert run_steps(tmp_path, steps, time.monotonic() + 900, said.append) == []
     assert (tmp_path / "one-a.json").stat().st_mtime_ns == kept
-    assert outcome(tmp_path, "one-b") == Outcome(2)
+    assert outcome(tmp_path, "one-b") == StepOutcome(2)
     assert len(said) == 1
 
 

@@ -8,7 +8,7 @@ import torch
 from kernels import engine, registry
 from kernels.cli import bench_decode, bench_divided
 from kernels.cli.bench_decode import Options, _wanted
-from kernels.cli.bench_document import Row
+from kernels.cli.bench_document import BenchRow
 from kernels.engine import Generation, divided
 from kernels.engine.divided import Divided
 from kernels.engine.model_case import case_of_shapes
@@ -42,7 +42,7 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
         measured.append((model, own))
         ((variant, alone),) = own
         facts = alone.model_dump(exclude_none=True)
-        yield Row(op="model", case=facts, variant=variant.name, params={}, peer=False, gate="pass")
+        yield BenchRow(op="model", case=facts, variant=variant.name, params={}, peer=False, gate="pass")
 
     found = list(bench_divided.rows(config, wanted, measure))
     assert sorted((row.variant, row.case.get("gpus", 1), row.gate) for row in found) == [

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kernels.__main__ import main
-from kernels.load.vllm_server import Wanted, vllm
+from kernels.load.vllm_server import ServerSettings, vllm
 from kernels.measure import ceilings
 
 CALL = ["bench", "serve", "--model", "tiny-llama"]
@@ -60,7 +60,7 @@ def test_vllm_is_started_with_the_model_the_size_and_what_else_was_asked(tmp_pat
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho 9.9.9\n")
     python.chmod(0o755)
-    wanted = Wanted(tmp_path / "model", "mine", "bf16", 8123, 192, 32)
+    wanted = ServerSettings(tmp_path / "model", "mine", "bf16", 8123, 192, 32)
     found = vllm(wanted, str(python), {"A": "b"}, ["--api-server-count=4"])
     command = " ".join(found.command)
     assert f"vllm.entrypoints.openai.api_server --model {tmp_path}/model --served-model-name mine" in command

@@ -13,12 +13,12 @@ from kernels import attention, engine, gemm, registry
 from kernels.__main__ import main
 from kernels.attention import flash_call
 from kernels.cases import GROUPS, check_cases
-from kernels.cli.builds import Server, of_model
+from kernels.cli.builds import ServerSize, of_model
 from kernels.cuda import call, compiler, launch, nvrtc, occupancy
 from kernels.cuda.nvrtc import Build
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.decoder import Decoder
-from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.loading import skeleton
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase
@@ -28,13 +28,13 @@ from kernels.serve.backend import KernelsBackend
 from kernels.serve.inputs import size, views
 from kernels.serve.megakernel_backend import BATCHES, capacity_of
 from kernels.serve.packed import PackedPass
-from kernels.serve.sizing import Wanted, limits_for
+from kernels.serve.sizing import RequestedSize, limits_for
 from kernels.tiles import maps
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 CONFIG = GPU_CONFIGS["llama"]
 H200 = GPUS["h200"]
-TRAFFIC, SERVER = Traffic(2, 64, 64), Server(512, 12)
+TRAFFIC, SERVER = BatchShape(2, 64, 64), ServerSize(512, 12)
 
 
 @pytest.fixture
@@ -108,7 +108,9 @@ def test_every_variant_that_is_tried_finds_its_binary(asked: set[str]) -> None:
 def test_every_pass_of_a_server_finds_its_binaries(asked: set[str]) -> None:
     loaded = engine.load(None, CONFIG, seed=1, generated=True, dtype="bf16", device="cpu")
     model, shapes = Decoder(loaded), Decoder(skeleton(CONFIG, "bf16"))
-    backend = KernelsBackend(model, H200, limits_for(shapes, loaded.config, Wanted(SERVER.context, SERVER.running)))
+    backend = KernelsBackend(
+        model, H200, limits_for(shapes, loaded.config, RequestedSize(SERVER.context, SERVER.running))
+    )
     pages, met = backend.state.positions // backend.limits.page_size, set()
     for shape, ops in backend.passes():
         bound = BoundVariants(ops, H200)

@@ -13,8 +13,8 @@ from kernels.cuda import call
 from kernels.cuda.call import (
     CALLS_KEPT,
     OUTPUTS_KEPT,
+    BoundedCache,
     CudaCall,
-    Kept,
     Prepared,
     Workspace,
     layout,
@@ -160,7 +160,7 @@ def test_what_is_kept_is_bounded(doubled: Doubled) -> None:
 
 
 def test_the_oldest_goes_first() -> None:
-    kept: Kept[int] = Kept(2)
+    kept: BoundedCache[int] = BoundedCache(2)
     for key in ("a", "b", "b", "c"):
         kept.keep(key, 1)
     assert [kept.get(key) for key in ("a", "b", "c")] == [None, 1, 1]

@@ -38,4 +38,4 @@ def test_it_reports_cudas_error(monkeypatch):
 
 def test_its_structures_are_cudas():
     assert ctypes.sizeof(driver.Attribute) == 72
-    assert driver.Config.stream.offset == 32
+    assert driver.LaunchConfig.stream.offset == 32

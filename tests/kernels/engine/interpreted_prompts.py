@@ -8,7 +8,7 @@ from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.decoder import Decoder
 from kernels.engine.divided import divide
 from kernels.engine.divided_pass import DividedPrompts, RankPart
-from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.prompt_ops import prompt_ops
 from kernels.engine.sessions import DecoderSession
 from kernels.hardware import GPUS
@@ -24,7 +24,7 @@ def test_usual_ops(name: str, batch: int, layers: int) -> None:
     config = CONFIGS[name] | {"num_hidden_layers": layers}
     loaded = engine.load(None, config, seed=3, generated=True, dtype="fp16", device="cpu")
     model, gpu = Decoder(loaded), GPUS["a100"]
-    ops = prompt_ops(LayerOps(model, Traffic(batch, 40, 8)), gpu)
+    ops = prompt_ops(LayerOps(model, BatchShape(batch, 40, 8)), gpu)
     assert {op.variant for op in ops} >= {*TRITON, "flash_triton"}
     variants = BoundVariants(ops, gpu)
     with torch.no_grad():
@@ -45,7 +45,7 @@ def test_usual_ops_of_two_ranks() -> None:
     ranks = []
     for part in divide(loaded, [torch.device("cpu")] * 2).parts:
         own = Decoder(part)
-        variants = BoundVariants(prompt_ops(LayerOps(own, Traffic(1, 40, 8)), gpu, divided=True), gpu)
+        variants = BoundVariants(prompt_ops(LayerOps(own, BatchShape(1, 40, 8)), gpu, divided=True), gpu)
         ranks.append(RankPart(own, variants, stacked_state(own, 1)))
     prompts = DividedPrompts(ranks, whole=False)
     prompts.read(ids)

@@ -45,7 +45,7 @@ def test_a_bucket_keeps_what_its_prompts_read(monkeypatch: pytest.MonkeyPatch) -
     cos, sin = model.rope_table(64)
     place, token = torch.zeros(1, dtype=torch.int64), torch.zeros(1, 1, dtype=torch.int64)
     state = State(1, 64, cos, sin, model.cache(1, 64), place, token)
-    found = prompts.Prompts(model, BoundVariants([], GPUS["h200"]), state, whole=False)
+    found = prompts.PromptReader(model, BoundVariants([], GPUS["h200"]), state, whole=False)
     found.capture(20)
     gc.collect()
     assert [each() is not None for each in made] == [True]

@@ -10,7 +10,7 @@ from kernels import engine
 from kernels.engine.decoder import Decoder
 from kernels.engine.defaults import TuningRunner
 from kernels.engine.eager import EagerRunner
-from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.pass_timer import GraphTimer
 from kernels.hardware import GPUS
 from kernels.ops import Case, LinearCase, StepAttentionCase
@@ -19,7 +19,7 @@ from kernels.tune.plan_search import Option, search_plan
 from kernels.tune.tuning_cache import TunedVariant, TuningCache
 from tests.kernels.engine.engine_models import COMPACT, CONFIGS
 
-TRAFFIC = Traffic(batch=1, prompt=20, tokens=12)
+TRAFFIC = BatchShape(batch=1, prompt=20, tokens=12)
 
 
 def load(name: str) -> Any:

@@ -9,9 +9,9 @@ import torch
 from kernels import engine
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.decoder import Decoder
-from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.prompt_ops import of_prompts, prompt_ops
-from kernels.engine.prompts import Prompts, bucket
+from kernels.engine.prompts import PromptReader, bucket
 from kernels.engine.rounding import Rounding, rounded_decoder, rounded_weights
 from kernels.engine.sessions import DecoderSession
 from kernels.engine.state import State
@@ -43,13 +43,13 @@ def prompt_of(batch: int, length: int) -> torch.Tensor:
 
 
 @torch.no_grad()
-def compare(model: Decoder, variants: BoundVariants, ids: torch.Tensor, whole: bool, tolerance: float) -> Prompts:
+def compare(model: Decoder, variants: BoundVariants, ids: torch.Tensor, whole: bool, tolerance: float) -> PromptReader:
     """Runs the prompt both ways and demands the same keys, values, token and position."""
     batch, length = ids.shape
     session = DecoderSession(model, batch, length, CAPACITY, lambda function: function)
     session.prompt.copy_(ids)
     session._prefill()
-    prompts = Prompts(model, variants, stacked_state(model, batch), whole=whole)
+    prompts = PromptReader(model, variants, stacked_state(model, batch), whole=whole)
     stream = prompts.read(ids)
     for found, expected in zip(prompts.state.cache, session._cache, strict=True):
         for one, other in zip(found, expected, strict=True):
@@ -91,7 +91,7 @@ def test_rounded_weights_are_used_as_they_are(weights: str) -> None:
 
 def test_what_fits_is_what_the_cache_holds_filled_up() -> None:
     model = Decoder(load("llama"))
-    prompts = Prompts(model, BoundVariants([], GPUS["cpu"]), stacked_state(model, 2), whole=False)
+    prompts = PromptReader(model, BoundVariants([], GPUS["cpu"]), stacked_state(model, 2), whole=False)
     assert prompts.fits(2, 130, 62)
     assert not prompts.fits(2, 130, 63)
     assert not prompts.fits(2, 193, 1)
@@ -99,7 +99,7 @@ def test_what_fits_is_what_the_cache_holds_filled_up() -> None:
 
 
 def usual(name: str, prompt: int, gpu: str, batch: int = 1, dtype: str = "bf16", **more: Any) -> list[PlannedOp]:
-    places = LayerOps(Decoder(load(name, dtype)), Traffic(batch, prompt, 8))
+    places = LayerOps(Decoder(load(name, dtype)), BatchShape(batch, prompt, 8))
     return prompt_ops(places, GPUS[gpu], **more)
 
 
@@ -168,7 +168,7 @@ def test_a_tile_of_a_short_prompts_attention_holds_all_keys(monkeypatch: pytest.
 def test_every_call_is_planned(name: str) -> None:
     """Of the usual ops: so that a plan of them says what runs."""
     model, gpu = Decoder(load(name)), GPUS["cpu"]
-    variants = BoundVariants(prompt_ops(LayerOps(model, Traffic(1, 64, 8)), gpu), gpu)
+    variants = BoundVariants(prompt_ops(LayerOps(model, BatchShape(1, 64, 8)), gpu), gpu)
     compare(model, variants, prompt_of(1, 64), whole=False, tolerance=2e-4)
     called = [bound for bound in variants._found.values() if bound is not None]
     assert called
@@ -178,9 +178,9 @@ def test_every_call_is_planned(name: str) -> None:
 def test_a_plans_prompt_ops_are_those_of_its_bucket() -> None:
     cases: list[Any] = [RmsNormCase(m=m, n=64) for m in (2, 128)]
     cases.append(StepAttentionCase(batch=2, heads=4, kv_heads=2, head_dim=16, kv_len=80))
-    cases += [place.model_copy() for place in LayerOps(Decoder(load("llama")), Traffic(2, 50, 8)).around()]
+    cases += [place.model_copy() for place in LayerOps(Decoder(load("llama")), BatchShape(2, 50, 8)).around()]
     ops = [PlannedOp(op=case.op, case=case.model_dump(), variant="any") for case in cases]
-    found = [(op.op, op.case["m"]) for op in of_prompts(ops, Traffic(2, 50, 8))]
+    found = [(op.op, op.case["m"]) for op in of_prompts(ops, BatchShape(2, 50, 8))]
     assert found == [("rmsnorm", 128), ("lm_head", 2)]
 
 
@@ -191,7 +191,7 @@ def test_the_triton_variants_leave_the_same_cache() -> None:
 @pytest.mark.parametrize("length", [100, 1024])
 def test_no_op_of_a_divided_prompt_adds_the_residual(length: int) -> None:
     """A product gives a partial sum, and all of them are added at once. What needs no other rank is fused as before."""
-    layer_ops = LayerOps(Decoder(load("llama", "bf16")), Traffic(1, length, 8))
+    layer_ops = LayerOps(Decoder(load("llama", "bf16")), BatchShape(1, length, 8))
     alone, divided = (prompt_ops(layer_ops, GPUS["h200"], divided=each) for each in (False, True))
     forms = [{op.case["epilogue"] for op in each if op.op == "linear"} for each in (alone, divided)]
     assert "residual" in forms[0]

@@ -5,7 +5,7 @@ import json
 import statistics
 
 from kernels.load.exchange import Exchange
-from kernels.load.figures import Figures, Promise
+from kernels.load.figures import Figures, LatencyPromise
 from kernels.load.generator import Sent
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.planned import PlannedRequest
@@ -51,7 +51,7 @@ def test_the_steady_part_and_its_rates_are_those_of_a_regular_load():
     assert abs(found.requests_per_second - 20) < 1.2
     assert found.percentiles("ttft") == {"p50": 10.0, "p99": 10.0}
     assert found.percentiles("ttf_n", 64) is None
-    assert found.goodput(Promise(10, 10)) > 20
-    assert found.goodput(Promise(9, 10)) == found.goodput(Promise(10, 9)) == 0
+    assert found.goodput(LatencyPromise(10, 10)) > 20
+    assert found.goodput(LatencyPromise(9, 10)) == found.goodput(LatencyPromise(10, 9)) == 0
     users[0][3].counted_output = 9
     assert [each.planned.index for each in Figures.of(Sent(0, 0, users[0]), 1).failed] == [6]

@@ -10,7 +10,7 @@ import torch
 
 from kernels.hardware import class_of
 from kernels.measure.ceilings import measure_ceilings, product
-from kernels.measure.environment import Telemetry, environment_info
+from kernels.measure.environment import TelemetrySampler, environment_info
 from kernels.measure.roofline import floor_ms, in_burst
 from kernels.ops import LinearCase
 from tests.waiting import wait_for
@@ -69,7 +69,7 @@ def test_ceilings_of_a_gpu_lie_under_its_datasheet() -> None:
 
 
 def test_telemetry_samples_while_it_runs() -> None:
-    with Telemetry("cpu", interval=0.01) as telemetry:
+    with TelemetrySampler("cpu", interval=0.01) as telemetry:
         wait_for(lambda: len(telemetry._samples) >= 3, 120, "the third sample")
     summary = measurement.Telemetry(**telemetry.summary())
     if summary.sm_mhz_median is not None:
@@ -85,7 +85,7 @@ def test_gpu_classes_are_found_by_name(name: str, known: str) -> None:
 
 def test_a_machine_that_is_shared_says_so() -> None:
     spin = "while True: pass"
-    with Telemetry("cpu", interval=0.1) as telemetry:
+    with TelemetrySampler("cpu", interval=0.1) as telemetry:
         rival = subprocess.Popen([sys.executable, "-c", spin])
         time.sleep(1)
         rival.kill()

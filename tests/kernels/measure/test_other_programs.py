@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from kernels.measure.environment import Telemetry
+from kernels.measure.environment import TelemetrySampler
 from kernels.measure.other_programs import GIB, Sight, is_other, summary
 from workers.documents import measurement
 
@@ -59,7 +59,7 @@ def test_a_stranger_is_another_program_until_it_ends() -> None:
 
 
 def test_on_a_cpu_nothing_is_said_of_a_gpu() -> None:
-    with Telemetry("cpu", interval=0.01) as telemetry:
+    with TelemetrySampler("cpu", interval=0.01) as telemetry:
         pass
     assert telemetry.summary()["others_gpu_seconds"] is None
 
@@ -71,7 +71,7 @@ def test_another_process_on_the_gpu_is_seen() -> None:
     hold = "import torch; torch.ones(3 << 30, dtype=torch.uint8, device='cuda'); print('held', flush=True); input()"
     code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {hold!r}], start_new_session=True)"
     torch.ones(1, device="cuda")
-    with Telemetry("cuda") as telemetry:
+    with TelemetrySampler("cuda") as telemetry:
         pass
     assert not telemetry.summary()["others_gpu_seconds"]
     read, write = os.pipe()
@@ -79,7 +79,7 @@ def test_another_process_on_the_gpu_is_seen() -> None:
     assert orphan.stdout is not None
     assert orphan.stdout.readline() == "held\n"
     orphan.wait()
-    with Telemetry("cuda") as telemetry:
+    with TelemetrySampler("cuda") as telemetry:
         pass
     os.close(write)
     assert telemetry.summary()["others_gpu_seconds"] > 0

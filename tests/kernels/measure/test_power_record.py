@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.measure.environment import Telemetry, power_record
+from kernels.measure.environment import TelemetrySampler, power_record
 
 
 def test_the_mean_is_weighted_by_time_and_the_longest_gap_is_kept():
@@ -17,7 +17,7 @@ def test_fewer_than_two_readings_say_nothing(readings):
 
 
 def test_power_is_read_between_two_times_where_they_are_given():
-    with Telemetry("cpu", interval=60) as telemetry:
+    with TelemetrySampler("cpu", interval=60) as telemetry:
         pass
     telemetry._samples = [{"at": float(at), "watts": watts, "mhz": 1.0} for at, watts in enumerate([60, 400, 420, 60])]
     whole, steady = telemetry.summary(), telemetry.summary(1.0, 2.0)

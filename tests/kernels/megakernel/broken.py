@@ -9,7 +9,7 @@ import numpy as np
 from kernels.megakernel.effects import COLUMN, Access, Effects, effects
 from kernels.megakernel.instructions import ADD, ATTENTION, END
 from kernels.megakernel.layout import Layout
-from kernels.megakernel.program import Program, Section
+from kernels.megakernel.program import Program, WeightSection
 from kernels.megakernel.shape import ModelShape
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import validate
@@ -45,7 +45,7 @@ def with_rows(program: Program, rows: dict[int, list[dict[str, int]]], repack: b
         broken.instructions[sm] = table
         if repack:
             broken.sections[sm] = [
-                Section(w["op"], w["layer"], w["tile"], w["units"], w["k_tile"], w["k_tiles"])
+                WeightSection(w["op"], w["layer"], w["tile"], w["units"], w["k_tile"], w["k_tiles"])
                 for w in listed
                 if w["units"]
             ]

@@ -1,4 +1,4 @@
-"""A few launches of small models, straight through `Machine`, for compute-sanitizer:
+"""A few launches of small models, straight through `SingleGpuMegakernel`, for compute-sanitizer:
 
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --kernel-name kns=decode --tool memcheck \\
         python -m tests.kernels.megakernel.small_launch qwen2 1 bf16
@@ -38,7 +38,7 @@ def main(family: str, batch: int, weights: str, debug: bool = False, long: bool 
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     capacity, position = LONG if long else (CAPACITY, POSITION)
     layout = default_layout(shape, batch, capacity, weights, sms)
-    made = machine.Machine(model, shape, layout, capacity, Tuning(debug=debug))
+    made = machine.SingleGpuMegakernel(model, shape, layout, capacity, Tuning(debug=debug))
     first = torch.ones(batch, dtype=torch.int64, device="cuda")
     caches = [
         cache[layer, row, :position] for cache in (made.keys, made.values) for layer, row in np.ndindex(layers, batch)

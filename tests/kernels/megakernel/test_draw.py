@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.megakernel.search import AREAS, Search, area_of, flag_of
+from kernels.megakernel.search import AREAS, ThresholdSearch, area_of, flag_of
 from kernels.ops.sampling import GREEDY, Sampling, choose, kept
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
@@ -16,7 +16,7 @@ NEAR = 1e-5
 
 def found(logits: np.ndarray, how: Sampling, bins: int = 32, sms: int = 7) -> tuple[np.float32, int]:
     """The threshold that `sms` SMs find together, and in how many rounds."""
-    search, rounds = Search(how, len(logits), np.float32(np.nanmax(logits)), bins), 0
+    search, rounds = ThresholdSearch(how, len(logits), np.float32(np.nanmax(logits)), bins), 0
     while search.goal:
         parts = [search.bins_of(part) for part in np.array_split(logits, sms)]
         search.narrow(*np.sum(parts, axis=0, dtype=np.float32))

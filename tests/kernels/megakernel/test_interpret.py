@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kernels.megakernel import program as program_module
 from kernels.megakernel.instructions import ATTENTION, DOWN, GATE_UP, HEAD
-from kernels.megakernel.interpret import Context, Deadlock, Gpu
+from kernels.megakernel.interpret import Deadlock, DecodeStart, SimulatedGpu
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, build
 from kernels.megakernel.shape import shape_of
@@ -107,8 +107,8 @@ def test_sequences_of_unequal_lengths_are_each_as_if_all_were_so_long(layout: di
             np.concatenate([getattr(starts[i], name) for i in which], axis=axis)
             for name, axis in (("keys", 1), ("values", 1), ("first", 0))
         )
-        context = Context(keys, values, first, [lengths[i] for i in which])
-        machine = Gpu(program, arrays_of("llama", program.layout), context, 3, split_keys=8)
+        context = DecodeStart(keys, values, first, [lengths[i] for i in which])
+        machine = SimulatedGpu(program, arrays_of("llama", program.layout), context, 3, split_keys=8)
         machine.run(shuffled(1))
         return machine.logits
 

@@ -15,7 +15,7 @@ from kernels.engine.rounding import Rounding
 from kernels.engine.state import State
 from kernels.hardware import GPUS
 from kernels.megakernel.held import held_bytes
-from kernels.megakernel.interpret import Context, Gpu, run
+from kernels.megakernel.interpret import DecodeStart, SimulatedGpu, run
 from kernels.megakernel.rank_models import RankModel, rank_models
 from kernels.megakernel.uploads import uploads
 from tests.kernels.megakernel.orders import round_robin
@@ -61,7 +61,9 @@ def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: 
     gpus = []
     for each, rank, program in zip(parts, own, made, strict=True):
         arrays = {key: as_numpy(value) for key, value in uploads(rank.model, program, CAPACITY, rank.rounded).items()}
-        gpus.append(Gpu(program, arrays, Context(stacked(each, 0), stacked(each, 1), first, LENGTH), COUNT))
+        gpus.append(
+            SimulatedGpu(program, arrays, DecodeStart(stacked(each, 0), stacked(each, 1), first, LENGTH), COUNT)
+        )
     tokens = run(gpus, round_robin())
     found = np.nansum(np.stack([each.logits for each in gpus]), axis=0)
     begin = Start(prompt, np.zeros(0), np.zeros(0), first)

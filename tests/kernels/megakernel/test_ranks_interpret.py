@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kernels.megakernel.block import Sm
 from kernels.megakernel.instructions import ATTENTION, DOWN, OUT
-from kernels.megakernel.interpret import Deadlock, Gpu, run
+from kernels.megakernel.interpret import Deadlock, SimulatedGpu, run
 from kernels.megakernel.program import Program
 from kernels.megakernel.structure import rows_of
 from kernels.megakernel.validate import check, validate
@@ -38,13 +38,13 @@ CASES = [
 COUNT = 4
 
 
-def together(name: str, made: list[Program], **options: Any) -> list[Gpu]:
+def together(name: str, made: list[Program], **options: Any) -> list[SimulatedGpu]:
     """A GPU for each rank, behind a prompt of 13 tokens."""
     begin = start(name, made[0].layout.batch, 13, 32)
     return [gpu(name, program, begin, COUNT, split_keys=4, **options) for program in made]
 
 
-def logits_of(gpus: list[Gpu]) -> np.ndarray:
+def logits_of(gpus: list[SimulatedGpu]) -> np.ndarray:
     """[count, batch, vocab]; every rank has left its own part of the vocabulary, and nothing else."""
     found = np.stack([each.logits for each in gpus])
     assert (np.isfinite(found).sum(axis=0) == 1).all()

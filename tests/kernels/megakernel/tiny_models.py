@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from kernels.engine.decoder import Decoder
 from kernels.engine.rounding import Rounding, rounded_weights
-from kernels.megakernel.interpret import Context, Gpu
+from kernels.megakernel.interpret import DecodeStart, SimulatedGpu
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, build
 from kernels.megakernel.rank_models import RankModel, rank_models
@@ -134,7 +134,7 @@ def programs_of(name: str, **layout: Any) -> list[Program]:
 
 @dataclass(frozen=True)
 class Start:
-    """A prompt's caches as `Gpu` wants them, and the token that follows, [batch]."""
+    """A prompt's caches as `SimulatedGpu` wants them, and the token that follows, [batch]."""
 
     prompt: torch.Tensor
     keys: np.ndarray
@@ -178,7 +178,7 @@ def models_of(name: str, weights: str, ranks: int) -> list[RankModel]:
     return rank_models(copy.deepcopy(model(name)), [torch.device("cpu")] * ranks, weights, Rounding())
 
 
-def gpu(name: str, program: Program, begin: Start, count: int, **options: Any) -> Gpu:
+def gpu(name: str, program: Program, begin: Start, count: int, **options: Any) -> SimulatedGpu:
     """The interpreter with this program in place of the model's own; the weights are packed for the model's own."""
     arrays = arrays_of(name, replace(program.layout), program.rank) | {
         "program": np.concatenate(program.instructions),
@@ -186,8 +186,8 @@ def gpu(name: str, program: Program, begin: Start, count: int, **options: Any) -
     }
     heads = slice(program.rank * program.shape.kv_heads, (program.rank + 1) * program.shape.kv_heads)
     keys, values = begin.keys[..., heads, :].copy(), begin.values[..., heads, :].copy()
-    context = Context(keys, values, begin.first, begin.prompt.shape[1])
-    return Gpu(program, arrays, context, count, **options)
+    context = DecodeStart(keys, values, begin.first, begin.prompt.shape[1])
+    return SimulatedGpu(program, arrays, context, count, **options)
 
 
 @torch.no_grad()

@@ -83,7 +83,7 @@ def differences(
 ) -> Iterator[str]:
     """A sentence for each instruction and buffer whose words differ from the declared ones.
 
-    `bits` [sms, instructions, 2, n] are those of `Machine.touched`, of tokens that all had `splits` splits.
+    `bits` [sms, instructions, 2, n] are those of `SingleGpuMegakernel.touched`, of tokens that all had `splits` splits.
     """
     for sm, table in enumerate(program.instructions):
         for words in rows_of(table):

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.model_files import Facts, ModelRefused, inspect, inspect_config, kv_bytes_per_token, needed_bytes
+from kernels.model_files import ModelFacts, ModelRefused, inspect, inspect_config, kv_bytes_per_token, needed_bytes
 from tests.kernels.model_folders import LLAMA
 
 CONFIG: dict[str, Any] = LLAMA | {
@@ -30,7 +30,7 @@ changes = st.dictionaries(st.sampled_from(sorted(CONFIG)), anything, max_size=4)
 types = st.sampled_from(["llama", "gpt2", "bert", "gemma2", "phi3", "mixtral", "t5", "vit"])
 
 
-def taken(check: Callable[[], Facts]) -> Facts | None:
+def taken(check: Callable[[], ModelFacts]) -> ModelFacts | None:
     """The facts, or None when the model was refused; anything else that is raised fails the test."""
     try:
         return check()

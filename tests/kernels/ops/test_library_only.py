@@ -11,7 +11,7 @@ from kernels import registry
 from kernels.__main__ import main
 from kernels.cases import check_cases
 from kernels.engine.decoder import Decoder, refusal
-from kernels.engine.layer_ops import LayerOps, Traffic
+from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.loading import skeleton
 from kernels.ops import AttentionCase, Case
 from kernels.ops.library_only import LIBRARY_ONLY, library_only
@@ -44,7 +44,9 @@ def used() -> list[Case]:
     models = [skeleton(config, "bf16") for config in CONFIGS.values()]
     decoders = [Decoder(model) for model in models if not refusal(model)]
     assert len(decoders) >= 4
-    alone = [case for each in decoders for batch in (1, 8) for case in LayerOps(each, Traffic(batch, 128, 64)).cases()]
+    alone = [
+        case for each in decoders for batch in (1, 8) for case in LayerOps(each, BatchShape(batch, 128, 64)).cases()
+    ]
     passes = Shape(8, 4, 4, 2), Shape(8, 0, 4, 0)
     served = [case for each in decoders for shape in passes for case in packed_cases(each, shape, 16, 256)]
     return [*alone, *map(with_lengths, served)]

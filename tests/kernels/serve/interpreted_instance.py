@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from kernels.megakernel.interpret import Context, Gpu
+from kernels.megakernel.interpret import DecodeStart, SimulatedGpu
 from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.orders import round_robin
 from tests.kernels.megakernel.tiny_models import arrays_of, program_of
@@ -22,7 +22,7 @@ class InterpretedInstance:
         self.keys, self.values = (torch.full(size, float("nan")) for _ in range(2))
 
     def launch(self, first: Tensor, positions: Sequence[int], sampling: Sequence[Sampling], tokens: Tensor) -> None:
-        context = Context(self.keys.numpy(), self.values.numpy(), first.numpy(), positions)
-        gpu = Gpu(self._program, self._arrays, context, len(tokens), split_keys=8, sampling=sampling)
+        context = DecodeStart(self.keys.numpy(), self.values.numpy(), first.numpy(), positions)
+        gpu = SimulatedGpu(self._program, self._arrays, context, len(tokens), split_keys=8, sampling=sampling)
         tokens.copy_(torch.from_numpy(gpu.run(round_robin())))
         self.launches += 1

@@ -12,7 +12,7 @@ from kernels.proof.served_ids import logit_gaps
 from kernels.serve import building
 from kernels.serve.engine import Engine
 from kernels.serve.requests import Request, Token
-from kernels.serve.sizing import Wanted
+from kernels.serve.sizing import RequestedSize
 from tests.kernels.megakernel.on_gpu import models
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
@@ -25,7 +25,7 @@ def test_both_backends_give_the_models_answers(family: str, monkeypatch: pytest.
     monkeypatch.setattr(building, "crossing", lambda *given: 8)
     model, _ = models(GPU_CONFIGS[family])
     draw, vocab = random.Random(1), GPU_CONFIGS[family]["vocab_size"]
-    own = Engine(building.backends(model, Wanted(512, 12)))
+    own = Engine(building.backends(model, RequestedSize(512, 12)))
     assert len(own.backends) == 2
     requests = [
         Request(
@@ -55,7 +55,7 @@ def test_log_probabilities_of_captured_passes_are_the_models() -> None:
     """20 requests, 12 at once, half of which ask: rows are read behind the graphs of mixed and of single steps."""
     model, _ = models(GPU_CONFIGS["llama"])
     draw, vocab = random.Random(2), GPU_CONFIGS["llama"]["vocab_size"]
-    own = Engine(building.backends(model, Wanted(512, 12), megakernel=False))
+    own = Engine(building.backends(model, RequestedSize(512, 12), megakernel=False))
     requests = [
         Request(
             str(number),

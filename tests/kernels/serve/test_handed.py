@@ -13,13 +13,13 @@ from kernels.load.sharing import Sending
 from kernels.model_files import catalogue
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan, Serving
-from kernels.serve.handed import NAME, Declined, HandedServer
+from kernels.serve.handed import NAME, HandedServer, ServerDeclined
 from kernels.serve.worker import Spec
 
 
 def test_a_server_that_cannot_serve_says_so(tmp_path):
     with HandedServer(Spec(model=str(tmp_path)), os.environ) as server:
-        with pytest.raises(Declined, match=r"config\.json: it cannot be read"):
+        with pytest.raises(ServerDeclined, match=r"config\.json: it cannot be read"):
             server.wait_ready(300)
         server.process.wait(120)
         with pytest.raises(OSError, match="Broken pipe"):

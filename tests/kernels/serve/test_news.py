@@ -13,7 +13,7 @@ from kernels.serve.backend import KernelsBackend, block_of
 from kernels.serve.engine import Engine
 from kernels.serve.requests import Logprobs
 from kernels.serve.scheduler import SchedulerLimits
-from kernels.serve.sizing import CHUNK_TOKENS_ON, Wanted, limits_for
+from kernels.serve.sizing import CHUNK_TOKENS_ON, RequestedSize, limits_for
 from kernels.serve.worker import Added, News, serve
 from tests.kernels.engine.engine_models import CONFIGS
 from tests.waiting import wait_for
@@ -28,9 +28,9 @@ def made():
 def test_a_step_reads_prompts_of_several_short_requests() -> None:
     """The budget was once that of one request, so prompts of short requests never shared a step."""
     model = made()
-    limits = limits_for(Decoder(model), model.config, Wanted(context=16, running=64))
+    limits = limits_for(Decoder(model), model.config, RequestedSize(context=16, running=64))
     assert limits.chunk_tokens == CHUNK_TOKENS_ON["cpu"]
-    assert limits_for(Decoder(model), model.config, Wanted(context=16, running=2)).chunk_tokens == 32
+    assert limits_for(Decoder(model), model.config, RequestedSize(context=16, running=2)).chunk_tokens == 32
 
 
 def test_the_engine_goes_on_while_the_server_does_not_read() -> None:

@@ -10,8 +10,8 @@ from tokenizers.decoders import ByteFallback, Fuse, Replace, Sequence, Strip
 from tokenizers.models import BPE
 
 from kernels.serve.answering import Piece, Told
-from kernels.serve.client import Event
-from kernels.serve.entries import Entries, Entry
+from kernels.serve.client import TokenEvent
+from kernels.serve.entries import Entries, LogprobEntry
 from kernels.serve.forms import of_chat, of_completion
 from kernels.serve.requests import Logprobs
 from kernels.serve.text import ByteText, Pieces, Stops, text_of
@@ -74,7 +74,7 @@ def entries_of(stop: list[str], reason: str = "length") -> tuple[str, list[tuple
     ids = BYTES.encode("a €5 done")
     for at, token in enumerate(ids):
         piece = Piece(0)
-        told.extend(piece, Event(token, reason if at == len(ids) - 1 else None, 0, Logprobs(-1.0, [])))
+        told.extend(piece, TokenEvent(token, reason if at == len(ids) - 1 else None, 0, Logprobs(-1.0, [])))
         answer += piece.text
         found += [(chr(each.token), each.offset) for each in piece.entries]
         assert all(offset < len(answer) for _, offset in found)
@@ -104,7 +104,7 @@ def test_log_probabilities_are_told_for_the_tokens_of_the_text(stop, reason, ans
 
 def test_log_probabilities_are_written_as_openai_writes_them() -> None:
     likeliest = [(65, -0.5), (0xE2, -1.5), (66, -math.inf)]
-    entries = [Entry(65, 0, Logprobs(-0.5, likeliest)), Entry(0xE2, 1, Logprobs(-3.0, likeliest[:1]))]
+    entries = [LogprobEntry(65, 0, Logprobs(-0.5, likeliest)), LogprobEntry(0xE2, 1, Logprobs(-3.0, likeliest[:1]))]
     assert of_completion(entries, BYTES) == {
         "tokens": ["A", "bytes:\\xe2"],
         "token_logprobs": [-0.5, -3.0],

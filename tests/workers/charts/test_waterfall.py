@@ -21,7 +21,7 @@ def h200() -> Results:
     return Results.model_validate(json.loads(FILE.read_text())["results"])
 
 
-def added(found: list[waterfall.Step]) -> float:
+def added(found: list[waterfall.WaterfallBar]) -> float:
     return sum(each.saved for each in found if each.kind in ("change", "residual"))
 
 

@@ -38,7 +38,7 @@ def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_fa
     with scratch() as directory:
         env = stage_environment(outer, directory, caches, code_folder(directory, []))
         ended = child.run(
-            child.Command([sys.executable, "-c", CODE], env, cwd=directory, log_file=directory / "stage.log"),
+            child.ChildCommand([sys.executable, "-c", CODE], env, cwd=directory, log_file=directory / "stage.log"),
             limits=ResourceLimits(300, memory_bytes=8 * 2**30),
             bounds=Bounds(
                 readable=readable(outer, [], [tmp_path]),

@@ -76,7 +76,7 @@ def _run(
     scratch, targets = Path(wanted["scratch"]), wanted["targets"]
     env = {"PATH": os.environ["PATH"], "HOME": str(scratch), "TMPDIR": str(scratch / "tmp")}
     ended = child.run(
-        child.Command(command, env, cwd=scratch, log_file=scratch / "log"),
+        child.ChildCommand(command, env, cwd=scratch, log_file=scratch / "log"),
         limits=ResourceLimits(300, processes=targets["processes"], memory_bytes=wanted["memory"]),
         bounds=Bounds(
             readable=(*python_files(), targets["code"], targets["model"]),

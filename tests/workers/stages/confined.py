@@ -32,7 +32,7 @@ def confined_python(
         (directory / "in.json").write_text(given)
         env = stage_environment(outer, directory, caches, code_folder(directory, packages))
         ended = child.run(
-            child.Command([sys.executable, *arguments], env, cwd=directory, log_file=directory / "stage.log"),
+            child.ChildCommand([sys.executable, *arguments], env, cwd=directory, log_file=directory / "stage.log"),
             limits=ResourceLimits(300, memory_bytes=8 * 2**30),
             bounds=Bounds(
                 readable=readable(outer, packages, [caches]),

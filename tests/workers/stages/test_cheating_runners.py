@@ -97,7 +97,7 @@ def test_verify_refuses_made_up_ids(context):
 def test_a_further_process_refuses_made_up_ids(context):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="megakernel", dtype="fp32")
-    found = fresh_process.measure(fresh_process.Request(document=document, plan=plan, pairs=2, seed=3), context)
+    found = fresh_process.measure(fresh_process.VerifyTask(document=document, plan=plan, pairs=2, seed=3), context)
     assert not found.served_ids.acceptable
     assert found.refusal.startswith("The ids that it served are not the model's")
 

@@ -52,7 +52,7 @@ def test_verify_measures_parts_beside_what_runs_today(context: Context) -> None:
 
 def test_a_fresh_process_measures_them_too(context: Context) -> None:
     document, plan = document_and_plan()
-    found = fresh_process.measure(fresh_process.Request(document=document, plan=plan, pairs=2, seed=4), context)
+    found = fresh_process.measure(fresh_process.VerifyTask(document=document, plan=plan, pairs=2, seed=4), context)
     assert found.served_ids is not None
     assert found.served_ids.acceptable
     assert not found.refusal

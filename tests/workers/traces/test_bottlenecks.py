@@ -5,7 +5,7 @@ import pytest
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow
 from workers.traces.attribution import Work
-from workers.traces.bottlenecks import Request, bottlenecks, waits
+from workers.traces.bottlenecks import RequestFacts, bottlenecks, waits
 from workers.traces.census import Counted
 from workers.traces.table import Scale, attributed_share, beyond, rows, with_idle
 
@@ -36,14 +36,17 @@ def row(op: str, bound: str, ms: float = 10.0, floor_ms: float | None = 2.0, **c
     ],
 )
 def test_a_bottleneck_says_what_it_costs_and_what_would_help(found, words):
-    (named,) = bottlenecks([found], Request(CEILINGS, True, 4000))
+    (named,) = bottlenecks([found], RequestFacts(CEILINGS, True, 4000))
     assert words in named.sentence
     assert f"{found.ms:.3g} ms, 50 % of the request" in named.sentence
 
 
 def test_bottlenecks_are_ranked_and_small_ones_left_out():
     table = [row("a", "memory", ms=1.0, share=0.01), row("b", "memory", ms=5.0), row("c", "memory", ms=9.0)]
-    assert [(each.rank, each.op) for each in bottlenecks(table, Request(CEILINGS, True, 1))] == [(1, "c"), (2, "b")]
+    assert [(each.rank, each.op) for each in bottlenecks(table, RequestFacts(CEILINGS, True, 1))] == [
+        (1, "c"),
+        (2, "b"),
+    ]
 
 
 def test_the_table_joins_time_and_floor_and_scales_decode_steps():
@@ -72,10 +75,10 @@ def test_a_saving_behind_the_host_is_told_from_one_that_counts_now(bound, phase)
     table = [row("linear q_proj", bound, phase=phase)]
     waiting = waits(table, {phase: 40.0})
     assert waiting == {phase: 0.75}
-    (behind,) = bottlenecks(table, Request(CEILINGS, True, 9, waiting))
+    (behind,) = bottlenecks(table, RequestFacts(CEILINGS, True, 9, waiting))
     assert "could save 8 ms once the host is out of the way, next to nothing now" in behind.sentence
     assert "waits for the host 75 %" in behind.sentence
-    (now,) = bottlenecks(table, Request(CEILINGS, True, 9, waits(table, {phase: 10.1})))
+    (now,) = bottlenecks(table, RequestFacts(CEILINGS, True, 9, waits(table, {phase: 10.1})))
     assert "could save 8 ms;" in now.sentence
 
 
@@ -93,7 +96,7 @@ def test_a_row_below_its_floor_is_flagged_and_no_argument():
     (found,) = rows(work, counted, CEILINGS, Scale(decode=10))
     assert (found.floor_ms, found.headroom_ms) == (None, None)
     assert found.doubt == "Its 10 ms lie below the floor of 25 ms by the measured ceilings: one of the two is wrong."
-    (named,) = bottlenecks([found], Request(CEILINGS, True, 4000))
+    (named,) = bottlenecks([found], RequestFacts(CEILINGS, True, 4000))
     assert named.sentence.endswith(
         "its 10 ms lie below the floor of 25 ms by the measured ceilings: one of the two is wrong, "
         "so nothing is concluded from it."
@@ -105,6 +108,6 @@ def test_more_time_on_the_device_than_a_request_takes_is_flagged():
     assert beyond(60.0, 58.0) == ""
     said = beyond(133.0, 58.0)
     assert said.startswith("What was traced adds up to 133 ms, more than the 58 ms of a request")
-    (named,) = bottlenecks([row("c", "memory", ms=90.0)], Request(CEILINGS, True, 1, doubtful=True))
+    (named,) = bottlenecks([row("c", "memory", ms=90.0)], RequestFacts(CEILINGS, True, 1, doubtful=True))
     assert named.sentence.startswith("The operation c takes 50 % of what was traced, while decoding: ")
     assert "90" not in named.sentence

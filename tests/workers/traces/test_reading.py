@@ -10,7 +10,7 @@ import pytest
 from workers.documents.measurement import Ceilings
 from workers.traces import attribution, graph_replays, reader, table
 from workers.traces.census import Counted
-from workers.traces.labels import Scope, label, tail_of
+from workers.traces.labels import TraceScope, label, tail_of
 
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 600.0}, launch_us=2.0)
 
@@ -20,7 +20,7 @@ def event(cat: str, name: str, ts: float, dur: float = 0, tid: int = 1, **args) 
 
 
 def scope(kind: str, name: str, owner: str, ts: float, dur: float) -> dict:
-    return event("user_annotation", Scope(kind, name, owner).record, ts, dur)
+    return event("user_annotation", TraceScope(kind, name, owner).record, ts, dur)
 
 
 def write(path: Path, events: list[dict]) -> Path:
@@ -175,22 +175,22 @@ def test_kernels_launched_outside_modules_and_functions_are_not_attributed(tmp_p
 @pytest.mark.parametrize(
     ("scope", "operation", "expected"),
     [
-        (Scope("unit", "rope"), "aten::cat", "rope"),
-        (Scope("own", "self_attn", "LlamaAttention"), "aten::scaled_dot_product_attention", "attention"),
-        (Scope("own", "self_attn", "LlamaAttention"), "matmul", "attention"),
-        (Scope("own", "self_attn", "LlamaAttention"), "aten::contiguous", "attention layout"),
-        (Scope("own", "layers", "LlamaDecoderLayer"), "__add__", "residual add"),
-        (Scope("own", "layers", "LlamaDecoderLayer"), "aten::add_", "residual add"),
-        (Scope("own", "mlp", "LlamaMLP"), "__rmul__", "gated activation"),
-        (Scope("own", "mlp", "SlowMLP"), "aten::sort", "mlp (SlowMLP) sort"),
+        (TraceScope("unit", "rope"), "aten::cat", "rope"),
+        (TraceScope("own", "self_attn", "LlamaAttention"), "aten::scaled_dot_product_attention", "attention"),
+        (TraceScope("own", "self_attn", "LlamaAttention"), "matmul", "attention"),
+        (TraceScope("own", "self_attn", "LlamaAttention"), "aten::contiguous", "attention layout"),
+        (TraceScope("own", "layers", "LlamaDecoderLayer"), "__add__", "residual add"),
+        (TraceScope("own", "layers", "LlamaDecoderLayer"), "aten::add_", "residual add"),
+        (TraceScope("own", "mlp", "LlamaMLP"), "__rmul__", "gated activation"),
+        (TraceScope("own", "mlp", "SlowMLP"), "aten::sort", "mlp (SlowMLP) sort"),
         (None, "aten::argmax", "sampling"),
         (None, "aten::cat", "token bookkeeping"),
         (None, "aten::svd", "unattributed"),
         (None, "", "unattributed"),
-        (Scope("own", "model", "LlamaModel"), "aten::arange", "mask and positions"),
-        (Scope("own", "model", "LlamaModel"), "aten::svd", "model (LlamaModel) svd"),
-        (Scope("own", "model", "LlamaModel"), "", "unattributed"),
-        (Scope("own", "mlp", "SlowMLP"), "", "mlp (SlowMLP) own kernel"),
+        (TraceScope("own", "model", "LlamaModel"), "aten::arange", "mask and positions"),
+        (TraceScope("own", "model", "LlamaModel"), "aten::svd", "model (LlamaModel) svd"),
+        (TraceScope("own", "model", "LlamaModel"), "", "unattributed"),
+        (TraceScope("own", "mlp", "SlowMLP"), "", "mlp (SlowMLP) own kernel"),
     ],
 )
 def test_the_trace_and_the_shapes_pass_use_the_same_names(scope, operation, expected):

@@ -7,20 +7,20 @@ import pytest
 
 from workers.harness.context import Context
 from workers.traces import timeline
-from workers.traces.reader import Kernel, Launch, Span, Trace, read
+from workers.traces.reader import HostLaunch, HostSpan, Kernel, Trace, read
 
 KERNELS = [Kernel(10.0, 5.0, 1, "gemm", 7), Kernel(12.0, 6.0, 2, "norm", 7), Kernel(11.0, 2.0, 3, "copy", 9)]
 
 
 def traced(kernels=KERNELS):
     found = Trace(kernels=list(kernels))
-    found.launches[5] += [Launch(1.0, 1, "cudaLaunchKernel", 2.0), Launch(4.0, 2, "cudaLaunchKernel", 2.0)]
+    found.launches[5] += [HostLaunch(1.0, 1, "cudaLaunchKernel", 2.0), HostLaunch(4.0, 2, "cudaLaunchKernel", 2.0)]
     found.spans[5] += [
-        Span(0.0, 8.0, "wb:step:prefill:", True),
-        Span(0.2, 7.5, "wb:own::TinyLM", True),
-        Span(0.5, 7.0, "wb:own:mlp:TinyMLP", True),
-        Span(0.6, 6.9, "aten::linear", False),
-        Span(0.7, 3.0, "aten::mm", False),
+        HostSpan(0.0, 8.0, "wb:step:prefill:", True),
+        HostSpan(0.2, 7.5, "wb:own::TinyLM", True),
+        HostSpan(0.5, 7.0, "wb:own:mlp:TinyMLP", True),
+        HostSpan(0.6, 6.9, "aten::linear", False),
+        HostSpan(0.7, 3.0, "aten::mm", False),
     ]
     return found
 

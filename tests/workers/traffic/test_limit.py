@@ -15,18 +15,18 @@ from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.traffic import autocorrelation
 from workers.traffic.ladder import Ladder
-from workers.traffic.limit import Search, saturation
+from workers.traffic.limit import LimitSearch, saturation
 from workers.traffic.measuring import LoadTest
 from workers.traffic.recording import BrokenRecording
 from workers.traffic.searching import find_limit, searched
-from workers.traffic.sending import Target
+from workers.traffic.sending import LoadTarget
 from workers.under_load.sentences import at_load
 from workers.verdicts import verdict
 
 
 @pytest.mark.parametrize("most", [1, 2, 7, 64, 100, 1024])
 def test_it_finds_the_last_load_that_holds_within_its_loads(most):
-    search = Search(most)
+    search = LimitSearch(most)
     for holds in {0, 1, 2, 3, most // 2, most - 1, most}:
         asked = []
         found = search.run(lambda users, holds=holds, asked=asked: asked.append(users) or VERDICTS[users <= holds])
@@ -45,7 +45,7 @@ def test_the_whole_search_errs_at_most_once_in_a_hundred(most, percentile, reque
 
 
 def test_the_simulation_sees_a_search_that_errs():
-    class Careless(Search):
+    class Careless(LimitSearch):
         confidence = 0.5
 
     assert limit_errors.error(Careless(64), 8, 95, 1000, searches=500) > 0.02
@@ -53,7 +53,7 @@ def test_the_simulation_sees_a_search_that_errs():
 
 def test_a_curve_has_three_loads_though_the_first_does_not_hold():
     asked = []
-    search = Search(64, least=3)
+    search = LimitSearch(64, least=3)
     assert search.run(lambda users: asked.append(users) or "missed") == 0
     assert asked == [1, 2, 4]
     assert search.run(lambda users: "not_enough_samples" if users == 1 else VERDICTS[users <= 11]) == 11
@@ -66,7 +66,7 @@ def test_too_few_requests_at_a_low_load_do_not_end_the_search():
         asked.append(rung)
         return "not_enough_samples" if rung < 16 else VERDICTS[rung <= 40]
 
-    search = Search(64, least=3)
+    search = LimitSearch(64, least=3)
     assert search.run(verdict_at) == 40
     assert asked[:7] == [1, 2, 4, 8, 16, 32, 64]
     assert len(asked) <= search.loads
@@ -74,8 +74,8 @@ def test_too_few_requests_at_a_low_load_do_not_end_the_search():
 
 def test_without_time_the_search_ends_with_what_was_met():
     left = [1, 2, 4, 8]
-    assert Search(64).run(lambda users: "met" if users in left[:3] else None) == 4
-    assert Search(64).run(lambda users: {1: "met", 2: "met", 4: "met", 8: "missed"}.get(users)) == 4
+    assert LimitSearch(64).run(lambda users: "met" if users in left[:3] else None) == 4
+    assert LimitSearch(64).run(lambda users: {1: "met", 2: "met", 4: "met", 8: "missed"}.get(users)) == 4
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_saturation_is_where_the_slope_of_throughput_ends(rates, users):
 
 def test_on_a_server_the_curve_comes_with_it():
     with running_stub(first_ms=5, gap_ms=1) as stub:
-        target = Target(Address.parse(stub.url), "stub")
+        target = LoadTarget(Address.parse(stub.url), "stub")
         traffic, promise = Traffic(prompt_tokens=10, output_tokens=4), Objective(metric="ttft", limit=5000)
         test = LoadTest(target, traffic, [promise], LoadDuration(0.8, warm_up_s=0.1))
         seen = []
@@ -115,7 +115,7 @@ def poisson(rate=32.0):
 
 @pytest.mark.parametrize(("holds", "found"), [(40.0, 32.0), (11.3, 11.0), (0.1, 0.0)])
 def test_of_an_open_loop_the_highest_rate_is_found(holds, found):
-    test = LoadTest(Target(Address.parse("http://127.0.0.1:1"), "stub"), poisson(), [], LoadDuration(1))
+    test = LoadTest(LoadTarget(Address.parse("http://127.0.0.1:1"), "stub"), poisson(), [], LoadDuration(1))
     ladder = Ladder(test.traffic, most_users=8)
 
     def measured(rung):
@@ -135,7 +135,7 @@ def test_of_an_open_loop_the_highest_rate_is_found(holds, found):
 @pytest.mark.parametrize(("holds", "found"), [(9.0, 8.0), (2.3, 2.25), (0.1, 0.0)])
 def test_of_recorded_arrivals_the_highest_speed_is_found(holds, found):
     traffic = Traffic.model_validate({"arrivals": {"kind": "recorded", "speed": 8}, "recording": "calls.csv"})
-    test = LoadTest(Target(Address.parse("http://127.0.0.1:1"), "stub"), traffic, [], LoadDuration(10, warm_up_s=2))
+    test = LoadTest(LoadTarget(Address.parse("http://127.0.0.1:1"), "stub"), traffic, [], LoadDuration(10, warm_up_s=2))
     ladder = Ladder(test.traffic, 4, recorded_s=40)
 
     def measured(rung):
@@ -166,7 +166,7 @@ def test_a_recording_is_replayed_at_rising_speed_on_a_server(tmp_path):
         }
     )
     with running_stub(first_ms=5, gap_ms=1) as stub:
-        target = Target(Address.parse(stub.url), "stub")
+        target = LoadTarget(Address.parse(stub.url), "stub")
         promise = Objective(metric="ttft", limit=5000)
         result = find_limit(LoadTest(target, traffic, [promise], LoadDuration(1, 0.2), tmp_path), 4, lambda load: None)
     loads = result.loads

@@ -14,9 +14,9 @@ from tests.workers.traffic.stub import Stub, running_stub
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.traffic.measuring import LoadTest, NotMeasurable, judged, learn, measure
-from workers.traffic.prompts import Prompts, TokenScale
+from workers.traffic.prompts import PromptTexts, TokenScale
 from workers.traffic.recording import BrokenRecording
-from workers.traffic.sending import Target, sending
+from workers.traffic.sending import LoadTarget, sending
 from workers.traffic.summary import LoadSummary
 
 TTFT = Objective(metric="ttft", percentile=50, limit=1000)
@@ -33,7 +33,7 @@ def stub():
 
 def a_test(stub: Stub, model="stub", api="completions", seconds=0.9, objectives=(TTFT,), **traffic) -> LoadTest:
     described = Traffic.model_validate({"prompt_tokens": 20, "output_tokens": 8, "concurrency": 3} | traffic)
-    target = Target(Address.parse(stub.url, KEY), model, api)
+    target = LoadTarget(Address.parse(stub.url, KEY), model, api)
     return LoadTest(target, described, list(objectives), LoadDuration(seconds, warm_up_s=0.2))
 
 
@@ -48,7 +48,7 @@ def test_times_and_rates_are_those_that_the_server_wrote(stub, api, arrivals):
     test = a_test(stub, api=api, seconds=2, arrivals=arrivals)
     stub.log()
     found = sent(test)
-    written, prompts = stub.log(), Prompts(test.traffic, COUNTS)
+    written, prompts = stub.log(), PromptTexts(test.traffic, COUNTS)
     own, known = {"ttft": [], "itl": []}, {"ttft": [], "itl": []}
     for each in found.counted:
         truth = written[prompts.text(each.planned)]["token_ns"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
-from kernels.model_files import Facts, answer_of_config, catalogue, inspect_config
+from kernels.model_files import ModelFacts, answer_of_config, catalogue, inspect_config
 from kernels.model_files.digests import content_digest, model_digest
 from workbench.api.problems import invalid
 from workbench.intake import blobs
@@ -19,7 +19,7 @@ SEED = 0
 
 
 @cache
-def entries() -> tuple[tuple[str, str, Facts], ...]:
+def entries() -> tuple[tuple[str, str, ModelFacts], ...]:
     """Name, summary and facts of every catalogue entry."""
     found = [(name, *catalogue.entry(name)) for name in catalogue.names()]
     return tuple((name, summary, inspect_config(config)) for name, config, summary in found)
@@ -61,7 +61,7 @@ def catalogue_manifest(name: str) -> tuple[ModelManifest, bytes]:
     return manifest_of(inspect_config(config), name, "catalogue", [file]), raw
 
 
-def manifest_of(facts: Facts, name: str, source: Any, files: list[ModelFile]) -> ModelManifest:
+def manifest_of(facts: ModelFacts, name: str, source: Any, files: list[ModelFile]) -> ModelManifest:
     """The model's document, with both its digests."""
     hashes = [(file.path, file.sha256) for file in files]
     return ModelManifest(
