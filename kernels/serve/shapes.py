@@ -1,6 +1,6 @@
 """The sizes of packed passes: one CUDA graph each. Imports without torch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kernels.serve.requests import Step
@@ -41,7 +41,7 @@ def shapes(limits: SchedulerLimits, singles: Sequence[int] = (), mixed: Sequence
     `singles` are those of passes without chunks (none: the usual ones), `mixed` those of passes with chunks.
     """
     block, most = limits.chunk_rows, limits.running
-    alone = {*(each for each in singles or _usual(most) if each < most), most}
+    alone = {*(each for each in singles if each < most), most} if singles else set(usual_singles(most))
     beside = {*(each for each in mixed if each < most), most}
     found = [Shape(each, 0, block, 0) for each in alone]
     tokens, chunks = limits.chunk_tokens, limits.chunks
@@ -53,12 +53,11 @@ def shapes(limits: SchedulerLimits, singles: Sequence[int] = (), mixed: Sequence
             return sorted(found, key=lambda shape: (shape.rows, shape.draws))
 
 
-def _usual(most: int) -> Iterator[int]:
-    """Powers of two, and from FINE on the numbers in the middle between two of them."""
-    for bit in range(most.bit_length()):
-        yield 1 << bit
-        if 1 << bit >= FINE:
-            yield 3 << bit - 1
+def usual_singles(most: int) -> list[int]:
+    """Rows of the passes without chunks: powers of two below `most`, from FINE on their middles as well, and `most`."""
+    powers = [1 << bit for bit in range(most.bit_length())]
+    middles = [3 * each // 2 for each in powers if each >= FINE]
+    return sorted({most, *(each for each in (*powers, *middles) if each < most)})
 
 
 def fitting(candidates: Sequence[Shape], step: Step) -> Shape:

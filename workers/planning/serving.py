@@ -4,6 +4,7 @@ from kernels.engine import decoder, loading
 from kernels.engine.bucket_session import positions
 from kernels.plan import Plan, Serving
 from kernels.serve.served_plans import precision_refusal
+from kernels.serve.shapes import usual_singles
 from kernels.serve.sizing import LONGEST_CONTEXT
 from workers.documents.stages import StageInput
 
@@ -20,5 +21,5 @@ def serving_of(plan: Plan, document: StageInput) -> Serving | None:
         return None
     traffic, usual = document.workload.traffic, Serving()
     running = max(usual.running, traffic.batch * traffic.concurrency)
-    rows = sorted({*(1 << bit for bit in range(running.bit_length()) if 1 << bit < running), running})
-    return Serving(context=min(positions(skeleton.config), LONGEST_CONTEXT), running=running, graph_rows=rows)
+    context = min(positions(skeleton.config), LONGEST_CONTEXT)
+    return Serving(context=context, running=running, graph_rows=usual_singles(running))
