@@ -126,13 +126,15 @@ def awaiting_review(user: Any) -> tuple[list[Report], int]:
     return shown, len(shown) if len(shown) < MOST_SHOWN else rows.count()
 
 
-def savings(user: Any) -> tuple[int, float | None]:
-    """For how many workloads the newest run made a token (or what the model gives) cheaper, and the median factor.
+def savings(user: Any) -> tuple[int, int, float | None]:
+    """How many workloads' newest runs made a token (or what the model gives) cheaper, of how many, the median factor.
 
-    Runs that served one request at a time do not count: what they measured is a latency.
+    Runs without a price on either side do not count, nor those that served one request at a time: they measured a
+    latency.
     """
     newest = Workload.objects.of_memberships(user).filter(archived_at=None, newest_run__state="done")
     prices = StageRun.objects.filter(run__in=newest.values("newest_run"), stage="price", state=StageRun.State.DONE)
     found = prices.values_list("result__before_after_ratio", "result__at_once")
-    factors = [ratio for ratio, at_once in found if ratio and ratio > 1 and at_once and at_once > 1]
-    return len(factors), median(factors) if factors else None
+    ratios = [ratio for ratio, at_once in found if ratio and at_once and at_once > 1]
+    factors = [ratio for ratio in ratios if ratio > 1]
+    return len(factors), len(ratios), median(factors) if factors else None

@@ -40,7 +40,7 @@ def portfolio(request: Any) -> HttpResponse:
     ended = [each.newest_run for each in page if each.newest_run and each.newest_run.verdict]
     reached = headlines(run.id for run in ended)
     reviews, review_count = portfolios.awaiting_review(user)
-    cheaper, factor = portfolios.savings(user)
+    cheaper, compared, factor = portfolios.savings(user)
     context = {
         "form": form,
         "choices": (models, classes, [(each.organisation_id, each.organisation.name) for each in request.memberships]),
@@ -52,6 +52,7 @@ def portfolio(request: Any) -> HttpResponse:
         "reviews": reviews,
         "review_count": review_count,
         "cheaper": cheaper,
+        "compared": compared,
         "factor": factor,
         "newcomer": not counts["all"] and not portfolios.has_any(user),
         "has_example": examples.FILE.exists(),

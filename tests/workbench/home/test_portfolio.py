@@ -105,11 +105,20 @@ def test_what_runs_and_what_awaits_review(browser, organisation, engineer, accou
 def test_only_what_was_served_several_at_once_makes_tokens_cheaper(browser, organisation, engineer):
     run = sample_runs.run(organisation, engineer)
     stage = run.stages.get(stage="price")
-    for at_once, found in ((None, (0, None)), (1, (0, None)), (8, (1, 3.5))):
-        stage.result |= {"at_once": at_once, "before_after_ratio": 3.5}
+    sample_runs.run(organisation, engineer)
+    none = "no run has served several at once, before and after"
+    for at_once, ratio, found, words in (
+        (None, 3.5, (0, None), none),
+        (1, 3.5, (0, None), none),
+        (8, None, (0, None), none),
+        (8, 0.9, (0, None), "0 <small>of 1</small>"),
+        (8, 3.5, (1, 3.5), "1 <small>of 1</small>"),
+    ):
+        stage.result |= {"at_once": at_once, "before_after_ratio": ratio}
         stage.save()
         page = browser(engineer).get(PORTFOLIO)
         assert (page.context["cheaper"], page.context["factor"]) == found
+        assert words in page.content.decode()
 
 
 def test_an_archived_workload_returns(browser, organisation, engineer):
