@@ -202,6 +202,16 @@ def test_a_form_that_must_be_corrected_keeps_the_key_and_never_shows_it(browser,
     assert [each.endpoint_key == "" for each in Workload.objects.all()] == [True, False], "of use for its typist alone"
 
 
+def test_an_endpoint_that_is_emptied_again_takes_its_carried_key_with_it(browser, engineer):
+    sent = fields(PROMISED) | FORM
+    page = browser(engineer).post("/workloads/new/", sent | {"endpoint.url": "nowhere"}).content.decode()
+    emptied = sent | {"endpoint.url": "", "endpoint.model": "", "endpoint.key": "", "key_carried": carried_in(page)}
+    assert browser(engineer).post("/workloads/new/", emptied).status_code == 302
+    row = Workload.objects.get()
+    assert "endpoint" not in {name for name, value in row.document.items() if value}
+    assert row.endpoint_key == ""
+
+
 def test_a_copy_takes_the_key_to_the_same_address_and_to_no_other(browser, engineer, foreigner, named, settings):
     settings.ENDPOINT_ALLOWED_HOSTS = ["*"]
     source = named.workload

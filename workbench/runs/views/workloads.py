@@ -85,7 +85,8 @@ def workload_new(request: Any) -> HttpResponse:
         return _show(request, _started(request, models))
     form = WorkloadForm.posted(request.POST, models)
     form.recordings, (form.sla_name, form.sla_text) = recording_choices(request), _sla_given(request)
-    typed = form.values.get("endpoint.key") or endpoints.carried(request.user, form.key_carried)
+    kept = endpoints.carried(request.user, form.key_carried) if form.names_endpoint else ""
+    typed = form.values.get("endpoint.key") or kept
     form.values["endpoint.key"], form.key_carried = typed, endpoints.carry(request.user, typed)
     if text := request.FILES.get("quality_text_file"):
         form.values["quality_text"] = text.read(4 * (MOST_CHARACTERS + 1)).decode("utf-8", "replace").strip()
