@@ -209,8 +209,8 @@ def _was(before: CostLine) -> str:
 
 def _at_load(result: PriceResult) -> str:
     """What the load has to do with the prices: a GPU that serves more at once gives more for the same hour."""
-    prices = {line.usd_per_mtok for line in result.lines[:2]}
-    if prices == {None}:
+    prices = {line.usd_per_mtok for line in result.lines[:2]} - {None}
+    if not prices:
         return ""
     if result.highest:
         sides = "; before and after each at its own" if len(prices) == 2 else ""

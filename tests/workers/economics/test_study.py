@@ -115,6 +115,7 @@ def test_a_side_that_holds_at_no_load_has_no_price():
     assert found.lines[0].note == "No load that was measured holds the SLA."
     assert found.before_after_ratio is None
     assert "before, the SLA did not hold" in found.sentence
+    assert "before and after each at its own" not in found.sentence
     assert found.lines[0].holds_sla is False
 
 
