@@ -19,7 +19,7 @@ from typing import Any
 from kernels.cases.linear import bench
 from kernels.gemm.blackwell_plan import ROW_BYTES, ROWS, STAGE_VALUES, Tile, sizes, space, tile_of
 from kernels.hardware import GPUS
-from kernels.ops import LinearCase
+from kernels.ops import GroupedCase, LinearCase
 from kernels.ops.base import MATRIX_RATE
 from kernels.registry import variant
 
@@ -67,21 +67,31 @@ def stage_clocks(tile: Tile, rate: float, of: Assumptions) -> dict[str, float]:
 def predicted(case: LinearCase, tile: Tile, of: Assumptions) -> dict[str, Any]:
     """The modelled time of a case with a tile, in ms, and what bounds it."""
     shape = sizes(case, tile, case.m)
-    clocks = stage_clocks(tile, MATRIX_RATE[case.weights], of)
+    tiles = shape["row_tiles"] * shape["column_tiles"]
+    return timed(case, tile, (tiles, shape["steps"]), case.least_bytes, MATRIX_RATE[case.weights], of)
+
+
+def timed(
+    case: LinearCase | GroupedCase, tile: Tile, work: tuple[int, int], least_bytes: float, rate: float, of: Assumptions
+) -> dict[str, Any]:
+    """The row of a case whose `work` is so many tiles of all clusters, of so many stages each. `rate` is that of the
+    tensor cores, of bf16's.
+    """
+    tiles, steps = work
+    clocks = stage_clocks(tile, rate, of)
     bound = max(clocks, key=lambda each: clocks[each])
-    rounds = -(-shape["row_tiles"] * shape["column_tiles"] // (of.sms // tile.blocks))
+    rounds = -(-tiles // (of.sms // tile.blocks))
     shown = 1 if tile.accumulators == 2 else rounds
     epilogue = of.epilogue_clocks_a_column * tile.columns * shown
-    total = of.fill_clocks + rounds * shape["steps"] * clocks[bound] + epilogue
-    kernel_us, memory_us = total / of.clock_ghz / 1e3, case.least_bytes / of.memory_tbps / 1e6
+    total = of.fill_clocks + rounds * steps * clocks[bound] + epilogue
+    kernel_us, memory_us = total / of.clock_ghz / 1e3, least_bytes / of.memory_tbps / 1e6
     us = max(kernel_us, memory_us) + of.launch_us
-    rate = MATRIX_RATE[case.weights] * GPUS["b200"].bf16_tflops
     tflops = case.flops / us / 1e6
     return {
         "case": case.model_dump(exclude_none=True), "kind": tile.kind, "columns": tile.columns, "stages": tile.stages,
         "pair": tile.pair, "ms": round(us / 1e3, 5), "tflops": round(tflops, 1),
-        "share_of_rate": round(tflops / rate, 4), "bound": bound if kernel_us > memory_us else "device memory",
-        "source": "modelled",
+        "share_of_rate": round(tflops / (rate * GPUS["b200"].bf16_tflops), 4),
+        "bound": bound if kernel_us > memory_us else "device memory", "source": "modelled",
     }  # fmt: skip
 
 

@@ -36,6 +36,7 @@ MODULES: tuple[str, ...] = (
     "kernels.gemm.small",
     "kernels.gemm.torch_grouped",
     "kernels.gemm.grouped_hopper",
+    "kernels.gemm.grouped_blackwell",
     "kernels.fused.torch_fused",
     "kernels.fused.triton_fused",
     "kernels.engine.whole_model",

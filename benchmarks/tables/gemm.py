@@ -232,3 +232,17 @@ def gemm_blackwell() -> str:
         lines.append([*line, row["bound"]])
     header = ["operands", "epilogue", "m×n×k", "columns of a tile", "µs", "TFLOP/s", "of the datasheet's rate", "bound"]
     return markdown(header, [line for i, line in enumerate(lines) if line not in lines[:i]])
+
+
+@table("grouped-blackwell")
+def grouped_blackwell() -> str:
+    """grouped_blackwell's modelled times on a B200."""
+    lines = []
+    for row in document("grouped-blackwell")["rows"]:
+        case, share = row["case"], f"{row['share_of_rate'] * 100:.0f} %"
+        shape = f"{case['rows']:,} rows, {case['experts']} experts, {case['n']}×{case['k']}"
+        tile = f"{row['columns']}" + ", pair" * row["pair"]
+        waste = f"{row['rows_for_nothing'] * 100:.0f} %"
+        lines.append([shape, case["epilogue"], tile, us(row), f"{row['tflops']:,.0f}", share, waste, row["bound"]])
+    header = ["case, n×k", "epilogue", "columns of a tile", "µs", "TFLOP/s", "of the datasheet's rate"]
+    return markdown([*header, "rows multiplied for nothing", "bound"], lines)

@@ -35,7 +35,7 @@ PANEL = (32, 64)
 """Rows and columns of y that one copy stores."""
 
 MAPS = np.dtype([(name, TENSOR_MAP) for name in ("x", "w", "y", "x_scales", "w_scales")])
-"""`struct Maps` of blackwell.cu; without block scales the last two are zeros."""
+"""`struct Maps` of blackwell.cuh; without block scales the last two are zeros."""
 
 Parts = tuple[Tensor, Tensor | None, Tensor | None]
 """Of an operand: values, float32 scales, tiles of block scales."""

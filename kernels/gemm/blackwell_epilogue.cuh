@@ -1,4 +1,4 @@
-// The order of the tiles, and the epilogue of one warp on 32 rows of a tile: a thread has one row.
+// The epilogue of one warp on 32 rows of a tile: a thread has one row.
 #pragma once
 #include "rows.cuh"
 #include "tcgen05.cuh"
@@ -10,36 +10,15 @@ using namespace tiles;
 enum Epilogue { kNone, kBias, kResidual, kSwiglu };
 
 // SCALES of the operands in float32: 0 none, 1 one for each tensor, 2 one for each row.
-struct Params {
+struct Operands {
   const OUT *bias, *residual;
   const float *x_scales, *w_scales;
-  int rows, columns, steps, row_tiles, column_tiles, group;
+  int rows, columns, steps, column_tiles;  // rows and columns of y; steps of K
 };
 
-constexpr int kPanelColumns = 64, kWide = EPILOGUE == kSwiglu ? 2 : 1;  // columns of the product for one of y
-
-// The tiles of a cluster, in an order that keeps `group` row tiles and as many column tiles in the L2. Where BLOCKS is
-// 2, the row tiles of Params are those of a pair. One thread goes through them, or a whole warp. With DYNAMIC the grid
-// has a cluster for each tile, and a running one takes over the tiles of those that have not started.
-template <int Threads>
-struct Tiles {
-  const Params& p;
-  QueueReader<BLOCKS, Threads> queue;
-  const int rank = cluster_rank();
-  int next = blockIdx.x / BLOCKS, row, column;
-  bool begun = false;
-  __device__ __forceinline__ Tiles(const Params& p, ClusterQueue& queue) : p(p), queue{queue} {}
-  __device__ __forceinline__ bool advance() {
-    if (begun) next = DYNAMIC ? queue.next() : next + gridDim.x / BLOCKS;
-    begun = true;
-    if (next < 0 || next >= p.row_tiles * p.column_tiles) return false;
-    const int width = p.group * p.column_tiles, first = next / width * p.group;
-    const int high = min(p.row_tiles - first, p.group);
-    row = (first + next % width % high) * BLOCKS + rank;
-    column = next % width / high;
-    return true;
-  }
-};
+// Rows of a tile; columns of a panel of y, of the product for one of y, and of y from 32 of the product.
+constexpr int kRows = 128, kEpilogueWarps = 4;
+constexpr int kPanelColumns = 64, kWide = EPILOGUE == kSwiglu ? 2 : 1, kKept = 32 / kWide;
 
 // A double buffer for y: two panels of 32 rows × 64 columns in the 128-byte swizzle. One is written while the other is
 // stored.
@@ -48,14 +27,14 @@ using Staging = SharedTile<OUT, 32, kPanelColumns>[2];
 __device__ __forceinline__ float silu(float x) { return x / (1.f + ex2_ftz(x * -1.4426950408889634f)); }
 
 // The epilogue on 32 columns of the product, in place; `column` is y's first. For swiglu the first 16 are y's: in every
-// 16 of the product, 8 gates come before the 8 matching ups.
-__device__ __forceinline__ void apply(float (&d)[32], const Params& p, int row, int column) {
+// 16 of the product, 8 gates come before the 8 matching ups. The scales of w begin with that of its row `weights`.
+__device__ __forceinline__ void apply(float (&d)[32], const Operands& p, int row, int column, int weights) {
   const bool inside = row < p.rows;
   if (SCALES) {
     const float of_x = SCALES == 1 ? __ldg(p.x_scales) : inside ? __ldg(p.x_scales + row) : 0.f;
     for (int i = 0; i < 32; i++) {
-      const int of = column * kWide + i;
-      d[i] *= of_x * (SCALES == 1 ? __ldg(p.w_scales) : of < p.columns * kWide ? __ldg(p.w_scales + of) : 0.f);
+      const int of = column * kWide + i, own = weights + of;
+      d[i] *= of_x * (SCALES == 1 ? __ldg(p.w_scales) : of < p.columns * kWide ? __ldg(p.w_scales + own) : 0.f);
     }
   }
   if constexpr (EPILOGUE == kSwiglu) {
@@ -65,36 +44,28 @@ __device__ __forceinline__ void apply(float (&d)[32], const Params& p, int row, 
     const OUT* from = EPILOGUE == kBias ? p.bias : p.residual + (u64)row * p.columns;
     for (int i = 0; i < 32; i += 8) {  // columns come in eights
       if (column + i >= p.columns || (EPILOGUE == kResidual && !inside)) break;
-      const uint4 eight = __ldg((const uint4*)(from + column + i));
-      const u32 pairs[4] = {eight.x, eight.y, eight.z, eight.w};
-      for (int j = 0; j < 4; j++) {
-        const float2 pair = unpack<OUT>(pairs[j]);
-        d[i + 2 * j] += pair.x;
-        d[i + 2 * j + 1] += pair.y;
-      }
+      add_eight(d + i, from + column + i);
     }
   }
 }
 
-// One panel of y from the sums at `sums`, whose lane is this warp's first row, by way of `staged`. `row` is that row,
-// `column` the panel's first column.
-__device__ __forceinline__ void store_panel(OUT* staged, const Params& p, const TensorMap& y, u32 sums, int panel,
-                                            int row, int column) {
-  const int lane = threadIdx.x % 32;
+// One panel of y of a tile, from the sums at `sums`, whose lane is this warp's first row, by way of `staged`. `row` is
+// that row.
+template <typename Tile>
+__device__ __forceinline__ void store_panel(OUT* staged, const Tile& tile, const TensorMap& y, u32 sums, int panel,
+                                            int row) {
+  const int lane = threadIdx.x % 32, column = tile.column * (BN / kWide) + panel * kPanelColumns;
   if (lane == 0) tma_store_wait_read<1>();
   __syncwarp();
 #pragma unroll
   for (int part = 0; part < 2 * kWide; part++) {
-    constexpr int kKept = 32 / kWide;
     float d[32];
     tmem_load(d, sums + panel * kPanelColumns * kWide + part * 32);
-    apply(d, p, row + lane, column + part * kKept);
+    apply(d, tile.p, row + lane, column + part * kKept, tile.weights - tile.column * BN);
     put_row<kKept>(staged, part * kKept / 8, d);
   }
   fence_proxy_async_shared();
   __syncwarp();
-  if (lane == 0) {
-    tma_store(y, staged, column, row);
-    tma_store_commit();
-  }
+  tile.store(y, staged, column, row);
+  if (lane == 0) tma_store_commit();
 }

@@ -1,5 +1,6 @@
 """Tiles, stages, shared memory and TMEM of the Blackwell products. Imports without torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,12 +39,12 @@ STAGE_VALUES = {"kBf16": 64, "kF16": 64, "kE4m3": 128, "kMxfp8": 128, "kNvfp4": 
 _SCALE_TILES = {"kMxfp8": 1, "kNvfp4": 4}
 """Tiles of scales of 128 rows and a stage."""
 
-PARAMS = np.dtype(
-    [(name, np.uint64) for name in ("bias", "residual", "x_scales", "w_scales")]
-    + [(name, np.int32) for name in ("rows", "columns", "steps", "row_tiles", "column_tiles", "group")],
-    align=True,
-)
-"""`struct Params` of blackwell_epilogue.cuh."""
+OPERANDS: list[tuple[str, Any]] = [(name, np.uint64) for name in ("bias", "residual", "x_scales", "w_scales")]
+OPERANDS += [(name, np.int32) for name in ("rows", "columns", "steps", "column_tiles")]
+"""The fields of `struct Operands` of blackwell_epilogue.cuh, with which the params of each kernel begin."""
+
+PARAMS = np.dtype([*OPERANDS, ("row_tiles", np.int32), ("group", np.int32)], align=True)
+"""`struct Params` of blackwell.cu."""
 
 SMS = GPUS["b200"].sms if "b200" in GPUS else 148
 """Blocks at one time that the choice of tiles counts on; a launch asks for its GPU's."""
@@ -55,7 +56,7 @@ class Tile:
     the next columns begin. `kind` is a MatrixKind of descriptors.cuh. With `pair` the two blocks of a cluster take two
     such tiles, one below the other: each loads half of w, the block scales of all of it, and one thread issues the
     products of both. With `dynamic` the hardware hands out the tiles (cluster launch control), else each cluster takes
-    its own by number.
+    its own by number. A grouped product has `experts`.
     """
 
     kind: str
@@ -64,6 +65,7 @@ class Tile:
     group: int = 8
     pair: bool = False
     dynamic: bool = False
+    experts: int = 0
 
     @property
     def blocks(self) -> int:
@@ -97,9 +99,9 @@ class Tile:
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block: ring with scales, staging, answers, barriers."""
+        """Dynamic shared memory of a block: ring with scales, staging, answers, barriers, two numbers of an expert."""
         without = 0 if self.scale_tiles else 256  # arrays of one byte a stage, aligned to 128
-        return self.stages * (self.stage_bytes + 16) + STAGING + without + QUEUE + 64
+        return self.stages * (self.stage_bytes + 16) + STAGING + without + QUEUE + 64 + 8 * self.experts
 
 
 def kind_of(case: LinearCase) -> str:
@@ -114,24 +116,30 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
     Pairs need rows for both blocks.
     """
     kind = kind_of(case)
-    found = [{"columns": each, "stages": _most_stages(kind, each, pair), "pair": pair, "dynamic": dynamic}
+    found = [{"columns": each, "stages": most_stages(kind, each, pair), "pair": pair, "dynamic": dynamic}
              for each in COLUMNS for pair in (True, False) if not pair or case.m > ROWS
              for dynamic in (False, True)]  # fmt: skip
-    return sorted(found, key=lambda each: _work(case, each["columns"], each["pair"]))
+    return sorted(found, key=lambda each: work((case.m,), case.weight_rows, each["columns"], each["pair"]))
 
 
 def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
     """The tile that params name; without params the first of `space`. Raises ValueError that names a param."""
-    unknown = set(params) - {"columns", "stages", "group", "pair", "dynamic"}
+    takes = ("columns", "stages", "group", "pair", "dynamic")
+    return chosen(kind_of(case), params or space(case)[0], takes)
+
+
+def chosen(kind: str, params: dict[str, Any], takes: Sequence[str], experts: int = 0) -> Tile:
+    """The tile of these params, each of which is in `takes`. Raises ValueError that names a param."""
+    unknown = set(params) - set(takes)
     if unknown:
         names = ", ".join(sorted(unknown))
-        raise ValueError(f"this product takes columns, stages, group, pair and dynamic, not {names}")
-    chosen = (space(case)[0] if not params else {"pair": False, "columns": max(COLUMNS)}) | params
-    if chosen["columns"] not in COLUMNS:
-        raise ValueError(f"columns is {chosen['columns']}: this product takes {' and '.join(map(str, COLUMNS))}")
+        raise ValueError(f"this product takes {', '.join(takes[:-1])} and {takes[-1]}, not {names}")
+    given = {"pair": False, "columns": max(COLUMNS)} | params
+    if given["columns"] not in COLUMNS:
+        raise ValueError(f"columns is {given['columns']}: this product takes {' and '.join(map(str, COLUMNS))}")
     if "stages" not in params:
-        chosen["stages"] = _most_stages(kind_of(case), chosen["columns"], chosen["pair"])
-    tile = Tile(kind_of(case), **chosen)
+        given["stages"] = most_stages(kind, given["columns"], given["pair"], experts)
+    tile = Tile(kind, experts=experts, **given)
     if tile.group < 1:
         raise ValueError(f"group is {tile.group}: at least 1")
     if tile.stages < 2 or tile.shared_bytes > SHARED_MOST:
@@ -148,15 +156,20 @@ def sizes(case: LinearCase, tile: Tile, m: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _most_stages(kind: str, columns: int, pair: bool) -> int:
-    return next(n for n in range(8, 0, -1) if Tile(kind, columns, n, pair=pair).shared_bytes <= SHARED_MOST)
+def most_stages(kind: str, columns: int, pair: bool, experts: int = 0) -> int:
+    """The most stages for which a block's shared memory has room, 8 at most."""
+    tiles = (Tile(kind, columns, stages, pair=pair, experts=experts) for stages in range(8, 0, -1))
+    return next(tile.stages for tile in tiles if tile.shared_bytes <= SHARED_MOST)
 
 
-def _work(case: LinearCase, columns: int, pair: bool) -> float:
-    """The busiest SM's time, in columns. Blocks that load more bytes for each product take longer."""
+def work(rows: Sequence[int], weight_rows: int, columns: int, pair: bool) -> int:
+    """The busiest SM's time with these rows of each expert (else of all of x): columns, or, where the L2 takes longer
+    than the tensor cores, the rows of x and w that a block loads. Both take two clocks for a stage's 128 bytes of K, as
+    `benchmarks.blackwell_predicted` assumes.
+    """
     blocks = 2 if pair else 1
-    tiles = -(-case.m // (ROWS * blocks)) * -(-case.weight_rows // columns)
-    return -(-tiles // (SMS // blocks)) * columns * (1 + 32 / (columns // blocks))
+    tiles = sum(-(-each // (ROWS * blocks)) for each in rows) * -(-weight_rows // columns)
+    return -(-tiles // (SMS // blocks)) * max(columns, ROWS + columns // blocks)
 
 
 def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:

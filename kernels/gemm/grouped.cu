@@ -128,7 +128,7 @@ extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgrou
     }
     fence_init();
   }
-  if (threadIdx.x < 32) find_rows(s, p);
+  if (threadIdx.x < 32) find_row_ends<EXPERTS>(s.row_ends, p.ends, p.rows);
   __syncthreads();
   sort_experts(s);
   __syncthreads();

@@ -32,7 +32,7 @@ class GroupedProduct(CudaCall):
     def _prepare(self, check: bool, stream: int, out: Any, x: Tensor, w: Tensor, ends: Tensor) -> Prepared:
         case = self.case
         if check:
-            self._check(x, w, ends, out)
+            check_arguments(case, x, w, ends, out)
         rows = x.shape[0]
         allocate = partial(torch.empty, rows, case.n, dtype=x.dtype, device=x.device)
         if not rows:
@@ -51,9 +51,11 @@ class GroupedProduct(CudaCall):
 
         return Prepared(allocate, bind)
 
-    def _check(self, x: Tensor, w: Tensor, ends: Tensor, out: Tensor | None) -> None:
-        case, dtype = self.case, (DTYPES[self.case.dtype],)
-        check_tensor("x", x, (None, case.k), dtype)
-        check_tensor("w", w, (case.experts, case.weight_rows, case.k), dtype, layout="contiguous")
-        check_tensor("ends", ends, (case.experts,), (torch.int32,), layout="contiguous")
-        check_out(out, (x.shape[0], case.n), dtype)
+
+def check_arguments(case: GroupedCase, x: Tensor, w: Tensor, ends: Tensor, out: Tensor | None) -> None:
+    """Raises ValueError that names a wrong argument of a grouped product."""
+    dtype = (DTYPES[case.dtype],)
+    check_tensor("x", x, (None, case.k), dtype)
+    check_tensor("w", w, (case.experts, case.weight_rows, case.k), dtype, layout="contiguous")
+    check_tensor("ends", ends, (case.experts,), (torch.int32,), layout="contiguous")
+    check_out(out, (x.shape[0], case.n), dtype)

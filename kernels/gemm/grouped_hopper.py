@@ -43,23 +43,11 @@ class GroupedHopper(Variant):
     summary = "all experts' products in one persistent launch"
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
-        if gpu.sm != 90:
-            return Refusal(f"device is {gpu.name}: this variant is built for sm_90a only")
-        if case.dtype not in C_TYPES:
-            return Refusal(f"dtype is {case.dtype}: this variant multiplies bf16 or fp16")
-        if case.k % 8 or case.n % INTERLEAVED:
-            return Refusal(f"n is {case.n} and k {case.k}: rows of y, x and w must be a multiple of 16 bytes")
-        if case.experts > MOST_EXPERTS:
-            return Refusal(f"experts is {case.experts}: this variant counts at most {MOST_EXPERTS}")
-        return None
+        return refusal(case, gpu, 90)
 
     def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]."""
-        if case.epilogue != "swiglu":
-            return weight
-        import torch
-
-        return torch.stack([interleaved(each) for each in weight])
+        return packed(case, weight)
 
     def cuda_builds(self, case: GroupedCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
         return [Build.of(SOURCE, constants(case)[0])]
@@ -76,6 +64,28 @@ class GroupedHopper(Variant):
         if params:
             raise ValueError(f"grouped_hopper takes no params, not {', '.join(sorted(params))}")
         return GroupedProduct(case)
+
+
+def refusal(case: GroupedCase, gpu: Gpu, sm: int) -> Refusal | None:
+    """What a grouped product by hand for `sm` refuses."""
+    if gpu.sm != sm:
+        return Refusal(f"device is {gpu.name}: this variant is built for sm_{sm}a only")
+    if case.dtype not in C_TYPES:
+        return Refusal(f"dtype is {case.dtype}: this variant multiplies bf16 or fp16")
+    if case.k % 8 or case.n % INTERLEAVED:
+        return Refusal(f"n is {case.n} and k {case.k}: rows of y, x and w must be a multiple of 16 bytes")
+    if case.experts > MOST_EXPERTS:
+        return Refusal(f"experts is {case.experts}: this variant counts at most {MOST_EXPERTS}")
+    return None
+
+
+def packed(case: GroupedCase, weight: "torch.Tensor") -> "torch.Tensor":
+    """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]."""
+    if case.epilogue != "swiglu":
+        return weight
+    import torch
+
+    return torch.stack([interleaved(each) for each in weight])
 
 
 def constants(case: GroupedCase) -> tuple[dict[str, Any], int]:

@@ -1,6 +1,7 @@
 // The scheduler of grouped.cu: where the rows of each expert end, how they are divided into tiles, and the order of a
 // cluster's tiles.
 #pragma once
+#include "expert_rows.cuh"
 #include "mainloops.cuh"
 using namespace epilogue;
 
@@ -30,27 +31,14 @@ __host__ __device__ constexpr int rounded(int rows) { return rows <= 128 ? (rows
 
 // The number of tiles that the rows of an expert take.
 __device__ __forceinline__ int tiles_of(const Shared& s, int e) {
-  return (s.row_ends[e] - (e ? s.row_ends[e - 1] : 0) + kMost - 1) / kMost;
-}
-
-// Computes row_ends (warp 0). Ends outside the rows, or out of order, are clamped.
-__device__ __forceinline__ void find_rows(Shared& s, const GroupedParams& p) {
-  int before = 0;
-  for (int first = 0, lane = threadIdx.x; first < EXPERTS; first += 32) {
-    const int e = first + lane;
-    int end = e < EXPERTS ? min(max(p.ends[e], 0), p.rows) : 0;
-    for (int o = 1; o < 32; o *= 2) end = max(end, __shfl_up_sync(~0u, end, o));
-    end = max(end, before);
-    if (e < EXPERTS) s.row_ends[e] = end;
-    before = __shfl_sync(~0u, end, 31);
-  }
+  return (rows_of(s.row_ends, e) + kMost - 1) / kMost;
 }
 
 // Divides each expert's rows among its tiles, and orders the experts by tile width (all threads).
 __device__ __forceinline__ void sort_experts(Shared& s) {
   for (int e = threadIdx.x; e < EXPERTS; e += blockDim.x) {
-    const int tiles = tiles_of(s, e), rows = s.row_ends[e] - (e ? s.row_ends[e - 1] : 0);
-    s.widths[e] = tiles ? rounded((rows + tiles - 1) / tiles) : 0;
+    const int tiles = tiles_of(s, e);
+    s.widths[e] = tiles ? rounded((rows_of(s.row_ends, e) + tiles - 1) / tiles) : 0;
   }
   __syncthreads();
   for (int e = threadIdx.x; e < EXPERTS; e += blockDim.x) {
@@ -64,17 +52,7 @@ __device__ __forceinline__ void sort_experts(Shared& s) {
 
 // Computes tile_ends, in the order of tile width (warp 0).
 __device__ __forceinline__ void count_tiles(Shared& s) {
-  int before = 0;
-  for (int first = 0, lane = threadIdx.x; first < EXPERTS; first += 32) {
-    const int place = first + lane;
-    int tiles = place < EXPERTS ? tiles_of(s, s.order[place]) : 0;
-    for (int o = 1; o < 32; o *= 2) {
-      const int lower = __shfl_up_sync(~0u, tiles, o);
-      tiles += lane >= o ? lower : 0;
-    }
-    if (place < EXPERTS) s.tile_ends[place] = before + tiles;
-    before += __shfl_sync(~0u, tiles, 31);
-  }
+  add_up<EXPERTS>(s.tile_ends, [&](int place) { return tiles_of(s, s.order[place]); });
 }
 
 // The tiles of one cluster: expert by expert, row tiles first, so that rows of w are read once for all rows of the
@@ -93,17 +71,11 @@ struct GroupedTiles {
   __device__ __forceinline__ bool advance() {
     const int me = blockIdx.x / kBlocks, next = round * clusters + (round % 2 ? clusters - 1 - me : me);
     if (next >= all) return false;
-    int low = 0, high = EXPERTS - 1;
-    while (low < high) {
-      const int middle = (low + high) / 2;
-      (s.tile_ends[middle] * p.column_pairs > next ? high : low) =
-          middle + (s.tile_ends[middle] * p.column_pairs <= next);
-    }
-    const int first = low ? s.tile_ends[low - 1] : 0, tiles = s.tile_ends[low] - first;
-    const int local = next - first * p.column_pairs;
-    expert = s.order[low];
+    const int place = first_above<EXPERTS>(s.tile_ends, next / p.column_pairs), tiles = rows_of(s.tile_ends, place);
+    const int local = next - first_row(s.tile_ends, place) * p.column_pairs;
+    expert = s.order[place];
     width = s.widths[expert];
-    row = (expert ? s.row_ends[expert - 1] : 0) + local % tiles * width;
+    row = first_row(s.row_ends, expert) + local % tiles * width;
     row_end = min(row + width, s.row_ends[expert]);
     column = (local / tiles * kBlocks + rank) * kRows;
     round++;

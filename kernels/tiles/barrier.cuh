@@ -22,6 +22,11 @@ __device__ __forceinline__ void init(Barrier& barrier, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count));
 }
 
+template <int N>
+__device__ __forceinline__ void init_ring(Barrier (&ring)[N], u32 count) {
+  for (Barrier& each : ring) init(each, count);
+}
+
 // Makes `init` visible to the other blocks of the cluster. Call it after `init`.
 __device__ __forceinline__ void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;"); }
 // Makes `init` visible to the copy engine and to the other blocks of the cluster.

@@ -1,5 +1,5 @@
-// Work that the hardware hands out: requests for clusters that have not started, and their answers. No PTX: tests run
-// it on a CPU.
+// Which work a cluster of a persistent kernel does: by number, or handed out by the hardware, with requests for
+// clusters that have not started, and their answers. No PTX: tests run it on a CPU.
 #pragma once
 #include <launch_control.cuh>  // found by the search path: a test may put another in its place
 
@@ -11,7 +11,7 @@ namespace tiles {
 struct ClusterQueue {
   Answer answers[2];
   Barrier asked[2], taken[2];
-  // `readers` counts the QueueReaders of all blocks.
+  // `readers` counts the ClusterNumbers of all blocks.
   __device__ __forceinline__ void begin(int readers) {
     for (int i = 0; i < 2; i++) {
       init(asked[i], 1);
@@ -20,30 +20,35 @@ struct ClusterQueue {
   }
 };
 
-// A thread, or a whole warp, that reads every answer.
-template <int Blocks, int Threads>
-struct QueueReader {
+// The numbers of the clusters whose work this one does: its own, then every so manyth, or with Dynamic those of
+// clusters that it takes over, by the answers in the queue. A thread, or a whole warp, reads all of them.
+template <int Blocks, int Threads, bool Dynamic>
+struct ClusterNumbers {
   ClusterQueue& queue;
   PipelineState<2> at;
+  int number = -1;
 
   // Asks for the answer that `next` will read. One thread of each block calls it, a reader itself, and not after a
-  // refusal.
+  // refusal. Without Dynamic it does nothing.
   __device__ __forceinline__ void ask() {
+    if (!Dynamic) return;
     const bool first = cluster_rank() == 0;
     if (first) wait(queue.taken[at.stage], at.parity ^ 1);
     arrive_expect_tx(queue.asked[at.stage], sizeof(Answer));
     if (first) ask_for_cluster<Blocks>(queue.answers[at.stage], queue.asked[at.stage]);
   }
 
-  // The number of the cluster whose work is now this one's; -1 after a refusal.
+  // The number of the cluster whose work is now this one's; -1 after a refusal. Without Dynamic there is always one
+  // more.
   __device__ __forceinline__ int next() {
+    if (number < 0 || !Dynamic) return number = number < 0 ? blockIdx.x / Blocks : number + gridDim.x / Blocks;
     wait(queue.asked[at.stage], at.parity);
     const int first = first_block_of(queue.answers[at.stage]);
     fence_proxy_async_shared();  // the next answer overwrites this one
     if (Threads > 1) __syncwarp();
     if (Threads == 1 || threadIdx.x % 32 == 0) arrive_remote(queue.taken[at.stage], 0);
     at.advance();
-    return first < 0 ? -1 : first / Blocks;
+    return first < 0 ? -1 : number = first / Blocks;
   }
 };
 

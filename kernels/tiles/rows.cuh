@@ -15,6 +15,28 @@ __device__ __forceinline__ void put_row(T* panel, int chunk, const float* from) 
   }
 }
 
+// to[i] += from[i] of eight 16-bit values, 16-byte aligned, in device memory.
+template <typename T>
+__device__ __forceinline__ void add_eight(float* to, const T* from) {
+  const uint4 eight = __ldg((const uint4*)from);
+  const u32 pairs[4] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const float2 pair = unpack<T>(pairs[i]);
+    to[2 * i] += pair.x;
+    to[2 * i + 1] += pair.y;
+  }
+}
+
+// The first rows of a panel of 32 × 64 16-bit values in the 128-byte swizzle, by the threads of a warp: `rows` of them,
+// and of each the first `columns` (a multiple of 8). `stride` is that of `to`, in values.
+template <typename T>
+__device__ __forceinline__ void store_rows(T* to, int stride, const T* panel, int rows, int columns) {
+  const int lane = threadIdx.x % 32, chunk = lane % 8;
+  for (int r = lane / 8; r < min(rows, 32) && chunk * 8 < columns; r += 4)
+    *(uint4*)(to + (u64)r * stride + chunk * 8) = *(const uint4*)((const char*)panel + swizzled(r, chunk));
+}
+
 // The largest and the sum of this thread's values.
 template <int N>
 __device__ __forceinline__ float largest(const float (&of)[N]) {

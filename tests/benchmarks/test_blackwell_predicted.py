@@ -5,13 +5,18 @@ from typing import Any
 
 import pytest
 
-from benchmarks import blackwell_predicted, flash_blackwell_predicted
+from benchmarks import blackwell_predicted, flash_blackwell_predicted, grouped_blackwell_predicted
 from benchmarks.documents import document
 from kernels.hardware import GPUS
-from kernels.ops import AttentionCase, LinearCase
+from kernels.ops import AttentionCase, GroupedCase, LinearCase
 from kernels.ops.base import MATRIX_RATE
 
-DOCUMENTS = {"gemm-blackwell": blackwell_predicted, "flash-blackwell": flash_blackwell_predicted}
+DOCUMENTS = {
+    "gemm-blackwell": blackwell_predicted,
+    "grouped-blackwell": grouped_blackwell_predicted,
+    "flash-blackwell": flash_blackwell_predicted,
+}
+CASES = {"linear": LinearCase, "grouped": GroupedCase, "attention": AttentionCase}
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -27,7 +32,7 @@ def test_no_time_is_below_the_roofline(name: str) -> None:
     gpu = GPUS["b200"]
     for row in document(name)["rows"]:
         fields: dict[str, Any] = row["case"]
-        case = LinearCase(**fields) if fields["op"] == "linear" else AttentionCase(**fields)
+        case = CASES[fields["op"]](**fields)
         rate = gpu.bf16_tflops * MATRIX_RATE[case.weights if isinstance(case, LinearCase) else case.dtype]
         assert row["ms"] > case.unavoidable_flops / rate / 1e9
         assert row["ms"] > case.least_bytes / gpu.memory_tbps / 1e9

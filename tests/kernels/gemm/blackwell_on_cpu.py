@@ -1,15 +1,18 @@
-"""The source of gemm_blackwell run thread by thread on a CPU, its tensor cores and copy engine emulated."""
+"""gemm_blackwell and grouped_blackwell run thread by thread on a CPU, tensor cores and copy engine emulated."""
 
 import ctypes
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from kernels.dtypes import DTYPES
+from kernels.gemm import grouped_blackwell, grouped_blackwell_call
 from kernels.gemm.blackwell_call import SOURCE, parameters, parts
 from kernels.gemm.blackwell_plan import Tile, constants
-from kernels.ops import LinearCase
+from kernels.ops import GroupedCase, LinearCase
 from kernels.registry import variant
 from tests.kernels.on_cpu.noted import NOTES, Note, notes
 from tests.kernels.on_cpu.translate import library
@@ -62,19 +65,48 @@ def run_of(
     matrices += [(each, *each.shape[:2], 1) for each in (x[2], w[2]) if each is not None]
     if tile.dynamic:
         blocks = tile.blocks * int(params["row_tiles"] * params["column_tiles"])
+    return launched(kernel, tile, matrices, params, blocks, seed), y
+
+
+def launched(
+    kernel: ctypes.CDLL, tile: Tile, matrices: Sequence[tuple[Any, ...]], params: np.ndarray, blocks: int, seed: int
+) -> int:
+    """The status of a run with the maps of these matrices: each a tensor and what `Matrix` says of it."""
     maps = np.zeros(5, MATRIX)
     for map, (each, *shape) in zip(maps, matrices, strict=False):
         map["at"], map["rows"], map["columns"], map["size"] = each.data_ptr(), *shape
-    status = kernel.run(
+    status: int = kernel.run(
         maps.ctypes.data_as(ctypes.c_void_p), params.ctypes.data_as(ctypes.c_void_p), blocks,
         ctypes.c_long(tile.shared_bytes + LARGER), seed,
     )  # fmt: skip
-    return status, y
+    return status
 
 
-def noted(case: LinearCase, tile: Tile, given: dict[str, Tensor]) -> list[Note]:
+def run_grouped(
+    kernel: ctypes.CDLL, case: GroupedCase, tile: Tile, given: dict[str, Tensor], blocks: int, seed: int
+) -> tuple[int, Tensor]:
+    """`run_of` of grouped_blackwell.cu."""
+    x, w = given["x"], variant("grouped_blackwell").pack(case, {}, given["w"])
+    y = torch.full((len(x), case.n), float("nan"), dtype=x.dtype)
+    params = grouped_blackwell_call.parameters(case, tile, len(x), given["ends"])
+    params["y"] = y.data_ptr()
+    matrices = [(each, *each.shape, each.element_size()) for each in (x, w.view(-1, case.k), y)]
+    return launched(kernel, tile, matrices, params, blocks, seed), y
+
+
+def grouped_library(case: GroupedCase, tile: Tile) -> ctypes.CDLL:
+    """grouped_blackwell.cu for a case."""
+    return library(grouped_blackwell.SOURCE, ENTRY, grouped_blackwell.constants(case, tile))
+
+
+def noted(case: LinearCase | GroupedCase, tile: Tile, given: dict[str, Tensor]) -> list[Note]:
     """What the first lanes of one cluster's warps did in a run."""
-    ended, _ = run(case, tile, given, tile.blocks, 1)
+    if isinstance(case, GroupedCase):
+        kernel = grouped_library(case, tile)
+        ended, _ = run_grouped(kernel, case, tile, given, tile.blocks, 1)
+    else:
+        kernel = library(SOURCE, ENTRY, constants(case, tile))
+        ended, _ = run_of(kernel, case, tile, given, tile.blocks, 1)
     if ended:
         raise RuntimeError("the run did not end")
-    return notes(library(SOURCE, ENTRY, constants(case, tile)))
+    return notes(kernel)

@@ -1,14 +1,20 @@
-"""gemm_blackwell as machine code of sm_100a: no spills, the instructions expected, budgets kept. It never ran."""
+"""gemm_blackwell and grouped_blackwell as machine code of sm_100a: no spills, the instructions expected, budgets kept.
+
+They never ran.
+"""
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kernels.cuda.occupancy import SHARED_MOST
+from kernels.gemm import grouped_blackwell
 from kernels.gemm.blackwell_call import SOURCE
 from kernels.gemm.blackwell_plan import ARCHITECTURE, THREADS, TMEM_COLUMNS, constants, space, tile_of
-from kernels.ops import LinearCase
+from kernels.ops import GroupedCase, LinearCase
 from tests.kernels.compiling import resources, sass
 
 REGISTERS = 65_536
@@ -28,6 +34,15 @@ def case(fields: dict[str, Any]) -> LinearCase:
     return LinearCase(**{"m": 4096, "n": 4096, "k": 4096} | fields)
 
 
+def instructions(source: Path, macros: Mapping[str, Any]) -> list[str]:
+    """The names of the instructions of a kernel without spills, for whose registers an SM has room."""
+    log, code = sass(source, macros, ARCHITECTURE)
+    found = resources(log)
+    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+    assert found.registers * THREADS <= REGISTERS
+    return re.findall(r"/\*[0-9a-f]{4,}\*/ +(?:@!?U?P\w+ )?([A-Z][\w.]*)", code)
+
+
 @pytest.mark.parametrize(
     ("kind", "pair", "dynamic"),
     [
@@ -43,11 +58,7 @@ def test_it_compiles_to_the_instructions_of_the_fifth_generation(kind: str, pair
     fields, product, copies = KINDS[kind]
     shape = case(fields | {"epilogue": {"fp8": "swiglu", "fp16": "bias"}.get(kind, "residual")})
     tile = tile_of(shape, {"columns": 256, "pair": pair, "dynamic": dynamic})
-    log, code = sass(SOURCE, constants(shape, tile), ARCHITECTURE)
-    found = resources(log)
-    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
-    assert found.registers * THREADS <= REGISTERS
-    names = re.findall(r"/\*[0-9a-f]{4,}\*/ +(?:@!?U?P\w+ )?([A-Z][\w.]*)", code)
+    names = instructions(SOURCE, constants(shape, tile))
     product, *vector = product.split(".")
     asked = ".".join((product, *["2CTA"] * pair, *vector))
     assert names.count(asked) == 4, "four instructions of 32 bytes of K a stage"
@@ -57,6 +68,29 @@ def test_it_compiles_to_the_instructions_of_the_fifth_generation(kind: str, pair
     assert requests == ["UGETNEXTWORKID." + ("BROADCAST" if pair else "SELFCAST")] * dynamic
     assert {"UTMALDG.2D" + pair * ".2CTA", "UTMASTG.2D", "LDTM.x32"} <= set(names)
     assert names.count("UTMALDG.3D" + pair * ".2CTA") == (2 if copies else 0), "scales of x and of w"
+
+
+@pytest.mark.parametrize(("epilogue", "experts", "pair"), [("none", 128, True), ("swiglu", 512, False)])
+def test_the_grouped_product_compiles_to_them_as_well(epilogue: Any, experts: int, pair: bool) -> None:
+    shape = GroupedCase(rows=4096, experts=experts, n=4096, k=4096, epilogue=epilogue)
+    tile = grouped_blackwell.tile_of(shape, {"columns": 256, "pair": pair})
+    names = instructions(grouped_blackwell.SOURCE, grouped_blackwell.constants(shape, tile))
+    assert names.count("UTCHMMA" + pair * ".2CTA") == 4, "four instructions of 32 bytes of K a stage"
+    assert names.count("UTCBAR" + pair * ".2CTA.MULTICAST") == 2, "commits: to empty and to summed"
+    assert {"UTMALDG.2D" + pair * ".2CTA", "UTMASTG.2D", "LDTM.x32", "STG.E.128"} <= set(names)
+    assert not any(name.startswith("UGETNEXTWORKID") for name in names)
+
+
+@pytest.mark.parametrize("experts", [1, 512])
+def test_experts_have_room_beside_the_stages(experts: int) -> None:
+    for params in grouped_blackwell.space(shape := GroupedCase(rows=4096, experts=experts, n=4096, k=4096)):
+        tile = grouped_blackwell.tile_of(shape, params)
+        assert tile.stages >= 3
+        assert tile.shared_bytes <= SHARED_MOST
+        assert tile.tmem_columns <= TMEM_COLUMNS
+        if tile.stages < 8:
+            with pytest.raises(ValueError, match="leave no room"):
+                grouped_blackwell.tile_of(shape, params | {"stages": tile.stages + 1})
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,12 +1,14 @@
-"""gemm_blackwell's barriers and TMEM in every order of events; each planted mistake is found."""
+"""Barriers and TMEM of gemm_blackwell and grouped_blackwell in every order of events; planted mistakes are found."""
 
 from functools import cache
 from typing import Any
 
 import pytest
+import torch
 
+from kernels.gemm import grouped_blackwell
 from kernels.gemm.blackwell_plan import tile_of
-from kernels.ops import LinearCase
+from kernels.ops import GroupedCase, LinearCase
 from kernels.proof import inputs
 from tests.kernels.gemm.blackwell_on_cpu import noted
 from tests.kernels.on_cpu.interleavings import (
@@ -48,16 +50,29 @@ DYNAMIC = {
     "three tiles handed out one by one": {"m": 384, "n": 128, "k": 64},
     "three tiles handed out to a pair": {"m": 768, "n": 128, "k": 64},
 }
+GROUPED = {
+    "a tile of each of three experts": [0, 70, 198, 201],
+    "a pair's of each of three experts": [70, 70, 198, 400],
+}
+"""The ends of four experts' rows, of which one has none."""
 FIRST, _, _, *PAIRS = CASES
 PAIR, SCALED_PAIR = PAIRS
 HANDED_OUT, HANDED_OUT_TO_PAIR = DYNAMIC
+EXPERTS, EXPERTS_OF_PAIR = GROUPED
 
 
 @cache
 def notes(name: str) -> list[Note]:
-    case, pair = LinearCase(**(CASES | DYNAMIC)[name]), name in (*PAIRS, HANDED_OUT_TO_PAIR)
-    tile = tile_of(case, {"columns": 128, "stages": STAGES, "pair": pair, "dynamic": name in DYNAMIC})
-    found = noted(case, tile, inputs.draw(case, "cpu", 1))
+    pair = name in (*PAIRS, HANDED_OUT_TO_PAIR, EXPERTS_OF_PAIR)
+    params = {"columns": 128, "stages": STAGES, "pair": pair}
+    if name in GROUPED:
+        ends = torch.tensor(GROUPED[name], dtype=torch.int32)
+        grouped = GroupedCase(rows=int(ends[-1]), experts=len(ends), n=128, k=64)
+        given = inputs.draw(grouped, "cpu", 1) | {"ends": ends}
+        found = noted(grouped, grouped_blackwell.tile_of(grouped, params), given)
+    else:
+        case = LinearCase(**(CASES | DYNAMIC)[name])
+        found = noted(case, tile_of(case, params | {"dynamic": name in DYNAMIC}), inputs.draw(case, "cpu", 1))
     return one_warp_of_each_epilogue(found) if pair else found
 
 
@@ -69,13 +84,15 @@ def one_warp_of_each_epilogue(made: list[Note]) -> list[Note]:
     return [(*each[:3], counted.get(each[3], each[3]), *each[4:]) if each[1] == INIT else each for each in left]
 
 
-@pytest.mark.parametrize("name", [*CASES, *DYNAMIC])
+@pytest.mark.parametrize("name", [*CASES, *DYNAMIC, *GROUPED])
 def test_no_order_of_events_is_wrong(name: str) -> None:
     assert check(program(notes(name))) > 1000, "orders were tried"
     assert not unfenced(notes(name))
 
 
-PLANTING = Planting(("full", "empty") * STAGES + ("summed", "drained") * 2 + ("asked", "taken") * 2)
+PLANTING = Planting(
+    (*["full"] * STAGES, *["empty"] * STAGES, "summed", "summed", "drained", "drained", *("asked", "taken") * 2)
+)
 without, with_value, earlier = PLANTING.without, PLANTING.with_value, PLANTING.earlier
 
 
@@ -116,16 +133,17 @@ PLANTED: dict[str, Change] = {
 }
 
 
+@pytest.mark.parametrize("name", [FIRST, EXPERTS])
 @pytest.mark.parametrize("mistake", PLANTED)
-def test_a_planted_mistake_is_found(mistake: str) -> None:
-    changed = PLANTED[mistake](notes(FIRST))
-    assert changed != notes(FIRST)
+def test_a_planted_mistake_is_found(mistake: str, name: str) -> None:
+    changed = PLANTED[mistake](notes(name))
+    assert changed != notes(name)
     with pytest.raises(Broken):
         check(program(changed))
 
 
 def a_lost_barrier_of_the_second_block(step: int, place: int) -> Change:
-    """Without the steps on a barrier of the second block: 1 is its first empty stage, 4 its first sums."""
+    """Without the steps on a barrier of the second block: 2 is its first empty stage, 4 its first sums."""
 
     def changed(made: list[Note]) -> list[Note]:
         second = [each[2] for each in made if each[1] == INIT and each[2] >= BLOCK]
@@ -138,7 +156,7 @@ PLANTED_IN_A_PAIR: dict[str, Change] = {
     "the first block does not wait for the second's copies": with_value(INIT, "full", lambda count: 1),
     "the second block's epilogue is not waited for": with_value(INIT, "drained", lambda count: 1),
     "a commit does not reach the second block": with_value(COMMIT, "summed", lambda blocks: 1),
-    "the second block fills a stage that is read": a_lost_barrier_of_the_second_block(WAIT, 1),
+    "the second block fills a stage that is read": a_lost_barrier_of_the_second_block(WAIT, 2),
     "the second block's epilogue does not wait": a_lost_barrier_of_the_second_block(WAIT, 4),
 }
 PLANTED_WITH_SCALES: dict[str, Change] = {
@@ -152,7 +170,7 @@ PLANTED_WITH_SCALES: dict[str, Change] = {
 
 @pytest.mark.parametrize(
     ("name", "mistake"),
-    [(name, mistake) for name in PAIRS for mistake in PLANTED_IN_A_PAIR]
+    [(name, mistake) for name in (*PAIRS, EXPERTS_OF_PAIR) for mistake in PLANTED_IN_A_PAIR]
     + [(SCALED_PAIR, mistake) for mistake in PLANTED_WITH_SCALES],
 )
 def test_a_mistake_that_is_planted_in_a_pair_is_found(name: str, mistake: str) -> None:

@@ -59,12 +59,14 @@ MISTAKES = {
     "products do not wait for a full stage": ("wait(s.full[at.stage]", "if (!MISTAKE) wait(s.full[at.stage]"),
     "the second block loads the first half of w": ("tile.rank * kOwn", "tile.rank * !MISTAKE * kOwn"),
     "the second block loads the first one's scales of x": (
-        "first, tile.row);", "first, tile.row - MISTAKE * tile.rank);",
+        "tile.row / kRows);", "tile.row / kRows - MISTAKE * tile.rank);",
     ),
     "each block loads the scales of its half of w": (
-        "first, tile.column * kRowTiles);", "first, tile.column * kRowTiles + MISTAKE * tile.rank);",
+        "tile.column * kRowTiles);", "tile.column * kRowTiles + MISTAKE * tile.rank);",
     ),
-    "scales are those of the step before": ("first = step *", "first = (step - (MISTAKE && step)) *"),
+    "scales of x are those of the step before": (
+        "maps.x_scales, full, 0, step", "maps.x_scales, full, 0, (step - (MISTAKE && step))",
+    ),
     "scales of x reach the first block's TMEM alone": (
         "tmem_copy_scales<BLOCKS>(x_scales", "(MISTAKE ? tmem_copy_scales<1> : tmem_copy_scales<BLOCKS>)(x_scales",
     ),

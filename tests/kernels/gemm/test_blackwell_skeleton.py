@@ -1,4 +1,4 @@
-"""gemm_blackwell without its tensor cores: it compiles for Hopper, and there its copies, barriers and stores run.
+"""gemm_blackwell and grouped_blackwell without tensor cores: for Hopper, where copies, barriers and stores run.
 
 `tests/kernels/skeleton/tcgen05.cuh` takes the place of the tile layer's header: single threads play the tensor cores.
 """
@@ -10,9 +10,11 @@ import pytest
 import torch
 
 from kernels.cuda.call import CudaCall
+from kernels.gemm import grouped_blackwell
 from kernels.gemm.blackwell_call import SOURCE, BlackwellLinear
 from kernels.gemm.blackwell_plan import constants, tile_of
-from kernels.ops import LinearCase, reference
+from kernels.gemm.grouped_blackwell_call import GroupedBlackwellProduct
+from kernels.ops import GroupedCase, LinearCase, reference
 from kernels.proof import inputs
 from kernels.registry import variant
 from tests.kernels.compiling import resources
@@ -43,11 +45,48 @@ class Skeleton(BlackwellLinear):
         return BLOCKS
 
 
+class GroupedSkeleton(GroupedBlackwellProduct):
+    """The call of grouped_blackwell with the kernel for Hopper, by two blocks."""
+
+    def __init__(self, shape: GroupedCase, params: dict[str, Any], folder: Path) -> None:
+        CudaCall.__init__(self)
+        self.case, self.tile = shape, grouped_blackwell.tile_of(shape, params)
+        macros = grouped_blackwell.constants(shape, self.tile)
+        self.kernel = loaded(grouped_blackwell.SOURCE, macros, "gemm", self.tile.shared_bytes, folder)
+
+    def _sms(self, device: torch.device) -> int:
+        return BLOCKS
+
+
 @each_case
 def test_it_compiles_for_hopper(fields: dict[str, Any], params: dict[str, Any]) -> None:
     shape = case(fields)
     found = resources(built(SOURCE, constants(shape, tile_of(shape, params)))[0])
     assert found.spill_stores == 0
+
+
+GROUPED = GroupedCase(rows=460, experts=40, n=136, k=320, epilogue="swiglu")
+
+
+def test_the_grouped_product_compiles_for_hopper() -> None:
+    tile = grouped_blackwell.tile_of(GROUPED, {"columns": 128})
+    log, _ = built(grouped_blackwell.SOURCE, grouped_blackwell.constants(GROUPED, tile))
+    assert resources(log).spill_stores == 0
+
+
+@pytest.mark.gpu
+def test_each_experts_rows_are_right_on_hopper(tmp_path: Path) -> None:
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("the skeleton is compiled for sm_90a")
+    given = inputs.draw(GROUPED, "cuda", 1)
+    ends = [0, 1, *[170] * 30, 171, 171, *[400] * 6]
+    given["ends"] = torch.tensor(ends, dtype=torch.int32, device="cuda")
+    truth = GROUPED.reference(given | {"x": given["x"][: ends[-1]].double(), "w": given["w"].double()})[0]
+    call, y = GroupedSkeleton(GROUPED, {"columns": 128}, tmp_path), torch.full((460, 136), 7.0).bfloat16().cuda()
+    call(given["x"], variant("grouped_blackwell").pack(GROUPED, {}, given["w"]), given["ends"], out=y)
+    torch.cuda.synchronize()
+    assert (y[: ends[-1]].double() - truth).abs().max() <= torch.finfo(y.dtype).eps * truth.abs().max()
+    assert (y[ends[-1] :] == 7).all(), "rows of no expert are not written"
 
 
 @pytest.mark.gpu

@@ -8,7 +8,7 @@ import torch
 from kernels.cases import check_cases
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.gemm import grouped_hopper
-from kernels.hardware import GPUS
+from kernels.hardware import GENERATIONS, GPUS, generation
 from kernels.ops import GroupedCase
 from kernels.proof import gate, inputs
 from kernels.registry import variant
@@ -38,6 +38,19 @@ def test_any_number_of_experts_has_room(epilogue: str) -> None:
 def test_params_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="takes no params, not columns"):
         variant("grouped_hopper").build(case(), {"columns": 256})
+    with pytest.raises(ValueError, match="takes columns, stages and pair, not group"):
+        variant("grouped_blackwell").build(case(), {"group": 8})
+
+
+def test_the_product_for_blackwell_is_offered_on_sm_100_alone_and_says_that_it_never_ran() -> None:
+    blackwell = variant("grouped_blackwell")
+    assert blackwell.summary.endswith("compiles, emulated, never run on the chip")
+    assert [sm for sm in GENERATIONS if blackwell.serves(case(), generation(sm)) is None] == [100]
+
+
+def test_rows_that_fill_pairs_are_tried_by_pairs_first() -> None:
+    assert variant("grouped_blackwell").space(case(rows=8192, n=4096))[0]["pair"]
+    assert not variant("grouped_blackwell").space(case(rows=400, n=14_336))[0]["pair"]
 
 
 @pytest.mark.parametrize(
@@ -47,6 +60,9 @@ def test_params_are_refused_by_name() -> None:
         ("grouped_hopper", {"dtype": "fp32"}, "h200", "dtype is fp32"),
         ("grouped_hopper", {"n": 260}, "h200", "n is 260"),
         ("grouped_hopper", {"experts": 600}, "h200", "experts is 600"),
+        ("grouped_blackwell", {}, "h200", "built for sm_100a only"),
+        ("grouped_blackwell", {"k": 100}, "b200", "k 100"),
+        ("grouped_blackwell", {"experts": 600}, "b200", "experts is 600"),
         ("torch_grouped_mm", {"dtype": "fp16"}, "h200", "dtype is fp16"),
         ("torch_grouped_mm", {"rows": 0}, "h200", "rows is 0"),
     ],
@@ -74,9 +90,12 @@ def test_the_loop_is_right_on_a_cpu(shape: GroupedCase) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", check_cases("grouped", cpu=False), ids=lambda each: each.key)
 def test_it_is_right(shape: GroupedCase) -> None:
-    if variant("grouped_hopper").serves(shape, GPUS["h200"]) is None:
-        report = gate.check(variant("grouped_hopper"), shape, "cuda")
-        assert report.passed, report.sentence
+    blackwell = torch.cuda.get_device_capability() == (10, 0)
+    by_hand = variant("grouped_blackwell" if blackwell else "grouped_hopper")
+    if by_hand.serves(shape, GPUS["b200" if blackwell else "h200"]) is None:
+        for params in by_hand.space(shape):
+            report = gate.check(by_hand, shape, "cuda", params)
+            assert report.passed, f"{params}: {report.sentence}"
 
 
 @pytest.mark.gpu

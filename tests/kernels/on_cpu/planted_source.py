@@ -12,13 +12,15 @@ Mistakes = Mapping[str, tuple[str, str]]
 
 
 def mistaken(source: Path, mistakes: Mistakes, entry: str, macros: Mapping[str, int], folder: Path) -> ctypes.CDLL:
-    """`library` of the source with all mistakes; `make(number)` makes the one of that number, counted from 1."""
-    text = source.read_text()
+    """`library` of the source with all mistakes; `make(number)` makes the one of that number, counted from 1. What a
+    mistake replaces stands once in the source and its own headers.
+    """
+    texts = {path.name: path.read_text() for path in (source, *own_headers(source))}
     for number, (right, wrong) in enumerate(mistakes.values(), 1):
-        assert text.count(right) == 1, right
-        text = text.replace(right, wrong.replace("MISTAKE", f"(mistake == {number})"))
-    for header in own_headers(source):
-        (folder / header.name).write_text(header.read_text())
-    path = folder / source.name
-    path.write_text(f"static int mistake;\n{text}")
-    return library(path, entry + 'extern "C" void make(int number) { mistake = number; }', macros)
+        (name,) = [name for name, text in texts.items() if right in text]
+        assert texts[name].count(right) == 1, right
+        texts[name] = texts[name].replace(right, wrong.replace("MISTAKE", f"(mistake == {number})"))
+    texts[source.name] = f"static int mistake;\n{texts[source.name]}"
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return library(folder / source.name, entry + 'extern "C" void make(int number) { mistake = number; }', macros)

@@ -245,15 +245,16 @@ void tmem_store(u32 address, float (&from)[N]) {
   for (int i = 0; i < N; i++) to[i] = __float_as_uint(from[i]);
 }
 
-// Stores of this thread: they read shared memory when the engine comes to them.
-inline std::map<fibers::Fiber*, std::shared_ptr<int>> stores_of_thread;
-inline std::shared_ptr<int> pending() {
-  auto& mine = stores_of_thread[fibers::now];
-  return mine ? mine : mine = std::make_shared<int>(0);
-}
+// Stores of this thread, in groups: they read shared memory when the engine comes to them. A group counts the stores
+// that are left of it.
+struct Stores {
+  std::shared_ptr<int> open = std::make_shared<int>(0);
+  std::deque<std::shared_ptr<int>> committed;
+};
+inline std::map<fibers::Fiber*, Stores> stores_of_thread;
 inline void tma_store(const TensorMap& map, const void* from, int c0, int r0) {
   must(r0 + map.box > 0, "a box lies wholly before the first row");
-  const auto mine = pending();
+  const auto mine = stores_of_thread[fibers::now].open;
   ++*mine;
   fibers::later(fibers::stores, [=] {
     each_byte(map, c0, r0, [&](int in, long out) { if (out >= 0) ((char*)map.data)[out] = ((const char*)from)[in]; });
@@ -263,16 +264,20 @@ inline void tma_store(const TensorMap& map, const void* from, int c0, int r0) {
 inline void tma_store(const TensorMap& map, const void* from, int c0, int head, int row, int batch) {
   tma_store(map.of(head, batch), from, c0, row);
 }
-inline void tma_store_commit() {}
+inline void tma_store_commit() {
+  Stores& mine = stores_of_thread[fibers::now];
+  mine.committed.push_back(mine.open), mine.open = std::make_shared<int>(0);
+}
+// Waits until none is left of all groups but the last ones, so many as may be pending.
 template <int Pending = 0>
 void tma_store_wait_read() {
-  const auto mine = pending();
-  while (*mine > Pending) fibers::yield();
+  auto& groups = stores_of_thread[fibers::now].committed;
+  for (; groups.size() > Pending; groups.pop_front())
+    while (*groups.front()) fibers::yield();
 }
 template <int Pending = 0>
 void tma_store_wait() { tma_store_wait_read<Pending>(); }
 
 inline float ex2_ftz(float x) { return std::exp2(x); }
-template <class T> T __ldg(const T* from) { return *from; }
 
 }  // namespace tiles

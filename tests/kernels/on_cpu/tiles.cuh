@@ -70,6 +70,8 @@ inline void init(Barrier& b, u32 count) {
   fibers::note(fibers::kInit, fibers::offset(&b), count);
   b = {(int)count, (int)count, 0, 0};
 }
+template <int N>
+void init_ring(Barrier (&ring)[N], u32 count) { for (Barrier& each : ring) init(each, count); }
 inline void fence_init() {}
 inline void settle(Barrier& b) {
   if (b.missing < 0) fprintf(stderr, "more arrivals than a barrier counts\n"), abort();
@@ -122,6 +124,7 @@ template <class T>
 T __ldcg(const T* from) {
   return *from;
 }
+template <class T> T __ldg(const T* from) { return *from; }
 inline void griddepcontrol_launch_dependents() {}
 inline bool elect_one() { return fibers::lane() == 0; }
 template <int Registers> void setmaxnreg_inc() {}

@@ -1,0 +1,64 @@
+"""A call of grouped_blackwell.cu: its arguments checked and packed, tensor maps encoded. Needs CUDA to run."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.cuda import nvrtc
+from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
+from kernels.cuda.launch import Launch
+from kernels.gemm.blackwell_call import MAPS, PANEL
+from kernels.gemm.blackwell_plan import ROWS, THREADS, Tile
+from kernels.gemm.grouped_blackwell import PARAMS, build_of, most_tiles, sizes, tile_of
+from kernels.gemm.grouped_call import check_arguments
+from kernels.ops import GroupedCase
+from kernels.tiles.maps import ROW_BYTES, named
+
+
+class GroupedBlackwellProduct(CudaCall):
+    """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> y [rows, n], compiled. Raises ValueError that names a
+    param.
+    """
+
+    open_layout = staticmethod(size_and_strides)
+
+    def __init__(self, case: GroupedCase, params: dict[str, Any]) -> None:
+        super().__init__()
+        self.case, self.tile = case, tile_of(case, params)
+        self.kernel = nvrtc.load(build_of(case, self.tile), "gemm", self.tile.shared_bytes)
+
+    def _prepare(self, check: bool, stream: int, out: Any, x: Tensor, w: Tensor, ends: Tensor) -> Prepared:
+        case, tile = self.case, self.tile
+        if check:
+            check_arguments(case, x, w, ends, out)
+        rows = x.shape[0]
+        allocate = partial(torch.empty, rows, case.n, dtype=x.dtype, device=x.device)
+        if not rows:
+            return Prepared(allocate, lambda _: nothing)
+        params = parameters(case, tile, rows, ends)
+        maps, row = np.zeros((), MAPS), ROW_BYTES // x.element_size()
+        maps["x"] = named("x", x, (ROWS, row))
+        maps["w"] = named("w", w.view(-1, case.k), (tile.columns // tile.blocks, row))
+        grid = (tile.blocks * min(most_tiles(case, tile, rows), self._sms(x.device) // tile.blocks),)
+
+        def bind(y: Tensor) -> Launch:
+            whole, mine = maps.copy(), params.copy()
+            whole["y"], mine["y"] = named("out", y, PANEL), y.data_ptr()
+            return Launch(self.kernel, grid, THREADS, (whole, mine), stream, tile.shared_bytes)
+
+        return Prepared(allocate, bind)
+
+    def _sms(self, device: torch.device) -> int:
+        return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def parameters(case: GroupedCase, tile: Tile, rows: int, ends: Tensor) -> np.ndarray:
+    """The `Params` of a launch without y. It holds the address of `ends`."""
+    packed = np.zeros((), PARAMS)
+    for name, value in sizes(case, tile, rows).items():
+        packed[name] = value
+    packed["ends"] = ends.data_ptr()
+    return packed
