@@ -31,7 +31,7 @@ from kernels.load.generator import Generator, LoadDuration, Sent
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import free_port, running
 from kernels.measure.environment import commit
-from kernels.serve.worker import Spec, configuration
+from kernels.serve.spec import Spec, configuration
 
 LENGTHS = Lengths(48, 24, 0.8, 4)
 CANCELLED_EACH, CANCELLED_AFTER = 20, 4

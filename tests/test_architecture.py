@@ -4,8 +4,10 @@ import ast
 import re
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,6 +67,12 @@ def test_no_file_names_a_place_on_somebodys_machine() -> None:
     for path in tracked("*.py", "*.md", "*.toml", "*.yml", "*.yaml", "*.txt", "*.html", "*.json", "Makefile", "*.sh"):
         found += [f"{path.relative_to(ROOT)}: {m.group()}" for m in places.finditer(path.read_text("utf-8"))]
     assert not found
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Also not by an import inside a function; one for types alone may."""
+    graph = grimp.build_graph("kernels", "workers", "workbench", exclude_type_checking_imports=True, cache_dir=None)
+    TopologicalSorter({each: graph.find_modules_directly_imported_by(each) for each in graph.modules}).prepare()
 
 
 TOUR_STEP = re.compile(r"\[`([\w./-]+)`\]\(([\w./-]+)\) \(([^)]+)\)")

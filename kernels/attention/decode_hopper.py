@@ -1,9 +1,9 @@
 """Decode attention in CUDA C++ for Hopper: keys and values are loaded directly into registers. See decode_hopper.cu."""
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kernels.attention.decode_hopper_plan import ELEMENTS, STEP, build_of, page_of, split_count
 from kernels.attention.decode_split import refused
 from kernels.check_args import merge_params
 from kernels.cuda.nvrtc import Build
@@ -14,12 +14,7 @@ from kernels.registry import Refusal, Variant, register
 if TYPE_CHECKING:
     import torch
 
-SOURCE = Path(__file__).with_suffix(".cu")
-ELEMENTS = {"bf16": "bf16", "fp16": "f16"}
 HEAD_DIMS, GROUP_MOST = (64, 128), 8
-MOST_SPLITS, MOST_CLUSTER = 32, 8
-STEP = 16
-"""Keys of one product. A page must hold a multiple of them."""
 
 PARAMS = ("warps", "steps")
 SPACE: dict[tuple[int, bool], tuple[tuple[int, int], ...]] = {
@@ -71,39 +66,6 @@ class DecodeHopper(Variant):
     def space(self, case: AttentionCase) -> list[dict[str, Any]]:
         shapes = SPACE[case.head_dim, case.kv_dtype == "fp8"]
         return [dict(zip(PARAMS, shape, strict=True)) for shape in shapes]
-
-
-def constants(case: AttentionCase, tuning: dict[str, int], splits: int, counted: bool, page: int) -> dict[str, Any]:
-    """The macros of the source; `page` is 0 where the cache is contiguous."""
-    from kernels.attention.decode_hopper_call import CALL
-
-    given = {
-        "ELEMENT": ELEMENTS[case.dtype], "FP8": int(case.kv_dtype == "fp8"), "HEAD_DIM": case.head_dim,
-        "GROUP": case.heads // case.kv_heads, "WARPS": tuning["warps"], "STEPS": tuning["steps"],
-        "SPLITS": splits, "CLUSTER": splits if splits <= MOST_CLUSTER else 1, "PAGE": page, "LENGTHS": int(counted),
-    }  # fmt: skip
-    return given | {"PARAMS_BYTES": CALL.itemsize, "SHARED_BYTES": shared_bytes(given)}
-
-
-def build_of(case: AttentionCase, tuning: dict[str, int], splits: int, counted: bool, page: int) -> Build:
-    return Build.of(SOURCE, constants(case, tuning, splits, counted, page))
-
-
-def page_of(case: AttentionCase) -> int:
-    """The tokens of a page where nothing else is said; 0 where the cache is contiguous."""
-    return (case.page_size or STEP) if case.paged else 0
-
-
-def shared_bytes(given: Mapping[str, Any]) -> int:
-    """Size of the kernel's `Shared`."""
-    each = given["WARPS"] * (given["HEAD_DIM"] + 2) + given["CLUSTER"] * (given["HEAD_DIM"] + 1)
-    return 4 * given["GROUP"] * each + 16
-
-
-def split_count(case: AttentionCase, tuning: dict[str, int], processors: int) -> int:
-    """Blocks of each pair of sequence and KV head that fill the GPU once; each has at least a step for every warp."""
-    filling = processors // max(1, case.batch * case.kv_heads)
-    return max(1, min(filling, case.kv_len // (STEP * tuning["warps"]), MOST_SPLITS))
 
 
 def _refused(case: AttentionCase) -> Refusal | None:

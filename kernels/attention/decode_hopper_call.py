@@ -8,23 +8,11 @@ import torch
 from torch import Tensor
 
 from kernels.attention.decode_call import CacheAttention, DecodeArguments, KeyCounts, processors
-from kernels.attention.decode_hopper import STEP, build_of, page_of, shared_bytes, split_count
+from kernels.attention.decode_hopper_plan import CALL, STEP, build_of, page_of, shared_bytes, split_count
 from kernels.cuda import nvrtc
 from kernels.cuda.call import Prepared
 from kernels.cuda.launch import Launch
 from kernels.ops import AttentionCase
-
-POINTERS = ("q", "k", "v", "o", "parts", "sums", "arrivals", "lengths", "table", "k_scale", "v_scale")
-STRIDES = ("q_batch", "q_head", "k_first", "k_head", "v_first", "v_head")
-CALL = np.dtype(
-    [(name, np.uint64) for name in POINTERS]
-    + [(name, np.int64) for name in (*STRIDES, "lengths_step", "table_step")]
-    + [(name, np.uint32) for name in ("k_token", "v_token")]
-    + [(name, np.int32) for name in ("wide", "more", "capacity", "pages")]
-    + [("scale", np.float32)],
-    align=True,
-)
-"""`struct Call` of the source; strides in bytes, except those of lengths and table."""
 
 
 class HopperCall(CacheAttention):

@@ -1,19 +1,16 @@
 """The decode step between two products as one kernel: a cluster of blocks per KV head, keys split among them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from kernels.attention.step_hopper_plan import SOURCE, page_size_of, sizes
 from kernels.attention.torch_step import refusal
 from kernels.check_args import batch_refusal, check_served
 from kernels.cuda.nvrtc import Build
 from kernels.hardware import Gpu
 from kernels.ops import StepAttentionCase
-from kernels.ops.paged_kv import PAGE_SIZE
 from kernels.registry import Refusal, Variant, register
 
-SOURCE = Path(__file__).parent / "step_attention.cu"
-THREADS, WARPS = 256, 8
 SPLITS = (1, 2, 4, 8)
 HEAD_DIMS = (64, 128, 256)
 GROUP_MOST = 8
@@ -94,11 +91,6 @@ BLOCKS_MOST = 64
 """The most blocks for which the query heads of a KV head are divided among clusters."""
 
 
-def page_size_of(case: StepAttentionCase) -> int:
-    """Tokens of a page; 0 of a contiguous cache."""
-    return (case.page_size or PAGE_SIZE) if case.paged else 0
-
-
 def _divisors(case: StepAttentionCase) -> list[int]:
     group = case.heads // case.kv_heads
     return [each for each in range(1, group + 1) if group % each == 0]
@@ -122,27 +114,3 @@ def _build(variant: Variant, case: StepAttentionCase, params: dict[str, Any]) ->
     defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "PARTS": parts, "SPLITS": splits, "CHUNK": chunk}
     defines |= {"ELEMENT": ELEMENTS[case.dtype], "PAGE_SIZE": page_size_of(case)}
     return Build.of(SOURCE, defines | sizes(defines))
-
-
-FIELDS = [
-    *((name, "u8") for name in ("qkv", "cosines", "sines", "keys", "values", "out", "position", "tables")),
-    *((name, "i8") for name in ("position_step", "table_step")),
-    *((name, "i4") for name in ("capacity", "window", "pages")),
-    ("scale", "f4"),
-]
-"""The fields of the kernel's `Call`."""
-
-
-def sizes(defines: dict[str, Any]) -> dict[str, int]:
-    """Macros with the sizes of the structs that this module builds; the compiler checks them."""
-    import numpy as np
-
-    shared = shared_bytes(*(defines[name] for name in ("HEAD_DIM", "GROUP", "CHUNK", "SPLITS")))
-    return {"PARAMS_BYTES": np.dtype(FIELDS, align=True).itemsize, "SHARED_BYTES": shared}
-
-
-def shared_bytes(head_dim: int, group: int, chunk: int, splits: int) -> int:
-    """Size of the kernel's `Shared` with `group` query heads."""
-    held = max(4 * chunk * head_dim, 4 * WARPS * group * head_dim)
-    size = held + 6 * head_dim + 4 * group * (2 * head_dim + chunk + 3 + 4 * splits) + 24
-    return -(-size // 16) * 16

@@ -12,7 +12,7 @@ from pathlib import Path
 from kernels.engine.plan_files import PlanRefused, read_plan
 from kernels.load import sockets
 from kernels.plan import Serving
-from kernels.serve.worker import Spec, configuration
+from kernels.serve.spec import Spec, configuration
 
 KEY_VARIABLE = "KERNELS_SERVE_API_KEY"
 GIB = 1 << 30

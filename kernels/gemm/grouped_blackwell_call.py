@@ -12,7 +12,7 @@ from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
 from kernels.cuda.launch import Launch
 from kernels.gemm.blackwell_call import MAPS, PANEL
 from kernels.gemm.blackwell_plan import ROWS, THREADS, Tile
-from kernels.gemm.grouped_blackwell import PARAMS, build_of, most_tiles, sizes, tile_of
+from kernels.gemm.grouped_blackwell_plan import PARAMS, build_of, most_tiles, sizes, tile_of
 from kernels.gemm.grouped_call import check_arguments
 from kernels.ops import GroupedCase
 from kernels.tiles.maps import ROW_BYTES, named

@@ -1,15 +1,12 @@
 """`grouped_hopper`: the products of a mixture-of-experts layer in one launch, by hand for sm_90a."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
-from kernels.cuda.occupancy import SHARED_MOST
-from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, ROW_BYTES, interleaved
+from kernels.gemm.grouped_plan import SOURCE, constants
+from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
 from kernels.registry import Refusal, Variant, register
@@ -17,20 +14,7 @@ from kernels.registry import Refusal, Variant, register
 if TYPE_CHECKING:
     import torch
 
-SOURCE = Path(__file__).with_name("grouped.cu")
 MOST_EXPERTS = 512
-MOST_ROWS, COLUMNS, STAGED_ROWS = 256, 128, 128
-"""Of a tile: the most rows of x, the rows of w, and the rows of y that shared memory stages at once."""
-
-X_BOXES = (64, 32, 16, 8)
-"""Rows of x that one TMA copy may load."""
-
-PARAMS = np.dtype(
-    [("ends", np.uint64), ("y", np.uint64)]
-    + [(name, np.int32) for name in ("rows", "columns", "k", "weight_rows", "column_pairs")],
-    align=True,
-)
-"""`struct GroupedParams` of grouped.cu."""
 
 
 @register
@@ -86,16 +70,3 @@ def packed(case: GroupedCase, weight: "torch.Tensor") -> "torch.Tensor":
     import torch
 
     return torch.stack([interleaved(each) for each in weight])
-
-
-def constants(case: GroupedCase) -> tuple[dict[str, Any], int]:
-    """The macros of grouped.cu and its dynamic shared memory, with as many stages as fit."""
-    gates = case.epilogue == "swiglu"
-    other = 2 * STAGED_ROWS * (ROW_BYTES // 2 if gates else ROW_BYTES) + 16 * case.experts + 256
-    stage = (COLUMNS + MOST_ROWS) * ROW_BYTES
-    stages = (SHARED_MOST - other) // stage
-    found = {
-        "TYPE": C_TYPES[case.dtype], "EPILOGUE": "kSwiglu" if gates else "kNone", "STAGES": stages,
-        "EXPERTS": case.experts, "PARAMS_BYTES": PARAMS.itemsize, "SHARED_BYTES": stages * stage + other,
-    }  # fmt: skip
-    return found, stages * stage + other

@@ -1,20 +1,21 @@
 """Each op in plain torch, in a given precision: float64 as the truth, the case's own dtype as torch's best."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kernels.ops.base import BaseCase, Outputs
+if TYPE_CHECKING:
+    from kernels.ops.base import BaseCase, Outputs
 
 
-def compute(case: BaseCase, arguments: dict[str, Any], dtype: torch.dtype = torch.float64) -> Outputs:
+def compute(case: "BaseCase", arguments: dict[str, Any], dtype: torch.dtype = torch.float64) -> "Outputs":
     """The op's outputs from the call's arguments, calculated in `dtype`. Raises ValueError for an op without one."""
     wide = {name: value.to(dtype) for name, value in arguments.items() if value.is_floating_point()}
     return case.reference(arguments | wide)
 
 
-def rounding(case: BaseCase, arguments: dict[str, Any]) -> float:
+def rounding(case: "BaseCase", arguments: dict[str, Any]) -> float:
     """The relative error that rounding alone may leave.
 
     It is half the epsilon of the case's dtype or, where that is smaller, the random walk of a float32 sum over the

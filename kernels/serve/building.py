@@ -19,9 +19,10 @@ from kernels.plan import Plan, Serving
 from kernels.serve.backend import Backend, KernelsBackend
 from kernels.serve.engine import Engine
 from kernels.serve.megakernel_backend import BATCHES, MegakernelBackend, batches_within, capacity_of, crossing
+from kernels.serve.messages import Ready
 from kernels.serve.served_plans import precision_refusal, taken
 from kernels.serve.sizing import RequestedSize, context_of, limits_for
-from kernels.serve.worker import Ready, Spec, configuration
+from kernels.serve.spec import Spec, configuration
 
 MEGAKERNEL_SHARE = 0.4
 """Share of the GPU's free memory that the megakernel's instances may take: each packs the weights for itself."""

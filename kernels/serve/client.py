@@ -18,8 +18,9 @@ from kernels.ops.sampling import GREEDY, Sampling
 from kernels.serve import worker
 from kernels.serve.encoder import RequestVectors
 from kernels.serve.errors import ApiError
+from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ready, Stop
 from kernels.serve.requests import Logprobs
-from kernels.serve.worker import Added, Cancelled, Declined, EngineReport, News, Ready, Spec, Stop
+from kernels.serve.spec import Spec
 
 logger = logging.getLogger(__name__)
 RESTART_SECONDS = 1.0

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels.model_files.architectures import kind_of
-from kernels.serve.worker import Added, Cancelled, Declined, EngineReport, News, Ready, Spec, Stop, configuration
+from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ready, Stop
+from kernels.serve.spec import Spec, configuration
 
 if TYPE_CHECKING:
     import torch

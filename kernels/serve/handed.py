@@ -19,7 +19,7 @@ from select import select
 from types import TracebackType
 from typing import Any, Self
 
-from kernels.serve.worker import Spec, configuration
+from kernels.serve.spec import Spec, configuration
 
 ANSWER_BYTES = 65_536
 END_SECONDS = 60.0

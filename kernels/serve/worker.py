@@ -1,19 +1,17 @@
 """The engine's process: loads the model, captures the graphs, and serves what comes through a pipe."""
 
-import json
 import select
 import signal
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kernels.engine.plan_files import PlanRefused
-from kernels.ops.sampling import Sampling
-from kernels.plan import Serving
-from kernels.serve.requests import Logprobs, Request
+from kernels.serve.messages import Cancelled, Declined, EngineReport, News, Stop
+from kernels.serve.requests import Request
+from kernels.serve.spec import Spec
 
 if TYPE_CHECKING:
     from kernels.serve.engine import Engine
@@ -22,100 +20,13 @@ REPORT_SECONDS = 0.25
 """How often the engine tells of itself while it works."""
 
 
-@dataclass(frozen=True)
-class Spec:
-    """What to serve: a model's directory, or the name of a catalogue entry; with a plan, the plan's file.
-
-    `context`, `running` and `kv_bytes` as `kernels.serve.sizing.RequestedSize`. `device` None takes the GPU if there is
-    one.
-    """
-
-    model: str
-    plan: str | None = None
-    device: str | None = None
-    dtype: str | None = None
-    seed: int = 0
-    context: int | None = None
-    running: int = 64
-    kv_bytes: int | None = None
-    megakernel: bool = True
-    """Whether the megakernel takes few sequences, where it serves the model and is faster."""
-
-
-class Added(NamedTuple):
-    """A request for the engine. `seconds` is how long it may wait for its first step, `logprobs` as of a `Request`."""
-
-    name: str
-    ids: list[int]
-    max_tokens: int
-    sampling: Sampling
-    stop_ids: frozenset[int]
-    seconds: float
-    logprobs: int | None = None
-
-
-class Cancelled(NamedTuple):
-    """The client no longer waits for this request."""
-
-    name: str
-
-
-class Stop(NamedTuple):
-    """The process is to end."""
-
-
-@dataclass(frozen=True)
-class Ready:
-    """The engine serves: `longest` tokens of a sequence, ids below `vocabulary`. `serving` is what it chose; None of an
-    encoder.
-    """
-
-    longest: int
-    vocabulary: int
-    device: str
-    serving: Serving | None = None
-
-
-@dataclass(frozen=True)
-class Declined:
-    """The engine cannot serve, in a sentence."""
-
-    sentence: str
-
-
-@dataclass
-class EngineReport:
-    """The engine's state: requests, pages and counters since its start."""
-
-    running: int = 0
-    waiting: int = 0
-    free_pages: int = 0
-    pages: int = 0
-    preempted: int = 0
-    steps: int = 0
-    megakernel_steps: int = 0
-    megakernel_sequences: int = 0
-    """The most sequences that the megakernel takes; 0: there is none."""
-
-
-@dataclass
-class News:
-    """What a step gave: (name, token or None, reason or None), refusals by name, and perhaps a report. `logprobs` has
-    those of a request's tokens, in their order, where it asks for them.
-    """
-
-    tokens: list[tuple[str, int | None, str | None]] = field(default_factory=list)
-    refusals: dict[str, str] = field(default_factory=dict)
-    cached: dict[str, int] = field(default_factory=dict)
-    logprobs: dict[str, list[Logprobs]] = field(default_factory=dict)
-    report: dict[str, int] | None = None
-
-
 def main(spec: Spec, connection: Connection) -> None:
     """The process's main function. Ends at `Stop`, and when the other side of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server drains first
     try:
-        engine, ready = prepared(spec)
+        from kernels.serve.building import build  # it imports torch, which the server's process does without
+
+        engine, ready = build(spec)
     except (ValueError, OSError, PlanRefused) as error:
         connection.send(Declined(str(error)))
         return
@@ -124,13 +35,6 @@ def main(spec: Spec, connection: Connection) -> None:
         serve(engine, connection)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
-
-
-def prepared(spec: Spec) -> "tuple[Engine, Ready]":
-    """The engine with its model loaded and its graphs captured. Raises ValueError or PlanRefused with one sentence."""
-    from kernels.serve.building import build
-
-    return build(spec)
 
 
 def serve(engine: "Engine", connection: Connection) -> None:
@@ -199,19 +103,3 @@ def _report(engine: "Engine") -> EngineReport:
         megakernel_steps=engine.steps_of[0] if few else 0,
         megakernel_sequences=few,
     )
-
-
-def configuration(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
-    """The model's directory, None for a catalogue entry, and its configuration. Raises ValueError with one sentence."""
-    from kernels.model_files import catalogue
-
-    directory = Path(spec.model)
-    if not directory.is_dir():
-        try:
-            return None, catalogue.entry(spec.model)[0]
-        except KeyError as error:
-            raise ValueError(f"--model: {spec.model} is no directory, and {error.args[0]}") from error
-    try:
-        return directory, json.loads((directory / "config.json").read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{directory / 'config.json'}: it cannot be read: {error}") from error

@@ -15,7 +15,7 @@ from kernels.load.generator import LoadDuration, Sent
 from kernels.measure.cpu_threads import usable_cores
 from kernels.plan import Plan
 from kernels.serve.handed import NAME, HandedServer, ServerDeclined
-from kernels.serve.worker import Spec
+from kernels.serve.spec import Spec
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer
 from workers.documents.recording import longest
 from workers.documents.stages import StageInput

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kernels.dtypes import DTYPES
-from kernels.gemm import grouped_blackwell, grouped_blackwell_call
+from kernels.gemm import grouped_blackwell_call, grouped_blackwell_plan
 from kernels.gemm.blackwell_call import SOURCE, parameters, parts
 from kernels.gemm.blackwell_plan import Tile, constants
 from kernels.ops import GroupedCase, LinearCase
@@ -96,7 +96,7 @@ def run_grouped(
 
 def grouped_library(case: GroupedCase, tile: Tile) -> ctypes.CDLL:
     """grouped_blackwell.cu for a case."""
-    return library(grouped_blackwell.SOURCE, ENTRY, grouped_blackwell.constants(case, tile))
+    return library(grouped_blackwell_plan.SOURCE, ENTRY, grouped_blackwell_plan.constants(case, tile))
 
 
 def noted(case: LinearCase | GroupedCase, tile: Tile, given: dict[str, Tensor]) -> list[Note]:

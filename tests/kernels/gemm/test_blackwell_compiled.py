@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kernels.cuda.occupancy import SHARED_MOST
-from kernels.gemm import grouped_blackwell
+from kernels.gemm import grouped_blackwell_plan
 from kernels.gemm.blackwell_call import SOURCE
 from kernels.gemm.blackwell_plan import ARCHITECTURE, THREADS, TMEM_COLUMNS, constants, space, tile_of
 from kernels.ops import GroupedCase, LinearCase
@@ -73,8 +73,8 @@ def test_it_compiles_to_the_instructions_of_the_fifth_generation(kind: str, pair
 @pytest.mark.parametrize(("epilogue", "experts", "pair"), [("none", 128, True), ("swiglu", 512, False)])
 def test_the_grouped_product_compiles_to_them_as_well(epilogue: Any, experts: int, pair: bool) -> None:
     shape = GroupedCase(rows=4096, experts=experts, n=4096, k=4096, epilogue=epilogue)
-    tile = grouped_blackwell.tile_of(shape, {"columns": 256, "pair": pair})
-    names = instructions(grouped_blackwell.SOURCE, grouped_blackwell.constants(shape, tile))
+    tile = grouped_blackwell_plan.tile_of(shape, {"columns": 256, "pair": pair})
+    names = instructions(grouped_blackwell_plan.SOURCE, grouped_blackwell_plan.constants(shape, tile))
     assert names.count("UTCHMMA" + pair * ".2CTA") == 4, "four instructions of 32 bytes of K a stage"
     assert names.count("UTCBAR" + pair * ".2CTA.MULTICAST") == 2, "commits: to empty and to summed"
     assert {"UTMALDG.2D" + pair * ".2CTA", "UTMASTG.2D", "LDTM.x32", "STG.E.128"} <= set(names)
@@ -83,14 +83,14 @@ def test_the_grouped_product_compiles_to_them_as_well(epilogue: Any, experts: in
 
 @pytest.mark.parametrize("experts", [1, 512])
 def test_experts_have_room_beside_the_stages(experts: int) -> None:
-    for params in grouped_blackwell.space(shape := GroupedCase(rows=4096, experts=experts, n=4096, k=4096)):
-        tile = grouped_blackwell.tile_of(shape, params)
+    for params in grouped_blackwell_plan.space(shape := GroupedCase(rows=4096, experts=experts, n=4096, k=4096)):
+        tile = grouped_blackwell_plan.tile_of(shape, params)
         assert tile.stages >= 3
         assert tile.shared_bytes <= SHARED_MOST
         assert tile.tmem_columns <= TMEM_COLUMNS
         if tile.stages < 8:
             with pytest.raises(ValueError, match="leave no room"):
-                grouped_blackwell.tile_of(shape, params | {"stages": tile.stages + 1})
+                grouped_blackwell_plan.tile_of(shape, params | {"stages": tile.stages + 1})
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.gemm import grouped_blackwell
+from kernels.gemm import grouped_blackwell_plan
 from kernels.gemm.blackwell_plan import tile_of
 from kernels.ops import GroupedCase, LinearCase
 from kernels.proof import inputs
@@ -69,7 +69,7 @@ def notes(name: str) -> list[Note]:
         ends = torch.tensor(GROUPED[name], dtype=torch.int32)
         grouped = GroupedCase(rows=int(ends[-1]), experts=len(ends), n=128, k=64)
         given = inputs.draw(grouped, "cpu", 1) | {"ends": ends}
-        found = noted(grouped, grouped_blackwell.tile_of(grouped, params), given)
+        found = noted(grouped, grouped_blackwell_plan.tile_of(grouped, params), given)
     else:
         case = LinearCase(**(CASES | DYNAMIC)[name])
         found = noted(case, tile_of(case, params | {"dynamic": name in DYNAMIC}), inputs.draw(case, "cpu", 1))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from kernels.cuda.call import CudaCall
-from kernels.gemm import grouped_blackwell
+from kernels.gemm import grouped_blackwell_plan
 from kernels.gemm.blackwell_call import SOURCE, BlackwellLinear
 from kernels.gemm.blackwell_plan import constants, tile_of
 from kernels.gemm.grouped_blackwell_call import GroupedBlackwellProduct
@@ -50,9 +50,9 @@ class GroupedSkeleton(GroupedBlackwellProduct):
 
     def __init__(self, shape: GroupedCase, params: dict[str, Any], folder: Path) -> None:
         CudaCall.__init__(self)
-        self.case, self.tile = shape, grouped_blackwell.tile_of(shape, params)
-        macros = grouped_blackwell.constants(shape, self.tile)
-        self.kernel = loaded(grouped_blackwell.SOURCE, macros, "gemm", self.tile.shared_bytes, folder)
+        self.case, self.tile = shape, grouped_blackwell_plan.tile_of(shape, params)
+        macros = grouped_blackwell_plan.constants(shape, self.tile)
+        self.kernel = loaded(grouped_blackwell_plan.SOURCE, macros, "gemm", self.tile.shared_bytes, folder)
 
     def _sms(self, device: torch.device) -> int:
         return BLOCKS
@@ -69,8 +69,8 @@ GROUPED = GroupedCase(rows=460, experts=40, n=136, k=320, epilogue="swiglu")
 
 
 def test_the_grouped_product_compiles_for_hopper() -> None:
-    tile = grouped_blackwell.tile_of(GROUPED, {"columns": 128})
-    log, _ = built(grouped_blackwell.SOURCE, grouped_blackwell.constants(GROUPED, tile))
+    tile = grouped_blackwell_plan.tile_of(GROUPED, {"columns": 128})
+    log, _ = built(grouped_blackwell_plan.SOURCE, grouped_blackwell_plan.constants(GROUPED, tile))
     assert resources(log).spill_stores == 0
 
 

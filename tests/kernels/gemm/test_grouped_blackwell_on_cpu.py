@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels.gemm import grouped_blackwell
-from kernels.gemm.grouped_blackwell import tile_of
+from kernels.gemm import grouped_blackwell_plan
+from kernels.gemm.grouped_blackwell_plan import tile_of
 from kernels.ops import GroupedCase
 from kernels.proof import inputs
 from tests.kernels.gemm.blackwell_on_cpu import ENTRY, grouped_library, run_grouped
@@ -77,9 +77,9 @@ PLANTED_TILE = tile_of(PLANTED_CASE, {"columns": 128, "pair": True})
 
 @pytest.fixture(scope="module")
 def mistaken(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    macros = grouped_blackwell.constants(PLANTED_CASE, PLANTED_TILE)
+    macros = grouped_blackwell_plan.constants(PLANTED_CASE, PLANTED_TILE)
     folder = tmp_path_factory.mktemp("mistaken")
-    return planted_source.mistaken(grouped_blackwell.SOURCE, MISTAKES, ENTRY, macros, folder)
+    return planted_source.mistaken(grouped_blackwell_plan.SOURCE, MISTAKES, ENTRY, macros, folder)
 
 
 @pytest.mark.parametrize("name", [None, *MISTAKES])

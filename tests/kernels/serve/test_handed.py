@@ -14,7 +14,7 @@ from kernels.model_files import catalogue
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan, Serving
 from kernels.serve.handed import NAME, HandedServer, ServerDeclined
-from kernels.serve.worker import Spec
+from kernels.serve.spec import Spec
 
 
 def test_a_server_that_cannot_serve_says_so(tmp_path):

@@ -20,9 +20,10 @@ from kernels.serve import building
 from kernels.serve.backend import KernelsBackend, block_of
 from kernels.serve.engine import Engine
 from kernels.serve.megakernel_backend import MegakernelBackend, batches_within, crossing
+from kernels.serve.messages import Added, Stop
 from kernels.serve.requests import Request
 from kernels.serve.scheduler import SchedulerLimits
-from kernels.serve.worker import Added, Stop, serve
+from kernels.serve.worker import serve
 from tests.kernels.megakernel.tiny_models import exact
 from tests.kernels.serve.interpreted_instance import InterpretedInstance
 

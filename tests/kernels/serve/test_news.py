@@ -11,10 +11,11 @@ from kernels.hardware import GPUS
 from kernels.ops.sampling import GREEDY
 from kernels.serve.backend import KernelsBackend, block_of
 from kernels.serve.engine import Engine
+from kernels.serve.messages import Added, News
 from kernels.serve.requests import Logprobs
 from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.sizing import CHUNK_TOKENS_ON, RequestedSize, limits_for
-from kernels.serve.worker import Added, News, serve
+from kernels.serve.worker import serve
 from tests.kernels.engine.engine_models import CONFIGS
 from tests.waiting import wait_for
 

@@ -14,7 +14,7 @@ from kernels.plan import Plan, PlannedOp, Serving
 from kernels.serve.building import build, for_size, known_here, plan_refusal
 from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.shapes import shapes, usual_singles
-from kernels.serve.worker import Spec
+from kernels.serve.spec import Spec
 
 ROOT = Path(__file__).parents[3]
 CASE = {"op": "linear", "m": 1, "n": 64, "k": 64, "dtype": "bf16", "weights": "fp8", "epilogue": "none"}

@@ -1,0 +1,42 @@
+"""What an operator wants served, and the configuration of the model that it names. Imports without torch."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernels.model_files import catalogue
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to serve: a model's directory, or the name of a catalogue entry; with a plan, the plan's file.
+
+    `context`, `running` and `kv_bytes` as `kernels.serve.sizing.RequestedSize`. `device` None takes the GPU if there is
+    one.
+    """
+
+    model: str
+    plan: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    seed: int = 0
+    context: int | None = None
+    running: int = 64
+    kv_bytes: int | None = None
+    megakernel: bool = True
+    """Whether the megakernel takes few sequences, where it serves the model and is faster."""
+
+
+def configuration(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
+    """The model's directory, None for a catalogue entry, and its configuration. Raises ValueError with one sentence."""
+    directory = Path(spec.model)
+    if not directory.is_dir():
+        try:
+            return None, catalogue.entry(spec.model)[0]
+        except KeyError as error:
+            raise ValueError(f"--model: {spec.model} is no directory, and {error.args[0]}") from error
+    try:
+        return directory, json.loads((directory / "config.json").read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{directory / 'config.json'}: it cannot be read: {error}") from error
