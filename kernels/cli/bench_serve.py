@@ -17,7 +17,7 @@ from typing import Any
 
 from kernels.cli import bench_document, serve_servers
 from kernels.cli.serve_document import ServeCase, ServeDocument, ServeRow
-from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, prepared
+from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, catalogue_config, prepared
 from kernels.load.connection import Address
 from kernels.load.figures import Figures, LatencyPromise
 from kernels.load.generator import LoadDuration
@@ -191,6 +191,13 @@ def bench_serve(options: argparse.Namespace) -> int:
     device, _, environment = current_device()
     cpu = device.type == "cpu"
     dtype = "fp32" if cpu else "bf16"
+    models = options.model or (("tiny-llama",) if cpu else MODELS)
+    try:
+        for named in models:
+            catalogue_config(named)
+    except ValueError as error:
+        print(f"kernels bench: {error}", file=sys.stderr)
+        return 2
     document = ServeDocument(
         **{name: environment.get(name) or "" for name in ("device", "gpu_uuid", "lease_id", "commit", "at")},
         versions=environment.get("versions") or {},
@@ -206,7 +213,7 @@ def bench_serve(options: argparse.Namespace) -> int:
         return 1
     users = options.users or (USERS[:2] if cpu else USERS)
     lengths = Lengths((options.prompt or [128])[0], options.tokens or FLOOR_TOKENS)
-    for named in options.model or (("tiny-llama",) if cpu else MODELS):
+    for named in models:
         with tempfile.TemporaryDirectory(prefix="bench-serve-") as folder:
             try:
                 model = prepared(named, dtype, device.type, Path(folder) / "model")

@@ -86,14 +86,21 @@ def released() -> None:
         torch.cuda.empty_cache()
 
 
-def prepared(named: str, dtype: str, device: str, folder: Path) -> ServedModel:
-    """A directory as it is, or a catalogue entry written to `folder` with weights from a seed. Raises ValueError."""
+def catalogue_config(named: str) -> dict[str, Any] | None:
+    """The configuration of a catalogue entry, None for a directory. Raises ValueError where it is neither."""
     if Path(named).is_dir():
-        return ServedModel(Path(named).resolve(), Path(named).resolve().name, dtype, device)
+        return None
     try:
-        config, _ = catalogue.entry(named)
+        return catalogue.entry(named)[0]
     except KeyError as error:
         raise ValueError(f"--model: {named} is no directory, and {error.args[0]}") from error
+
+
+def prepared(named: str, dtype: str, device: str, folder: Path) -> ServedModel:
+    """A directory as it is, or a catalogue entry written to `folder` with weights from a seed. Raises ValueError."""
+    config = catalogue_config(named)
+    if config is None:
+        return ServedModel(Path(named).resolve(), Path(named).resolve().name, dtype, device)
     model: Any = engine.load(None, config, seed=0, generated=True, dtype=dtype, device=device)
     written_model.write(model, folder)
     del model

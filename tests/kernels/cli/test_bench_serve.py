@@ -51,9 +51,11 @@ def test_every_answer_is_counted_and_the_ids_that_were_served_are_the_models(tmp
         (["--model", "no-model"], "no-model is no directory"),
     ],
 )
-def test_a_wrong_call_is_a_sentence(wrong: list[str], said: str, capsys):
+def test_a_wrong_call_is_a_sentence_before_anything_is_measured(wrong: list[str], said: str, capsys):
     assert main([*CALL, *wrong]) == 2
-    assert said in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert printed.out == ""
 
 
 def test_vllm_is_started_with_the_model_the_size_and_what_else_was_asked(tmp_path: Path):
