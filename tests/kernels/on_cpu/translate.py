@@ -1,7 +1,9 @@
 """CUDA kernels of few rows as C++ that runs on a CPU: what is PTX gets another body, everything else stays as it is."""
 
+import atexit
 import ctypes
 import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -12,6 +14,7 @@ from kernels.cuda.nvrtc import TILES
 from tests.kernels.cuda_sources import own_headers
 
 HERE = Path(__file__).parent
+COMPILE = ["g++", "-std=c++20", "-O1", "-fPIC", "-w"]
 
 ARITHMETIC = ("cluster_queue.cuh", "gumbel_max.cuh", "descriptors.cuh", "rows.cuh", "tcgen05_tiles.cuh")
 """Headers of the tile layer without PTX: they run as they are."""
@@ -52,6 +55,22 @@ def _closing(source: str, opening: int) -> int:
 
 
 @cache
+def _precompiled() -> Path:
+    """A folder with the header of threads precompiled, which takes half of a compilation; it lasts for the process."""
+    folder = Path(tempfile.mkdtemp(prefix="fibers-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    header = HERE / "fibers.hpp"
+    _run([*COMPILE, "-x", "c++-header", str(header), "-o", str(folder / "fibers.hpp.gch")])
+    return folder
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr[:2000])
+
+
+@cache
 def _library(source: Path, entry: str, macros: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
         for header in (*own_headers(source), *(TILES / name for name in ARITHMETIC)):
@@ -60,10 +79,8 @@ def _library(source: Path, entry: str, macros: tuple[tuple[str, int], ...]) -> c
         main.write_text(translated(source.read_text()) + entry)
         given = [f"-D{name}={value}" for name, value in macros]
         found = Path(folder) / "kernel.so"
-        command = ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", "-w", f"-I{folder}", f"-I{HERE}", *given]
-        done = subprocess.run([*command, str(main), "-o", str(found)], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(done.stderr[:2000])
+        folders = [f"-I{folder}", f"-I{_precompiled()}", f"-I{HERE}"]
+        _run([*COMPILE, "-shared", "-include", "fibers.hpp", *folders, *given, str(main), "-o", str(found)])
         return ctypes.CDLL(str(found))
 
 
