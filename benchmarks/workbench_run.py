@@ -26,7 +26,7 @@ import yaml
 
 from kernels.measure.environment import commit
 from kernels.model_files import catalogue
-from workbench.cli.client import Api
+from workbench.cli.client import ApiClient
 from workbench.cli.errors import CliError
 from workbench.cli.follow import OVER
 from workbench.cli.sla import read_sla
@@ -84,7 +84,7 @@ def submitted(model: str, sla: Path, env: dict[str, str]) -> Iterator["subproces
                 process.terminate()
 
 
-def followed(api: Api, process: "subprocess.Popen[bytes]", end: float, until: str) -> None:
+def followed(api: ApiClient, process: "subprocess.Popen[bytes]", end: float, until: str) -> None:
     """Waits for the end of the run; it is cancelled at `end`, by Ctrl-C, and once the stage `until` is done."""
     with suppress(KeyboardInterrupt):
         while process.poll() is None and time.monotonic() < end and until not in finished(api):
@@ -96,7 +96,7 @@ def followed(api: Api, process: "subprocess.Popen[bytes]", end: float, until: st
         process.wait(20)
 
 
-def finished(api: Api) -> set[str]:
+def finished(api: ApiClient) -> set[str]:
     """The stages of the newest run that are done."""
     runs = [api.get(f"/runs/{each['id']}") for each in api.rows("/runs", 1)]
     return {stage["stage"] for run in runs for stage in run["stages"] if stage["state"] == "done"}
@@ -119,7 +119,7 @@ def pages(url: str, login: dict[str, str], run: str) -> Iterator[tuple[str, byte
                 yield file, answer.content
 
 
-def events(api: Api, run: str) -> list[dict[str, Any]]:
+def events(api: ApiClient, run: str) -> list[dict[str, Any]]:
     """All events of the run, by as many calls as they take."""
     found: list[dict[str, Any]] = []
     while True:
@@ -159,7 +159,7 @@ def written(folder: Path, name: str, content: Callable[[], bytes]) -> None:
         (folder / name).write_bytes(content())
 
 
-def collected(api: Api, folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
+def collected(api: ApiClient, folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
     """Writes plan and report, and gives the document of the newest run."""
     run = api.get(f"/runs/{next(api.rows('/runs', 1))['id']}")
     path = f"/runs/{run['id']}"
@@ -209,7 +209,7 @@ def main() -> int:
         with Workbench(data=asked.data or Path(temporary) / "data", port=0) as workbench:
             login = json.loads(workbench.manage("create_login", "--token", "--json"))
             env = {**os.environ, "WORKBENCH_URL": workbench.url, "WORKBENCH_TOKEN": login["token"]}
-            api, began = Api(workbench.url, login["token"]), time.monotonic()
+            api, began = ApiClient(workbench.url, login["token"]), time.monotonic()
             print(
                 f"serving on {workbench.url} for {', '.join(each.gpu_class for each in workbench.devices)}", flush=True
             )

@@ -26,8 +26,8 @@ def current_params(params: Any) -> Any:
 Params = Annotated[dict[str, Any], BeforeValidator(current_params)]
 """A variant's params as documents hold them; those of version 1 are translated when they are read."""
 
-Runner = Literal["eager", "compiled", "kernels", "megakernel"]
-ON_SEVERAL_GPUS: tuple[Runner, ...] = ("megakernel",)
+RunnerName = Literal["eager", "compiled", "kernels", "megakernel"]
+ON_SEVERAL_GPUS: tuple[RunnerName, ...] = ("megakernel",)
 """Runners that divide a model over several GPUs."""
 
 
@@ -109,7 +109,7 @@ class Plan(BaseModel):
     model_digest: str
     gpu: str
     gpus: Literal[1, 2, 4] = Field(default=1, exclude_if=lambda count: count == 1)
-    runner: Runner
+    runner: RunnerName
     dtype: Literal["fp32", "bf16", "fp16"] = "bf16"
     options: dict[str, Any] = {}
     ops: list[PlannedOp] = []

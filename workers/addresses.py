@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 GLOBAL_V6 = ipaddress.ip_network("2000::/3")
 INSIDE = [
@@ -40,7 +40,7 @@ class Destination:
     """The operator lets this host be inside the network, and be spoken to without TLS."""
 
 
-def is_inside(address: Address) -> bool:
+def is_inside(address: IpAddress) -> bool:
     """Whether an address is not one of the public internet."""
     if address.version == 6 and address not in GLOBAL_V6:
         return True
@@ -81,7 +81,7 @@ def resolve(target: Destination) -> str:
     return str(found[0])
 
 
-def _look_up(target: Destination, flags: int = 0) -> list[Address]:
+def _look_up(target: Destination, flags: int = 0) -> list[IpAddress]:
     try:
         found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, flags=flags)
     except (socket.gaierror, UnicodeError):
@@ -89,6 +89,6 @@ def _look_up(target: Destination, flags: int = 0) -> list[Address]:
     return [ipaddress.ip_address(each[4][0]) for each in found]
 
 
-def _check(target: Destination, found: list[Address]) -> None:
+def _check(target: Destination, found: list[IpAddress]) -> None:
     if not target.allowed and any(is_inside(each) for each in found):
         raise AddressRefused(f"{target.host} is an address inside a network, not one of the public internet.")

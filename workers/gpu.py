@@ -40,7 +40,7 @@ from workers.recordings import fetched
 from workers.reporter import Reporter
 from workers.scratch import scratch
 from workers.stage_files import Folders, code_folder, make_device_files, readable, user_of
-from workers.stage_output import open_plain, read_document, read_end
+from workers.stage_output import open_plain, read_end, read_stage_document
 
 log = logging.getLogger(__name__)
 app = celery_app("workers", fixups=[])
@@ -236,11 +236,13 @@ def _outcome(document: StageInput, directory: Path, ended: child.Ended, key: Sta
         return _stopped(key, reporter)
     try:
         if ended.code == 0:
-            kept = json.loads(read_document(directory, "kept.json"))
+            kept = json.loads(read_stage_document(directory, "kept.json"))
             artifacts = [Artifact.model_validate(artifact) for artifact in kept]
-            return Outcome(**identity, result=json.loads(read_document(directory, "out.json")), artifacts=artifacts)
+            return Outcome(
+                **identity, result=json.loads(read_stage_document(directory, "out.json")), artifacts=artifacts
+            )
         if (directory / "out.json").exists():
-            failure = StageFailure.model_validate_json(read_document(directory, "out.json"))
+            failure = StageFailure.model_validate_json(read_stage_document(directory, "out.json"))
             return Outcome(**identity, failure=failure)
     except (OSError, ValueError, ValidationError) as error:
         log.error("the stage's output cannot be read: %s", error)

@@ -31,7 +31,7 @@ def open_plain(directory: Path, name: str) -> BinaryIO:
     return os.fdopen(opened, "rb")
 
 
-def read_document(directory: Path, name: str) -> str:
+def read_stage_document(directory: Path, name: str) -> str:
     """The text of a plain file of at most LARGEST_DOCUMENT bytes. Raises OSError or ValueError."""
     with open_plain(directory, name) as file:
         text = file.read(LARGEST_DOCUMENT + 1)

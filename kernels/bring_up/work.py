@@ -47,19 +47,19 @@ def layer_ops(kind: str, model: str, batch: int = 1) -> Any:
 def prove(case: dict[str, Any], compiled: bool) -> list[dict[str, Any]]:
     """Every variant that serves the case through the gate: variant, case, gate and sentence, or why it refuses."""
     from kernels import registry
-    from kernels.cli.check import rows_of
+    from kernels.cli.check import gate_rows
     from kernels.measure.environment import current_device
 
     device, gpu, _ = current_device()
     read = _case(case)
     wanted = [each.name for each in registry.variants(read.op) if compiled or not each.build_seconds]
-    return rows_of(wanted, device, gpu, read)
+    return gate_rows(wanted, device, gpu, read)
 
 
 def race(case: dict[str, Any], ceilings: dict[str, Any], seconds: float, compiled: bool) -> dict[str, Any]:
     """The variants of one case timed side by side: rows as in a bench document, and the floor in ms."""
     from kernels import registry
-    from kernels.cli.bench import compiled_peers, rows_of
+    from kernels.cli.bench import bench_rows, compiled_peers
     from kernels.measure.environment import current_device
     from kernels.measure.roofline import floor_ms, in_burst
     from kernels.tune.autotune import Bench, try_case
@@ -70,7 +70,7 @@ def race(case: dict[str, Any], ceilings: dict[str, Any], seconds: float, compile
     if compiled and device.type == "cuda":
         only |= compiled_peers(read)
     trials = try_case(Bench(device, gpu, ceilings, only=frozenset(only)), read, seconds=seconds)
-    rows = rows_of(trials, "burst" if device.type == "cuda" else None)
+    rows = bench_rows(trials, "burst" if device.type == "cuda" else None)
     return {"floor_ms": floor_ms(read, in_burst(ceilings)), "rows": [row.model_dump(mode="json") for row in rows]}
 
 

@@ -4,7 +4,7 @@ import random
 from typing import Any, get_args
 
 from kernels.cases.drawing import size
-from kernels.ops import Case, DType, GatedCase, LmHeadCase, RmsNormCase, RopeCase, Sampling, Weights
+from kernels.ops import Case, DType, GatedCase, LmHeadCase, RmsNormCase, RopeCase, SamplingKind, Weights
 
 LARGE = 16_384
 """Rows at which an op is bound by memory alone: its tensors are several times the L2."""
@@ -71,7 +71,7 @@ def check_lm_head(dtype: DType, cpu: bool) -> list[Case]:
         LmHeadCase(m=m, vocab=vocab, k=k, dtype=dtype, weights=weights, sampling=sampling)
         for m, vocab, k in ((3, 1009, 256), (8, 5003, 1032), *drawn)
         for weights in kinds
-        for sampling in get_args(Sampling)
+        for sampling in get_args(SamplingKind)
     ]
 
 
@@ -95,7 +95,7 @@ def _of_model(rows: tuple[int, ...], hidden: int, intermediate: int, vocab: int,
             LmHeadCase(m=m, vocab=vocab, k=hidden, dtype=dtype, weights=weights, sampling=sampling)
             for m in ((1,) if dtype == "fp32" else (1, 8, 16))
             for weights in heads_weights(dtype)
-            for sampling in get_args(Sampling)
+            for sampling in get_args(SamplingKind)
         ),
     ]
 

@@ -185,7 +185,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
         building = sum(registry.variant(name).build_seconds for name in compiled_peers(case) & tried[case.key])
         seconds = (options.seconds or USUAL_SECONDS) + 2 * building
         trials = try_case(replace(place, only=tried[case.key]), case, seconds=seconds)
-        yield from rows_of(trials, "burst" if device.type == "cuda" else None)
+        yield from bench_rows(trials, "burst" if device.type == "cuda" else None)
         _say_refused(options.variant or [], trials)
 
 
@@ -220,7 +220,7 @@ def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:
             print(f"{trial.variant:<22} {trial.gate:<10} {_named(trial.case.model_dump())}: {trial.reason}", flush=True)
 
 
-def rows_of(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None) -> list[BenchRow]:
+def bench_rows(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None) -> list[BenchRow]:
     """The bench rows of one case's trials; refused ones left out, but not what there was no time for."""
     from kernels.proof.kernel_names import is_own
     from kernels.tune.autotune import NOT_TRIED

@@ -45,7 +45,7 @@ def check(options: argparse.Namespace) -> int:
         for each in registry.variants(op)
         if (each.name == options.variant if options.variant else options.compiled or not each.build_seconds)
     ]
-    one = partial(rows_of, wanted, device, gpu)
+    one = partial(gate_rows, wanted, device, gpu)
     rows = [row for found in shared_out(one, cases, options.jobs) for row in found]
     failures = [row for row in rows if row["gate"] not in ("pass", "refused")]
     if options.json:
@@ -57,7 +57,7 @@ def check(options: argparse.Namespace) -> int:
     return 1 if failures or not rows else 0
 
 
-def rows_of(wanted: list[str], device: "torch.device", gpu: "Gpu", case: Case) -> list[dict[str, Any]]:
+def gate_rows(wanted: list[str], device: "torch.device", gpu: "Gpu", case: Case) -> list[dict[str, Any]]:
     """The gate's rows of one case: of each wanted variant, or why it refuses."""
     import torch
 

@@ -51,7 +51,7 @@ def describe(config: dict[str, Any], dtype: str | None = None) -> "Configuration
 
 
 def runner(name: str, model: "torch.nn.Module", options: dict[str, Any] | None = None) -> Runner:
-    """A runner of `kernels.plan.Runner` for a loaded model. Raises ValueError for an unknown name."""
+    """A runner of `kernels.plan.RunnerName` for a loaded model. Raises ValueError for an unknown name."""
     from kernels.engine.running import runner as make
 
     return make(name, model, options)

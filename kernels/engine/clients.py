@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 
 from kernels.engine.base import Generation, Runner
-from kernels.engine.inputs import drawn
+from kernels.engine.inputs import random_input
 from kernels.engine.loading import answer_of, kind_of
 from kernels.measure.latency import Served
 
@@ -96,7 +96,7 @@ class Clients:
 
     def draw(self) -> torch.Tensor:
         """Random ids [batch, prompt_tokens], images or recordings on the device, ready before the clock runs."""
-        ids = drawn(self.runner.model, self.traffic.batch, self.traffic.prompt_tokens, self._generator)
+        ids = random_input(self.runner.model, self.traffic.batch, self.traffic.prompt_tokens, self._generator)
         if ids.is_cuda:
             torch.cuda.synchronize()
         return ids

@@ -27,7 +27,7 @@ def zeros(model: PreTrainedModel, batch: int, length: int) -> torch.Tensor:
     return torch.zeros(shape, dtype=dtype, device=model.device)
 
 
-def drawn(model: PreTrainedModel, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:
+def random_input(model: PreTrainedModel, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:
     """A random main input on the model's device: ids of its vocabulary, or normal values in its precision."""
     shape = _shape(model, batch, length)
     if model.main_input_name == "input_ids":

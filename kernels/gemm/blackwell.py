@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.blackwell_plan import COLUMNS, EPILOGUES, SM, space, tile_of
-from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved
+from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved_gate_up
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register
@@ -65,7 +65,7 @@ class GemmBlackwell(Variant):
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         """w unchanged; for swiglu as gemm_hopper's."""
-        return interleaved(weight) if case.gates else weight
+        return interleaved_gate_up(weight) if case.gates else weight
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
         """f(x [m, k], w, bias=None [n], residual=None [m, n]) -> y [m, n].
@@ -112,7 +112,7 @@ class GemmBlackwellScaled(Variant):
         """w as `quant.scaled.of_w` or `quant.block_scaled.operand` gives it, gate and up interleaved for swiglu."""
         from kernels.quant import block_scaled, scaled
 
-        rows = interleaved(weight) if case.gates else weight
+        rows = interleaved_gate_up(weight) if case.gates else weight
         block = block_scaled.named(case.scales)
         return block_scaled.operand(rows, block, max(COLUMNS)) if block else scaled.of_w(rows, case.scales or "tensor")
 

@@ -104,7 +104,7 @@ class Tile:
         return self.stages * (self.stage_bytes + 16) + STAGING + without + QUEUE + 64 + 8 * self.experts
 
 
-def kind_of(case: LinearCase) -> str:
+def matrix_kind(case: LinearCase) -> str:
     """The MatrixKind of a case that is served."""
     if case.scales is None:
         return {"bf16": "kBf16", "fp16": "kF16"}[case.dtype]
@@ -115,7 +115,7 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
     """The tiles to time, each with as many stages as find room; the one with the least work of the busiest SM first.
     Pairs need rows for both blocks.
     """
-    kind = kind_of(case)
+    kind = matrix_kind(case)
     found = [{"columns": each, "stages": most_stages(kind, each, pair), "pair": pair, "dynamic": dynamic}
              for each in COLUMNS for pair in (True, False) if not pair or case.m > ROWS
              for dynamic in (False, True)]  # fmt: skip
@@ -125,7 +125,7 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
 def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
     """The tile that params name; without params the first of `space`. Raises ValueError that names a param."""
     takes = ("columns", "stages", "group", "pair", "dynamic")
-    return chosen(kind_of(case), params or space(case)[0], takes)
+    return chosen(matrix_kind(case), params or space(case)[0], takes)
 
 
 def chosen(kind: str, params: dict[str, Any], takes: Sequence[str], experts: int = 0) -> Tile:

@@ -30,7 +30,7 @@ def rows_of_experts(case: GroupedCase) -> Sequence[int]:
 
 def space(case: GroupedCase) -> list[dict[str, Any]]:
     """The tiles to time, each with as many stages as find room; the one with the least work of the busiest SM first."""
-    kind, rows = blackwell_plan.kind_of(of_all_rows(case)), rows_of_experts(case)
+    kind, rows = blackwell_plan.matrix_kind(of_all_rows(case)), rows_of_experts(case)
     found = [{"columns": columns, "stages": blackwell_plan.most_stages(kind, columns, pair, case.experts), "pair": pair}
              for columns in COLUMNS for pair in (True, False) if not pair or case.rows > ROWS]  # fmt: skip
     return sorted(found, key=lambda each: blackwell_plan.work(rows, case.weight_rows, each["columns"], each["pair"]))
@@ -38,7 +38,7 @@ def space(case: GroupedCase) -> list[dict[str, Any]]:
 
 def tile_of(case: GroupedCase, params: dict[str, Any]) -> Tile:
     """The tile that params name; without params the first of `space`. Raises ValueError that names a param."""
-    kind, takes = blackwell_plan.kind_of(of_all_rows(case)), ("columns", "stages", "pair")
+    kind, takes = blackwell_plan.matrix_kind(of_all_rows(case)), ("columns", "stages", "pair")
     return blackwell_plan.chosen(kind, params or space(case)[0], takes, case.experts)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.grouped_plan import SOURCE, constants
-from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved
+from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved_gate_up
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
 from kernels.registry import Refusal, Variant, register
@@ -69,4 +69,4 @@ def packed(case: GroupedCase, weight: "torch.Tensor") -> "torch.Tensor":
         return weight
     import torch
 
-    return torch.stack([interleaved(each) for each in weight])
+    return torch.stack([interleaved_gate_up(each) for each in weight])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
-from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved, space, tile_of
+from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved_gate_up, space, tile_of
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register
@@ -44,7 +44,7 @@ class GemmHopper(Variant):
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         """w unchanged; for swiglu [2n, k] with 8 rows of gate, then the 8 matching rows of up, and so on."""
-        return interleaved(weight) if case.gates else weight
+        return interleaved_gate_up(weight) if case.gates else weight
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
         """f(x [m, k], w, bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n].

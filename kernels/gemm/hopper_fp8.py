@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
-from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved, space, tile_of
+from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved_gate_up, space, tile_of
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.quant.formats import FLOAT_SCALES
@@ -54,7 +54,7 @@ class GemmHopperFp8(Variant):
         """(values e4m3 [n, k], scales) as `quant.scaled.of_w` gives them, gate and up interleaved for swiglu."""
         from kernels.quant import scaled
 
-        return scaled.of_w(interleaved(weight) if case.gates else weight, _granularity(case))
+        return scaled.of_w(interleaved_gate_up(weight) if case.gates else weight, _granularity(case))
 
     def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         return rounded(case, arguments)

@@ -128,6 +128,6 @@ def _pairs(case: LinearCase, columns: int) -> int:
     return -(-case.m // (2 * ROWS)) * -(-case.weight_rows // columns)
 
 
-def interleaved(w: "torch.Tensor") -> "torch.Tensor":
+def interleaved_gate_up(w: "torch.Tensor") -> "torch.Tensor":
     """[2n, k], gate rows first, reordered as 8 rows of gate, then the 8 matching rows of up, and so on."""
     return w.view(2, -1, INTERLEAVED, w.shape[1]).transpose(0, 1).reshape(w.shape)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.megakernel.attend import attend_to_all, attended, attention
-from kernels.megakernel.draw import draw
+from kernels.megakernel.draw import draw_candidates
 from kernels.megakernel.flagged_words import (
     COPIED,
     EXCHANGED,
@@ -33,7 +33,7 @@ from kernels.megakernel.flagged_words import (
     value_of,
 )
 from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
-from kernels.megakernel.structure import name_of, rows_of
+from kernels.megakernel.structure import instruction_name, instruction_rows
 from kernels.megakernel.weights import matrix_of_unit
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Sm:
         self.shape, self.layout = gpu.program.shape, gpu.program.layout
         self.everywhere = gpu.program.rank * self.layout.sms + number
         start, arrays = int(gpu.arrays["program_start"][number]), gpu.arrays
-        self.table = rows_of(arrays["program"][start : start + len(gpu.program.instructions[number])])
+        self.table = instruction_rows(arrays["program"][start : start + len(gpu.program.instructions[number])])
         self.residual = np.zeros((self.layout.batch, self.shape.hidden), dtype=np.float32)
         self.step, self.index, self.taken, self.at = 0, 0, 0, "the beginning"
         self.own, self.round = slice(0, 0), 0
@@ -68,7 +68,7 @@ class Sm:
             self.step = step
             self.taken = 0
             for words in self.table:
-                self.index, self.at = words["index"], f"{name_of(words)} of token {self.step}"
+                self.index, self.at = words["index"], f"{instruction_name(words)} of token {self.step}"
                 yield from todo[words["op"]](words)
                 yield True
 
@@ -214,7 +214,7 @@ class Sm:
         pairs = yield from self.take("candidates", slice(None), self.flag(words["layer"]))
         best = best_candidates(pairs)
         if not all(how.greedy for how in self.gpu.sampling):
-            best = yield from draw(self, best)
+            best = yield from draw_candidates(self, best)
         chosen = tokens_of(best).astype(np.int64)
         if self.number == 0:
             self.gpu.tokens[self.step] = chosen

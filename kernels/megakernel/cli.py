@@ -15,7 +15,7 @@ from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program
 from kernels.megakernel.ranks import part_of, programs
 from kernels.megakernel.shape import shape_of
-from kernels.megakernel.structure import rows_of
+from kernels.megakernel.structure import instruction_rows
 from kernels.megakernel.validate import validate
 from kernels.megakernel.weights import FORMATS
 from kernels.model_files import catalogue
@@ -139,7 +139,7 @@ def _describe(options: argparse.Namespace) -> int:
     held = held_bytes(program, CAPACITY)
     each = ", ".join(f"{name} {size / 1e9:.3f}" for name, size in held.items())
     print(f"a GPU holds {sum(held.values()) / 1e9:.3f} GB with caches of {CAPACITY} tokens, codes left out: {each}")
-    rows = [words for table in program.instructions for words in rows_of(table)]
+    rows = [words for table in program.instructions for words in instruction_rows(table)]
     counts, units, idle = (Counter[int]() for _ in range(3))
     for words in rows:
         counts[words["op"]] += 1

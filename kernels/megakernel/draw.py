@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kernels.megakernel.block import Sm
 
 
-def draw(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
+def draw_candidates(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
     """Candidates [batch]: `best`, or for sampled sequences a draw among the tokens that are kept."""
     vocab, batch, sampling = sm.shape.vocab, sm.layout.batch, sm.gpu.sampling
     bins, logits = bins_of(batch), sm.gpu.logits[sm.step, :, sm.own]

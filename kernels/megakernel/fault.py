@@ -3,7 +3,7 @@
 from kernels.megakernel.instructions import OP_NAMES
 
 
-def sentence_of(word: int, ranks: int = 1) -> str:
+def fault_sentence(word: int, ranks: int = 1) -> str:
     """Which instruction waited too long, on which GPU of several: `give_up` of machine.cuh writes it. "" for 0."""
     if not word:
         return ""

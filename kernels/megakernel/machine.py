@@ -13,7 +13,7 @@ from torch import Tensor
 from kernels.engine.rounding import RoundedWeights
 from kernels.megakernel import device
 from kernels.megakernel.exclusive_launch import exclusive_launch
-from kernels.megakernel.fault import sentence_of
+from kernels.megakernel.fault import fault_sentence
 from kernels.megakernel.flagged_words import word_shapes
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.ranks import RANKS
@@ -171,7 +171,7 @@ class Rank:
         """Raises MegakernelFault when the last launch gave up; waits for it to end."""
         word = int(self._fault.item()) & (1 << 64) - 1
         if word:
-            raise MegakernelFault(sentence_of(word, self.layout.ranks))
+            raise MegakernelFault(fault_sentence(word, self.layout.ranks))
 
 
 class SingleGpuMegakernel(Rank):

@@ -24,7 +24,7 @@ from kernels.megakernel.effects import Access, Effects, effects, sizes
 from kernels.megakernel.flagged_words import EXCHANGED
 from kernels.megakernel.instructions import END, HEAD
 from kernels.megakernel.program import Program
-from kernels.megakernel.structure import ProgramProblem, name_of, rows_of
+from kernels.megakernel.structure import ProgramProblem, instruction_name, instruction_rows
 
 TOKENS = 2
 PROBLEMS_MOST = 20
@@ -79,7 +79,7 @@ class Ordering:
 
     def _list(self, sm: int) -> list[Node]:
         """The SM's instructions of all tokens."""
-        table, rank = rows_of(self.tables[sm]), sm // self.layout.sms
+        table, rank = instruction_rows(self.tables[sm]), sm // self.layout.sms
         done = [self._placed(effects(self.shape, self.layout, sm, words), rank) for words in table]
         listed = []
         for token in range(TOKENS):
@@ -190,7 +190,7 @@ class Ordering:
         buffer.epoch[blocks], buffer.writer[blocks], buffer.readers[blocks] = epoch, number, -1
 
     def _problem(self, kind: str, node: Node, sentence: str) -> None:
-        self.problems.append(self._of(node, kind, f"{name_of(node.words)}: {sentence}"))
+        self.problems.append(self._of(node, kind, f"{instruction_name(node.words)}: {sentence}"))
 
     def _of(self, node: Node, kind: str, sentence: str) -> ProgramProblem:
         rank, sm = divmod(node.sm, self.layout.sms)
@@ -207,17 +207,17 @@ class Ordering:
         wanted = self.epoch(node, missing)
         block = int(missing.blocks[found != wanted][0])
         ever = "is never written" if (found[found != wanted] < wanted).any() else "is overwritten"
-        sentence = (
-            f"{name_of(node.words)} of token {node.token} waits for ever: block {block} of {missing.buffer} {ever}"
-        )
-        return self._of(node, "deadlock", sentence)
+        waiting = f"{instruction_name(node.words)} of token {node.token} waits for ever"
+        return self._of(node, "deadlock", f"{waiting}: block {block} of {missing.buffer} {ever}")
 
     def _unread(self) -> Iterator[ProgramProblem]:
         for name, buffer in self.buffers.items():
             unread = (buffer.epoch >= 0) & (buffer.readers.max(axis=1) < 0)
             if unread.any():
                 node = self.nodes[buffer.writer[unread][0]]
-                yield self._of(node, "unread", f"no instruction reads what {name_of(node.words)} writes in {name}")
+                yield self._of(
+                    node, "unread", f"no instruction reads what {instruction_name(node.words)} writes in {name}"
+                )
 
     def _caches(self) -> Iterator[ProgramProblem]:
         """Rows of the caches are plain stores: a fence in their writer's HEAD and one in their reader's END order them.
@@ -243,7 +243,7 @@ class Ordering:
                     )
 
     def _unpublished(self, node: Node, sentence: str) -> ProgramProblem:
-        return self._of(node, "cache", f"{name_of(node.words)}: {sentence}")
+        return self._of(node, "cache", f"{instruction_name(node.words)}: {sentence}")
 
     def _head_after(self, sm: int) -> int:
         """The index of the SM's HEAD, or -1."""

@@ -57,7 +57,7 @@ class Program:
         return np.array([sum(s.units * form.unit_bytes(s.k_tiles) for s in sections) for sections in self.sections])
 
 
-def build(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
+def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
     """The program of one token for every SM of a rank. Ranks differ in their partials and parts of the vocabulary.
 
     Products that read the residual (QKV, GATE_UP, HEAD) are on every SM, with no units where it has no share: each SM

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kernels.engine.divides import undivided
 from kernels.megakernel.layout import Layout
-from kernels.megakernel.program import Program, build
+from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.shape import ModelShape, Unsupported
 
 RANKS = (1, 2, 4)
@@ -42,4 +42,4 @@ def part_of(shape: ModelShape, ranks: int) -> ModelShape:
 
 def programs(shape: ModelShape, layout: Layout) -> list[Program]:
     """The program of every rank, in their order. `shape` is the part of the model that each has."""
-    return [build(shape, layout, rank) for rank in range(layout.ranks)]
+    return [build_program(shape, layout, rank) for rank in range(layout.ranks)]

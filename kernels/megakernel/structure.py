@@ -47,12 +47,12 @@ KINDS = (
 )  # fmt: skip
 
 
-def rows_of(table: np.ndarray) -> list[dict[str, int]]:
+def instruction_rows(table: np.ndarray) -> list[dict[str, int]]:
     """An SM's instructions by FIELDS."""
     return [dict(zip(FIELDS, row, strict=False)) for row in table.tolist()]
 
 
-def name_of(words: dict[str, int]) -> str:
+def instruction_name(words: dict[str, int]) -> str:
     """An instruction in words, as in "down of layer 3"."""
     op = words["op"]
     return f"{OP_NAMES[op]} of layer {words['layer']}" if 0 <= op < len(OP_NAMES) else f"op {op}"
@@ -63,7 +63,7 @@ def structure(program: Program) -> list[ProgramProblem]:
     problems = list(_bounds(program))
     if problems:
         return problems
-    rows = [rows_of(table) for table in program.instructions]
+    rows = [instruction_rows(table) for table in program.instructions]
     found: list[ProgramProblem] = []
     for sm, listed in enumerate(rows):
         found += _stream(program, sm, listed)
@@ -103,9 +103,9 @@ def _bounds(program: Program) -> Iterator[ProgramProblem]:
         if table[-1, COLUMN["op"]] != END or (table[:-1, COLUMN["op"]] == END).any():
             yield ProgramProblem("bounds", sm, len(table) - 1, "END must be the last instruction and no other")
             continue
-        for index, words in enumerate(rows_of(table)):
+        for index, words in enumerate(instruction_rows(table)):
             for sentence in _fields(program, cut, index, words):
-                yield ProgramProblem("bounds", sm, index, f"{name_of(words)}: {sentence}")
+                yield ProgramProblem("bounds", sm, index, f"{instruction_name(words)}: {sentence}")
 
 
 def _fields(program: Program, cut: dict[int, tuple[int, int, int]], index: int, words: dict[str, int]) -> Iterator[str]:
@@ -200,7 +200,7 @@ def _residual(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator
             continue
         if version != due:
             yield ProgramProblem(
-                "residual", sm, index, f"{name_of(words)} wants addition {version} of the residual, not {due}"
+                "residual", sm, index, f"{instruction_name(words)} wants addition {version} of the residual, not {due}"
             )
             return
         due += 1

@@ -19,7 +19,7 @@ from kernels.megakernel.instructions import END, OP_NAMES
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program
 from kernels.megakernel.shape import ModelShape
-from kernels.megakernel.structure import rows_of
+from kernels.megakernel.structure import instruction_rows
 
 Trace = NDArray[np.uint64]
 START, LOADED, CONSUMED, DONE = range(4)
@@ -93,7 +93,7 @@ def timeline_of(program: Program, trace: Trace) -> Timeline:
     """The timeline of a raw trace, without instructions that left no marks."""
     spans = []
     for sm, table in enumerate(program.instructions):
-        for index, words in enumerate(rows_of(table)):
+        for index, words in enumerate(instruction_rows(table)):
             marks = trace[sm, index]
             if words["op"] != END and marks[START] and marks[DONE]:
                 fields = {key: words[key] for key in ("layer", "units", "k_tiles", "partial", "head", "split")}

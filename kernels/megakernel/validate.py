@@ -51,7 +51,7 @@ def _together(programs: tuple[Program, ...]) -> list[ProgramProblem]:
     return []
 
 
-def check(*programs: Program) -> None:
+def check_programs(*programs: Program) -> None:
     """Raises InvalidProgram if `validate` finds a problem."""
     problems = validate(*programs)
     if problems:

@@ -43,11 +43,11 @@ FILE = "config.json"
 
 def value(config: dict[str, Any], what: str) -> int | None:
     """The dimension `what` (a key of ALIASES) under whichever name it has; None if it is missing or a list."""
-    found = config.get(name_of(config, what))
+    found = config.get(dimension_name(config, what))
     return found if type(found) is int else None
 
 
-def name_of(config: dict[str, Any], what: str) -> str:
+def dimension_name(config: dict[str, Any], what: str) -> str:
     """The name that the configuration uses for the dimension, or the usual one."""
     return next((name for name in ALIASES[what] if config.get(name) is not None), ALIASES[what][0])
 
@@ -145,9 +145,9 @@ def _check_heads(prefix: str, config: dict[str, Any]) -> None:
     if hidden is None or heads is None:
         return
     if value(config, "head_dim") is None and hidden % heads:
-        field = prefix + name_of(config, "heads")
+        field = prefix + dimension_name(config, "heads")
         raise ModelRefused(
-            FILE, field, f"{heads} heads do not divide {name_of(config, 'hidden_size')}, which is {hidden}"
+            FILE, field, f"{heads} heads do not divide {dimension_name(config, 'hidden_size')}, which is {hidden}"
         )
     if kv_heads is not None and heads % kv_heads:
         raise ModelRefused(

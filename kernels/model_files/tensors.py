@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernels.model_files.config import FILE, name_of
+from kernels.model_files.config import FILE, dimension_name
 from kernels.model_files.errors import ModelRefused
 from kernels.model_files.families import FAMILIES, Family, head_shape, is_tied
 from kernels.model_files.headers import Tensor, read_header
@@ -82,7 +82,7 @@ def _check_shape(tensors: dict[str, Tensor], name: str, shape: tuple[int, ...]) 
 def _check_layers(tensors: dict[str, Tensor], config: dict[str, Any], family: Family, prefix: str) -> None:
     pattern = re.compile(re.escape(f"{prefix}{family.layers}.") + r"(\d{1,6})\.")
     present = {int(match[1]) for name in tensors if (match := pattern.match(name))}
-    field = name_of(config, "layers")
+    field = dimension_name(config, "layers")
     if len(present) != config[field] or present != set(range(len(present))):
         found = f"{len(present)} layers" if present else "no layers"
         raise ModelRefused(FILE, field, f"the field says {config[field]}, but the safetensors files hold {found}")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DType = Literal["fp32", "bf16", "fp16"]
 Weights = Literal["fp32", "bf16", "fp16", "int8", "fp8", "nvfp4", "int4"]
-Sampling = Literal["argmax", "top_k_p"]
+SamplingKind = Literal["argmax", "top_k_p"]
 Epilogue = Literal[
     "none",
     "bias",

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from kernels.ops.base import BLOCK_ELEMENTS, BYTES, MATRIX_RATE, Arguments, BaseCase, DType, Outputs, Sampling, Weights
+from kernels.ops.base import (
+    BLOCK_ELEMENTS,
+    BYTES,
+    MATRIX_RATE,
+    Arguments,
+    BaseCase,
+    DType,
+    Outputs,
+    SamplingKind,
+    Weights,
+)
 from kernels.ops.oracle import Failed, Oracle, Tolerance
 from kernels.ops.sampling import Sampling as Draw
 from kernels.ops.sampling import choose, gumbel
@@ -36,7 +46,7 @@ class LmHeadCase(BaseCase):
     m: int = Field(ge=0)
     vocab: int = Field(gt=0)
     k: int = Field(gt=0)
-    sampling: Sampling = "argmax"
+    sampling: SamplingKind = "argmax"
     dtype: DType = "bf16"
     weights: Weights = "bf16"
 

@@ -34,7 +34,7 @@ def outputs_of(case: BaseCase, arguments: Arguments, answer: Any) -> Outputs:
     return *case.comparable(outputs), *written(case, arguments)
 
 
-def taken(outputs: Outputs) -> Outputs:
+def copied_outputs(outputs: Outputs) -> Outputs:
     """Copies of the outputs in the order of the current stream: of work that it does not wait for, what is there."""
     return tuple(each.clone() for each in outputs)
 

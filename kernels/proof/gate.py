@@ -20,7 +20,7 @@ from kernels.ops.base import Arguments, BaseCase, Outputs
 from kernels.ops.oracle import Failed, Oracle, Tolerance, rms
 from kernels.ops.reference import compute, rounding
 from kernels.proof import inputs
-from kernels.proof.calls import hold, outputs_of, overwrite, taken, wait
+from kernels.proof.calls import copied_outputs, hold, outputs_of, overwrite, wait
 from kernels.proof.mutation_check import rest_is_unchanged
 from kernels.proof.poison import PoisonedEmpty, poison
 from kernels.proof.reference_cache import ReferenceAnswer, ReferenceCache, copied, same
@@ -101,7 +101,7 @@ class _Gate:
         self.worst: Tolerance | None = None
         self.quantisation: float | None = None
 
-    def fresh(self, kind: inputs.Kind, seed: int) -> None:
+    def fresh(self, kind: inputs.Magnitude, seed: int) -> None:
         """Calls on fresh inputs of one magnitude, with poisoned memory; compares the inputs before and after."""
         drawn = inputs.draw(self.case, self.device, seed, kind)
         packed = pack(self.variant, self.case, self.params, drawn)
@@ -153,7 +153,7 @@ class _Gate:
         for name, value in (values or {}).items():
             overwrite(packed[name], value)
         outputs = outputs_of(self.case, packed, self.function(**packed))
-        found = outputs, taken(outputs)
+        found = outputs, copied_outputs(outputs)
         wait(self.device)
         return found
 
@@ -167,7 +167,7 @@ class _Gate:
         torch.cuda.current_stream(self.device).wait_stream(stream)  # the scales were multiplied in on that stream
         return outputs
 
-    def _expect(self, drawn: Arguments, draw: tuple[inputs.Kind, int]) -> Oracle:
+    def _expect(self, drawn: Arguments, draw: tuple[inputs.Magnitude, int]) -> Oracle:
         expected, rounded = expect(self.variant, self.case, self.params, drawn, draw, self.references)
         if rounded is not None:
             self.quantisation = max(self.quantisation or 0.0, rounded)

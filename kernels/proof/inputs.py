@@ -7,10 +7,10 @@ import torch
 from kernels.dtypes import DTYPES
 from kernels.ops.base import BaseCase
 
-Kind = Literal["normal", "large", "tiny"]
-KINDS: tuple[Kind, ...] = ("normal", "large", "tiny")
+Magnitude = Literal["normal", "large", "tiny"]
+KINDS: tuple[Magnitude, ...] = ("normal", "large", "tiny")
 
-MAGNITUDES: dict[Kind, float] = {"normal": 1.0, "large": 16.0, "tiny": 1e-3}
+MAGNITUDES: dict[Magnitude, float] = {"normal": 1.0, "large": 16.0, "tiny": 1e-3}
 """Standard deviation of the activations; `large` keeps products of two inside the range of fp16."""
 
 
@@ -36,7 +36,7 @@ class Maker:
         return torch.randint(low, high, shape, generator=self.generator, device=self.device)
 
 
-def draw(case: BaseCase, device: torch.device | str, seed: int, kind: Kind = "normal") -> dict[str, Any]:
+def draw(case: BaseCase, device: torch.device | str, seed: int, kind: Magnitude = "normal") -> dict[str, Any]:
     """Random arguments of one call of the case by name, different for each seed.
 
     Raises ValueError for a case without such inputs (a whole model).

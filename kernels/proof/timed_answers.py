@@ -16,7 +16,7 @@ import torch
 from kernels.ops.base import Arguments, BaseCase, Outputs
 from kernels.ops.oracle import Failed
 from kernels.proof import gate, inputs
-from kernels.proof.calls import outputs_of, overwrite, spoil, taken
+from kernels.proof.calls import copied_outputs, outputs_of, overwrite, spoil
 from kernels.proof.reference_cache import ReferenceCache, copied
 from kernels.registry import Variant
 
@@ -88,7 +88,7 @@ class TimedAnswers:
         self._seen[draw] += 1
         if self._random.randrange(self._seen[draw]) == 0:
             try:
-                self._kept[draw] = taken(outputs_of(self._inputs.case, self._arguments, answer))
+                self._kept[draw] = copied_outputs(outputs_of(self._inputs.case, self._arguments, answer))
             except Exception as error:  # a variant may answer anything
                 lines = str(error).strip().splitlines()
                 self._unreadable = f"{type(error).__name__}: {lines[0][:200] if lines else 'no message'}"

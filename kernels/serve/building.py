@@ -20,7 +20,7 @@ from kernels.serve.backend import Backend, KernelsBackend
 from kernels.serve.engine import Engine
 from kernels.serve.megakernel_backend import BATCHES, MegakernelBackend, batches_within, capacity_of, crossing
 from kernels.serve.messages import Ready
-from kernels.serve.served_plans import precision_refusal, taken
+from kernels.serve.served_plans import precision_refusal, taken_of_plan
 from kernels.serve.sizing import RequestedSize, context_of, limits_for
 from kernels.serve.spec import Spec, configuration
 
@@ -28,7 +28,7 @@ MEGAKERNEL_SHARE = 0.4
 """Share of the GPU's free memory that the megakernel's instances may take: each packs the weights for itself."""
 
 
-def build(spec: Spec) -> tuple[Engine, Ready]:
+def build_engine(spec: Spec) -> tuple[Engine, Ready]:
     """The engine, ready to serve. Raises ValueError, or PlanRefused of a plan, with one sentence."""
     directory, config = configuration(spec)
     plan = read_plan(Path(spec.plan)) if spec.plan else None
@@ -51,7 +51,7 @@ def build(spec: Spec) -> tuple[Engine, Ready]:
         raise ValueError(sentence)
     here = {"device": facts["device"], "driver": facts.get("driver"), "torch": facts["versions"].get("torch")}
     if plan is not None:
-        _tell(f"the server {taken(plan)}")
+        _tell(f"the server {taken_of_plan(plan)}")
         plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
     said = plan.serving if plan else None
     wanted = RequestedSize(spec.context, spec.running, spec.kv_bytes or (said.kv_bytes if said else None))

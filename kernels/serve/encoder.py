@@ -82,7 +82,7 @@ def pooling_of(directory: Path | None) -> str:
     return known[chosen[0]]
 
 
-def build(spec: Spec) -> tuple[Encoder, Ready]:
+def build_encoder(spec: Spec) -> tuple[Encoder, Ready]:
     """The encoder, ready to serve. Raises ValueError with one sentence."""
     import torch
 
@@ -109,7 +109,7 @@ def main(spec: Spec, connection: Connection) -> None:
     """The process's main function. Ends at `Stop`, and when the other side of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        encoder, ready = build(spec)
+        encoder, ready = build_encoder(spec)
     except (ValueError, OSError) as error:
         connection.send(Declined(str(error)))
         return

@@ -23,7 +23,7 @@ from kernels.engine.products import Rows, Stream, added_product, gated_product, 
 from kernels.ops import AttentionCase, DType, RmsNormCase, RopeCase, StepAttentionCase
 from kernels.serve.attention import paged_attention
 from kernels.serve.inputs import Fields
-from kernels.serve.sampling import draw
+from kernels.serve.sampling import draw_tokens
 from kernels.serve.shapes import Shape
 
 Angles = tuple[Tensor, Tensor]
@@ -81,7 +81,7 @@ class PackedPass:
         x = stream.summed()
         ends = x.index_select(0, fields.end) if self.shape.blocks else x
         self.logits = self._head(Stream(ends))
-        draw(self.logits, fields, self.chosen, state.last)
+        draw_tokens(self.logits, fields, self.chosen, state.last)
 
     def _layer(self, index: int) -> Layer:
         w, shape = self.model.layers[index], self.model.shapes[index]

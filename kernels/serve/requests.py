@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 
 from kernels.ops.sampling import GREEDY, Sampling
 
-Reason = Literal["stop", "length", "cancelled", "deadline"]
-State = Literal["waiting", "running", "finished"]
+FinishReason = Literal["stop", "length", "cancelled", "deadline"]
+RequestState = Literal["waiting", "running", "finished"]
 
 
 @dataclass(eq=False)
@@ -30,8 +30,8 @@ class Request:
 
     prompt_length: int = field(init=False)
     arrival: int = field(init=False, default=-1)
-    state: State = field(init=False, default="waiting")
-    reason: Reason | None = field(init=False, default=None)
+    state: RequestState = field(init=False, default="waiting")
+    reason: FinishReason | None = field(init=False, default=None)
     scheduled: int = field(init=False, default=0)
     computed: int = field(init=False, default=0)
     cached: int = field(init=False, default=0)
@@ -109,5 +109,5 @@ class Token(NamedTuple):
 
     request: Request
     token: int | None
-    reason: Reason | None
+    reason: FinishReason | None
     logprobs: Logprobs | None = None

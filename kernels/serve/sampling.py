@@ -7,7 +7,7 @@ from kernels.ops.sampling import Sampling, choose
 from kernels.serve.inputs import Fields
 
 
-def draw(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> None:
+def draw_tokens(logits: Tensor, fields: Fields, out: Tensor, last: Tensor) -> None:
     """Writes the ids of logits [draws, vocab] into out [draws] int64, and into last[fields.target]: greedy where the
     temperature is 0.
 

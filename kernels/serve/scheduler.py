@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernels.serve.pages import ROOT, Pages, digest
-from kernels.serve.requests import Logprobs, Part, Reason, Request, Step, Token
+from kernels.serve.requests import FinishReason, Logprobs, Part, Request, Step, Token
 
 CHUNK_TOKENS = 2048
 """The tokens of prompts that a step on a GPU takes at most, where nobody says."""
@@ -151,7 +151,7 @@ class Scheduler:
         return found
 
     @staticmethod
-    def _end(request: Request, token: int) -> Reason | None:
+    def _end(request: Request, token: int) -> FinishReason | None:
         if token in request.stop_ids:
             return "stop"
         return "length" if request.answered == request.max_tokens else None
@@ -223,7 +223,7 @@ class Scheduler:
         place = next((at for at, each in enumerate(self.waiting) if each.arrival > request.arrival), len(self.waiting))
         self.waiting.insert(place, request)
 
-    def _finish(self, request: Request, reason: Reason) -> None:
+    def _finish(self, request: Request, reason: FinishReason) -> None:
         if request.state == "running":
             self._leave(request)
         else:

@@ -16,7 +16,7 @@ def precision_refusal(plan: Plan) -> str | None:
     return f"--plan: {what} rounds weights, and this server has no such products for every number of rows yet"
 
 
-def taken(plan: Plan) -> str:
+def taken_of_plan(plan: Plan) -> str:
     """What the server takes of the plan, in a sentence: packed passes of many requests have kernels of their own."""
     size = f"{plan.serving.running} requests at once" if plan.serving else "the size that is usual"
     what = f"the plan's model, {plan.dtype} and {size}"

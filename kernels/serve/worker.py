@@ -24,9 +24,9 @@ def main(spec: Spec, connection: Connection) -> None:
     """The process's main function. Ends at `Stop`, and when the other side of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server drains first
     try:
-        from kernels.serve.building import build  # it imports torch, which the server's process does without
+        from kernels.serve.building import build_engine  # it imports torch, which the server's process does without
 
-        engine, ready = build(spec)
+        engine, ready = build_engine(spec)
     except (ValueError, OSError, PlanRefused) as error:
         connection.send(Declined(str(error)))
         return

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.stage_output import open_plain, read_document, read_end
+from workers.stage_output import open_plain, read_end, read_stage_document
 
 REFUSALS = {
     "link": "Too many levels of symbolic links",
@@ -22,7 +22,7 @@ def test_a_plain_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "kept/note").write_text("yes")
     with open_plain(tmp_path, "kept/note") as file:
         assert file.read() == b"yes"
-    assert read_document(tmp_path, "kept/note") == "yes"
+    assert read_stage_document(tmp_path, "kept/note") == "yes"
     assert read_end(tmp_path, "kept/note", 2) == "es"
 
 

@@ -14,7 +14,7 @@ from ninja.parser import Parser
 from kernels.model_files import ModelRefused
 from kernels.model_files.strict_json import parse_json
 from workbench import disk
-from workbench.api.sentences import Problem, describe, field_path, invalid, sentence, sentences
+from workbench.api.sentences import Problem, describe_error, field_path, invalid, sentence, sentences
 from workbench.openapi import PROBLEM_TYPE, complete
 
 __all__ = ["Problem", "ProblemAPI", "invalid", "respond", "sentence", "sentences"]
@@ -153,7 +153,7 @@ class ProblemAPI(NinjaAPI):
             whole = getattr(context.model, "__read_from_single_attr__", None)
             for part in context.pydantic_validation_error.errors(include_url=False):
                 path = names.get(part["loc"], part["loc"])
-                field, reason = describe(part, field_path(path[1:] if whole and path[:1] == (whole,) else path))
+                field, reason = describe_error(part, field_path(path[1:] if whole and path[:1] == (whole,) else path))
                 errors.append({"field": field or "body", "reason": reason})
         return invalid(errors)
 

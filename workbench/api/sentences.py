@@ -26,7 +26,7 @@ class Problem(Exception):
         self.status, self.detail, self.errors = status, detail, [dict(error) for error in errors]
 
 
-def describe(error: Mapping[str, Any], path: str) -> tuple[str, str]:
+def describe_error(error: Mapping[str, Any], path: str) -> tuple[str, str]:
     """Field and reason of one pydantic error. The project's own validators write `field: reason` as the message."""
     kind, message = error["type"], str(error["msg"])
     if kind == "value_error":
@@ -64,7 +64,7 @@ def sentences(error: pydantic.ValidationError, file: str = "") -> list[dict[str,
     """A pydantic error as `[{field, reason, file?}]`. Each reason reads well beside its form field."""
     found = []
     for part in error.errors(include_url=False):
-        field, reason = describe(part, field_path(part["loc"]))
+        field, reason = describe_error(part, field_path(part["loc"]))
         found.append({"field": field, "reason": reason} | ({"file": file} if file else {}))
     return found
 

@@ -22,7 +22,7 @@ SHORT_ID = re.compile(r"[0-9a-f]{4,8}")
 """The beginning of a run's id."""
 
 
-class Api:
+class ApiClient:
     """Calls `/api/v1` of the workbench at `url` with a token. Everything raises CliError."""
 
     def __init__(self, url: str, token: str, transport: httpx.BaseTransport | None = None) -> None:

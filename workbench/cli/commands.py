@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from workbench.cli import regression, tables, tokens
-from workbench.cli.client import Api
+from workbench.cli.client import ApiClient
 from workbench.cli.consoles import err, out
 from workbench.cli.errors import CliError, Exit
 from workbench.cli.follow import OVER, exit_code, follow
@@ -64,13 +64,13 @@ class WorkbenchServer:
     url: str
     token: str
 
-    def api(self) -> Api:
+    def api(self) -> ApiClient:
         """The client. Raises CliError when there is no token."""
         if not self.token:
             raise CliError(f"WORKBENCH_TOKEN is not set; make a token at {self.url.rstrip('/')}/tokens/.")
         if not (self.token.isascii() and self.token.isprintable()):
             raise CliError("WORKBENCH_TOKEN is no token: it holds characters that none has.")
-        return Api(self.url, self.token)
+        return ApiClient(self.url, self.token)
 
 
 @app.callback()
@@ -160,7 +160,7 @@ def show(
         raise typer.Exit(exit_code(run))
 
 
-def _hold_against(api: Api, run: dict[str, Any], kept: str, limit: float) -> None:
+def _hold_against(api: ApiClient, run: dict[str, Any], kept: str, limit: float) -> None:
     """Ends the command where the run is slower than the kept one, or cannot be held against it."""
     if run["state"] != "done":
         state = "is still going on; add --wait" if run["state"] not in OVER else f"was {run['state']}"
@@ -241,7 +241,7 @@ def up(port: Annotated[int, typer.Option(min=1, max=65535)] = 8000) -> None:
     raise typer.Exit(serve(port))
 
 
-def _print_run(api: Api, run: dict[str, Any], as_json: bool) -> None:
+def _print_run(api: ApiClient, run: dict[str, Any], as_json: bool) -> None:
     over = run["state"] in OVER
     found = api.get(f"/runs/{run['id']}/result") if over else None
     if as_json:

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from workbench.cli.client import Api
+from workbench.cli.client import ApiClient
 from workbench.cli.errors import CliError, Exit
 
 OVER = ("done", "failed", "cancelled", "lost")
@@ -26,7 +26,7 @@ def exit_code(run: dict[str, Any]) -> Exit:
     return VERDICTS.get(run["verdict"] or "", Exit.FAILED) if run["state"] == "done" else Exit.FAILED
 
 
-def follow(api: Api, run_id: str, console: Console) -> dict[str, Any]:
+def follow(api: ApiClient, run_id: str, console: Console) -> dict[str, Any]:
     """Waits until the run has ended and returns it. Shows what happens meanwhile on `console`."""
     view = _Bars(console) if console.is_terminal else _Lines(console)
     try:

@@ -8,13 +8,13 @@ from typing import Any
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from workbench.cli.client import Api
+from workbench.cli.client import ApiClient
 from workbench.cli.consoles import err
 from workbench.cli.errors import CliError
 from workbench.cli.upload import Say, upload, upload_recording
 
 
-def model_reference(api: Api, model: str) -> str:
+def model_reference(api: ApiClient, model: str) -> str:
     """The name or digest of the model for the workload document. A directory is uploaded first."""
     path = Path(model)
     if not path.is_dir():
@@ -27,7 +27,7 @@ def model_reference(api: Api, model: str) -> str:
         return str(upload(api, path, say)["content_digest"])
 
 
-def recording_reference(api: Api, folder: Path, recording: str) -> str:
+def recording_reference(api: ApiClient, folder: Path, recording: str) -> str:
     """The SHA-256 of a recording for the workload document. A file, named as seen from `folder`, is handed in first."""
     file = folder / recording
     if re.fullmatch("[0-9a-f]{64}", recording) and not file.exists():

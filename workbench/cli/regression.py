@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from workbench.cli.client import Api
+from workbench.cli.client import ApiClient
 from workbench.cli.errors import CliError, Exit
 from workers.documents.stages import Results
 from workers.documents.workload import Workload
@@ -20,7 +20,7 @@ def limit_of(text: str) -> float:
     return float(found[1]) / 100
 
 
-def against(api: Api, run: dict[str, Any], kept_id: str, limit: float) -> Judgement:
+def against(api: ApiClient, run: dict[str, Any], kept_id: str, limit: float) -> Judgement:
     """The run against the kept one. Raises CliError: with NOT_ENOUGH_SAMPLES where processes are too few."""
     kept = api.get(f"/runs/{api.run_id(kept_id)}")
     if kept["id"] == run["id"]:
@@ -33,7 +33,7 @@ def against(api: Api, run: dict[str, Any], kept_id: str, limit: float) -> Judgem
         raise CliError(str(error), Exit.NOT_ENOUGH_SAMPLES) from None
 
 
-def _kept(api: Api, run: dict[str, Any]) -> KeptRun:
+def _kept(api: ApiClient, run: dict[str, Any]) -> KeptRun:
     workload = api.get(f"/workloads/{run['workload']}")
     return KeptRun(
         f"run {run['id'][:8]} of {run['created_at'][:16].replace('T', ' ')}",

@@ -9,7 +9,7 @@ import pydantic
 from workbench.api.sentences import Problem, sentence, sentences
 from workbench.cli.errors import CliError
 from workbench.intake.sla import parse
-from workers.documents.quality_text import MOST_CHARACTERS, check
+from workers.documents.quality_text import MOST_CHARACTERS, check_text
 from workers.documents.workload import Sla
 
 KEY = "WORKBENCH_ENDPOINT_KEY"
@@ -47,7 +47,7 @@ def _quality_text(file: Path) -> str:
     if len(text) > MOST_CHARACTERS:
         raise CliError(f"{file}: has {len(text):,} characters; a quality text has at most {MOST_CHARACTERS:,}")
     try:
-        return check(text)
+        return check_text(text)
     except ValueError as error:
         raise CliError(f"{file}: {error}") from None
 

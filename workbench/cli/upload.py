@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.cli.client import Api
+from workbench.cli.client import ApiClient
 from workbench.cli.errors import CliError, Exit
 from workers.traffic.recording import BrokenRecording, facts
 
@@ -52,7 +52,7 @@ def _hidden(path: Path, directory: Path) -> bool:
     return any(part.startswith(".") for part in path.relative_to(directory).parts)
 
 
-def upload(api: Api, directory: Path, say: Say) -> dict[str, Any]:
+def upload(api: ApiClient, directory: Path, say: Say) -> dict[str, Any]:
     """Uploads the directory unless the organisation has the same files already. Returns the model."""
     files = read_directory(directory, say)
     known = _known_model(api, files)
@@ -63,7 +63,7 @@ def upload(api: Api, directory: Path, say: Say) -> dict[str, Any]:
     return api.post(f"/uploads/{entry['id']}/finish", {"files": []})
 
 
-def upload_recording(api: Api, file: Path, say: Say) -> str:
+def upload_recording(api: ApiClient, file: Path, say: Say) -> str:
     """Hands a recording of traffic in, unless the organisation has it already. Returns its SHA-256.
 
     Raises CliError where a line is broken, before anything is sent.
@@ -82,7 +82,7 @@ def upload_recording(api: Api, file: Path, say: Say) -> str:
     return sha256
 
 
-def _send(api: Api, entry: dict[str, Any], files: list[LocalFile], say: Say) -> None:
+def _send(api: ApiClient, entry: dict[str, Any], files: list[LocalFile], say: Say) -> None:
     """Sends what is missing of each file."""
     local = {file.path: file for file in files}
     total = sum(file.size for file in files)
@@ -96,14 +96,14 @@ def _send(api: Api, entry: dict[str, Any], files: list[LocalFile], say: Say) -> 
         done = before + file.size
 
 
-def _known_model(api: Api, files: list[LocalFile]) -> dict[str, Any] | None:
+def _known_model(api: ApiClient, files: list[LocalFile]) -> dict[str, Any] | None:
     """A model of the organisation with the very same files."""
     ours = {(file.path, file.sha256) for file in files}
     rows = api.rows("/models", limit=1000)
     return next((row for row in rows if {(file["path"], file["sha256"]) for file in row["files"]} == ours), None)
 
 
-def _open_upload(api: Api, name: str, files: list[LocalFile], holds: str) -> dict[str, Any]:
+def _open_upload(api: ApiClient, name: str, files: list[LocalFile], holds: str) -> dict[str, Any]:
     """An interrupted upload of the same files, or a new one."""
     ours = {(file.path, file.size, file.sha256) for file in files}
     for entry in api.rows("/uploads", limit=200):
@@ -114,7 +114,7 @@ def _open_upload(api: Api, name: str, files: list[LocalFile], holds: str) -> dic
     return api.post("/uploads", {"name": name[:120], "holds": holds, "files": listed})  # type: ignore[no-any-return]
 
 
-def _send_file(api: Api, address: str, file: LocalFile, offset: int, chunk_bytes: int) -> Iterator[int]:
+def _send_file(api: ApiClient, address: str, file: LocalFile, offset: int, chunk_bytes: int) -> Iterator[int]:
     """Sends the file from `offset` on; yields how far it is."""
     failures = 0
     with file.where.open("rb") as stream:

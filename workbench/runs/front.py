@@ -5,7 +5,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from workbench.intake.models import Workload
-from workbench.intake.services.workloads import memory_gib, needed_gib
+from workbench.intake.services.workloads import class_memory_gib, needed_gib
 from workbench.prices.services import price_book
 from workbench.runs import predictions, services
 from workbench.runs.models import Run, StageRun
@@ -38,7 +38,7 @@ def front_of(workload: Workload, document: WorkloadDocument, manifest: ModelMani
     """The chart with its table; None where there is no point, or the first promise is no time."""
     measured = _measured(workload)
     others = [each for each in document.constraints.gpu_classes if each not in measured]
-    held = [each for each in others if needed_gib(manifest, document) <= memory_gib(each)]
+    held = [each for each in others if needed_gib(manifest, document) <= class_memory_gib(each)]
     organisation = workload.organisation
     precision = _precision(document)
     predicted: dict[str, Prediction] = {

@@ -18,8 +18,8 @@ from workbench.intake.forms.workload import WorkloadForm
 from workbench.intake.models import Model, Recording
 from workbench.intake.services import promises
 from workbench.intake.services.catalogue import catalogue_manifest
-from workbench.intake.services.recordings import named
-from workbench.intake.services.workloads import memory_gib, needed_gib, reasons
+from workbench.intake.services.recordings import named_recording
+from workbench.intake.services.workloads import class_memory_gib, needed_gib, reasons
 from workbench.runs import placement
 from workers.budget import MINUTES_WITH_VLLM
 from workers.charts.text import request_words
@@ -61,7 +61,7 @@ def check(form: WorkloadForm, rows: Any, recordings: Any) -> Checks:
         found.promises = _readable_promises(form)
     else:
         found.promises = [promises.words(each) for each in document.objectives]
-        recording = named(recordings, document)
+        recording = named_recording(recordings, document)
         found.facts += [f"{recording.document.words}."] if recording else []
         _check_model(found, document, rows, labels, recording)
     return found
@@ -121,7 +121,7 @@ def _check_model(
     what = request_words(traffic, facts.kind == "decoder", facts.counted)
     found.facts.insert(0, f"A request: {what}; batch {traffic.batch}, {traffic.concurrency} at once.")
     needs = needed_gib(facts, document)
-    fits = [name for name in document.constraints.gpu_classes if needs <= memory_gib(name)]
+    fits = [name for name in document.constraints.gpu_classes if needs <= class_memory_gib(name)]
     found.facts.append(
         f"{facts.name} needs about {needs:,.1f} GiB with this traffic (modelled): "
         f"{'it fits ' + ', '.join(fits) if fits else 'it fits no allowed class'}."

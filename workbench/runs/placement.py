@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from workbench.intake.services.workloads import memory_gib, needed_gib
+from workbench.intake.services.workloads import class_memory_gib, needed_gib
 from workbench.runs import state
 from workbench.runs.models import Run, Worker
 from workers.documents.gpu_class import gpus_of
@@ -39,7 +39,7 @@ def living_gib() -> dict[str, float]:
     rows = Worker.objects.filter(last_seen__gte=alive_since()).values_list("gpu_class", "memory_gib")
     found: dict[str, float] = {}
     for name, told in rows:
-        found[name] = max(found.get(name, 0.0), memory_gib(name) if told is None else told)
+        found[name] = max(found.get(name, 0.0), class_memory_gib(name) if told is None else told)
     return found
 
 
@@ -68,7 +68,7 @@ def choose_class(workload: Workload, manifest: ModelManifest) -> str:
     """
     needed, living = needed_gib(manifest, workload), living_gib()
     allowed = list(workload.constraints.gpu_classes)
-    fits = [name for name in allowed if needed <= living.get(name, memory_gib(name))] or allowed
+    fits = [name for name in allowed if needed <= living.get(name, class_memory_gib(name))] or allowed
     chosen = _first(fits, living)
     if _possible(workload, manifest, chosen):
         return chosen

@@ -24,7 +24,7 @@ def records(text: str) -> list[Record]:
     return [_record(number, line) for number, line in lines]
 
 
-def check(text: str) -> str:
+def check_text(text: str) -> str:
     """The text itself. Raises ValueError for a broken line, and for characters that a database cannot keep."""
     if "\0" in text:
         raise ValueError(f"line {text[: text.index(chr(0))].count(chr(10)) + 1} holds a NUL character")

@@ -226,7 +226,7 @@ class Sla(Document):
     @field_validator("quality_text")
     @classmethod
     def _readable(cls, text: str) -> str:
-        return quality_text.check(text)
+        return quality_text.check_text(text)
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:

@@ -16,7 +16,7 @@ from workers.economics.energy import energy_of
 from workers.pricing import gpu_price
 from workers.verdicts import overall
 
-Sides = tuple[ServedLoad | None, ServedLoad | None]
+LoadPair = tuple[ServedLoad | None, ServedLoad | None]
 
 
 def load_words(users: int, rate: float | None = None, speed: float | None = None) -> str:
@@ -37,7 +37,7 @@ class Priced:
     book: PriceBook
     gpu_class: str
 
-    def sides(self, results: Results) -> Sides:
+    def sides(self, results: Results) -> LoadPair:
         """Before and after, both at the highest loads that hold, or both as verify measured them.
 
         Of a searched side on which no load holds, and of one that served nothing, there is None. Where no change is

@@ -9,7 +9,7 @@ from workers.documents.money import CostKey, PricePoint, ServedLoad, StatedFleet
 from workers.documents.stages import Results
 from workers.documents.workload import Workload
 from workers.economics import fleet, unit_costs
-from workers.economics.loads import Priced, Sides
+from workers.economics.loads import LoadPair, Priced
 from workers.pricing import GpuPrice, gpu_price
 
 DUTY_CYCLES = (1.0, 0.75, 0.5, 0.25)
@@ -100,7 +100,7 @@ def moves(found: UnitEconomics, price: GpuPrice) -> list[PricePoint]:
 
     The price that is changed is that of the run's own GPU class.
     """
-    sides: Sides = (found.before, found.after)
+    sides: LoadPair = (found.before, found.after)
     usual = [side.usd_per_hour if side else None for side in sides]
     points = []
     for usd in sorted({price.low, price.typical, price.high}):

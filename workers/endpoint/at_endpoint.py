@@ -18,7 +18,7 @@ from workers.documents.traffic import Traffic
 from workers.documents.worker_api import EndpointAccess
 from workers.documents.workload import Objective
 from workers.endpoint.asking import FAILURES, Asking
-from workers.endpoint.comparing import judged_there, ratios, read, sentence_of, server_of, users
+from workers.endpoint.comparing import judged_there, ratios, read, rounds_sentence, server_of, users
 from workers.endpoint.rising import Rising
 from workers.traffic.measuring import LoadTest, judged
 from workers.traffic.sending import LoadTarget
@@ -140,7 +140,7 @@ class AtEndpoint:
         missing = f" Then it failed: {self._failure}" if self._failure else ""
         return EndpointResult(
             server=server,
-            sentence=sentence_of(load, len(sents)) + missing,
+            sentence=rounds_sentence(load, len(sents)) + missing,
             load=load,
             rounds=[self._summary(*each) for each in self._rounds],
             ratios=[] if load.lag.void else ratios(load.metrics, read(list[Distribution], after)),

@@ -57,7 +57,7 @@ def judged_there(objectives: Sequence[Objective], endpoint: Endpoint, price: flo
     return [each for each in objectives if each.limit is not None and each.metric not in unjudged]
 
 
-def sentence_of(load: LoadResult, rounds: int) -> str:
+def rounds_sentence(load: LoadResult, rounds: int) -> str:
     """How many requests the rounds had, from how many clients, what they cost in tokens, and how many failed."""
     clients = "one client" if load.users == 1 else f"{load.users:,} clients"
     counted = f"{load.requests:,} requests of {clients} in {rounds} {'round' if rounds == 1 else 'rounds'}"

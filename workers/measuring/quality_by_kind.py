@@ -93,7 +93,7 @@ def _inputs(
     batch = document.workload.traffic.batch
     if answer.unit in ("images", "recordings"):
         generator = torch.Generator().manual_seed(20)
-        drawn = (served_model.drawn(model, batch, 1, generator) for _ in range(-(-needed // batch)))
+        drawn = (served_model.random_input(model, batch, 1, generator) for _ in range(-(-needed // batch)))
         return drawn, f"random {answer.unit}"
     length = document.workload.traffic.prompt_tokens
     tokens = _texts(document, context, model, needed * (length if answer.form == "classes" else 1))

@@ -95,11 +95,11 @@ def answer_of(model: torch.nn.Module) -> AnswerKind:
     return answer_of(model)  # type: ignore[arg-type]
 
 
-def drawn(model: torch.nn.Module, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:
+def random_input(model: torch.nn.Module, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:
     """A random main input of the model: see `kernels.engine.inputs`."""
     from kernels.engine import inputs
 
-    return inputs.drawn(model, batch, length, generator)  # type: ignore[arg-type]
+    return inputs.random_input(model, batch, length, generator)  # type: ignore[arg-type]
 
 
 @contextmanager

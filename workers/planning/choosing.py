@@ -24,7 +24,7 @@ class ChosenPlan:
     sentence: str = ""
 
 
-def choose(trials: Sequence[PlanTrial], workload: Workload, counted: Counted) -> ChosenPlan | None:
+def choose_plan(trials: Sequence[PlanTrial], workload: Workload, counted: Counted) -> ChosenPlan | None:
     """The plan by the workload's `prefer`; the fastest where no plan is shown to keep every promise."""
     objectives, cheap = workload.objectives, workload.constraints.prefer == "cheapest"
     lower = objectives[0].direction != "at_least"

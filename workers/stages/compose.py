@@ -21,10 +21,10 @@ from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, StageI
 from workers.harness.context import Context, StageError
 from workers.measuring import texts
 from workers.measuring.conditions import watched
-from workers.measuring.served_model import drawn, dtype_of, kind_of, load, vocabulary
+from workers.measuring.served_model import dtype_of, kind_of, load, random_input, vocabulary
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps
 from workers.planning.build_times import USUAL_SHARE, Builds
-from workers.planning.choosing import choose
+from workers.planning.choosing import choose_plan
 from workers.planning.precision import lossy_refusal, lowers_precision
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, PROBE_STEPS, Times, Trier, untried, yardstick
 
@@ -88,7 +88,7 @@ class _Composer:
             for lossy in () if composes or base.ops or base.gpus > 1 else (False, True):
                 self._try_with_ops(best.label, base, lossy)
             self._try_lower_dtype(best.label, base)
-        choice = choose(self.done, self.document.workload, self.document.model.counted)
+        choice = choose_plan(self.done, self.document.workload, self.document.model.counted)
         if choice is not None:
             ranking.explain(self.done, self._lower, choice.trial)
             self.choice = choice.sentence
@@ -117,7 +117,7 @@ class _Composer:
             text = texts.from_text(self.context.model_dir, own, length, most, words)
             ids = (text or texts.random(words, length, most)).ids
         else:
-            ids = drawn(self.model, -(-most // length), length, torch.Generator().manual_seed(20))
+            ids = random_input(self.model, -(-most // length), length, torch.Generator().manual_seed(20))
         self.trier.yardstick = yardstick(engine.runner("eager", self.model), self.document, self.kind, ids)
 
     def _lower_dtype(self) -> str | None:

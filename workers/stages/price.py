@@ -14,7 +14,7 @@ from workers.documents.prices import CostLine, PriceBook, PriceResult, Sensitivi
 from workers.documents.stages import PlanTrial, Results, StageInput, VerifyResult
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Deployment, Workload, metric_title
-from workers.economics.loads import Priced, Sides
+from workers.economics.loads import LoadPair, Priced
 from workers.economics.several_gpus import several_gpus
 from workers.economics.study import study
 from workers.harness.context import Context, StageError
@@ -158,7 +158,7 @@ def present_ratios(
     return then / now, present.usd_per_hour / (price.typical * verify.gpus)
 
 
-def _sensitivity(price: GpuPrice, sides: Sides) -> list[Sensitivity]:
+def _sensitivity(price: GpuPrice, sides: LoadPair) -> list[Sensitivity]:
     rates = [side.per_second.value / side.gpus if side and side.holds is not False else None for side in sides]
     middle = (price.typical + price.high) / 2
     points = sorted({price.low, price.typical, round(middle, 2), price.high})
@@ -271,7 +271,7 @@ def price(
     return result.model_copy(update={"sentence": said})
 
 
-def _per_dollar(sides: Sides) -> float | None:
+def _per_dollar(sides: LoadPair) -> float | None:
     """After over before of what a dollar buys; None where a side has no rate or price, or both serve one at a time."""
     before, after = sides
     if before is None or after is None or not before.usd_per_hour or not after.usd_per_hour:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from workers.traces.labels import UNATTRIBUTED, label, parse
+from workers.traces.labels import UNATTRIBUTED, label, parse_scope
 from workers.traces.reader import HostLaunch, HostSpan, Trace
 
 GRAPH_LAUNCH = "GraphLaunch"
@@ -69,7 +69,7 @@ class _Stack:
     def enter(self, span: HostSpan) -> None:
         self.leave(span.start)
         self._open.append(span)
-        scope = parse(span.name) if span.annotation else None
+        scope = parse_scope(span.name) if span.annotation else None
         if scope is not None and scope.kind == "step":
             self._phase = scope.name
 
@@ -89,7 +89,7 @@ class _Stack:
 
     def owner(self, operation: str) -> tuple[str, str]:
         """Label and phase of `operation` at this moment. A unit takes precedence over modules inside it."""
-        scopes = [scope for span in self._open if span.annotation and (scope := parse(span.name))]
+        scopes = [scope for span in self._open if span.annotation and (scope := parse_scope(span.name))]
         named = [scope for scope in scopes if scope.kind != "step"]
         unit = next((scope for scope in named if scope.kind == "unit"), None)
         return label(unit or (named[-1] if named else None), operation), self._phase
@@ -97,7 +97,7 @@ class _Stack:
 
 def _first_phase(spans: list[HostSpan]) -> str:
     for span in spans:
-        scope = parse(span.name) if span.annotation else None
+        scope = parse_scope(span.name) if span.annotation else None
         if scope is not None and scope.kind == "step":
             return scope.name
     return "forward"

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from kernels.dtypes import DTYPE_NAMES
 from kernels.ops import AttentionCase, Case, LinearCase, RmsNormCase
-from workers.traces.labels import TraceScope, label, plain
+from workers.traces.labels import TraceScope, label, plain_op
 
 _ELEMENTWISE = ("add", "sub", "mul", "div", "neg", "cat", "silu", "gelu", "tanh", "softmax", "pow")
 _SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -64,7 +64,7 @@ class Census(TorchFunctionMode):
         kwargs = kwargs or {}
         outputs = func(*args, **kwargs)
         with torch._C.DisableTorchFunction():
-            self._count(plain(getattr(func, "__name__", "")), args, kwargs, outputs)
+            self._count(plain_op(getattr(func, "__name__", "")), args, kwargs, outputs)
         return outputs
 
     def _unit(self) -> TraceScope | None:

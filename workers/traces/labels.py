@@ -46,7 +46,7 @@ class TraceScope(NamedTuple):
         return f"{PREFIX}{self.kind}:{self.name}:{self.owner}"
 
 
-def parse(record: str) -> TraceScope | None:
+def parse_scope(record: str) -> TraceScope | None:
     """The scope that a profiler annotation stands for; None for annotations that this package did not write."""
     if not record.startswith(PREFIX):
         return None
@@ -63,7 +63,7 @@ def tail_of(path: str) -> str:
     return parts[-1] if parts else "model"
 
 
-def plain(operation: str) -> str:
+def plain_op(operation: str) -> str:
     """`aten::add_`, `__radd__` and `add` are all `add`."""
     name = operation.removeprefix("aten::").strip("_") if "__" in operation else operation.removeprefix("aten::")
     name = name.rstrip("_") or operation
@@ -76,7 +76,7 @@ def label(scope: TraceScope | None, operation: str) -> str:
     `operation` is an aten or torch function, or empty where a kernel was launched outside all of them. Outside every
     module only the usual functions of a generation loop have a name; other work there is UNATTRIBUTED.
     """
-    name = plain(operation)
+    name = plain_op(operation)
     if scope is None:
         return _around_the_model(name)
     if scope.kind == "unit":

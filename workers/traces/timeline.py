@@ -16,7 +16,7 @@ from workers.documents.base import Artifact
 from workers.documents.timeline import LaneSummary, RequestTimeline
 from workers.harness.context import Context
 from workers.traces import reader
-from workers.traces.labels import parse
+from workers.traces.labels import parse_scope
 from workers.traces.reader import HostSpan, Trace
 
 MOST_EVENTS = 20_000
@@ -118,7 +118,7 @@ def _outermost(spans: Sequence[HostSpan]) -> Iterator[HostSpan]:
 
 
 def _scope_name(record: str) -> str:
-    scope = parse(record)
+    scope = parse_scope(record)
     if scope is None:
         return record
     if scope.kind != "own":

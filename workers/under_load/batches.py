@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from kernels.engine import Runner
-from kernels.engine.inputs import drawn
+from kernels.engine.inputs import random_input
 from kernels.load.connection import TIMED_OUT
 from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.generator import LoadDuration, Sent
@@ -22,7 +22,7 @@ from kernels.load.planned import PlannedRequest
 from workers.documents.traffic import Traffic
 from workers.traffic.planned import requests
 
-Waiting = tuple[int, int, PlannedRequest]
+WaitingRequest = tuple[int, int, PlannedRequest]
 """When a request is due, its number, and what it asks for."""
 
 
@@ -43,7 +43,7 @@ class BatchLoop:
         start = time.monotonic_ns()
         end = start + round(self._limits.seconds * 1e9)
         sent = Sent(start + round(self._limits.warm_up_s * 1e9))
-        due: list[Waiting] = []
+        due: list[WaitingRequest] = []
         for _ in range(1 if self._traffic.open_loop else self._traffic.concurrency):
             self._add_next(due, start, start)
         while due and due[0][0] < end:
@@ -60,10 +60,12 @@ class BatchLoop:
         sent.exchanges.sort(key=lambda each: each.intended_ns)
         return sent
 
-    def _taken(self, due: list[Waiting], start_ns: int, end_ns: int) -> tuple[list[Waiting], list[Exchange]]:
+    def _taken(
+        self, due: list[WaitingRequest], start_ns: int, end_ns: int
+    ) -> tuple[list[WaitingRequest], list[Exchange]]:
         """The next batch, taken out of `due`, and the requests of an open loop that waited too long to be in it."""
         now, open_loop = time.monotonic_ns(), self._traffic.open_loop
-        waiting, lost = list[Waiting](), list[Exchange]()
+        waiting, lost = list[WaitingRequest](), list[Exchange]()
         while due and due[0][0] <= min(now, end_ns - 1) and len(waiting) < self._traffic.concurrency:
             at, _, planned = one = heapq.heappop(due)
             if open_loop:
@@ -74,7 +76,7 @@ class BatchLoop:
                 waiting.append(one)
         return waiting, lost
 
-    def _add_next(self, due: list[Waiting], free_ns: int, start_ns: int) -> None:
+    def _add_next(self, due: list[WaitingRequest], free_ns: int, start_ns: int) -> None:
         """The next request: of an open loop at its own time after the start, else when a user has paused.
 
         A recording of arrivals has none behind its last line.
@@ -85,11 +87,11 @@ class BatchLoop:
         at = free_ns + round(planned.think_s * 1e9) if planned.at_s is None else start_ns + round(planned.at_s * 1e9)
         heapq.heappush(due, (at, planned.index, planned))
 
-    def _serve(self, waiting: list[Waiting]) -> list[Exchange]:
+    def _serve(self, waiting: list[WaitingRequest]) -> list[Exchange]:
         batch = self._traffic.concurrency if self._fixed else len(waiting)
         lengths = [(planned.prompt_tokens, planned.output_tokens) for _, _, planned in waiting]
         prompt, output = self._longest if self._fixed else map(max, zip(*lengths, strict=True))
-        ids = drawn(self._runner.model, batch, prompt, self._draws)
+        ids = random_input(self._runner.model, batch, prompt, self._draws)
         begun = time.monotonic_ns()
         times = self._runner.generate(ids, output).times_ns
         return [self._exchange(due, planned, begun, times) for due, _, planned in waiting]

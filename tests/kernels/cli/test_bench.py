@@ -11,7 +11,7 @@ from kernels import engine
 from kernels.__main__ import main
 from kernels.cases import GROUPS, cases, check_cases
 from kernels.cli import bench_decode, bench_document
-from kernels.cli.bench import rows_of
+from kernels.cli.bench import bench_rows
 from kernels.cli.bench_decode import Options, _wanted
 from kernels.hardware import GPUS
 from kernels.measure import ceilings
@@ -273,7 +273,7 @@ def test_ratio_is_the_best_peers_time_over_this_ones():
         trial("h", True, "pass", ms=0.5),
         trial("i", False, "pass", ms=0.5),
     ]
-    rows = {row.variant: row for row in rows_of(trials)}
+    rows = {row.variant: row for row in bench_rows(trials)}
     assert [rows[name].ratio_to_best_peer for name in "abcdehi"] == [1.0, 0.5, 2.0, 2.0, None, None, None]
     assert [rows[name].own for name in "acdi"] == [None, True, False, None]
     assert [rows[name].host_us for name in "ac"] == [None, 9.5]
@@ -288,7 +288,7 @@ def test_lower_precision_has_no_ratio_to_a_peer_in_another():
         Trial(op="linear", case=case, variant=name, peer=name == "torch", lossy=case is fp8, **known)
         for name, case in (("torch", same), ("own", same), ("own_fp8", fp8))
     ]
-    assert [row.ratio_to_best_peer for row in rows_of(trials)] == [1.0, 1.0, None]
+    assert [row.ratio_to_best_peer for row in bench_rows(trials)] == [1.0, 1.0, None]
 
 
 @pytest.mark.parametrize("cpu", [True, False])

@@ -11,7 +11,7 @@ from kernels.megakernel.instructions import ADD, ATTENTION, END
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, WeightSection
 from kernels.megakernel.shape import ModelShape
-from kernels.megakernel.structure import rows_of
+from kernels.megakernel.structure import instruction_rows
 from kernels.megakernel.validate import validate
 
 OF_PRODUCT = ("layer", "units", "tile", "k_tile", "k_tiles", "partial")
@@ -54,20 +54,20 @@ def with_rows(program: Program, rows: dict[int, list[dict[str, int]]], repack: b
 
 def without(program: Program, sm: int, index: int) -> Program:
     """One instruction dropped."""
-    rows = rows_of(program.instructions[sm])
+    rows = instruction_rows(program.instructions[sm])
     return with_rows(program, {sm: rows[:index] + rows[index + 1 :]})
 
 
 def swapped(program: Program, sm: int, first: int, second: int, repack: bool = True) -> Program:
     """Two instructions of one SM in each other's place."""
-    rows = rows_of(program.instructions[sm])
+    rows = instruction_rows(program.instructions[sm])
     rows[first], rows[second] = rows[second], rows[first]
     return with_rows(program, {sm: rows}, repack)
 
 
 def changed(program: Program, sm: int, index: int, repack: bool = True, **fields: int) -> Program:
     """Other values in fields of one instruction."""
-    rows = rows_of(program.instructions[sm])
+    rows = instruction_rows(program.instructions[sm])
     rows[index] = rows[index] | fields
     return with_rows(program, {sm: rows}, repack)
 
@@ -75,7 +75,7 @@ def changed(program: Program, sm: int, index: int, repack: bool = True, **fields
 def find(program: Program, op: int, **fields: int) -> tuple[int, int, dict[str, int]]:
     """The first instruction of this kind with these fields: (SM, index, words)."""
     for sm, table in enumerate(program.instructions):
-        for index, words in enumerate(rows_of(table)):
+        for index, words in enumerate(instruction_rows(table)):
             if words["op"] == op and all(words[name] == value for name, value in fields.items()):
                 return sm, index, words
     raise LookupError(f"no instruction {op} with {fields}")

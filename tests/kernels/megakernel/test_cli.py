@@ -13,7 +13,7 @@ from kernels.__main__ import main
 from kernels.megakernel import ordering, trace
 from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, OUT, QKV
 from kernels.megakernel.program import Program
-from kernels.megakernel.structure import rows_of
+from kernels.megakernel.structure import instruction_rows
 from tests.kernels.megakernel.broken import one_half
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import program_of
@@ -31,7 +31,7 @@ def timeline(program: Program) -> np.ndarray:
     """Every instruction takes 100 ns: 30 of waiting, 60 of work, 10 of storing; attention does not mark its input."""
     made = np.zeros((len(program.instructions), max(map(len, program.instructions)), 8), dtype=np.uint64)
     for sm, table in enumerate(program.instructions):
-        for index, words in enumerate(rows_of(table)):
+        for index, words in enumerate(instruction_rows(table)):
             if words["op"] == END:
                 continue
             start = 5_000_000 + sm + 100 * index
@@ -181,7 +181,7 @@ def test_a_layer_is_drawn_as_text() -> None:
     assert legend.startswith("layer 0, 0.8 µs")
     assert "G gate_up" in legend
     assert "A attention" in legend
-    rows = [words["op"] for words in rows_of(program.instructions[0]) if words["layer"] == 0]
+    rows = [words["op"] for words in instruction_rows(program.instructions[0]) if words["layer"] == 0]
     assert line.startswith("SM   0 |...Q")
     drawn = [letter for letter, _ in itertools.groupby(line[8:-1].replace(".", "").upper())]
     letters = {QKV: "Q", ATTENTION: "A", OUT: "O", GATE_UP: "G", DOWN: "D"}

@@ -10,10 +10,10 @@ import pytest
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.megakernel import device
 from kernels.megakernel.layout import Layout, default_layout
-from kernels.megakernel.program import build
+from kernels.megakernel.program import build_program
 from kernels.megakernel.ranks import RANKS, part_of, programs
 from kernels.megakernel.shape import shape_of
-from kernels.megakernel.validate import check
+from kernels.megakernel.validate import check_programs
 from kernels.megakernel.weights import FORMATS
 from tests.kernels.compiling import Resources, compile_log, resources
 from tests.kernels.megakernel.published import CONFIGS
@@ -24,7 +24,7 @@ DECODE = device.SOURCES / "decode.cu"
 def constants(name: str, **layout: Any) -> dict:
     shape = replace(shape_of(CONFIGS[name]), norm_eps=1e-5)
     asked = {key: layout.pop(key) for key in ("batch", "capacity", "weights", "sms") if key in layout}
-    return device.defines(build(shape, replace(default_layout(shape, **asked), **layout)), device.Tuning())
+    return device.defines(build_program(shape, replace(default_layout(shape, **asked), **layout)), device.Tuning())
 
 
 def contexts() -> Iterator[tuple[str, dict[str, int]]]:
@@ -120,7 +120,7 @@ def test_the_unit_that_a_gpu_test_runs_compiles(weights: str) -> None:
 @pytest.mark.parametrize("capacity", [192, 4096])
 def test_a_debug_build_compiles(capacity: int) -> None:
     shape = shape_of(CONFIGS["llama-3.2-1b"])
-    program = build(shape, default_layout(shape, capacity=capacity))
+    program = build_program(shape, default_layout(shape, capacity=capacity))
     assert (
         resources(compile_log(DECODE, device.defines(program, device.Tuning(trace=True, debug=True)))).spill_stores == 0
     )
@@ -137,7 +137,7 @@ def test_every_ring_that_is_built_fits(name: str, batch: int) -> None:
     """With its residual in slices every model has room for a ring at batch 8."""
     shape = replace(shape_of(CONFIGS[name]), layers=1, vocab=4000)
     for capacity in (192, 32768):
-        found = device.defines(build(shape, default_layout(shape, batch, capacity)), device.Tuning())
+        found = device.defines(build_program(shape, default_layout(shape, batch, capacity)), device.Tuning())
         assert found["STAGES"] >= max(8, found["IN_FLIGHT"], found["PREFETCHED_IN_FLIGHT"])
         assert device.shared_bytes(found) <= SHARED_MOST
 
@@ -145,14 +145,14 @@ def test_every_ring_that_is_built_fits(name: str, batch: int) -> None:
 def test_an_input_that_leaves_no_room_is_refused() -> None:
     shape = replace(shape_of(CONFIGS["llama-3.1-8b"]), layers=1)
     with pytest.raises(ValueError, match="leaves no room for the weight ring"):
-        device.defines(build(shape, Layout(batch=8)), device.Tuning())
+        device.defines(build_program(shape, Layout(batch=8)), device.Tuning())
 
 
 @pytest.mark.parametrize("name", ["llama-3.2-1b", "qwen2.5-1.5b"])
 def test_a_gpu_with_fewer_sms_gets_a_program_of_its_own(name: str) -> None:
     shape = shape_of(CONFIGS[name])
     layout = default_layout(shape, sms=114)
-    check(build(shape, layout))
+    check_programs(build_program(shape, layout))
     device.check_present(layout.sms, 114)
     with pytest.raises(ValueError, match=f"sms: the layout has {default_layout(shape).sms} SMs and the GPU 114"):
         device.check_present(default_layout(shape).sms, 114)

@@ -14,7 +14,7 @@ from kernels.megakernel.flagged_words import COPIED, word_shapes
 from kernels.megakernel.instructions import DOWN, END, HEAD
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program
-from kernels.megakernel.structure import rows_of
+from kernels.megakernel.structure import instruction_rows
 from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.broken import find
 from tests.kernels.megakernel.orders import round_robin
@@ -69,7 +69,7 @@ def test_instructions_touch_what_they_declare_and_nothing_else(
     begin = start(name, program.layout.batch, POSITION, 64)
     gpu(name, program, begin, COUNT, split_keys=SPLIT_KEYS, sampling=sampling).run(round_robin())
     for sm, table in enumerate(program.instructions):
-        for words in rows_of(table):
+        for words in instruction_rows(table):
             for step in range(COUNT):
                 splits = splits_of(POSITION + step + 1, SPLIT_KEYS, program.layout.splits)
                 for what, expected in declared(program, sm, words, splits, sampling is not None).items():
@@ -86,7 +86,7 @@ def test_blocks_are_cut_from_all_words(layout: dict[str, Any]) -> None:
     shape, layout = program.shape, program.layout
     written: dict[str, list[int]] = defaultdict(list)
     for sm, table in enumerate(program.instructions):
-        for words in rows_of(table):
+        for words in instruction_rows(table):
             if words["op"] in (END, DOWN, HEAD) or words["layer"] == 0:
                 for buffer, indexes in declared(program, sm, words, layout.splits, drawing=True)["writes"].items():
                     written[buffer] += sorted(indexes)
@@ -101,7 +101,7 @@ def bits_of(program: Program, starts: dict[str, int], words_in_all: int) -> np.n
     longest = max(len(table) for table in program.instructions)
     bits = np.zeros((program.layout.sms, longest, 2, words_in_all // 32 + 1, 32), dtype=np.uint8)
     for sm, table in enumerate(program.instructions):
-        for words in rows_of(table):
+        for words in instruction_rows(table):
             for kind, buffers in enumerate(declared(program, sm, words, program.layout.splits).values()):
                 for buffer, indexes in buffers.items():
                     at = np.array(sorted(indexes)) + starts[buffer]

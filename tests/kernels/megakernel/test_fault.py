@@ -3,7 +3,7 @@
 import pytest
 
 from kernels.megakernel import device
-from kernels.megakernel.fault import sentence_of
+from kernels.megakernel.fault import fault_sentence
 from kernels.megakernel.instructions import GATE_UP
 
 SOURCE = (device.SOURCES / "machine.cuh").read_text()
@@ -18,13 +18,15 @@ def word(sm: int, index: int, op: int, rank: int = 0) -> int:
 
 @pytest.mark.parametrize(("sm", "index"), [(0, 0), (131, 70), (66, 65535)])
 def test_one_gpu_names_its_sm_and_instruction(sm: int, index: int) -> None:
-    assert sentence_of(word(sm, index, GATE_UP)) == f"SM {sm} waited too long at instruction {index} (gate_up)"
+    assert fault_sentence(word(sm, index, GATE_UP)) == f"SM {sm} waited too long at instruction {index} (gate_up)"
 
 
 @pytest.mark.parametrize("rank", range(4))
 def test_several_gpus_are_told_apart(rank: int) -> None:
-    assert sentence_of(word(7, 3, GATE_UP, rank), 4) == f"GPU {rank}, SM 7 waited too long at instruction 3 (gate_up)"
+    assert (
+        fault_sentence(word(7, 3, GATE_UP, rank), 4) == f"GPU {rank}, SM 7 waited too long at instruction 3 (gate_up)"
+    )
 
 
 def test_no_fault_has_no_sentence() -> None:
-    assert sentence_of(0, 2) == ""
+    assert fault_sentence(0, 2) == ""

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, GATE_UP, OUT, QKV
-from kernels.megakernel.program import build
-from kernels.megakernel.structure import rows_of
+from kernels.megakernel.program import build_program
+from kernels.megakernel.structure import instruction_rows
 from kernels.ops.sampling import GREEDY, Sampling, choose
 from tests.kernels.megakernel.broken import without
 from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
@@ -116,7 +116,7 @@ def test_requests_that_it_cannot_answer_are_refused_by_name():
 def at_work(program, op):
     """(SM, index) of the second layer's first instruction of that kind that others wait for."""
     for sm, table in enumerate(program.instructions):
-        for index, words in enumerate(rows_of(table)):
+        for index, words in enumerate(instruction_rows(table)):
             if words["op"] == op and words["layer"] == 1 and (words["units"] or op in (ATTENTION, ADD)):
                 return sm, index
     raise LookupError(op)
@@ -132,11 +132,11 @@ def test_a_program_that_waits_for_nothing_gives_up_and_names_the_instruction(bat
     expected = runner_of(model).generate(prompt, 8).tokens
 
     def broken(shape, layout):
-        program = build(shape, layout)
+        program = build_program(shape, layout)
         return [without(program, *at_work(program, op))]
 
     monkeypatch.setattr(device, "programs", broken)
-    monkeypatch.setattr(device, "check", lambda program: None)
+    monkeypatch.setattr(device, "check_programs", lambda program: None)
     monkeypatch.setattr(machine, "TIMEOUT_NS", 20_000_000)
     began = time.monotonic()
     with pytest.raises(machine.MegakernelFault, match=r"^SM \d+ waited too long at instruction \d+ \(\w+\)$"):

@@ -13,7 +13,7 @@ from kernels import engine
 from kernels.engine import divided
 from kernels.megakernel.attend import splits_of
 from kernels.megakernel.instructions import FIELDS, QKV
-from kernels.megakernel.structure import rows_of
+from kernels.megakernel.structure import instruction_rows
 from kernels.ops.sampling import GREEDY, Sampling, choose
 from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
@@ -141,7 +141,7 @@ def test_when_one_rank_gives_up_all_do(devices, monkeypatch):
     sm, index = next(
         (sm, w["index"])
         for sm, table in enumerate(tables)
-        for w in rows_of(table)
+        for w in instruction_rows(table)
         if w["op"] == QKV and w["layer"] == 1 and w["units"]
     )
     ranks[1]._held["program"][int(ranks[1].program.starts[sm]) + index, FIELDS.index("units")] = 0

@@ -12,7 +12,7 @@ from kernels.megakernel import device
 from kernels.megakernel.flagged_words import columns_of
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.pack import quantised, streams
-from kernels.megakernel.program import build
+from kernels.megakernel.program import build_program
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.weights import CHUNK_BLOCKS, FORMATS, SHORT_CHUNK_BLOCKS, matrix_of_unit
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
@@ -34,7 +34,7 @@ def products(
     """A unit [16, 16 k] times x [batch, 16 k] by the kernel, and what its bytes stand for."""
     layout, tiles = Layout(sms=1, batch=batch, weights=weights, chunk_blocks=chunk_blocks), matrix.shape[1] // 16
     form, shape = layout.form, shape_of(GPU_CONFIGS["llama"])
-    constants = device.defines(build(shape, layout), device.Tuning())
+    constants = device.defines(build_program(shape, layout), device.Tuning())
     warps = constants["WARPS"]
     stream = streams(quantised(matrix, weights), form, 0, tiles)[0].contiguous().cuda()
     filled = torch.cat([x, torch.full((columns_of(batch) - batch, tiles * 16), torch.nan)])

@@ -16,10 +16,10 @@ from kernels.megakernel import program as program_module
 from kernels.megakernel.instructions import ATTENTION, DOWN, GATE_UP, HEAD
 from kernels.megakernel.interpret import Deadlock, DecodeStart, SimulatedGpu
 from kernels.megakernel.layout import Layout
-from kernels.megakernel.program import Program, build
+from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.shape import shape_of
-from kernels.megakernel.structure import WHOLE_INPUT, rows_of
-from kernels.megakernel.validate import check, validate
+from kernels.megakernel.structure import WHOLE_INPUT, instruction_rows
+from kernels.megakernel.validate import check_programs, validate
 from tests.kernels.megakernel.broken import changed, fields_that_matter, find, swapped, without
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import (
@@ -64,7 +64,7 @@ FEW = settings(max_examples=25, deadline=None, derandomize=True)
 def test_it_generates_what_transformers_generates(name: str, layout: dict[str, Any]) -> None:
     """From a prompt of 21 tokens, so that the splits of 8 keys grow from 3 to 4 on the way."""
     program = program_of(name, **layout)
-    check(program)
+    check_programs(program)
     begin = start(name, program.layout.batch, 21, 64)
     machine = gpu(name, program, begin, 6, split_keys=8)
     tokens = machine.run(round_robin())
@@ -85,7 +85,7 @@ def test_in_lower_precision_it_is_the_model_of_the_rounded_weights(
 ) -> None:
     """It reads the packed codes and scales, transformers the bf16 matrices that they stand for: the same tolerance."""
     program = program_of(name, weights=weights, **layout)
-    check(program)
+    check_programs(program)
     begin = start(name, program.layout.batch, 21, 64, weights)
     machine = gpu(name, program, begin, 3, split_keys=8)
     tokens = machine.run(round_robin())
@@ -191,7 +191,7 @@ def test_without_an_instruction_it_hangs_or_differs(sm: int, index: int) -> None
 @FEW
 def test_with_another_field_it_hangs_or_differs(sm: int, index: int, which: int, value: int) -> None:
     at = index % (len(PROGRAM.instructions[sm]) - 1)
-    words = rows_of(PROGRAM.instructions[sm])[at]
+    words = instruction_rows(PROGRAM.instructions[sm])[at]
     # where to cut what is packed, and a partial of outputs that have none: the kernel itself does not look
     idle = [name for name, ops in (("k_tile", WHOLE_INPUT), ("partial", (GATE_UP, HEAD))) if words["op"] in ops]
     names = [name for name in fields_that_matter(words) if name not in idle]
@@ -227,7 +227,7 @@ def test_an_onlooker_that_is_late_finds_its_words_overwritten(monkeypatch: pytes
     """More SMs than gate and up rows: round-robin works, but one slow SM hangs the GPU. `fitted` prevents it."""
     monkeypatch.setattr(program_module, "fitted", lambda shape, layout: layout)
     shape = shape_of(model("qwen2").config.to_dict())
-    program = build(shape, Layout(sms=40, splits=1))
+    program = build_program(shape, Layout(sms=40, splits=1))
     assert {problem.kind for problem in validate(program)} == {"overwrite"}
     late = int(validate(program)[0].sentence.split("SM ")[1].split()[0])
     assert outcome(program, round_robin()) not in (b"hangs", healthy())

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kernels.megakernel import device
 from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, WORDS
 from kernels.megakernel.layout import Layout, attention_work, default_layout, fitted, shares
-from kernels.megakernel.program import build
+from kernels.megakernel.program import build_program
 from kernels.megakernel.shape import shape_of
-from kernels.megakernel.validate import check
+from kernels.megakernel.validate import check_programs
 from tests.kernels.megakernel.published import CONFIGS
 
 
@@ -35,7 +35,7 @@ def test_shares_cover_a_matrix_once(
 
 def test_every_sm_ends_and_keeps_its_residual() -> None:
     shape = shape_of(CONFIGS["llama-3.2-1b"])
-    program = build(shape, Layout())
+    program = build_program(shape, Layout())
     assert len(program.instructions) == 132
     for table in program.instructions:
         ops = table[:, 0].tolist()
@@ -48,7 +48,7 @@ def test_every_sm_ends_and_keeps_its_residual() -> None:
 @pytest.mark.parametrize("name", ["llama-3.2-1b", "llama-3.1-8b", "qwen2.5-7b", "qwen3-4b"])
 def test_streams_are_balanced_and_hold_every_weight(name: str) -> None:
     shape = shape_of(CONFIGS[name])
-    sizes = build(shape, Layout()).stream_bytes()
+    sizes = build_program(shape, Layout()).stream_bytes()
     padding = -shape.vocab % 16 * shape.hidden * 2
     assert sizes.sum() == shape.step_bytes + padding
     assert sizes.max() < 1.05 * sizes.mean()
@@ -58,7 +58,7 @@ def test_small_models_use_fewer_sms() -> None:
     shape = shape_of(CONFIGS["llama-3.2-1b"] | {"intermediate_size": 64, "hidden_size": 64, "num_hidden_layers": 2})
     layout = fitted(shape, Layout(out_parts=300, down_parts=9))
     assert (layout.sms, layout.out_parts, layout.down_parts) == (8, 8, 4)
-    assert build(shape, Layout()).layout.sms == 8
+    assert build_program(shape, Layout()).layout.sms == 8
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_no_sm_has_more_row_tiles_for_the_sms_left_out(name: str) -> None:
     shape = replace(shape_of(CONFIGS[name]), layers=1)
 
     def most(sms: int) -> list[int]:
-        tables = build(shape, replace(default_layout(shape), sms=sms)).instructions
+        tables = build_program(shape, replace(default_layout(shape), sms=sms)).instructions
         return [max(int(each[each[:, 0] == op, 2].sum()) for each in tables) for op in (QKV, OUT, GATE_UP, DOWN)]
 
     assert default_layout(shape).sms == 128
@@ -101,7 +101,7 @@ def test_a_long_context_is_split_until_every_sm_attends(name: str, splits: int) 
 def test_out_attends_by_itself_behind_a_short_context_of_one_sequence() -> None:
     shape = shape_of(CONFIGS["qwen2.5-1.5b"])
     assert default_layout(shape, capacity=192).splits == 0
-    assert (build(shape, default_layout(shape, capacity=192)).instructions[0][:, 0] != ATTENTION).all()
+    assert (build_program(shape, default_layout(shape, capacity=192)).instructions[0][:, 0] != ATTENTION).all()
     assert default_layout(shape, capacity=1088).splits > 0
     assert default_layout(shape, batch=2, capacity=192).splits > 0
     assert default_layout(replace(shape, heads=36, kv_heads=4), capacity=192).splits > 0  # nine heads share their keys
@@ -139,7 +139,7 @@ def test_keys_are_read_once_behind_a_very_long_context(name: str, heads: int, sp
     layout = default_layout(shape, capacity=16384)
     assert (layout.heads, layout.splits, layout.pairs) == (heads, splits, pairs)
     assert {words["heads"] for words in attention_work(shape, layout)} == {shape.heads // shape.kv_heads}
-    check(build(replace(shape, layers=2), layout))
+    check_programs(build_program(replace(shape, layers=2), layout))
 
 
 def test_words_are_copied_where_each_copy_of_each_part_is_read() -> None:
@@ -155,7 +155,7 @@ def test_a_small_model_reads_its_keys_at_once() -> None:
     shape = shape_of(CONFIGS["qwen3-0.6b"])
     layout = default_layout(shape, capacity=192)
     assert (layout.out_parts, layout.down_parts, layout.pairs) == (8, 4, True)
-    assert device.attention_sizes(build(shape, layout))["ATTENDED_GROUPS"] == 1
+    assert device.attention_sizes(build_program(shape, layout))["ATTENDED_GROUPS"] == 1
     assert [default_layout(shape_of(CONFIGS[name]), capacity=192).out_parts for name in ("qwen3-1.7b", "qwen3-4b")] == [
         8,
         4,
@@ -166,7 +166,9 @@ def test_neighbours_share_keys_where_each_has_a_part_in_it() -> None:
     shape = shape_of(CONFIGS["qwen2.5-1.5b"])
     layout = default_layout(shape, capacity=192)
     assert layout.pairs
-    rows = [{tuple(row[[1, 4, 5]]) for row in table if row[0] == OUT} for table in build(shape, layout).instructions]
+    rows = [
+        {tuple(row[[1, 4, 5]]) for row in table if row[0] == OUT} for table in build_program(shape, layout).instructions
+    ]
     assert rows[::2] == rows[1::2]
     for other in ({"sms": 131}, {"batch": 2}, {"out_parts": 1}, {"sms": 130, "out_parts": 130}):
         assert not fitted(shape, replace(layout, **other)).pairs

@@ -13,8 +13,8 @@ from kernels.megakernel.layout import Layout, default_layout
 from kernels.megakernel.program import Program
 from kernels.megakernel.ranks import part_of, programs
 from kernels.megakernel.shape import Unsupported, shape_of
-from kernels.megakernel.structure import rows_of
-from kernels.megakernel.validate import InvalidProgram, check, validate
+from kernels.megakernel.structure import instruction_rows
+from kernels.megakernel.validate import InvalidProgram, check_programs, validate
 from tests.kernels.megakernel.broken import changed, fields_that_matter, find, one_half, without
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import programs_of
@@ -47,7 +47,7 @@ def test_columns_of_the_mlp_that_are_no_whole_tiles_are_refused() -> None:
 def test_every_row_of_the_vocabulary_and_every_partial_belongs_to_one_rank(ranks: int) -> None:
     shape = replace(part_of(LLAMA, ranks), layers=2, vocab=4001)
     made = programs(shape, Layout(sms=16, splits=0, out_parts=2, ranks=ranks))
-    rows = [words for program in made for table in program.instructions for words in rows_of(table)]
+    rows = [words for program in made for table in program.instructions for words in instruction_rows(table)]
     tiles = [tile for w in rows if w["op"] == HEAD for tile in range(w["tile"], w["tile"] + w["units"])]
     assert sorted(tiles) == list(range(-(-4001 // 16)))
     for op, partials in ((OUT, 2 * ranks), (DOWN, ranks)):
@@ -69,7 +69,7 @@ def test_together_ranks_have_the_partials_of_one_gpu(ranks: int) -> None:
 )
 def test_it_accepts_published_models(name: str, ranks: int, batch: int, capacity: int) -> None:
     shape = replace(part_of(shape_of(CONFIGS[name]), ranks), layers=2, vocab=4000)
-    check(*programs(shape, default_layout(shape, batch, capacity, ranks=ranks)))
+    check_programs(*programs(shape, default_layout(shape, batch, capacity, ranks=ranks)))
 
 
 # what it rejects ------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def test_it_rejects_another_value_in_a_field_of_one_rank(
 ) -> None:
     program = made[rank % len(made)]
     sm %= program.layout.sms
-    rows = rows_of(program.instructions[sm])
+    rows = instruction_rows(program.instructions[sm])
     words = rows[index % len(rows)]
     names = fields_that_matter(words)
     name = names[which % len(names)]
@@ -110,11 +110,11 @@ def test_it_rejects_another_value_in_a_field_of_one_rank(
 def test_it_names_the_gpu_and_the_instruction() -> None:
     sm, index, _ = find(PAIR[1], DOWN, layer=1)
     with pytest.raises(InvalidProgram, match=r"coverage: .*GPU 1, down of layer 1"):
-        check(*with_one(PAIR, without(PAIR[1], sm, index)))
+        check_programs(*with_one(PAIR, without(PAIR[1], sm, index)))
     with pytest.raises(
         InvalidProgram, match=f"bounds: GPU 1, SM {sm}, instruction {index}: down of layer 1: partial 0"
     ):
-        check(*with_one(PAIR, changed(PAIR[1], sm, index, partial=0)))
+        check_programs(*with_one(PAIR, changed(PAIR[1], sm, index, partial=0)))
 
 
 def test_it_rejects_ranks_that_are_missing_or_doubled_or_divided_otherwise() -> None:

@@ -17,8 +17,8 @@ from kernels.megakernel.block import Sm
 from kernels.megakernel.instructions import ATTENTION, DOWN, OUT
 from kernels.megakernel.interpret import Deadlock, SimulatedGpu, run
 from kernels.megakernel.program import Program
-from kernels.megakernel.structure import rows_of
-from kernels.megakernel.validate import check, validate
+from kernels.megakernel.structure import instruction_rows
+from kernels.megakernel.validate import check_programs, validate
 from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.broken import find, without
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
@@ -64,7 +64,7 @@ def alone(layout: dict[str, Any], ranks: int) -> dict[str, Any]:
 )
 def test_ranks_make_what_one_gpu_and_transformers_make(name: str, ranks: int, layout: dict[str, Any]) -> None:
     made = programs_of(name, ranks=ranks, **layout)
-    check(*made)
+    check_programs(*made)
     gpus = together(name, made)
     tokens = run(gpus, round_robin())
     for each in gpus:
@@ -149,7 +149,7 @@ def test_without_an_instruction_of_one_gpu_both_wait_for_ever(op: int) -> None:
 
 def test_a_gpu_that_stops_leaves_the_other_waiting_in_the_next_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter finds at once what the kernel's time limit ends: GPU 0 waits for GPU 1's partials of OUT."""
-    last = next(i for i, words in enumerate(rows_of(PAIR[1].instructions[0])) if words["op"] == OUT)
+    last = next(i for i, words in enumerate(instruction_rows(PAIR[1].instructions[0])) if words["op"] == OUT)
     gpus = together("qwen2-of-4", PAIR)
     of_gpu_1 = replace(PAIR[1], instructions=[table[:last] for table in PAIR[1].instructions])
     gpus[1] = together("qwen2-of-4", [PAIR[0], of_gpu_1])[1]

@@ -1,4 +1,4 @@
-"""The validator accepts what `build` makes of every model, and calls what is wrong with a program by its name."""
+"""The validator accepts what `build_program` makes of every model, and names what is wrong with a program."""
 
 import copy
 from dataclasses import replace
@@ -13,10 +13,10 @@ from kernels.megakernel.effects import Access, Effects, effects
 from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.layout import Layout, can_attend, default_layout, fitted
 from kernels.megakernel.ordering import Ordering
-from kernels.megakernel.program import Program, build
+from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.shape import ModelShape, shape_of
-from kernels.megakernel.structure import rows_of
-from kernels.megakernel.validate import InvalidProgram, check, validate
+from kernels.megakernel.structure import instruction_rows
+from kernels.megakernel.validate import InvalidProgram, check_programs, validate
 from tests.kernels.megakernel.broken import changed, find, kinds, one_half, swapped, with_rows, without
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import program_of
@@ -31,22 +31,22 @@ SHORT_OF_ROWS = ("qwen2.5-0.5b", "smollm2-135m", "voice-agent")
 
 @pytest.mark.parametrize("name", ["llama-3.2-1b", "qwen2.5-1.5b"])
 def test_it_accepts_whole_models(name: str) -> None:
-    assert validate(build(shape_of(CONFIGS[name]), Layout())) == []
+    assert validate(build_program(shape_of(CONFIGS[name]), Layout())) == []
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("splits", [0, 16])
 def test_it_accepts_three_layers_of_every_model(name: str, splits: int) -> None:
     shape = replace(shape_of(CONFIGS[name]), layers=3, vocab=4000)
-    check(build(shape, Layout(out_parts=4, splits=splits)))
+    check_programs(build_program(shape, Layout(out_parts=4, splits=splits)))
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_it_accepts_columns_cut_for_larger_batches(name: str) -> None:
     shape = replace(shape_of(CONFIGS[name]), layers=3, vocab=4000)
-    check(build(shape, Layout(out_parts=2, down_parts=4, splits=3, batch=8)))
+    check_programs(build_program(shape, Layout(out_parts=2, down_parts=4, splits=3, batch=8)))
     for batch, capacity in ((1, 4096), (2, 192), (3, 4096), (5, 192), (8, 4096)):
-        check(build(shape, default_layout(shape, batch, capacity)))
+        check_programs(build_program(shape, default_layout(shape, batch, capacity)))
 
 
 @given(
@@ -60,9 +60,9 @@ def test_it_accepts_small_models_of_any_size(
     shape = ModelShape(16 * hidden, 16 * inner, 2, kv * group, kv, head_dim, 101, 1e-5, False, False, True)
     layout = Layout(sms=sms, splits=splits, out_parts=out_parts)
     if splits or can_attend(shape, fitted(shape, layout)):
-        check(build(shape, layout))
+        check_programs(build_program(shape, layout))
     else:
-        assert kinds(build(shape, layout)) == {"bounds"}
+        assert kinds(build_program(shape, layout)) == {"bounds"}
 
 
 # what it rejects ------------------------------------------------------------------------------------------------------
@@ -108,13 +108,13 @@ def test_chunks_that_hold_no_rows_of_keys_are_for_programs_without_splits() -> N
 
 def test_it_rejects_a_product_before_its_input() -> None:
     sm, index, _ = find(SMALL, DOWN, layer=0)
-    assert rows_of(SMALL.instructions[sm])[index - 1]["op"] == GATE_UP
+    assert instruction_rows(SMALL.instructions[sm])[index - 1]["op"] == GATE_UP
     assert kinds(swapped(SMALL, sm, index - 1, index)) == {"deadlock"}
 
 
 def test_it_accepts_attention_in_another_order() -> None:
     attention = program_of("qwen2", splits=12)
-    rows = rows_of(attention.instructions[0])
+    rows = instruction_rows(attention.instructions[0])
     both = [i for i, words in enumerate(rows) if words["op"] == ATTENTION and words["layer"] == 0]
     assert len(both) == 2
     assert validate(swapped(attention, 0, *both)) == []
@@ -122,8 +122,8 @@ def test_it_accepts_attention_in_another_order() -> None:
 
 def test_it_accepts_a_product_on_another_sm() -> None:
     sm, index, _ = find(SMALL, OUT, layer=0)
-    theirs = next(i for i, words in enumerate(rows_of(SMALL.instructions[5])) if words["op"] == OUT)
-    rows, other = rows_of(SMALL.instructions[sm]), rows_of(SMALL.instructions[5])
+    theirs = next(i for i, words in enumerate(instruction_rows(SMALL.instructions[5])) if words["op"] == OUT)
+    rows, other = instruction_rows(SMALL.instructions[sm]), instruction_rows(SMALL.instructions[5])
     other.insert(theirs, rows.pop(index))
     assert sm != 5
     assert validate(with_rows(SMALL, {sm: rows, 5: other})) == []
@@ -133,14 +133,14 @@ def test_it_rejects_sms_that_only_look_on(monkeypatch: pytest.MonkeyPatch) -> No
     """More SMs than gate and up rows: nobody waits for the idle ones, and partials are overwritten under them."""
     monkeypatch.setattr(program_module, "fitted", lambda shape, layout: layout)
     shape = ModelShape(64, 32, 2, 1, 1, 64, 40, 1e-5, False, False, True)
-    assert kinds(build(shape, Layout(sms=24, splits=1))) == {"overwrite"}
+    assert kinds(build_program(shape, Layout(sms=24, splits=1))) == {"overwrite"}
 
 
 @pytest.mark.parametrize("name", SHORT_OF_ROWS)
 def test_it_rejects_column_parts_that_free_a_plane_too_early(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With several parts of `down`, a writer of partials waits for few SMs: each layer parity has its own half."""
     shape = replace(shape_of(CONFIGS[name]), layers=3, vocab=4000)
-    program = build(shape, Layout(out_parts=2, down_parts=4))
+    program = build_program(shape, Layout(out_parts=2, down_parts=4))
     assert kinds(program) == set()
     monkeypatch.setattr(ordering, "effects", one_half)
     assert kinds(program) == {"overwrite"}
@@ -149,7 +149,7 @@ def test_it_rejects_column_parts_that_free_a_plane_too_early(name: str, monkeypa
 def test_an_idle_split_orders_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that is in order only while a long context keeps all splits at work is rejected."""
     shape = replace(shape_of(CONFIGS["qwen2.5-0.5b"]), layers=3, vocab=4000)
-    program = build(shape, Layout(out_parts=2, down_parts=4, splits=33, heads=4))
+    program = build_program(shape, Layout(out_parts=2, down_parts=4, splits=33, heads=4))
     monkeypatch.setattr(ordering, "effects", one_half)
     assert kinds(program) == {"overwrite"}
     monkeypatch.setattr(ordering, "effects", lambda *given: replace(one_half(*given), always=True))
@@ -162,7 +162,7 @@ def two_partials(program: Program) -> Program:
 
 
 def head_before_gate_up(program: Program) -> Program:
-    rows = rows_of(program.instructions[2])
+    rows = instruction_rows(program.instructions[2])
     ops = [words["op"] for words in rows]
     return swapped(program, 2, ops.index(HEAD), ops.index(GATE_UP))
 
@@ -208,7 +208,7 @@ def later_columns(program: Program) -> Program:
 def test_each_kind_of_problem_is_called_by_its_name(breaks: object, kind: str) -> None:
     assert kind in kinds(breaks(SMALL))  # type: ignore[operator]
     with pytest.raises(InvalidProgram, match=r"SM \d|layer \d|bounds|stream"):
-        check(breaks(SMALL))  # type: ignore[operator]
+        check_programs(breaks(SMALL))  # type: ignore[operator]
 
 
 def test_values_that_nobody_reads_are_found() -> None:
@@ -216,7 +216,7 @@ def test_values_that_nobody_reads_are_found() -> None:
     every = [
         (s, i)
         for s, table in enumerate(SMALL.instructions)
-        for i, w in enumerate(rows_of(table))
+        for i, w in enumerate(instruction_rows(table))
         if w["op"] == DOWN and w["layer"] == 0
     ]
     broken = SMALL

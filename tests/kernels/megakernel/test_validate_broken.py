@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kernels.megakernel.instructions import ADD, OUT
 from kernels.megakernel.program import Program
-from kernels.megakernel.structure import rows_of
+from kernels.megakernel.structure import instruction_rows
 from kernels.megakernel.validate import validate
 from tests.kernels.megakernel.broken import changed, fields_that_matter, find, kinds, swapped, with_rows, without
 from tests.kernels.megakernel.tiny_models import program_of
@@ -29,7 +29,7 @@ def test_it_rejects_a_dropped_instruction(program: Program, sm: int, index: int)
 @given(ANY, *PLACES, st.integers(0, 9), st.integers(-1, 40))
 @MANY
 def test_it_rejects_another_value_in_any_field(program: Program, sm: int, index: int, which: int, value: int) -> None:
-    rows = rows_of(program.instructions[sm])
+    rows = instruction_rows(program.instructions[sm])
     words = rows[index % len(rows)]
     names = fields_that_matter(words)
     name = names[which % len(names)]
@@ -41,16 +41,16 @@ def test_it_rejects_another_value_in_any_field(program: Program, sm: int, index:
 @given(ANY, *PLACES, st.integers(1, 5))
 @MANY
 def test_it_rejects_a_duplicated_instruction(program: Program, sm: int, index: int, away: int) -> None:
-    rows, theirs = rows_of(program.instructions[sm]), rows_of(program.instructions[(sm + away) % 6])
+    rows, theirs = instruction_rows(program.instructions[sm]), instruction_rows(program.instructions[(sm + away) % 6])
     theirs.insert(min(index, len(theirs) - 1), rows[index % len(rows)])
     assert validate(with_rows(program, {(sm + away) % 6: theirs}))
 
 
 def test_it_rejects_slices_that_move_or_that_nobody_may_keep() -> None:
     sm, index, _ = find(SLICED, ADD, layer=1, partial=1)
-    rows = rows_of(SLICED.instructions[sm])
+    rows = instruction_rows(SLICED.instructions[sm])
     theirs = next(i for i, table in enumerate(SLICED.instructions) if i != sm and (table[:, 0] == ADD).any())
-    other = rows_of(SLICED.instructions[theirs])
+    other = instruction_rows(SLICED.instructions[theirs])
     at = next(i for i, w in enumerate(other) if w["op"] == ADD and w["layer"] == 1 and w["partial"])
     rows[index], other[at] = other[at], rows[index]
     assert kinds(with_rows(SLICED, {sm: rows, theirs: other})) == {"coverage", "residual"}
@@ -62,7 +62,7 @@ def test_it_rejects_pairs_that_attend_to_other_columns() -> None:
     program = program_of("llama-32", out_parts=2, splits=0, pairs=True)
     assert program.layout.pairs
     assert not validate(program)
-    rows = [rows_of(table) for table in program.instructions]
+    rows = [instruction_rows(table) for table in program.instructions]
     one = next(sm for sm in (1, 3) if rows[sm][1]["k_tile"] != rows[sm + 1][1]["k_tile"])
     rows[one][1], rows[one + 1][1] = rows[one + 1][1], rows[one][1]
     assert kinds(with_rows(program, dict(enumerate(rows)))) == {"deadlock"}
@@ -77,7 +77,7 @@ def test_it_rejects_pairs_that_do_not_attend_once_in_every_layer(giver: int, awa
     """A pair's rows of OUT handed to another: every tile is multiplied once, and neighbours attend alike."""
     assert IN_PAIRS.layout.pairs
     taker = (giver + away) % 4
-    rows = {sm: rows_of(IN_PAIRS.instructions[sm]) for sm in range(8)}
+    rows = {sm: instruction_rows(IN_PAIRS.instructions[sm]) for sm in range(8)}
     for side in (0, 1):
         mine, theirs = rows[2 * giver + side], rows[2 * taker + side]
         at, to = (
@@ -100,7 +100,7 @@ def test_it_rejects_a_copy_that_nobody_reads() -> None:
 @given(*PLACES)
 @MANY
 def test_it_rejects_weights_in_another_order(sm: int, index: int) -> None:
-    rows = [i for i, words in enumerate(rows_of(SMALL.instructions[sm])) if words["units"]]
+    rows = [i for i, words in enumerate(instruction_rows(SMALL.instructions[sm])) if words["units"]]
     at = index % (len(rows) - 1)
     assert kinds(swapped(SMALL, sm, rows[at], rows[at + 1], repack=False)) == {"stream"} | kinds_of_order(
         sm, rows[at], rows[at + 1]

@@ -13,7 +13,7 @@ from kernels.engine.decoder import Decoder
 from kernels.engine.rounding import Rounding, rounded_weights
 from kernels.megakernel.interpret import DecodeStart, SimulatedGpu
 from kernels.megakernel.layout import Layout
-from kernels.megakernel.program import Program, build
+from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.rank_models import RankModel, rank_models
 from kernels.megakernel.ranks import part_of
 from kernels.megakernel.shape import shape_of
@@ -129,7 +129,7 @@ def programs_of(name: str, **layout: Any) -> list[Program]:
     """The same of every rank."""
     asked = Layout(**({"sms": 6, "splits": 4} | layout))
     shape = part_of(shape_of(model(name).config.to_dict()), asked.ranks)
-    return [build(shape, asked, rank) for rank in range(asked.ranks)]
+    return [build_program(shape, asked, rank) for rank in range(asked.ranks)]
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def as_numpy(tensor: torch.Tensor) -> np.ndarray:
 @cache
 def arrays_of(name: str, layout: Layout, rank: int = 0) -> dict[str, np.ndarray]:
     """What is uploaded for the model's own program."""
-    program = build(part_of(shape_of(model(name).config.to_dict()), layout.ranks), layout, rank)
+    program = build_program(part_of(shape_of(model(name).config.to_dict()), layout.ranks), layout, rank)
     own = models_of(name, layout.weights, layout.ranks)[rank]
     return {key: as_numpy(tensor) for key, tensor in uploads(own.model, program, 256, own.rounded).items()}
 

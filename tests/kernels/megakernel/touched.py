@@ -14,7 +14,7 @@ from kernels.megakernel.flagged_words import word_shapes
 from kernels.megakernel.instructions import ATTENTION, OUT
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program
-from kernels.megakernel.structure import name_of, rows_of
+from kernels.megakernel.structure import instruction_name, instruction_rows
 
 Touched = dict[str, dict[str, set[int]]]
 """By "reads" and "writes": flat indexes into each buffer."""
@@ -86,13 +86,13 @@ def differences(
     `bits` [sms, instructions, 2, n] are those of `SingleGpuMegakernel.touched`, of tokens that all had `splits` splits.
     """
     for sm, table in enumerate(program.instructions):
-        for words in rows_of(table):
+        for words in instruction_rows(table):
             expected = declared(program, sm, words, splits, drawing)
             found = noted(bits[sm, words["index"]], program, starts)
             for kind in KINDS:
                 for name in sorted({*expected[kind], *found[kind]}):
                     wanted, real = expected[kind].get(name, set()), found[kind].get(name, set())
                     if wanted != real:
-                        where = f"SM {sm}, instruction {words['index']}, {name_of(words)}"
+                        where = f"SM {sm}, instruction {words['index']}, {instruction_name(words)}"
                         more, less = sorted(real - wanted)[:SHOWN], sorted(wanted - real)[:SHOWN]
                         yield f"{where}: {kind} of {name}: undeclared {more}, declared but not seen {less}"

@@ -11,7 +11,7 @@ import pytest
 from kernels.engine.plan_files import PlanRefused
 from kernels.hardware import GPUS
 from kernels.plan import Plan, PlannedOp, Serving
-from kernels.serve.building import build, for_size, known_here, plan_refusal
+from kernels.serve.building import build_engine, for_size, known_here, plan_refusal
 from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.shapes import shapes, usual_singles
 from kernels.serve.spec import Spec
@@ -80,7 +80,7 @@ def test_a_plan_of_another_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "llama"}))
     with pytest.raises(PlanRefused, match="the plan is for the model 000000000000"):
-        build(Spec(str(tmp_path / "model"), plan=str(path), device="cpu"))
+        build_engine(Spec(str(tmp_path / "model"), plan=str(path), device="cpu"))
 
 
 @pytest.mark.parametrize("command", [["-m", "kernels"], ["-c", "from workbench.cli import app; app()"]])

@@ -8,7 +8,7 @@ import pytest
 
 from workbench.api.models import IdempotentRequest
 from workbench.cli import client as clients
-from workbench.cli.client import Api
+from workbench.cli.client import ApiClient
 from workbench.cli.errors import CliError, Exit
 from workbench.intake.models import Workload
 
@@ -48,23 +48,23 @@ def waits(monkeypatch, settings) -> list[float]:
 
 
 def test_a_post_whose_answer_is_lost_is_done_once(live_server, secret):
-    made = Api(live_server.url, secret, Breaking(lost=2)).post("/workloads", WORKLOAD)
+    made = ApiClient(live_server.url, secret, Breaking(lost=2)).post("/workloads", WORKLOAD)
     assert str(Workload.objects.get().id) == made["id"]
     assert IdempotentRequest.objects.count() == 1
 
 
 def test_a_stranger_is_given_up_sooner_than_a_server_that_answered(live_server, secret):
     with pytest.raises(CliError, match="cannot be reached: the answer was lost") as raised:
-        Api(live_server.url, secret, Breaking(lost=5)).get("/me")
+        ApiClient(live_server.url, secret, Breaking(lost=5)).get("/me")
     assert raised.value.code == Exit.FAILED
-    api = Api(live_server.url, secret, Breaking(lost=5, before=1))
+    api = ApiClient(live_server.url, secret, Breaking(lost=5, before=1))
     assert api.get("/me") == api.get("/me")
 
 
 def test_it_waits_as_long_as_it_is_told(live_server, secret, settings, waits, monkeypatch):
     monkeypatch.setattr("workbench.api.throttle.time", SimpleNamespace(time=lambda: 1_000_000_000.0))
     settings.API_REQUESTS_PER_MINUTE = 1
-    api = Api(live_server.url, secret)
+    api = ApiClient(live_server.url, secret)
     api.get("/me")
     assert waits == []
     api.get("/me")
@@ -73,5 +73,5 @@ def test_it_waits_as_long_as_it_is_told(live_server, secret, settings, waits, mo
 
 def test_lists_are_read_page_by_page(live_server, secret, make_run):
     made = [str(make_run().id) for _ in range(3)]
-    rows = Api(live_server.url, secret).rows("/runs", limit=2)
+    rows = ApiClient(live_server.url, secret).rows("/runs", limit=2)
     assert [row["id"] for row in rows] == made[:0:-1]

@@ -212,7 +212,7 @@ def test_an_interrupt_is_no_verdict(cli, model_dir, sla_file, monkeypatch):
 
 
 def test_an_answer_that_is_not_understood_is_no_verdict(cli, monkeypatch):
-    monkeypatch.setattr("workbench.cli.client.Api.get", lambda *_, **__: {"rows": []})
+    monkeypatch.setattr("workbench.cli.client.ApiClient.get", lambda *_, **__: {"rows": []})
     done = cli("runs")
     assert (done.exit_code, "The server's answer was not understood (KeyError)" in done.stderr) == (3, True)
 

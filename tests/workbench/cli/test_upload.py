@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from workbench.cli import upload as uploading
-from workbench.cli.client import Api
+from workbench.cli.client import ApiClient
 from workbench.cli.errors import CliError, Exit
 from workbench.intake.models import Model, UploadFile
 
@@ -51,7 +51,7 @@ def _size(directory):
 
 def test_a_broken_connection_costs_no_byte_twice(live_server, secret, model_dir):
     line = Flaky({3: "before", 5: "after", 6: "before"})
-    model = uploading.upload(Api(live_server.url, secret, line), model_dir, _say)
+    model = uploading.upload(ApiClient(live_server.url, secret, line), model_dir, _say)
     assert Model.objects.get().digest == model["digest"]
     assert line.sent == _size(model_dir)
 
@@ -59,12 +59,12 @@ def test_a_broken_connection_costs_no_byte_twice(live_server, secret, model_dir)
 def test_another_day_it_goes_on(live_server, secret, model_dir):
     dead = Flaky({number: "before" for number in range(4, 100)})
     with pytest.raises(CliError, match="submit again to go on from there") as raised:
-        uploading.upload(Api(live_server.url, secret, dead), model_dir, _say)
+        uploading.upload(ApiClient(live_server.url, secret, dead), model_dir, _say)
     assert raised.value.code == Exit.FAILED
     kept = sum(UploadFile.objects.values_list("received", flat=True))
     assert 0 < kept == dead.sent
     line = Flaky({})
-    uploading.upload(Api(live_server.url, secret, line), model_dir, _say)
+    uploading.upload(ApiClient(live_server.url, secret, line), model_dir, _say)
     assert line.sent == _size(model_dir) - kept
     assert Model.objects.count() == 1
 
@@ -72,10 +72,10 @@ def test_another_day_it_goes_on(live_server, secret, model_dir):
 def test_changed_files_start_anew(live_server, secret, model_dir):
     dead = Flaky({number: "before" for number in range(3, 100)})
     with pytest.raises(CliError):
-        uploading.upload(Api(live_server.url, secret, dead), model_dir, _say)
+        uploading.upload(ApiClient(live_server.url, secret, dead), model_dir, _say)
     (model_dir / "tokenizer.json").write_text('{"other": 1}')
     line = Flaky({})
-    uploading.upload(Api(live_server.url, secret, line), model_dir, _say)
+    uploading.upload(ApiClient(live_server.url, secret, line), model_dir, _say)
     assert line.sent == _size(model_dir)
 
 
@@ -89,5 +89,5 @@ def test_bytes_that_are_not_what_was_announced_are_refused(live_server, secret, 
 
     monkeypatch.setattr(uploading, "read_directory", then_change)
     with pytest.raises(CliError, match=r"tokenizer\.json: sha256: the content that came has"):
-        uploading.upload(Api(live_server.url, secret), model_dir, _say)
+        uploading.upload(ApiClient(live_server.url, secret), model_dir, _say)
     assert not Model.objects.exists()

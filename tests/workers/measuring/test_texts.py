@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from kernels.engine import load, runner
 from kernels.model_files import ModelRefused
 from tests.workers.conftest import TINY
-from workers.documents.quality_text import MOST_CHARACTERS, check, records
+from workers.documents.quality_text import MOST_CHARACTERS, check_text, records
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Sla
 from workers.measuring import quality, texts
@@ -59,7 +59,7 @@ def test_a_text_that_cannot_be_read_is_refused_by_its_line(text, sentence):
 
 
 def test_a_good_text_is_kept_as_it_is():
-    assert check('{"text": "a"}\n') == '{"text": "a"}\n'
+    assert check_text('{"text": "a"}\n') == '{"text": "a"}\n'
 
 
 def test_the_workloads_text_comes_before_the_models_own(model_dir):

@@ -9,7 +9,7 @@ from workers.documents.measurement import Interval
 from workers.documents.stages import PlanCheck, PlanTrial
 from workers.documents.workload import Workload
 from workers.planning import ranking
-from workers.planning.choosing import choose, cost_of
+from workers.planning.choosing import choose_plan, cost_of
 
 LIMIT = {"metric": "ttf_n", "n": 64, "limit": 60}
 
@@ -30,7 +30,7 @@ def trials(**changes: str) -> list[PlanTrial]:
 
 def taken(found: list[PlanTrial], prefer: str = "cheapest", objective: dict[str, object] = LIMIT):
     workload = Workload.model_validate({"model": "m", "objectives": [objective], "constraints": {"prefer": prefer}})
-    return choose(found, workload, "tokens")
+    return choose_plan(found, workload, "tokens")
 
 
 def test_the_cheapest_that_keeps_the_promise_is_taken_with_its_alternatives() -> None:

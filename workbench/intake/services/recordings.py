@@ -95,7 +95,7 @@ def _check_count(organisation: Any) -> None:
     quota.check_count(rows, settings.ORGANISATION_WORKLOADS, "recordings", "delete workloads that use them")
 
 
-def named(rows: QuerySet[Recording], document: WorkloadDocument) -> Recording | None:
+def named_recording(rows: QuerySet[Recording], document: WorkloadDocument) -> Recording | None:
     """The recording that a workload names, among `rows`; None where it names none or there is none."""
     sha256 = document.traffic.recording
     return rows.filter(sha256=sha256).first() if sha256 else None

@@ -39,12 +39,12 @@ def create_workload(organisation: Any, user: Any, document: WorkloadDocument, li
     rows = Workload.objects.filter(organisation=organisation)
     quota.check_count(rows, settings.ORGANISATION_WORKLOADS, "workloads", "delete one that is not needed any more")
     own = Recording.objects.filter(organisation=organisation)
-    model = check_workload(organisation, user, document, recordings.named(own, document))
+    model = check_workload(organisation, user, document, recordings.named_recording(own, document))
     objectives = [each.counting(model.facts.counted) for each in document.objectives]
     document = document.model_copy(update={"objectives": objectives})
     name = document.name or f"{model.name}, {document.objectives[0].label}"
     with transaction.atomic():
-        recording = recordings.named(own.select_for_update(), document)
+        recording = recordings.named_recording(own.select_for_update(), document)
         if document.traffic.recording and recording is None:
             raise invalid(list(recordings.reasons(model.facts, document, None)))
         workload = Workload.objects.create(
@@ -169,7 +169,7 @@ def _quality_text_reasons(facts: ModelManifest, document: WorkloadDocument) -> I
 
 def _fit_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:
     needs = needed_gib(facts, document)
-    has = {gpu_class: memory_gib(gpu_class) for gpu_class in document.constraints.gpu_classes}
+    has = {gpu_class: class_memory_gib(gpu_class) for gpu_class in document.constraints.gpu_classes}
     largest = max(has, key=lambda gpu_class: has[gpu_class])
     if needs <= has[largest]:
         return []
@@ -193,7 +193,7 @@ def needed_gib(facts: ModelManifest, document: WorkloadDocument) -> float:
     return needed / GIB
 
 
-def memory_gib(gpu_class: str) -> float:
+def class_memory_gib(gpu_class: str) -> float:
     """Memory of one GPU of a class by its datasheet, as the first holds the whole model; of the CPU, this machine's."""
     if gpu_class == "cpu":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
