@@ -147,11 +147,12 @@ class HopperLinear(CudaCall):
 
 
 def _with_contiguous_scales(values: Iterable[Any]) -> tuple[Any, ...]:
-    """`size_and_strides` of out, x, w and what follows, where x and w are pairs whose scales are contiguous: their
-    sizes follow from x and w.
+    """What can differ between two right calls where x and w are pairs whose scales are contiguous: the case and out's
+    size fix all other sizes.
     """
     out, (x, x_scales), (w, w_scales), *rest = values
-    return size_and_strides((out, x, w, x_scales.data_ptr(), w_scales.data_ptr(), *rest))
+    addresses = x.data_ptr(), w.data_ptr(), x_scales.data_ptr(), w_scales.data_ptr()
+    return *addresses, x.stride(), w.stride(), size_and_strides((out, *rest))
 
 
 def build_of(case: LinearCase, tile: Tile) -> nvrtc.Build:

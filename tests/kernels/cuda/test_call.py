@@ -22,6 +22,7 @@ from kernels.cuda.call import (
     size,
     size_and_strides,
 )
+from kernels.gemm.hopper_call import _with_contiguous_scales
 
 
 class Doubled(CudaCall):
@@ -147,6 +148,20 @@ def test_a_key_tells_addresses_and_values_apart_wherever_they_lie(read: Any) -> 
 def test_only_the_key_of_fixed_shapes_leaves_the_size_out(read: Any, same: bool) -> None:
     x = torch.zeros(2, 6)
     assert (read((x,)) == read((x[:1],))) is same
+
+
+def test_the_key_of_scaled_operands_tells_right_calls_apart() -> None:
+    """Of fp8 products: rows and their strides, operands and scales elsewhere, another bias."""
+    x, w, scales, bias = torch.zeros(4, 32), torch.zeros(2, 6, 32), torch.zeros(2, 6, 1), torch.zeros(2, 6)
+    calls = [
+        (out, (rows, scales[at, : len(out)]), (each[:, :16], scales[of]), *rest)
+        for out in (torch.zeros(4, 6), torch.zeros(2, 6))
+        for rows in (x[: len(out), :16], x.view(8, 16)[: len(out)])
+        for at, of in ((0, 0), (0, 1), (1, 0))
+        for each in (w[0], w[1])
+        for rest in ((), (bias[0],), (bias[1],))
+    ]
+    assert len({_with_contiguous_scales(each) for each in calls}) == len(calls)
 
 
 def test_what_is_kept_is_bounded(doubled: Doubled) -> None:
