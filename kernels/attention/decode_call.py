@@ -74,7 +74,7 @@ def _open_layout(values: Iterable[Any]) -> tuple[Any, ...]:
     """
     out, q, k, v, *rest = values
     strides = q.stride(), k.stride(), v.stride()
-    return out.data_ptr(), q.data_ptr(), k.data_ptr(), v.data_ptr(), k.shape, *strides, identity(rest)
+    return out.data_ptr(), q.data_ptr(), k.data_ptr(), v.data_ptr(), k.shape, *strides, identity(rest) if rest else ()
 
 
 class CacheAttention(CudaCall):
@@ -86,6 +86,7 @@ class CacheAttention(CudaCall):
 
     workspace = True
     open_layout = staticmethod(_open_layout)
+    in_order = DecodeArguments
 
     def __init__(self, case: AttentionCase, tuning: dict[str, int], splits: int, scale: float | None) -> None:
         super().__init__()
@@ -102,9 +103,6 @@ class CacheAttention(CudaCall):
             check_arguments(self.case, given)
             counts_of(self.case, given).check(given.k, given.page_table)
         return super().__call__(*arguments, out=out, **named)
-
-    def unchecked(self, *arguments: Any, out: Any, **named: Any) -> Any:
-        return super().unchecked(*(DecodeArguments(*arguments, **named) if named else arguments), out=out)
 
     def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
         given = DecodeArguments(*arguments, **named)

@@ -163,6 +163,9 @@ class CudaCall(ABC):
     open_layout: Callable[[Iterable[Any]], tuple[Any, ...]] = staticmethod(layout)
     """What can differ between the arguments of two right calls: their part of the key of an unchecked call."""
 
+    in_order: ClassVar[Any] = None
+    """The named tuple of the arguments, where `open_layout` tells them by their places."""
+
     def __init__(self) -> None:
         self._calls: BoundedCache[Prepared] = BoundedCache(CALLS_KEPT)
         self._launches: BoundedCache[Callable[[], object]] = BoundedCache(CALLS_KEPT)
@@ -190,6 +193,8 @@ class CudaCall(ABC):
 
         Its launch is kept by `open_layout` of every tensor and by the other arguments.
         """
+        if named and self.in_order is not None:
+            arguments, named = self.in_order(*arguments, **named), {}
         device, stream = current_stream()
         key = device, stream, tuple(named), self.open_layout((out, *arguments, *named.values()))
         fresh = self.workspace and is_capturing()

@@ -205,9 +205,7 @@ class RopeAppend(_Rotation):
     """
 
     open_layout = staticmethod(_append_layout)
-
-    def unchecked(self, *arguments: Any, out: Any, **named: Any) -> Any:
-        return super().unchecked(*(AppendArguments(*arguments, **named) if named else arguments), out=out)
+    in_order = AppendArguments
 
     def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
         given = AppendArguments(*arguments, **named)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kernels import registry
 from kernels.cuda import triton_launch
-from kernels.cuda.call import CudaCall, identity
+from kernels.cuda.call import Prepared, identity, nothing
 from kernels.cuda.launch import packed_argument
 from kernels.cuda.triton_launch import bound, leaves, packed
 from kernels.fused.rmsnorm_triton import RmsNorm
@@ -170,16 +170,16 @@ def _launched(call: Any, memory: Tensor) -> Any:
     return tuple(call.grid), str(triton.specialisation), values
 
 
-def test_an_append_by_name_has_the_key_of_one_by_position(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = RopeCase(batch=2, q_len=1, append=True, **HEADS)
-    call, found = drawn(case), []
-    monkeypatch.setattr(CudaCall, "unchecked", lambda self, *given, out, **named: found.append((given, named)))
-    function = registry.variant("rope_triton").build(case, {})
-    function.unchecked(**dict(reversed(call.items())), out=call["q"])
-    function.unchecked(*(call[name] for name in ("q", "k", "v", "cos", "sin", "k_cache", "v_cache", "position")),
-                       page_table=None, out=call["q"])  # fmt: skip
-    assert [named for _, named in found] == [{}, {}]
-    assert found[0][0] == found[1][0]
+def test_an_append_by_names_in_any_order_is_read_as_one_by_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    case, read = RopeCase(batch=2, q_len=1, append=True, **HEADS), []
+    function, arguments = registry.variant("rope_triton").build(case, {}), drawn(case)
+    monkeypatch.setattr("kernels.cuda.call.current_stream", lambda: (0, 7))
+    monkeypatch.setattr(function, "open_layout", lambda given: read.append([*map(id, given)]))
+    monkeypatch.setattr(function, "_prepare", lambda *given, **named: Prepared(lambda: None, lambda _: nothing))
+    ordered = [arguments[name] for name in ("q", "k", "v", "cos", "sin", "k_cache", "v_cache", "position")]
+    for values, named in ((ordered, {}), ([], dict(reversed(arguments.items()))), (ordered, {"page_table": None})):
+        function.unchecked(*values, **named, out=arguments["q"])
+    assert read[1] == read[2] == [*read[0], id(None)]
 
 
 @pytest.mark.parametrize(
