@@ -113,7 +113,8 @@ def child(order: str, only: list[str]) -> None:
         except Exception as error:  # a case that one side lacks must not end the others
             call, refused[at] = None, f"{type(error).__name__}: {str(error)[:300]}"
         calls[at] = call
-    other = torch.ones(256 << 18, dtype=torch.int32, device="cuda")
+    torch.cuda.empty_cache()  # two dozen processes share the GPU's memory
+    other = torch.ones(256 << 18, dtype=torch.float32, device="cuda")
     print(json.dumps(refused), flush=True)
     for _ in sys.stdin:
         print(json.dumps([None if call is None else _time(call, other) for call in calls]), flush=True)

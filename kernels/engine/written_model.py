@@ -5,15 +5,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+TOKENIZER_FOLDER = "tokenizer"
+"""The tokenizer once more, for AutoTokenizer: beside the configuration of some models (Qwen2 among them) it takes the
+class that is registered for the model, whatever the files say, and that class knows no whole words."""
+NEUTRAL_TYPE = "llama"
+"""A type of model for which AutoTokenizer reads tokenizer.json as it is."""
+
 
 def write(model: Any, folder: Path, words: Sequence[str] = ()) -> None:
     """Makes `folder`, with safetensors in the model's precision. The first ids are `words`, as far as they reach."""
     folder.mkdir()
     model.save_pretrained(folder, safe_serialization=True)
     names = _names(model.config.vocab_size, words)
-    (folder / "tokenizer.json").write_text(json.dumps(_tokenizer(names)))
     kind = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": names[0], "model_max_length": 1 << 30}
-    (folder / "tokenizer_config.json").write_text(json.dumps(kind))
+    alone = folder / TOKENIZER_FOLDER
+    alone.mkdir()
+    (alone / "config.json").write_text(json.dumps({"model_type": NEUTRAL_TYPE}))
+    for each in (folder, alone):
+        (each / "tokenizer.json").write_text(json.dumps(_tokenizer(names)))
+        (each / "tokenizer_config.json").write_text(json.dumps(kind))
 
 
 def _names(vocabulary: int, words: Sequence[str]) -> list[str]:

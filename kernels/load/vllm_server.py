@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kernels.engine.written_model import TOKENIZER_FOLDER
+
 MEMORY_SHARE = 0.85
 """Of the GPU's memory, for vLLM, where it has the GPU to itself."""
 
@@ -69,6 +71,8 @@ def vllm(
     settings = [*(word for pair in given.items() for word in pair), *flags, *options]
     place = ["--host", "127.0.0.1", "--port", str(wanted.port)]
     start = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(wanted.directory)]
+    if (tokenizer := wanted.directory / TOKENIZER_FOLDER).is_dir():
+        start += ["--tokenizer", str(tokenizer)]
     return ServerCommand(
         "vllm",
         True,
