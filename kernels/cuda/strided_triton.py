@@ -1,7 +1,7 @@
 """A tensor of heads as one argument of a Triton kernel.
 
-A launch passes plain tuples: Triton 3.6 spends 1.1 µs of host time on rebuilding each named one. A kernel gives the
-fields their names by `Strided(*q)`.
+A launch passes plain tuples, since Triton 3.6 rebuilds each named one. A kernel gives the fields their names by
+`Strided(*q)`.
 """
 
 from typing import Any, NamedTuple
