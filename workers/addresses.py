@@ -1,5 +1,7 @@
-"""Which addresses of customers may be connected to. Nothing inside the operator's network is, unless the operator says
-so by the host's name."""
+"""Decides which addresses that customers give may be connected to (against server-side request forgery).
+
+An address inside the operator's network is refused, unless the operator has allowed its host by name.
+"""
 
 import ipaddress
 import socket
@@ -20,37 +22,38 @@ INSIDE = [
         *("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),  # tunnels, which carry IPv4, and documentation
     )
 ]
-"""The special-purpose ranges of IANA's registries (RFC 6890), of which cloud metadata services have addresses as well.
-Of IPv6 everything outside 2000::/3 is refused too: loopback, link-local, unique local, mapped and translated IPv4."""
+"""The special-purpose ranges of IANA's registries (RFC 6890); the metadata services of clouds have addresses in them.
+IPv6 outside 2000::/3 is refused as well: loopback, link-local, unique local, and IPv4 that is mapped or translated."""
 
 
 class AddressRefused(Exception):
-    """The address may not be used; the message is a sentence."""
+    """The address must not be connected to; the message is a sentence that says why."""
 
 
 @dataclass(frozen=True)
 class Destination:
-    """Where an address points: scheme, host as it is asked of the resolver, port, and path with query."""
+    """The parts of a URL that a connection needs. `host` is in IDNA form, `path` includes the query."""
 
     scheme: str
     host: str
     port: int
     path: str
     allowed: bool
-    """The operator lets this host be inside the network, and be spoken to without TLS."""
+    """Whether the operator allows this host to be inside the network and to be used without TLS."""
 
 
 def is_inside(address: IpAddress) -> bool:
-    """Whether an address is not one of the public internet."""
+    """Whether an address does not belong to the public internet."""
     if address.version == 6 and address not in GLOBAL_V6:
         return True
     return any(address in network for network in INSIDE if network.version == address.version)
 
 
 def parse(url: str, inside: Collection[str], example: str) -> Destination:
-    """What an address says. Raises AddressRefused for what could not be connected to in any case.
+    """The parts of `url`; no resolver is asked. Raises AddressRefused if it is malformed or must not be connected to.
 
-    `inside`: hosts, or host:port, that may be inside the network. `example`: an address for the sentence.
+    `inside` are the hosts (`host` or `host:port`) that the operator allows inside the network. `example` is a good URL
+    for the error's sentence.
     """
     try:
         parts = urlsplit(url)
@@ -73,7 +76,10 @@ def parse(url: str, inside: Collection[str], example: str) -> Destination:
 
 
 def resolve(target: Destination) -> str:
-    """An address of the host, to connect to without asking again. Raises AddressRefused when one of them is inside."""
+    """The IP address to connect to. It was checked, so the caller must not resolve the name again.
+
+    Raises AddressRefused if any address of the host is inside the network, and OSError if there is none.
+    """
     found = _look_up(target)
     if not found:
         raise OSError(f"{target.host} has no address.")

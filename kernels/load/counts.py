@@ -1,4 +1,4 @@
-"""How many requests of a load were sent, have ended and have failed so far, by all processes that send it."""
+"""Counters of a load's requests, shared by the processes that send it: sent, ended and failed so far."""
 
 import mmap
 
@@ -9,21 +9,21 @@ CELL = 8
 
 
 class Counts:
-    """A row of counters for each process. Each writes its own row, and reads all of them."""
+    """A table of counters with a row for each process. A process writes its own row and reads all rows."""
 
     def __init__(self, rows: int = 1, file: int = -1, row: int = 0) -> None:
-        """`file` is the descriptor of a file of `bytes_of(rows)` bytes, by which processes share the counters; without
-        it they are this process's own. `row` is the one that this process writes.
+        """`file` is the descriptor of a file of `bytes_of(rows)` bytes that all processes map; with -1 the table
+        is this process's own. `row` is the number of the row that this process writes.
         """
         self._cells = memoryview(mmap.mmap(file, bytes_of(rows))).cast("q")
         self._first = KINDS * row
 
     def add(self, kind: int) -> None:
-        """One more of this process."""
+        """Adds one to a counter of this process."""
         self._cells[self._first + kind] += 1
 
     def total(self, kind: int) -> int:
-        """Of all processes."""
+        """The sum of a counter over all processes."""
         return sum(self._cells[kind::KINDS])
 
     @property
@@ -33,5 +33,5 @@ class Counts:
 
 
 def bytes_of(rows: int) -> int:
-    """The size of the counters of so many processes."""
+    """The bytes of a table for `rows` processes."""
     return rows * KINDS * CELL

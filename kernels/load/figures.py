@@ -1,4 +1,4 @@
-"""The figures of a list of requests that was sent: rates over its steady part, percentiles, goodput, lost requests."""
+"""What is computed from the requests of a load: rates, percentiles, goodput, and the requests that failed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ from kernels.measure.intervals import percentile_interval
 from kernels.measure.latency import Served, samples_of
 
 WARM_SHARE = 0.1
-"""Of an open load, the requests of the first tenth are not counted."""
+"""The share of an open loop's requests, its first ones, that are not counted."""
 
 
 @dataclass(frozen=True)
 class LatencyPromise:
-    """A request is good when its first token came within `ttft_ms` and its further ones within `tpot_ms` on average."""
+    """A limit for each request: TTFT of at most `ttft_ms` and TPOT of at most `tpot_ms`."""
 
     ttft_ms: float
     tpot_ms: float
 
     def kept(self, served: Served) -> bool:
-        """Whether a request kept it; one of a single token has no TPOT."""
+        """Whether a request stayed within both limits. A request of one token has no TPOT."""
         first, rest = samples_of(served, "ttft"), samples_of(served, "tpot")
         return first[0] <= self.ttft_ms and all(each <= self.tpot_ms for each in rest)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """A load as it went. The steady part lies between `since_ns` and `until_ns` of the monotonic clock."""
+    """A load that was sent. Its steady part lasts from `since_ns` to `until_ns` of the monotonic clock."""
 
     sent: Sent
     since_ns: int
@@ -36,8 +36,10 @@ class Figures:
 
     @classmethod
     def of(cls, sent: Sent, users: int | None) -> "Figures":
-        """In a closed loop the steady part begins when each user's first request may have ended, that is after `users`
-        ends, and lasts until no request was left to replace one; in an open one it is all but the first tenth.
+        """Finds the steady part. `users` is None for an open loop, whose steady part is all but its first tenth.
+
+        That of a closed loop begins when `users` requests have ended, as many as each user's first ones. It ends when
+        no request is left to be sent.
         """
         begun = [each.intended_ns for each in sent.exchanges]
         if users:
@@ -58,27 +60,27 @@ class Figures:
 
     @property
     def served(self) -> list[Served]:
-        """Those of them that were answered."""
+        """The requests of the steady part that were answered."""
         return [served for each in self.counted if each.ended and (served := each.served())]
 
     @property
     def failed(self) -> list[Exchange]:
-        """The requests, counted or not, that failed or were answered with another number of tokens than asked for."""
+        """All requests that failed, or whose answer has another number of tokens than was asked for."""
         return [each for each in self.sent.exchanges if each.error or each.tokens != each.planned.output_tokens]
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens that came in the steady part, by its seconds."""
+        """Tokens that arrived in the steady part, over its seconds."""
         return len(self.sent.token_times_ns(self.since_ns, self.until_ns)) / self.seconds
 
     @property
     def requests_per_second(self) -> float:
-        """Requests that ended in the steady part, by its seconds."""
+        """Requests that ended in the steady part, over its seconds."""
         ends = (each.end_ns for each in self.sent.exchanges if each.ended)
         return sum(self.since_ns <= at < self.until_ns for at in ends) / self.seconds
 
     def goodput(self, promise: LatencyPromise) -> float:
-        """Requests due in the steady part that kept the promise, by its seconds."""
+        """Requests that were due in the steady part and kept the promise, over its seconds."""
         return sum(promise.kept(each) for each in self.served) / self.seconds
 
     def percentiles(self, metric: str, n: int | None = None) -> dict[str, float] | None:
@@ -88,7 +90,7 @@ class Figures:
 
     @property
     def generator(self) -> dict[str, Any]:
-        """How late the generator itself was, in ms at p99: to send, and in reading; that of the latest process."""
+        """The generator's own delays in ms at p99, in sending and in reading; of several processes, the largest."""
         sends = [percentiles(each.send_delays_ms or [0.0])["p99"] for each in self.sent.by_process]
         loops = [percentiles(each.loop_delays_ms or [0.0])["p99"] for each in self.sent.by_process]
         return {"processes": len(sends), "send_late_ms": max(sends), "read_late_ms": max(loops)}

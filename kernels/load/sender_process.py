@@ -1,8 +1,9 @@
-"""A process that sends a part of a load, and the program that started it.
+"""A process that sends one share of a load, and the parent's side of it.
 
-`python -m kernels.load.sender_process DESCRIPTOR` is started with one end of a pipe of pickled objects. It takes a
-part, says None once it is ready, takes the time at which to begin, and gives back what it sent, or the exception that
-ended it. It ends when the other end is closed, so it does not outlive its program.
+The parent starts `python -m kernels.load.sender_process DESCRIPTOR`, where the descriptor is one end of a pipe of
+pickled objects. The child receives its share and answers None when it is ready. It then receives the time at which to
+begin, in ns of the monotonic clock, and answers with a `Sent`, or with the exception that ended it. It ends when the
+parent closes the pipe, so it does not outlive the parent.
 """
 
 import asyncio
@@ -22,20 +23,23 @@ from kernels.load.generator import MOST_IN_FLIGHT, Generator, Sent
 
 
 class SenderDied(RuntimeError):
-    """A process ended before it gave back what it sent; the message is a sentence."""
+    """A process ended before it answered; the message is a sentence."""
 
 
 class Sends(Protocol):
-    """A part of a load, which can be pickled."""
+    """A share of a load. It can be pickled, and makes the generator that sends it."""
 
     def generator(self) -> Generator: ...
 
 
 class SenderProcess:
-    """One process, for as long as a block lasts. A process of Celery's pool may start it too: it is a plain program."""
+    """A child process that lives as long as a `with` block.
+
+    It is started as a program of its own, since a process of Celery's pool may not start one by `multiprocessing`.
+    """
 
     def __init__(self, part: Sends, keep: Sequence[int]) -> None:
-        """`keep`: descriptors that the part names."""
+        """`keep` are the file descriptors that the child inherits, since `part` refers to them."""
         self._pipe, theirs = Pipe()
         with theirs:
             command = [sys.executable, "-m", __name__, str(theirs.fileno())]
@@ -51,12 +55,12 @@ class SenderProcess:
         return self
 
     def tell(self, what: Any) -> None:
-        """Sends an object; a process that is gone says so in `answer`."""
+        """Sends an object to the child. If the child has ended, the next `answer` raises SenderDied."""
         with contextlib.suppress(OSError):
             self._pipe.send(what)
 
     async def answer(self) -> Any:
-        """What the process says next. Raises SenderDied, or the exception that it says."""
+        """Waits for the child's next object. Raises SenderDied, or the exception that the child sends."""
         loop, said = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self._pipe.fileno(), said.set)
         try:
@@ -88,7 +92,7 @@ async def _sent(pipe: Connection, generator: Generator, begin_ns: int) -> Sent:
 
 
 def main(descriptor: str) -> None:
-    """The process's main function."""
+    """The child's main function; `descriptor` is the number of its end of the pipe."""
     with Connection(int(descriptor)) as pipe, contextlib.suppress(EOFError, BrokenPipeError):
         sockets.allow(2 * MOST_IN_FLIGHT)
         try:

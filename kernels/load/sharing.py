@@ -1,4 +1,4 @@
-"""One load sent by several processes: one of them reads some twenty thousand events a second at most."""
+"""Divides a load among several processes, since one process reads at most about 20,000 events a second."""
 
 import asyncio
 import contextlib
@@ -29,19 +29,19 @@ from kernels.measure.cpu_threads import usable_cpus
 
 USERS_OF_A_PROCESS = 8
 EVENTS_OF_A_PROCESS = 5_000
-"""Events a second: a fourth of what a process reads at most, since arrivals come in bursts."""
+"""The events a second that a process is given: a fourth of what it can read, since arrivals come in bursts."""
 EVENTS_OF_A_REQUEST = 8
-"""Writing and sending a request takes the time of reading so many events: 0.10 to 0.18 ms of processor time for 128 to
-1,024 words, where an event takes 0.015 ms, on 2 cores of an Intel Xeon."""
+"""Writing and sending one request takes as long as reading this many events. Measured on 2 cores of an Intel Xeon: 0.10
+to 0.18 ms of processor time for a request of 128 to 1,024 words, 0.015 ms for an event."""
 LOOKED_AT = 10_000
-"""Requests of an open loop whose times and lengths say how many processes it takes."""
+"""The number of processes of an open loop follows from the times and lengths of its first requests, this many."""
 CPUS_OF_A_SERVER = 4
-"""CPUs that are left to a server on the same machine."""
+"""The CPUs that senders leave to a server on the same machine."""
 
 
 @dataclass(frozen=True)
 class Sending:
-    """A load to be sent to `address` by so many processes, which share its requests and its users.
+    """A load that `processes` processes send to `address`. Each takes its share of the requests and users.
 
     `load` makes the whole load, the same each time. It is pickled for each process, so it is a function of a module, or
     a `functools.partial` of one.
@@ -53,7 +53,7 @@ class Sending:
     processes: int = 1
 
     async def run(self, progress: Progress = quiet) -> Sent:
-        """What came back, in the order of the intended times. Raises what the requests raise, and SenderDied."""
+        """Sends the load; the exchanges come by intended time. Raises SenderDied, and what making a load raises."""
         if self.processes == 1:
             sockets.allow(2 * MOST_IN_FLIGHT)
             return await Generator(self.address, self.load(), self.limits).run(progress)
@@ -88,7 +88,7 @@ class LoadShare:
     counts: int
 
     def generator(self) -> Generator:
-        """What sends it."""
+        """The generator that sends this share."""
         whole, parts = self.sending.load(), self.sending.processes
         own = replace(
             whole,
@@ -106,10 +106,10 @@ async def _show(counts: Counts, progress: Progress) -> None:
 
 
 def merged(parts: list[Sent]) -> Sent:
-    """What several generators sent, as one.
+    """Puts together what several generators sent.
 
-    In a closed loop the steady part ends with the first user who stops; in an open one when nothing is left to send,
-    or when the first generator gave up.
+    The steady part of a closed loop ends when the first generator stops sending. That of an open loop ends when the
+    last one does, or, if some gave up because too many requests were open, when the first one stops.
     """
     exchanges = [one for each in parts for one in each.exchanges]
     exchanges.sort(key=lambda each: (each.intended_ns, each.planned.index))
@@ -127,12 +127,15 @@ def merged(parts: list[Sent]) -> Sent:
 
 
 def most_processes(here: bool) -> int:
-    """How many processes may send load from this machine; `here`: the server runs on it as well."""
+    """The most processes that send load from this machine; `here` says that the server runs on it as well."""
     return max(1, usable_cpus() - (CPUS_OF_A_SERVER if here else 0))
 
 
 def processes_for(users: int | None, requests: Iterable[PlannedRequest], seconds: float) -> int:
-    """How many processes send so many users, or the requests that an open loop has at their times in `seconds`."""
+    """The number of processes for a closed loop of `users`, or for an open loop (`users` None).
+
+    An open loop's follows from the events a second of those of its `requests` that are due within `seconds`.
+    """
     if users:
         return math.ceil(users / USERS_OF_A_PROCESS)
     events, last_s = 0, 0.0

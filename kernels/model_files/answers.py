@@ -1,4 +1,4 @@
-"""What a model answers a request with, by its class: what is counted, and what the numbers of its output are."""
+"""What a model's output is, by its transformers class: the unit that is counted, and the form of the numbers."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -24,14 +24,15 @@ CLASSES: tuple[str, ...] = (
 )
 CLASSES += ("QUESTION_ANSWERING", "IMAGE_CLASSIFICATION", "AUDIO_CLASSIFICATION", "AUDIO_FRAME_CLASSIFICATION", "CTC")
 NEXT_TOKEN = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
-"""Names of transformers' tables of classes, without MODEL_FOR_ and _MAPPING_NAMES."""
+"""These are names of transformers' tables of model classes, without `MODEL_FOR_` and `_MAPPING_NAMES`."""
 
 
 class AnswerKind(NamedTuple):
-    """`unit`: what throughput and price count. `form`: what the output holds.
+    """What a model answers a request with.
 
-    tokens: logits of every token; classes: logits of one answer or a few; vectors: hidden states or other values.
-    `noun` is what a class stands for.
+    Throughput and price count `unit`. The output's `form` is one of three: `tokens` are logits over the vocabulary for
+    every token, `classes` are logits over classes for one answer or a few, `vectors` are hidden states or other values.
+    Sentences call a class by `noun`.
     """
 
     unit: Unit
@@ -40,7 +41,7 @@ class AnswerKind(NamedTuple):
 
 
 def answer_of(model_type: str, architectures: list[str], encoder_decoder: bool = False) -> AnswerKind:
-    """The answer of the class that the configuration names, or of the family's usual class."""
+    """The kind of answer of the class that the configuration names, or else of the family's usual class."""
     name = architectures[0] if architectures else _usual(model_type)
     if kind_of(model_type, [name], encoder_decoder) == "decoder" or name in names_of("MASKED_LM"):
         return AnswerKind("tokens", "tokens")
@@ -51,7 +52,7 @@ def answer_of(model_type: str, architectures: list[str], encoder_decoder: bool =
 
 
 def answer_of_config(config: dict[str, Any]) -> AnswerKind:
-    """The answer of what a checked config.json describes."""
+    """The kind of answer of the model that a checked config.json describes."""
     names = config.get("architectures") or []
     return answer_of(config["model_type"], names, bool(config.get("is_encoder_decoder")))
 

@@ -1,4 +1,4 @@
-"""An engine from what an operator says: model, plan, device and size."""
+"""Builds the engine of a server for the model, plan, device and size that an operator gives."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,11 +25,14 @@ from kernels.serve.sizing import RequestedSize, context_of, limits_for
 from kernels.serve.spec import Spec, configuration
 
 MEGAKERNEL_SHARE = 0.4
-"""Share of the GPU's free memory that the megakernel's instances may take: each packs the weights for itself."""
+"""The share of the GPU's free memory that all megakernel instances may take. Each has packed weights of its own."""
 
 
 def build_engine(spec: Spec) -> tuple[Engine, Ready]:
-    """The engine, ready to serve. Raises ValueError, or PlanRefused of a plan, with one sentence."""
+    """Loads the model and captures its graphs; returns the engine, and its first message to the server.
+
+    Raises ValueError with one sentence, or PlanRefused where the plan is the cause.
+    """
     directory, config = configuration(spec)
     plan = read_plan(Path(spec.plan)) if spec.plan else None
     device = spec.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -61,7 +64,10 @@ def build_engine(spec: Spec) -> tuple[Engine, Ready]:
 
 
 def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Serving | None:
-    """What a plan says of its server, without what was measured elsewhere. `here`: device, driver and torch."""
+    """The plan's settings of the server; those that were measured elsewhere are reset.
+
+    `here` names this machine's `device`, `driver` and `torch`, which must be those of the measurement.
+    """
     for what, found in here.items():
         wanted = getattr(serving, what, None)
         if serving and wanted and found and wanted != found:
@@ -73,7 +79,7 @@ def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Servi
 
 
 def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
-    """What a plan says of its server, without the graphs and KV pages of another number of requests or tokens."""
+    """The plan's settings of the server; graphs and KV pages are reset if the operator asks for another size."""
     if serving is None or (spec.running == serving.running and spec.context in (None, serving.context)):
         return serving
     return serving.model_copy(update={"kv_bytes": None, "graph_rows": []})
@@ -82,7 +88,10 @@ def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
 def chosen(
     found: Sequence[Backend], said: Serving | None, here: Mapping[str, str | None], megakernel: bool = True
 ) -> Serving:
-    """What the server of these backends decided, for a plan. `said` is what the plan said, `here` as `known_here`."""
+    """The settings that a server with these backends runs with, as a plan keeps them.
+
+    `said` are the plan's own settings, if it has any; `here` is as in `known_here`.
+    """
     kernels, few = found[-1], found[0]
     assert isinstance(kernels, KernelsBackend)
     timed = few.timed if isinstance(few, MegakernelBackend) else {}
@@ -99,8 +108,11 @@ def chosen(
 
 
 def backends(model: Any, wanted: RequestedSize, plan: Plan | None = None, megakernel: bool = True) -> list[Backend]:
-    """The kernels backend of a transformers model, with every graph captured and what is taken of the plan; before it
-    the megakernel's, if the model is for it, it is faster, and it is wanted. Raises ValueError with one sentence.
+    """The backends of a transformers model, in the order in which a step tries them.
+
+    The last one runs this library's kernels and can run every step; its graphs are captured, and it uses the plan's
+    variants. The megakernel's comes first, if it is wanted, serves the model and is faster. Raises ValueError with one
+    sentence.
     """
     decoder, gpu = Decoder(model), gpu_of(model.device)
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
@@ -115,8 +127,10 @@ def backends(model: Any, wanted: RequestedSize, plan: Plan | None = None, megake
 
 
 def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int) -> dict[int, int]:
-    """The batches of the megakernel's instances for up to `most` sequences of the model on this GPU, each with its
-    bytes; {} where it does not serve the model. Together they take at most MEGAKERNEL_SHARE of the free memory.
+    """The batch sizes for which the megakernel gets an instance, each with the bytes that the instance takes.
+
+    They serve up to `most` sequences and take at most MEGAKERNEL_SHARE of the GPU's free memory together. The answer is
+    {} if the megakernel does not serve the model or the GPU.
     """
     if gpu.sm != 90 or model.dtype != torch.bfloat16:
         return {}
@@ -133,11 +147,10 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int) -> dict[in
 def megakernel_beside(
     model: Any, kernels: KernelsBackend, batches: Sequence[int], up_to: int | None = None
 ) -> list[MegakernelBackend]:
-    """The megakernel as a backend for `up_to` sequences, or, where that is not known, for as many as it takes less time
-    than the kernels for; [] for none.
+    """A list with the megakernel's backend, which takes steps of up to `up_to` sequences; [] if it takes none.
 
-    Where it is not known, both are timed at each of the batches, over sequences of equal length, before the server is
-    ready.
+    If `up_to` is None, the limit is measured before the server is ready: both backends are timed at each of the
+    batches, over sequences of equal length, and the megakernel takes as many sequences as it is faster for.
     """
     if not batches:
         return []
@@ -188,7 +201,7 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
 
 
 def catalogue_seed(name: str, config: dict[str, Any], plan: Plan) -> int:
-    """The seed of the weights that a plan of a catalogue entry was made with. Raises PlanRefused for another model."""
+    """The seed of a catalogue entry's weights, by the plan. Raises PlanRefused if the plan is for another model."""
     seed = int(plan.options.get("seed", 0))
     found = plan_digest(plan.version, config, (), True, seed)
     if found != plan.model_digest:

@@ -1,4 +1,4 @@
-"""Log probabilities as they are told with an answer: one entry for each token whose text is part of it."""
+"""Log probabilities that are sent with an answer: one entry for each token whose text the answer contains."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from kernels.serve.requests import Logprobs
 
 
 class LogprobEntry(NamedTuple):
-    """A token of an answer with its log probabilities. `offset` counts the characters of the answer before it."""
+    """A token with its log probabilities; its text begins at the character `offset` of the answer."""
 
     token: int
     offset: int
@@ -14,25 +14,25 @@ class LogprobEntry(NamedTuple):
 
 
 class Entries:
-    """Holds entries back until their text is told, so that a stop text cuts them as it cuts the text."""
+    """Keeps entries until the text of their tokens is sent, so that a stop text removes them together with the text."""
 
     def __init__(self) -> None:
         self._held: list[LogprobEntry] = []
         self._made = self._told = 0
 
     def add(self, token: int, logprobs: Logprobs, made: int) -> None:
-        """A token that makes `made` more characters certain, which may still become part of a stop text."""
+        """Adds a token that makes the text `made` characters longer. A stop text may still remove some of them."""
         self._held.append(LogprobEntry(token, self._made, logprobs))
         self._made += made
 
     def told(self, characters: int) -> list[LogprobEntry]:
-        """The entries whose text begins within what is told of the answer, now that it is so much longer."""
+        """Returns the entries to send with the answer's next `characters`: those whose text begins before their end."""
         self._told += characters
         count = sum(each.offset < self._told for each in self._held)
         found, self._held = self._held[:count], self._held[count:]
         return found
 
     def rest(self) -> list[LogprobEntry]:
-        """What was held back, at the end of an answer that no stop text cut."""
+        """Returns the entries that are left at the end of an answer without a stop text."""
         found, self._held = self._held, []
         return found

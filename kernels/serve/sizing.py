@@ -1,4 +1,4 @@
-"""How much a server holds where nobody says: from the model's context and the device's memory."""
+"""The size of a server: chosen from the model's context and the device's memory where the operator does not say."""
 
 from dataclasses import dataclass
 
@@ -11,18 +11,18 @@ from kernels.serve.scheduler import CHUNK_TOKENS, SchedulerLimits
 
 PAGE_SIZE = 16
 LONGEST_CONTEXT = 8192
-"""Tokens of a sequence where nobody says, if the model's own context is no shorter."""
+"""The default limit of a sequence in tokens; a model with a shorter context has its own."""
 SHARE_OF_FREE = 0.8
-"""Share of the device's free memory that KV pages may take. Graphs and packed weights take of the rest."""
+"""The share of the device's free memory that KV pages may take. The rest is for graphs and packed weights."""
 CHUNK_TOKENS_ON = {"cuda": CHUNK_TOKENS, "cpu": 256, "meta": CHUNK_TOKENS}
-"""By the device's type. A model on torch's meta device stands for one on a GPU."""
+"""The tokens of prompts that a step takes at most, by type of device. torch's meta device stands for a GPU."""
 
 
 @dataclass(frozen=True)
 class RequestedSize:
-    """What an operator says of a server's size; None is decided here.
+    """The size that an operator asks for; what is None is chosen here.
 
-    `context` tokens of a sequence, `running` requests at once, `kv_bytes` for KV pages.
+    A sequence has at most `context` tokens, `running` requests run at once, and the KV pages take `kv_bytes` bytes.
     """
 
     context: int | None = None
@@ -31,13 +31,13 @@ class RequestedSize:
 
 
 def page_bytes(model: decoder.Decoder) -> int:
-    """The bytes of a page of all layers."""
+    """The bytes of one KV page: keys and values of PAGE_SIZE tokens in all layers."""
     width = sum(shape.kv_heads * shape.head_dim for shape in model.shapes)
     return 2 * PAGE_SIZE * width * model.embedding.itemsize
 
 
 def context_of(config: object, wanted: RequestedSize) -> int:
-    """The most tokens of a sequence."""
+    """The most tokens of a sequence, by the operator's wish and the model's own limit."""
     return min(positions(config), wanted.context or LONGEST_CONTEXT)
 
 

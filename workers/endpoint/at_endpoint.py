@@ -1,4 +1,4 @@
-"""What a worker measures at a workload's endpoint beside a stage. Whatever the endpoint does, the run goes on."""
+"""Measures the customer's endpoint before and after a stage. A failure of the endpoint never fails the run."""
 
 import logging
 import threading
@@ -28,16 +28,16 @@ from workers.under_load.sentences import curve_of
 log = logging.getLogger(__name__)
 
 SHARE = 0.1
-"""Of verify's seconds, for each round."""
+"""The share of verify's seconds that each round takes."""
 LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
 WARM_UP = 0.1
-"""Share of a round that does not count, at its beginning."""
+"""The first share of a round, whose requests are not counted."""
 TIME_OUT_SHARE, LEAST_TIME_OUT, MOST_TIME_OUT = 0.25, 5.0, 60.0
-"""A request of a round that takes longer than this share of the stage's seconds, within these bounds, has failed."""
+"""A request fails after this share of the stage's seconds, but not before the least and not after the most seconds."""
 LOAD_SHARE = 0.25
-"""Of the load stage's seconds, for rising load."""
+"""The share of the load stage's seconds that the rising load takes."""
 LEAST_LEFT = 5.0
-"""Seconds that the stage itself gets in any case; it has work that it does even when its time is up."""
+"""The least seconds that the stage itself gets."""
 Say = Callable[[float, str], None]
 
 
@@ -46,10 +46,11 @@ def _quiet(fraction: float, message: str) -> None:
 
 
 class AtEndpoint:
-    """One endpoint beside one attempt at a stage: a round before and after verify, rising load after load.
+    """Measures one endpoint during one attempt at a stage.
 
-    `stop` ends it. `say` takes the stage's progress as a share, and what is being done. `recordings` is where the
-    recording of the traffic lies.
+    It sends a round of requests before and another after the verify stage, and rising load after the load stage.
+    Setting `stop` ends it. `say` is called with the progress (0 to 1) and a sentence. `recordings` is the folder of the
+    recorded traffic.
     """
 
     def __init__(
@@ -71,13 +72,13 @@ class AtEndpoint:
         self.load_seconds = LOAD_SHARE * document.seconds_left
 
     def before_stage(self) -> None:
-        """The first round, before verify. Raises Stopped."""
+        """Measures the round that precedes verify. Raises Stopped."""
         if self._document.stage == "verify":
             self._say(0.0, "measuring the endpoint before verify")
             self.measure("before verify")
 
     def after_stage(self, result: dict[str, Any]) -> None:
-        """Measures what follows the stage, and writes `endpoint` into the stage's result. Raises Stopped."""
+        """Measures after the stage and writes what was found into its result, as `endpoint`. Raises Stopped."""
         self._say(1.0, f"measuring the endpoint after {self._document.stage}")
         if self._document.stage == "verify":
             self.measure("after verify")
@@ -92,13 +93,13 @@ class AtEndpoint:
             result["notes"].append(f"The endpoint was not measured under load. {self._failure}")
 
     def left_for(self, document: StageInput) -> StageInput:
-        """The stage's input with the seconds that are left of it: without what is over, and what is to come."""
+        """The stage's input with the seconds that remain after the rounds before the stage and the one after it."""
         coming = self.load_seconds if document.stage == "load" else self.seconds
         taken = time.monotonic() - self._begun + (0 if self._failure else coming)
         return document.model_copy(update={"seconds_left": max(LEAST_LEFT, document.seconds_left - taken)})
 
     def measure(self, when: str) -> None:
-        """One round; `when` says in the result what it stood beside. Nothing more is sent once one has failed.
+        """Sends one round; the result calls it `when`. Does nothing after a round has failed.
 
         Raises Stopped.
         """
@@ -118,7 +119,7 @@ class AtEndpoint:
             self._fail(failed or f"No request ended within {self.seconds:.0f} s.")
 
     def under_load(self, promised: list[Objective]) -> LoadCurve | None:
-        """The curve of the load stage, at the endpoint; None where it fails. Raises Stopped."""
+        """Latency and throughput over rising load at the endpoint; None if the endpoint fails. Raises Stopped."""
         workload = self._document.workload
         if self._failure or workload.load is None:
             return None
@@ -131,7 +132,7 @@ class AtEndpoint:
         return curve_of(server_of(self._endpoint, workload.traffic, not workload.traffic.open_loop), found)
 
     def result(self, after: Any) -> EndpointResult:
-        """What all rounds found together. `after`: the verified plan's distributions, as the stage wrote them."""
+        """The result of all rounds together. `after` are the verified plan's distributions from the stage's result."""
         server = server_of(self._endpoint, self._document.workload.traffic)
         if self._test is None or not self._rounds:
             return EndpointResult(server=server, sentence=f"The endpoint was not measured. {self._failure}".strip())
@@ -148,7 +149,7 @@ class AtEndpoint:
 
     @property
     def _usd(self) -> float | None:
-        """What the customer says an hour of the server costs."""
+        """The price of an hour of the customer's server in USD, where the workload states it."""
         present = self._document.workload.present
         return present.usd_per_hour if present else None
 

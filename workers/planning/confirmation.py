@@ -24,16 +24,17 @@ from workers.statistics import joined
 from workers.verdicts import overall
 
 MOST_PLANS = 3
-"""Plans that are verified at most, the composed one included."""
+"""The most plans that are verified, the composed one included."""
 
 
 @dataclass
 class Attempt:
-    """One plan measured beside what runs today: what was served in each process, and what was found.
+    """One plan, measured in turns with what runs today: its requests in each process, and what follows from them.
 
-    `ready_seconds` is how long loading and warming up both sides took; `failure` says which further process failed.
-    `choice` says why compose took the plan that runs today; `passed_over`, why another confirmed plan stands instead.
-    `today` names what runs today, as `before_words` does.
+    `seconds` is the time that measuring took, `ready_seconds` that of loading and warming up both sides. Four texts are
+    "" where they do not apply: `failure` says which further process failed, `refusal` why the plan's requests are not
+    valid, `choice` why compose took the plan that runs today, and `passed_over` why another confirmed plan is the
+    result. `today` is what sentences call the present deployment (`before_words`).
     """
 
     label: str
@@ -57,32 +58,32 @@ class Attempt:
 
     @property
     def before(self) -> list[Served]:
-        """What all processes served before, on one clock."""
+        """The requests of all processes that ran the present deployment, as if served one after the other."""
         return joined([each.before for each in self.processes])
 
     @property
     def after(self) -> list[Served]:
-        """What all processes served after, on one clock."""
+        """The requests of all processes that ran the plan, as if served one after the other."""
         return joined([each.after for each in self.processes])
 
     @property
     def void(self) -> str:
-        """Why its figures do not count, as a sentence; "" where it had the GPU for itself, as far as is known."""
+        """Why its figures do not count, as a sentence; "" unless another program is known to have used the GPU."""
         return self.environment.telemetry.void
 
     @property
     def measuring_seconds(self) -> float:
-        """What PAIRS pairs of requests take: by the median request of each side, and a fifth more."""
+        """The expected seconds of PAIRS pairs of requests: 1.2 times those of as many median requests of each side."""
         first = self.processes[0]
         pair = sum(median(each.service_s for each in side) for side in (first.before, first.after))
         return 1.2 * PAIRS * pair
 
     @property
     def why_not(self) -> str:
-        """Why the plan is no change to recommend, as a sentence; "" when it is confirmed.
+        """Why the plan is not recommended, as a sentence; "" if it is confirmed.
 
-        Confirmed is an honest plan of acceptable quality that meets an SLA which is missed today, or is faster without
-        missing an SLA that is met today.
+        A plan is confirmed if its figures and ids are valid, its quality is acceptable, and it either meets an SLA that
+        is missed today, or is faster and misses no SLA that is met today.
         """
         if not self.changed:
             return self.choice or f"Nothing that was tried is faster than {self.today}."
@@ -135,16 +136,19 @@ def present_plan(document: StageInput) -> Plan:
 
 
 def before_words(workload: Workload) -> str:
-    """What plans are compared with, in a sentence: what runs today, or generate where vLLM is before under load."""
+    """What sentences call the side that plans are compared with.
+
+    It is "what runs today", or transformers' `generate` for a workload whose baseline under load is vLLM.
+    """
     return "what runs today" if workload.compared_with == "before" else workload.compared_with
 
 
 def in_more_processes(
     tried: Sequence[Attempt], document: StageInput, context: Context, usd_per_hour: float | None
 ) -> list[Attempt]:
-    """The attempts, of which the last is confirmed, with further processes of the one that stands at the end.
+    """Measures the best of the attempts in further processes; the last attempt is a confirmed one.
 
-    Where they show that it is no change to recommend, the next confirmed attempt stands, measured in the same way.
+    If these show that the plan is not to be recommended, the next confirmed attempt is measured in the same way.
     """
     found = list(tried)
     while not found[-1].why_not:
@@ -156,9 +160,9 @@ def in_more_processes(
 
 
 def _measured_again(attempt: Attempt, document: StageInput, context: Context, usd_per_hour: float | None) -> Attempt:
-    """The confirmed attempt with the requests of further processes, where the stage's time allows enough of them.
+    """The attempt with the requests of further processes, if the stage's time allows enough of them.
 
-    They may show that it is no change to recommend. The caller holds no memory of the device any more.
+    It may then no longer be confirmed. The caller has freed the device's memory.
     """
     if context.startup_seconds is None:
         return attempt

@@ -1,4 +1,4 @@
-"""Further processes that measure before and after, so that the spread between processes is seen."""
+"""Measures a plan in further processes, to see how much its speedup differs between processes."""
 
 import subprocess
 import sys
@@ -14,16 +14,17 @@ from workers.measuring.alternation import Alternation
 from workers.planning.fresh_process import Result, VerifyTask
 
 MOST_PROCESSES = 6
-"""With so many, the smallest and the largest of their ratios enclose the median process with 96.9 % confidence."""
+"""The smallest and the largest ratio of six processes enclose the median of all processes with 96.9 % confidence."""
 PAIRS = 10
-"""Interleaved pairs of requests in a further process."""
+"""Pairs of requests, one before and one after, that each further process serves in turns."""
 
 
 @dataclass
 class Further:
-    """What the further processes served, and why there are not more ("" when nothing failed).
+    """The requests of the further processes, and the judgement on the ids that each of them served.
 
-    `refusal` says why a process's requests of the plan do not count, as they do not in verify's own.
+    `failure` says which process failed and how, `refusal` why the plan's requests in one of them are not valid; both
+    are "" if nothing went wrong.
     """
 
     alternations: list[Alternation] = field(default_factory=list)
@@ -33,10 +34,11 @@ class Further:
 
 
 def measure_again(document: StageInput, plan: Plan, context: Context, seconds: float) -> Further:
-    """Starts one process after another that measures the plan beside what runs today; `seconds` is what one may take.
+    """Measures the plan beside what runs today in one process after another, each expected to take `seconds`.
 
-    None where the time left is too short for LEAST_PROCESSES in all; at most MOST_PROCESSES in all. The caller frees
-    the device's memory first. A process that fails, or is void, ends it; what the others served stands.
+    With verify's own there are LEAST_PROCESSES to MOST_PROCESSES of them; where the stage's time is too short for that
+    many, none is started. The caller has freed the device's memory. The first process that fails, or whose figures are
+    void, is the last one; the requests of those before it are kept.
     """
     found = Further()
     if context.seconds_left < (LEAST_PROCESSES - 1) * seconds:
@@ -58,7 +60,7 @@ def measure_again(document: StageInput, plan: Plan, context: Context, seconds: f
 
 
 def _run(document: StageInput, plan: Plan, context: Context, number: int, seconds: float) -> Result | str:
-    """One process, or what became of it."""
+    """The result of one process, or the end of a sentence on why it gave none."""
     request, result = (context.artifacts / f"process-{number}-{name}.json" for name in ("request", "result"))
     request.write_text(VerifyTask(document=document, plan=plan, pairs=PAIRS, seed=2 + number).model_dump_json())
     command = [sys.executable, "-m", "workers.planning.fresh_process", str(request), str(result)]
