@@ -39,17 +39,18 @@ def predicted(case: GroupedCase, tile: Tile, of: Assumptions) -> dict[str, Any]:
     rows, shape = rows_of_experts(case), sizes(case, tile, case.rows)
     row_tiles = sum(-(-each // (ROWS * tile.blocks)) for each in rows)
     weights = sum(each > 0 for each in rows) * case.weight_rows * case.k
-    least_bytes = (weights + case.rows * (case.k + case.n)) * BYTES[case.dtype]
+    operands = (weights + case.rows * case.k) * BYTES[case.matrix_precision]
+    least_bytes = operands + case.rows * case.n * BYTES[case.dtype]
     work = row_tiles * shape["column_tiles"], shape["steps"]
-    row = timed(case, tile, work, least_bytes, MATRIX_RATE[case.dtype], of)
+    row = timed(case, tile, work, least_bytes, MATRIX_RATE[case.matrix_precision], of)
     return row | {"rows_for_nothing": round(1 - case.rows / (row_tiles * ROWS * tile.blocks), 4)}
 
 
 def cases() -> list[GroupedCase]:
-    """The cases of `bench gemm` that the variant serves."""
-    mine = variant("grouped_blackwell")
+    """The cases of `bench gemm` that a variant for sm_100 serves."""
+    mine = [variant(name) for name in ("grouped_blackwell", "grouped_blackwell_fp8")]
     every = [case for case in bench(cpu=False) if isinstance(case, GroupedCase)]
-    return [case for case in every if mine.serves(case, GPUS["b200"]) is None]
+    return [case for case in every if any(each.serves(case, GPUS["b200"]) is None for each in mine)]
 
 
 def result() -> dict[str, Any]:

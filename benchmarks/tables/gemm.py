@@ -243,6 +243,7 @@ def grouped_blackwell() -> str:
         shape = f"{case['rows']:,} rows, {case['experts']} experts, {case['n']}×{case['k']}"
         tile = f"{row['columns']}" + ", pair" * row["pair"]
         waste = f"{row['rows_for_nothing'] * 100:.0f} %"
-        lines.append([shape, case["epilogue"], tile, us(row), f"{row['tflops']:,.0f}", share, waste, row["bound"]])
-    header = ["case, n×k", "epilogue", "columns of a tile", "µs", "TFLOP/s", "of the datasheet's rate"]
+        line = [KINDS[row["kind"]], shape, case["epilogue"], tile, us(row), f"{row['tflops']:,.0f}", share, waste]
+        lines.append([*line, row["bound"]])
+    header = ["operands", "case, n×k", "epilogue", "columns of a tile", "µs", "TFLOP/s", "of the datasheet's rate"]
     return markdown([*header, "rows multiplied for nothing", "bound"], lines)

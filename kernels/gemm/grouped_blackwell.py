@@ -1,6 +1,6 @@
-"""`grouped_blackwell`: the products of a mixture-of-experts layer in one launch, by hand for sm_100a.
+"""`grouped_blackwell`, `grouped_blackwell_fp8`: the products of a mixture-of-experts layer in one launch, for sm_100a.
 
-It compiles and is emulated; it never ran on the chip.
+They compile and are emulated; they never ran on the chip.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from kernels.cuda.nvrtc import Build
 from kernels.gemm.blackwell_plan import SM
 from kernels.gemm.grouped_blackwell_plan import build_of, space, tile_of
 from kernels.gemm.grouped_hopper import packed, refusal
+from kernels.gemm.torch_grouped import scales_refusal
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
 from kernels.registry import Refusal, Variant, register
@@ -29,9 +30,9 @@ class GroupedBlackwell(Variant):
     summary = "all experts' products in tensor memory (sm_100a); compiles, emulated, never run on the chip"
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
-        return refusal(case, gpu, SM)
+        return refusal(case, gpu, SM) or scales_refusal(case)
 
-    def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
+    def pack(self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor") -> Any:
         """w as it is; for swiglu each expert's gate and up interleaved by 8 rows, [experts, 2n, k]."""
         return packed(case, weight)
 
@@ -51,3 +52,36 @@ class GroupedBlackwell(Variant):
 
         check_served(self, case, SM)
         return GroupedBlackwellProduct(case, params)
+
+
+@register
+class GroupedBlackwellFp8(GroupedBlackwell):
+    """The same of e4m3 operands with a float32 scale for each row of x and w."""
+
+    name = "grouped_blackwell_fp8"
+    summary = "all experts' products in fp8 in tensor memory (sm_100a); compiles, emulated, never run on the chip"
+    lossy = True
+
+    def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
+        if (refused := refusal(case, gpu, SM)) is not None:
+            return refused
+        if case.scales != "row":
+            return Refusal("scales is not given: this variant multiplies e4m3 with scales of row")
+        if case.k % 16:
+            return Refusal(f"k is {case.k}: rows of x and w must be a multiple of 16 bytes")
+        return None
+
+    def pack(
+        self, case: GroupedCase, params: dict[str, Any], weight: "torch.Tensor"
+    ) -> "tuple[torch.Tensor, torch.Tensor]":
+        """(values e4m3 [experts, n, k], scales [experts, n, 1]), gate and up interleaved by 8 rows for swiglu."""
+        from kernels.quant import scaled
+
+        values, scales = scaled.of_w(packed(case, weight).flatten(0, 1), "row")
+        return values.view(weight.shape), scales.view(*weight.shape[:2], 1)
+
+    def rounded(self, case: GroupedCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+        from kernels.quant import scaled
+
+        x, w = arguments["x"], arguments["w"]
+        return arguments | {"x": scaled.through_fp8(x), "w": scaled.through_fp8(w.flatten(0, 1)).view(w.shape)}

@@ -7,9 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.check_args import check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
 from kernels.cuda.launch import Launch
+from kernels.dtypes import DTYPES
 from kernels.gemm.blackwell_call import MAPS, PANEL
 from kernels.gemm.blackwell_plan import ROWS, THREADS, Tile
 from kernels.gemm.grouped_blackwell_plan import PARAMS, build_of, most_tiles, sizes, tile_of
@@ -17,10 +19,13 @@ from kernels.gemm.grouped_call import check_arguments
 from kernels.ops import GroupedCase
 from kernels.tiles.maps import ROW_BYTES, named
 
+Parts = tuple[Tensor, Tensor | None]
+"""Of an operand: values, float32 scales."""
+
 
 class GroupedBlackwellProduct(CudaCall):
-    """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> y [rows, n], compiled. Raises ValueError that names a
-    param.
+    """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> y [rows, n], compiled; with scales x and w are pairs
+    (values, scales). Raises ValueError that names a param.
     """
 
     open_layout = staticmethod(size_and_strides)
@@ -30,15 +35,17 @@ class GroupedBlackwellProduct(CudaCall):
         self.case, self.tile = case, tile_of(case, params)
         self.kernel = nvrtc.load(build_of(case, self.tile), "gemm", self.tile.shared_bytes)
 
-    def _prepare(self, check: bool, stream: int, out: Any, x: Tensor, w: Tensor, ends: Tensor) -> Prepared:
+    def _prepare(self, check: bool, stream: int, out: Any, x: Any, w: Any, ends: Tensor) -> Prepared:
         case, tile = self.case, self.tile
+        (x, x_scales), (w, w_scales) = parts(case, x), parts(case, w)
         if check:
             check_arguments(case, x, w, ends, out)
+            self._check_scales(x, x_scales, w_scales)
         rows = x.shape[0]
-        allocate = partial(torch.empty, rows, case.n, dtype=x.dtype, device=x.device)
+        allocate = partial(torch.empty, rows, case.n, dtype=DTYPES[case.dtype], device=x.device)
         if not rows:
             return Prepared(allocate, lambda _: nothing)
-        params = parameters(case, tile, rows, ends)
+        params = parameters(case, tile, rows, ends, (x_scales, w_scales))
         maps, row = np.zeros((), MAPS), ROW_BYTES // x.element_size()
         maps["x"] = named("x", x, (ROWS, row))
         maps["w"] = named("w", w.view(-1, case.k), (tile.columns // tile.blocks, row))
@@ -51,14 +58,32 @@ class GroupedBlackwellProduct(CudaCall):
 
         return Prepared(allocate, bind)
 
+    def _check_scales(self, x: Tensor, of_x: Tensor | None, of_w: Tensor | None) -> None:
+        shapes = {"x": (x.shape[0], 1), "w": (self.case.experts, self.case.weight_rows, 1)}
+        for (name, shape), scales in zip(shapes.items(), (of_x, of_w), strict=True):
+            if scales is not None:
+                check_tensor(f"{name}'s scales", scales, shape, (torch.float32,), x.device, "contiguous")
+
     def _sms(self, device: torch.device) -> int:
         return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def parameters(case: GroupedCase, tile: Tile, rows: int, ends: Tensor) -> np.ndarray:
-    """The `Params` of a launch without y. It holds the address of `ends`."""
+def parts(case: GroupedCase, operand: Any) -> Parts:
+    """An operand as `GroupedCase.passed` or `pack` gives it, taken apart."""
+    if case.scales is None:
+        return operand, None
+    values, scales = operand
+    return values, scales
+
+
+def parameters(
+    case: GroupedCase, tile: Tile, rows: int, ends: Tensor, scales: tuple[Tensor | None, Tensor | None]
+) -> np.ndarray:
+    """The `Params` of a launch without y. It holds the addresses of `ends` and of x's and w's scales."""
     packed = np.zeros((), PARAMS)
     for name, value in sizes(case, tile, rows).items():
         packed[name] = value
-    packed["ends"] = ends.data_ptr()
+    held = {"ends": ends, "x_scales": scales[0], "w_scales": scales[1]}
+    for name, tensor in held.items():
+        packed[name] = 0 if tensor is None else tensor.data_ptr()
     return packed

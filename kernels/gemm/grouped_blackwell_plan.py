@@ -19,7 +19,9 @@ PARAMS = np.dtype([*OPERANDS, ("ends", np.uint64), ("y", np.uint64), ("weight_ro
 
 def of_all_rows(case: GroupedCase) -> LinearCase:
     """The product of all rows with one expert's w: the plain kernel's case of the same types and sizes."""
-    return LinearCase(m=case.rows, n=case.n, k=case.k, dtype=case.dtype, weights=case.dtype, epilogue=case.epilogue)
+    weights: Any = case.matrix_precision
+    return LinearCase(m=case.rows, n=case.n, k=case.k, dtype=case.dtype, weights=weights, epilogue=case.epilogue,
+                      scales=case.scales)  # fmt: skip
 
 
 def rows_of_experts(case: GroupedCase) -> Sequence[int]:

@@ -53,9 +53,10 @@ class GroupedProduct(CudaCall):
 
 
 def check_arguments(case: GroupedCase, x: Tensor, w: Tensor, ends: Tensor, out: Tensor | None) -> None:
-    """Raises ValueError that names a wrong argument of a grouped product."""
+    """Raises ValueError that names a wrong argument of a grouped product; x and w are the values."""
     dtype = (DTYPES[case.dtype],)
-    check_tensor("x", x, (None, case.k), dtype)
-    check_tensor("w", w, (case.experts, case.weight_rows, case.k), dtype, layout="contiguous")
+    operand = dtype if case.scales is None else (torch.float8_e4m3fn,)
+    check_tensor("x", x, (None, case.k), operand)
+    check_tensor("w", w, (case.experts, case.weight_rows, case.k), operand, layout="contiguous")
     check_tensor("ends", ends, (case.experts,), (torch.int32,), layout="contiguous")
     check_out(out, (x.shape[0], case.n), dtype)

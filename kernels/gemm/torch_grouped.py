@@ -20,6 +20,13 @@ def _gated(case: GroupedCase, y: "torch.Tensor") -> "torch.Tensor":
     return F.silu(gate) * up
 
 
+def scales_refusal(case: GroupedCase) -> Refusal | None:
+    """The refusal of e4m3 operands."""
+    if case.scales is None:
+        return None
+    return Refusal(f"scales is {case.scales}: this variant multiplies x and w in the case's dtype")
+
+
 @register
 class TorchGroupedLoop(Variant):
     """torch.mm (cuBLAS on a GPU) once for each expert with rows; reads `ends` on the host."""
@@ -30,7 +37,7 @@ class TorchGroupedLoop(Variant):
     peer = True
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
-        return None
+        return scales_refusal(case)
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(x, w, ends) -> y. Takes no params; raises ValueError when given any."""
@@ -67,7 +74,7 @@ class TorchGrouped(Variant):
             return Refusal(f"dtype is {case.dtype}: torch's grouped product takes bf16")
         if case.k % 8 or case.n % 8 or not case.rows:
             return Refusal(f"rows is {case.rows}, n {case.n} and k {case.k}: n and k in eights, and at least one row")
-        return None
+        return scales_refusal(case)
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(x, w, ends) -> y. Takes no params; raises ValueError when given any."""

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 class GroupedCase(BaseCase):
     """y[rows, n] = epilogue(x[rows, k] · w[e]ᵀ) of a mixture of experts: rows sorted by expert e, w [experts, n, k].
 
-    `ends` [experts] int32 is the end of each expert's rows. For swiglu w is [experts, 2n, k], gate rows first.
+    `ends` [experts] int32 is the end of each expert's rows. For swiglu w is [experts, 2n, k], gate rows first. With
+    `scales` of `row` x and w are e4m3, each a pair (values, scales) with a float32 scale for each row: of x [rows, 1],
+    of w [experts, n, 1].
     """
 
     part = "products"
@@ -30,6 +32,7 @@ class GroupedCase(BaseCase):
     k: int = Field(gt=0)
     dtype: DType = "bf16"
     epilogue: Literal["none", "swiglu"] = "none"
+    scales: Literal["row"] | None = None
 
     @property
     def weight_rows(self) -> int:
@@ -42,7 +45,12 @@ class GroupedCase(BaseCase):
     @property
     def least_bytes(self) -> float:
         """Counts the weights of one expert: the case does not say how many experts have rows."""
-        return (self.rows * (self.k + self.n) + self.weight_rows * self.k) * BYTES[self.dtype]
+        operands = (self.rows + self.weight_rows) * self.k * BYTES[self.matrix_precision]
+        return operands + self.rows * self.n * BYTES[self.dtype]
+
+    @property
+    def matrix_precision(self) -> str:
+        return self.dtype if self.scales is None else "fp8"
 
     def inputs(self, make: "Maker", scale: float) -> Arguments:
         """Assigns rows to experts at random with unequal probabilities; of many experts, some get none."""
@@ -70,3 +78,10 @@ class GroupedCase(BaseCase):
     @property
     def longest_sum(self) -> int:
         return self.k
+
+    def passed(self, arguments: Arguments) -> Arguments:
+        from kernels.quant import scaled
+
+        if self.scales is None:
+            return arguments
+        return arguments | {"x": scaled.of_x(arguments["x"], self.scales)}

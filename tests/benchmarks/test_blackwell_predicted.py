@@ -33,6 +33,6 @@ def test_no_time_is_below_the_roofline(name: str) -> None:
     for row in document(name)["rows"]:
         fields: dict[str, Any] = row["case"]
         case = CASES[fields["op"]](**fields)
-        rate = gpu.bf16_tflops * MATRIX_RATE[case.weights if isinstance(case, LinearCase) else case.dtype]
+        rate = gpu.bf16_tflops * MATRIX_RATE[case.matrix_precision]
         assert row["ms"] > case.unavoidable_flops / rate / 1e9
         assert row["ms"] > case.least_bytes / gpu.memory_tbps / 1e9

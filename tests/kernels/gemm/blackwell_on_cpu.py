@@ -86,9 +86,11 @@ def run_grouped(
     kernel: ctypes.CDLL, case: GroupedCase, tile: Tile, given: dict[str, Tensor], blocks: int, seed: int
 ) -> tuple[int, Tensor]:
     """`run_of` of grouped_blackwell.cu."""
-    x, w = given["x"], variant("grouped_blackwell").pack(case, {}, given["w"])
-    y = torch.full((len(x), case.n), float("nan"), dtype=x.dtype)
-    params = grouped_blackwell_call.parameters(case, tile, len(x), given["ends"])
+    offered = variant("grouped_blackwell_fp8" if case.scales else "grouped_blackwell")
+    x, of_x = grouped_blackwell_call.parts(case, case.passed(given)["x"])
+    w, of_w = grouped_blackwell_call.parts(case, offered.pack(case, {}, given["w"]))
+    y = torch.full((len(x), case.n), float("nan"), dtype=DTYPES[case.dtype])
+    params = grouped_blackwell_call.parameters(case, tile, len(x), given["ends"], (of_x, of_w))
     params["y"] = y.data_ptr()
     matrices = [(each, *each.shape, each.element_size()) for each in (x, w.view(-1, case.k), y)]
     return launched(kernel, tile, matrices, params, blocks, seed), y

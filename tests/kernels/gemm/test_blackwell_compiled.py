@@ -70,12 +70,21 @@ def test_it_compiles_to_the_instructions_of_the_fifth_generation(kind: str, pair
     assert names.count("UTMALDG.3D" + pair * ".2CTA") == (2 if copies else 0), "scales of x and of w"
 
 
-@pytest.mark.parametrize(("epilogue", "experts", "pair"), [("none", 128, True), ("swiglu", 512, False)])
-def test_the_grouped_product_compiles_to_them_as_well(epilogue: Any, experts: int, pair: bool) -> None:
-    shape = GroupedCase(rows=4096, experts=experts, n=4096, k=4096, epilogue=epilogue)
+@pytest.mark.parametrize(
+    ("fields", "product", "experts", "pair"),
+    [
+        ({}, "UTCHMMA", 128, True),
+        ({"epilogue": "swiglu"}, "UTCHMMA", 512, False),
+        ({"epilogue": "swiglu", "scales": "row"}, "UTCQMMA", 128, True),
+    ],
+)
+def test_the_grouped_product_compiles_to_them_as_well(
+    fields: dict[str, Any], product: str, experts: int, pair: bool
+) -> None:
+    shape = GroupedCase(**{"rows": 4096, "experts": experts, "n": 4096, "k": 4096} | fields)
     tile = grouped_blackwell_plan.tile_of(shape, {"columns": 256, "pair": pair})
     names = instructions(grouped_blackwell_plan.SOURCE, grouped_blackwell_plan.constants(shape, tile))
-    assert names.count("UTCHMMA" + pair * ".2CTA") == 4, "four instructions of 32 bytes of K a stage"
+    assert names.count(product + pair * ".2CTA") == 4, "four instructions of 32 bytes of K a stage"
     assert names.count("UTCBAR" + pair * ".2CTA.MULTICAST") == 2, "commits: to empty and to summed"
     assert {"UTMALDG.2D" + pair * ".2CTA", "UTMASTG.2D", "LDTM.x32", "STG.E.128"} <= set(names)
     assert not any(name.startswith("UGETNEXTWORKID") for name in names)

@@ -43,9 +43,10 @@ def test_params_are_refused_by_name() -> None:
 
 
 def test_the_product_for_blackwell_is_offered_on_sm_100_alone_and_says_that_it_never_ran() -> None:
-    blackwell = variant("grouped_blackwell")
-    assert blackwell.summary.endswith("compiles, emulated, never run on the chip")
-    assert [sm for sm in GENERATIONS if blackwell.serves(case(), generation(sm)) is None] == [100]
+    for name, scales in (("grouped_blackwell", None), ("grouped_blackwell_fp8", "row")):
+        blackwell, shape = variant(name), case(scales=scales)
+        assert blackwell.summary.endswith("compiles, emulated, never run on the chip")
+        assert [sm for sm in GENERATIONS if blackwell.serves(shape, generation(sm)) is None] == [100]
 
 
 def test_rows_that_fill_pairs_are_tried_by_pairs_first() -> None:
@@ -62,6 +63,12 @@ def test_rows_that_fill_pairs_are_tried_by_pairs_first() -> None:
         ("grouped_hopper", {"experts": 600}, "h200", "experts is 600"),
         ("grouped_blackwell", {}, "h200", "built for sm_100a only"),
         ("grouped_blackwell", {"k": 100}, "b200", "k 100"),
+        ("grouped_blackwell", {"scales": "row"}, "b200", "scales is row"),
+        ("grouped_blackwell_fp8", {}, "b200", "scales is not given"),
+        ("grouped_blackwell_fp8", {"scales": "row", "k": 72}, "b200", "k is 72"),
+        ("grouped_hopper", {"scales": "row"}, "h200", "scales is row"),
+        ("torch_grouped_loop", {"scales": "row"}, "h200", "scales is row"),
+        ("torch_grouped_mm", {"scales": "row"}, "h200", "scales is row"),
         ("grouped_blackwell", {"experts": 600}, "b200", "experts is 600"),
         ("torch_grouped_mm", {"dtype": "fp16"}, "h200", "dtype is fp16"),
         ("torch_grouped_mm", {"rows": 0}, "h200", "rows is 0"),
@@ -91,7 +98,7 @@ def test_the_loop_is_right_on_a_cpu(shape: GroupedCase) -> None:
 @pytest.mark.parametrize("shape", check_cases("grouped", cpu=False), ids=lambda each: each.key)
 def test_it_is_right(shape: GroupedCase) -> None:
     blackwell = torch.cuda.get_device_capability() == (10, 0)
-    by_hand = variant("grouped_blackwell" if blackwell else "grouped_hopper")
+    by_hand = variant("grouped_blackwell" + "_fp8" * bool(shape.scales) if blackwell else "grouped_hopper")
     if by_hand.serves(shape, GPUS["b200" if blackwell else "h200"]) is None:
         for params in by_hand.space(shape):
             report = gate.check(by_hand, shape, "cuda", params)

@@ -12,6 +12,7 @@ from kernels.gemm import grouped_blackwell_plan
 from kernels.gemm.grouped_blackwell_plan import tile_of
 from kernels.ops import GroupedCase
 from kernels.proof import inputs
+from kernels.registry import variant
 from tests.kernels.gemm.blackwell_on_cpu import ENTRY, grouped_library, run_grouped
 from tests.kernels.on_cpu import planted_source
 
@@ -23,7 +24,8 @@ def given(case: GroupedCase, ends: list[int]) -> tuple[dict[str, Tensor], Tensor
     """Inputs with these ends, and y in float64: NaN in rows that belong to no expert."""
     drawn = inputs.draw(case, "cpu", 1) | {"ends": torch.tensor(ends, dtype=torch.int32)}
     clamped = torch.tensor(ends).clamp(0, case.rows).cummax(0).values
-    inside = drawn | {"ends": clamped, "x": drawn["x"][: clamped[-1]].double(), "w": drawn["w"].double()}
+    held = variant("grouped_blackwell_fp8").rounded(case, {}, drawn) if case.scales else drawn
+    inside = drawn | {"ends": clamped, "x": held["x"][: clamped[-1]].double(), "w": held["w"].double()}
     y = torch.full((case.rows, case.n), float("nan"), dtype=torch.float64)
     y[: clamped[-1]] = case.reference(inside)[0]
     return drawn, y
@@ -41,11 +43,12 @@ def is_right(y: Tensor, truth: Tensor) -> bool:
         ({}, {"columns": 128, "pair": True}, [*accumulate(RAGGED)]),
         ({"dtype": "fp16", "epilogue": "swiglu"}, {"columns": 256, "stages": 2}, [*accumulate(RAGGED)]),
         ({}, {"columns": 128}, [-5, 40, 3, 3, 9000, 2, 460, 460, -(2**31)]),
+        ({"scales": "row", "epilogue": "swiglu", "k": 144}, {"columns": 128, "pair": True}, [0, 1, 131, 131, 200]),
     ],
-    ids=["a pair", "swiglu", "disordered ends"],
+    ids=["a pair", "swiglu", "disordered ends", "fp8"],
 )
 def test_every_row_is_its_experts_product(fields: dict[str, Any], params: dict[str, Any], ends: list[int]) -> None:
-    """Seven rows are left after the last end. Two column tiles and a short last step of K, by two blocks or pairs. The
+    """Rows are left after the last end. Two column tiles and a short last step of K, by two blocks or pairs. The
     engines work at other moments in each run.
     """
     case = GroupedCase(**{"rows": 460, "experts": len(ends), "n": 136, "k": 72} | fields)
@@ -68,9 +71,11 @@ MISTAKES = {
     "all experts have the first one's w": ("e * p.weight_rows", "!MISTAKE * e * p.weight_rows"),
     "an expert's last tile is not counted": ("+ kRows * BLOCKS - 1)", "+ !MISTAKE * (kRows * BLOCKS - 1))"),
     "experts from the 33rd on are counted from 0": ("join(mine, before)", "MISTAKE ? mine : join(mine, before)"),
+    "scales of w are the first expert's": ("p.w_scales + own", "p.w_scales + (MISTAKE ? of : own)"),
+    "scales of x are the first row's": ("p.x_scales + row", "p.x_scales + row * !MISTAKE"),
     "an end below the one before is taken": ("return max(a, b);", "return MISTAKE ? a : max(a, b);"),
 }  # fmt: skip
-PLANTED_CASE = GroupedCase(rows=420, experts=40, n=72, k=64)
+PLANTED_CASE = GroupedCase(rows=420, experts=40, n=72, k=64, scales="row")
 PLANTED_ENDS = [0, 1, *[170] * 30, 171, 171, 5, *[400] * 5]
 PLANTED_TILE = tile_of(PLANTED_CASE, {"columns": 128, "pair": True})
 
