@@ -3,7 +3,9 @@ tells two calls apart.
 """
 
 import ctypes
+import gc
 import re
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,13 +18,13 @@ from torch import Tensor
 
 from kernels import registry
 from kernels.cuda import triton_launch
-from kernels.cuda.call import Prepared, identity, nothing
+from kernels.cuda.call import Prepared, Workspace, identity, nothing
 from kernels.cuda.launch import packed_argument
 from kernels.cuda.triton_launch import bound, leaves, packed
 from kernels.fused.rmsnorm_triton import RmsNorm
 from kernels.ops import AttentionCase, Case, GatedCase, RmsNormCase, RopeCase
 from kernels.proof import inputs
-from tests.kernels.cuda.triton_calls import MODULES, Specialised, prepared_calls
+from tests.kernels.cuda.triton_calls import MODULES, Given, Specialised, prepared_calls
 
 BYTES = {"u64": 8, "b64": 8, "u32": 4, "b32": 4, "f32": 4}
 HEADS = {"head_dim": 16, "heads": 4, "kv_heads": 2}
@@ -258,6 +260,24 @@ def test_an_argument_of_an_unknown_type_is_refused() -> None:
         bound(kernel, (y, y, 0.5, 3), y)
 
 
-def test_what_is_bound_holds_no_tensor() -> None:
-    y = torch.zeros(4)
-    assert not any(isinstance(each, Tensor) for each in bound(Jit(), (y, y, 0.5, 3), y).arguments)
+@pytest.mark.parametrize(("name", "case", "params"), CASES, ids=lambda each: getattr(each, "key", None))
+def test_what_is_kept_of_a_call_holds_none_of_its_tensors(
+    name: str, case: Case, params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compiled(kernel: Any, arguments: Any, outputs: Any, **options: Any) -> Any:
+        found = Jit()
+        found.src = Specialised(Given(kernel, (1,), outputs, arguments, options)).source
+        return packed(found, arguments, outputs)
+
+    def kept() -> Any:
+        arguments = drawn(case)
+        return function._prepare(True, 7, None, **arguments), [weakref.ref(each) for each in arguments.values()]
+
+    monkeypatch.setattr(Tensor, "is_cuda", True)
+    monkeypatch.setattr(Workspace, "take", lambda self, stream, make: make())
+    monkeypatch.setattr(triton_launch, "bound", compiled)
+    function = registry.variant(name).build(case, params)
+    call, tensors = kept()
+    gc.collect()
+    assert call.holds is None
+    assert [each() for each in tensors] == [None] * len(tensors)
