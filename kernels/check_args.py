@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 GRID_MOST = 65_535
 """The most blocks of a grid along its y and z dimensions."""
 
-Layout = Literal["any", "rows", "contiguous"]
+TensorLayout = Literal["any", "rows", "contiguous"]
 """What a kernel needs of strides: `any`, `rows` (1 in the last dimension), or `contiguous`."""
 
 
@@ -54,7 +54,7 @@ def check_tensor(
     shape: Sequence[int | None],
     dtypes: "Sequence[torch.dtype]",
     device: "torch.device | None" = None,
-    layout: Layout = "rows",
+    layout: TensorLayout = "rows",
     aligned: int = 1,
 ) -> None:
     """Checks one argument of a call: a tensor of this shape (None: any length), of one of the dtypes.
@@ -80,7 +80,7 @@ def check_tensor(
     check_current_device(name, given)
 
 
-def _check_layout(name: str, given: "torch.Tensor", layout: Layout) -> None:
+def _check_layout(name: str, given: "torch.Tensor", layout: TensorLayout) -> None:
     if layout == "contiguous" and not given.is_contiguous():
         raise ValueError(f"{name} is not contiguous")
     if layout == "rows" and given.numel() and given.shape[-1] > 1 and given.stride(-1) != 1:

@@ -16,7 +16,7 @@ from kernels.megakernel.shape import BATCH_MOST
 from kernels.ops import BYTES
 from kernels.serve.scheduler import CHUNK_TOKENS
 from kernels.serve.shapes import SHRINK
-from workers.documents.gpu_class import gpu_of, gpus_of
+from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.measurement import Ceilings, Rates
 from workers.documents.model import ModelManifest
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
@@ -87,7 +87,7 @@ def predict(
 
 def _runners(model: ModelManifest, gpu_class: str) -> Iterator[tuple[str, int]]:
     """The runners that may serve the model on the class, each with a number of GPUs."""
-    gpu = GPUS[gpu_of(gpu_class)]
+    gpu = GPUS[single_gpu_class(gpu_class)]
     compact = divides(model, 1)
     if gpu.sm == HOPPER and compact:
         yield from ((MEGAKERNEL, each) for each in RANKS if each <= gpus_of(gpu_class) and divides(model, each))
@@ -107,7 +107,7 @@ class _Rates:
 
 def _rates(gpu_class: str, ceilings: Ceilings | None) -> _Rates | None:
     """The measured rates, else the shares of the datasheet's that an H200 reaches; None where neither is known."""
-    gpu = GPUS[gpu_of(gpu_class)]
+    gpu = GPUS[single_gpu_class(gpu_class)]
     if ceilings is not None:
         kernel_us = ceilings.launch_us if gpu.gpu_class == "cpu" else KERNEL_US
         return _Rates(ceilings.of_single_calls, ceilings, kernel_us, "measured by the newest run on this class of GPU")

@@ -7,7 +7,7 @@ are counted, so prices of input and output tokens are never added.
 from dataclasses import dataclass
 
 from workers.documents.base import Basis
-from workers.documents.gpu_class import gpu_of
+from workers.documents.gpu_class import single_gpu_class
 from workers.documents.prices import PriceBook
 
 UNIT_PRICE = 1.0
@@ -32,7 +32,7 @@ class GpuPrice:
 
 def gpu_price(book: PriceBook, gpu_class: str) -> GpuPrice:
     """The book's price of one GPU of a class, or the unit price with a sentence that says so."""
-    gpu_class = gpu_of(gpu_class)
+    gpu_class = single_gpu_class(gpu_class)
     for price in book.prices:
         if price.gpu_class == gpu_class:
             return GpuPrice(price.typical, price.low, price.high, "stated")

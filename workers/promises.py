@@ -9,7 +9,7 @@ from kernels.megakernel.ranks import RANKS, part_of
 from kernels.megakernel.shape import Unsupported, shape_of
 from kernels.ops import BYTES
 from workers.charts.text import plain, quantity
-from workers.documents.gpu_class import class_of_several, gpu_of, gpus_of
+from workers.documents.gpu_class import class_of_several, gpus_of, single_gpu_class
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective, Precision, Sla
 
@@ -27,7 +27,7 @@ def impossible(
     floor = floor_ms(objective, sla, model, gpu_class)
     if not floor or objective.limit is None:
         return ""
-    gpu, traffic, precision, several = gpu_of(gpu_class), sla.traffic, _smallest(sla), ""
+    gpu, traffic, precision, several = single_gpu_class(gpu_class), sla.traffic, _smallest(sla), ""
     name = GPUS[gpu].name if gpus_of(gpu_class) == 1 else f"{gpus_of(gpu_class)} {GPUS[gpu].name}"
     if objective.metric == "throughput":
         most = traffic.batch * traffic.output_tokens / floor * 1000
@@ -91,4 +91,4 @@ def floor_ms(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: st
     case, gpus = request_case(model.config, model.parameters, _smallest(sla), traffic.batch, prompt, tokens), 1
     if gpus_of(gpu_class) > 1 and divides(model, gpus_of(gpu_class)):
         gpus = gpus_of(gpu_class)
-    return peak_floor_ms(case, GPUS[gpu_of(gpu_class)]) / gpus if case else 0.0
+    return peak_floor_ms(case, GPUS[single_gpu_class(gpu_class)]) / gpus if case else 0.0

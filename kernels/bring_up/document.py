@@ -8,8 +8,8 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from kernels.hardware import Gpu
 
 Name = Annotated[str, Field(max_length=400)]
-Figure = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=0, lt=1_000_000)]
+NonNegative = Annotated[float, Field(ge=0)]
+SmallCount = Annotated[int, Field(ge=0, lt=1_000_000)]
 At = Annotated[AwareDatetime, Field(gt=datetime(2000, 1, 1, tzinfo=UTC), lt=datetime(2200, 1, 1, tzinfo=UTC))]
 
 
@@ -25,7 +25,7 @@ class Machine(_Part):
     gpu_uuid: Name = ""
     lease_id: Name = ""
     driver: Name = ""
-    memory_gib: Figure | None = None
+    memory_gib: NonNegative | None = None
     versions: dict[str, Name]
     commit: Name = ""
     at: At
@@ -34,15 +34,15 @@ class Machine(_Part):
 class MachineRates(_Part):
     """Measured rates in TB/s, and in TFLOP/s by the type of the numbers."""
 
-    read_tbps: Figure
-    copy_tbps: Figure
-    matrix_tflops: dict[str, Figure]
+    read_tbps: NonNegative
+    copy_tbps: NonNegative
+    matrix_tflops: dict[str, NonNegative]
 
 
 class MachineCeilings(MachineRates):
     """The rates under settled clocks, those of single calls after pauses as `burst`, and an empty launch in µs."""
 
-    launch_us: Figure
+    launch_us: NonNegative
     burst: MachineRates | None = None
 
 
@@ -51,11 +51,11 @@ class MachineLimits(_Part):
     shared memory, all SMs together, and of copies to another GPU. `absent` says in a sentence why one is not known.
     """
 
-    block_barrier_us: Figure | None = None
-    grid_barrier_us: Figure | None = None
-    shared_tbps: Figure | None = None
-    exchange_tbps: Figure | None = None
-    exchange_us: Figure | None = None
+    block_barrier_us: NonNegative | None = None
+    grid_barrier_us: NonNegative | None = None
+    shared_tbps: NonNegative | None = None
+    exchange_tbps: NonNegative | None = None
+    exchange_us: NonNegative | None = None
     absent: dict[str, Name] = {}
 
 
@@ -64,9 +64,9 @@ class VariantProofs(_Part):
 
     variant: Name
     op: Name
-    passed: Count = 0
-    failed: Count = 0
-    refused: Count = 0
+    passed: SmallCount = 0
+    failed: SmallCount = 0
+    refused: SmallCount = 0
     failures: dict[str, str] = {}
     refusal: str = ""
 
@@ -76,10 +76,10 @@ class Race(_Part):
 
     case: Name
     own: Name = ""
-    own_ms: Figure | None = None
+    own_ms: NonNegative | None = None
     peer: Name = ""
-    peer_ms: Figure | None = None
-    floor_ms: Figure | None = None
+    peer_ms: NonNegative | None = None
+    floor_ms: NonNegative | None = None
 
     @property
     def op(self) -> str:
@@ -101,22 +101,22 @@ class Gap(_Part):
 
     model: Name
     case: Name
-    calls: Figure
+    calls: NonNegative
     kind: Literal["missing", "behind", "above"]
-    ms: Figure
+    ms: NonNegative
     variant: Name
-    call_ms: Figure
-    bound_ms: Figure
+    call_ms: NonNegative
+    bound_ms: NonNegative
 
 
 class ModelCost(_Part):
     """One request of a catalogue model: the sum of its ops' best times, and of their floors, in ms."""
 
     model: Name
-    prompt: Count
-    tokens: Count
-    ms: Figure
-    floor_ms: Figure
+    prompt: SmallCount
+    tokens: SmallCount
+    ms: NonNegative
+    floor_ms: NonNegative
     gaps: list[Gap] = Field(max_length=1000)
 
 
@@ -134,7 +134,7 @@ class BringUp(_Part):
     limits: MachineLimits | None = None
     quick: bool
     stranger: bool
-    minutes: Figure
+    minutes: NonNegative
     proofs: list[VariantProofs] = Field(max_length=1000)
     races: list[Race] = Field(max_length=2000)
     models: list[ModelCost] = Field(max_length=100)

@@ -5,7 +5,7 @@ import torch
 from kernels.cuda.launch import is_capturing, raw_stream
 
 
-class Arrivals:
+class ArrivalCounters:
     """Sets of `count` int32 counters, which are 0 whenever no launch runs: the kernel resets them.
 
     A set belongs to one built function and one stream, whose calls run in order. All CUDA graphs of one function share

@@ -37,7 +37,7 @@ PANEL = (32, 64)
 MAPS = np.dtype([(name, TENSOR_MAP) for name in ("x", "w", "y", "x_scales", "w_scales")])
 """`struct Maps` of blackwell.cuh; without block scales the last two are zeros."""
 
-Parts = tuple[Tensor, Tensor | None, Tensor | None]
+OperandTensors = tuple[Tensor, Tensor | None, Tensor | None]
 """Of an operand: values, float32 scales, tiles of block scales."""
 
 
@@ -94,7 +94,9 @@ class BlackwellLinear(CudaCall):
     def _sms(self, device: torch.device) -> int:
         return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
-    def _check(self, x: Parts, w: Parts, bias: Tensor | None, residual: Tensor | None, out: Any) -> None:
+    def _check(
+        self, x: OperandTensors, w: OperandTensors, bias: Tensor | None, residual: Tensor | None, out: Any
+    ) -> None:
         case, device = self.case, x[0].device
         operand, columns = DTYPES[case.dtype], case.k
         if case.scales is not None:
@@ -127,7 +129,7 @@ def build_of(case: LinearCase, tile: Tile) -> nvrtc.Build:
     return nvrtc.Build.of(SOURCE, constants(case, tile), ARCHITECTURE)
 
 
-def parts(case: LinearCase, operand: Any) -> Parts:
+def parts(case: LinearCase, operand: Any) -> OperandTensors:
     """An operand as `LinearCase.passed` or `pack` gives it, taken apart."""
     if case.scales is None:
         return operand, None, None
@@ -139,7 +141,7 @@ def parts(case: LinearCase, operand: Any) -> Parts:
 
 
 def parameters(
-    case: LinearCase, tile: Tile, x: Parts, w: Parts, bias: Tensor | None, residual: Tensor | None
+    case: LinearCase, tile: Tile, x: OperandTensors, w: OperandTensors, bias: Tensor | None, residual: Tensor | None
 ) -> np.ndarray:
     """The `Params` of a launch. It holds addresses of all these tensors."""
     packed = np.zeros((), PARAMS)

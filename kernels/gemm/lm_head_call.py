@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from kernels.check_args import check_out, check_presence, check_tensor
-from kernels.cuda.arrivals import Arrivals
+from kernels.cuda.arrivals import ArrivalCounters
 from kernels.cuda.call import CudaCall, Prepared, Workspace, nothing, pointers
 from kernels.cuda.launch import Launch
 from kernels.cuda.nvrtc import Build
@@ -95,7 +95,7 @@ class LmHead(CudaCall):
         self.counters = SchedulerCounters() if schedules_dynamically(config, dynamic) else None
         self.top = CANDIDATES if case.sampling == "top_k_p" else 0
         self.one_launch = not self.top or config.m == 1
-        self.arrivals = Arrivals(1)
+        self.arrivals = ArrivalCounters(1)
 
     def __call__(self, *arguments: Any, feedback: TokenFeedback | None = None, out: Any = None, **named: Any) -> Tensor:
         if feedback is None:

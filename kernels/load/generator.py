@@ -20,7 +20,7 @@ TICK_SECONDS = 0.01
 PROGRESS_SECONDS = 0.5
 LEAD_NS = 50_000_000
 """Sending begins so long after it was asked for."""
-Progress = Callable[[Counts], None]
+OnProgress = Callable[[Counts], None]
 """Called every PROGRESS_SECONDS while load is sent."""
 
 
@@ -106,7 +106,7 @@ class Generator:
         self._address, self._load, self._limits = address, load, limits
         self._counts = counts or Counts()
 
-    async def run(self, progress: Progress = quiet, start_ns: int = 0) -> Sent:
+    async def run(self, progress: OnProgress = quiet, start_ns: int = 0) -> Sent:
         """Sends until a limit is reached or the requests end, and waits for the last answers.
 
         `start_ns` of the monotonic clock is when sending begins; 0 for LEAD_NS from now. Raises what the requests
@@ -191,7 +191,7 @@ class Generator:
         self._counts.add(ENDED)
         return exchange
 
-    async def _tick(self, progress: Progress) -> None:
+    async def _tick(self, progress: OnProgress) -> None:
         loop = asyncio.get_running_loop()
         due, shown = loop.time() + TICK_SECONDS, loop.time()
         while True:

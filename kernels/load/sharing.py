@@ -18,8 +18,8 @@ from kernels.load.generator import (
     PROGRESS_SECONDS,
     Generator,
     LoadDuration,
+    OnProgress,
     PlannedLoad,
-    Progress,
     Sent,
     quiet,
 )
@@ -52,7 +52,7 @@ class Sending:
     limits: LoadDuration
     processes: int = 1
 
-    async def run(self, progress: Progress = quiet) -> Sent:
+    async def run(self, progress: OnProgress = quiet) -> Sent:
         """Sends the load; the exchanges come by intended time. Raises SenderDied, and what making a load raises."""
         if self.processes == 1:
             sockets.allow(2 * MOST_IN_FLIGHT)
@@ -99,7 +99,7 @@ class LoadShare:
         return Generator(self.sending.address, own, self.sending.limits, counts)
 
 
-async def _show(counts: Counts, progress: Progress) -> None:
+async def _show(counts: Counts, progress: OnProgress) -> None:
     while True:
         await asyncio.sleep(PROGRESS_SECONDS)
         progress(counts)

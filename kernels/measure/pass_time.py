@@ -58,7 +58,7 @@ class PassWork:
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerTime:
     """A layer's `idle_us` beside its bytes and FLOPs, and the `least_us` that it takes however few these are."""
 
     idle_us: float
@@ -85,17 +85,17 @@ def step(batch: int, length: float) -> PassWork:
     return PassWork(batch, batch, batch * length, batch * length)
 
 
-def layer(runner: str, weights: str, kernel_us: float, sequences: float, reads_prompt: bool) -> Layer:
+def layer(runner: str, weights: str, kernel_us: float, sequences: float, reads_prompt: bool) -> LayerTime:
     """What a layer costs beside bytes and FLOPs; `kernel_us` is KERNEL_US, or what is known of another device."""
     if runner == MEGAKERNEL and not reads_prompt:
         least, further = EXCHANGES * ALL_TO_ALL_US, SEQUENCE_US * (sequences - 1)
-        return Layer(EXCHANGES * EXCHANGE_US + further, (least if weights == "bf16" else LOSSY_LAYER_US) + further)
+        return LayerTime(EXCHANGES * EXCHANGE_US + further, (least if weights == "bf16" else LOSSY_LAYER_US) + further)
     count = KERNELS["kernels" if runner == MEGAKERNEL else runner][reads_prompt]
-    return Layer(count * kernel_us)
+    return LayerTime(count * kernel_us)
 
 
 def pass_ms(
-    of: DecoderSizes, work: PassWork, weight_bytes: float, kv_share: float, rates: tuple[float, float], each: Layer
+    of: DecoderSizes, work: PassWork, weight_bytes: float, kv_share: float, rates: tuple[float, float], each: LayerTime
 ) -> float:
     """Milliseconds of a pass whose weights have `weight_bytes` bytes and whose keys `kv_share` of 16 bits.
 

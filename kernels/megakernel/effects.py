@@ -67,7 +67,7 @@ class Effects:
     always: bool = True
 
 
-def sizes(shape: ModelShape, layout: Layout) -> dict[str, int]:
+def buffer_sizes(shape: ModelShape, layout: Layout) -> dict[str, int]:
     """Blocks in each buffer of one rank."""
     hidden = shape.hidden // TILE
     return {
@@ -111,7 +111,7 @@ def effects(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -
     reads its own. Accesses are to its rank's memory; what it writes to EXCHANGED it writes into every rank's.
     """
     one = replace(layout, copies=1)
-    found, length = _OF[words["op"]](shape, one, sm, words), sizes(shape, one)
+    found, length = _OF[words["op"]](shape, one, sm, words), buffer_sizes(shape, one)
 
     def moved(access: Access, copy: int) -> Access:
         return replace(access, first=access.first + copy * length[access.buffer]) if access.buffer in COPIED else access
@@ -128,7 +128,7 @@ def _chunks(layout: Layout, words: dict[str, int]) -> int:
 
 def _partials(shape: ModelShape, layout: Layout, buffer: str, layer: int) -> Access:
     """All blocks that one layer writes in the buffer; even and odd layers use different halves of `down_partials`."""
-    count = sizes(shape, layout)[buffer]
+    count = buffer_sizes(shape, layout)[buffer]
     if buffer != "down_partials":
         return Access(buffer, layer, 0, count)
     return Access(buffer, layer, layer % 2 * (count // 2), count // 2)

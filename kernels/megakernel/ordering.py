@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernels.megakernel.effects import Access, Effects, effects, sizes
+from kernels.megakernel.effects import Access, Effects, buffer_sizes, effects
 from kernels.megakernel.flagged_words import EXCHANGED
 from kernels.megakernel.instructions import END, HEAD
 from kernels.megakernel.program import Program
@@ -65,7 +65,7 @@ class Ordering:
         self.shape, self.layout = programs[0].shape, programs[0].layout
         self.tables = [table for program in programs for table in program.instructions]
         self.sms, self.layers = self.layout.all_sms, self.shape.layers
-        self.sizes = sizes(self.shape, self.layout)
+        self.sizes = buffer_sizes(self.shape, self.layout)
         self.problems: list[ProgramProblem] = []
         self._weak: dict[tuple[int, ...], int] = {}
         lists = [self._list(sm) for sm in range(self.sms)]

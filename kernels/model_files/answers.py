@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 from kernels.model_files.architectures import kind_of, mappings, names_of
 
 Unit = Literal["tokens", "sequences", "embeddings", "images", "recordings"]
-Form = Literal["tokens", "classes", "vectors"]
+AnswerForm = Literal["tokens", "classes", "vectors"]
 
 IMAGES: tuple[str, ...] = (
     "IMAGE",
@@ -36,7 +36,7 @@ class AnswerKind(NamedTuple):
     """
 
     unit: Unit
-    form: Form
+    form: AnswerForm
     noun: str = "class"
 
 

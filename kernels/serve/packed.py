@@ -26,8 +26,8 @@ from kernels.serve.inputs import Fields
 from kernels.serve.sampling import draw_tokens
 from kernels.serve.shapes import Shape
 
-Angles = tuple[Tensor, Tensor]
-Layer = Callable[[Stream, Angles | None], None]
+RopeAngles = tuple[Tensor, Tensor]
+LayerCall = Callable[[Stream, RopeAngles | None], None]
 
 
 class PagedState:
@@ -83,7 +83,7 @@ class PackedPass:
         self.logits = self._head(Stream(ends))
         draw_tokens(self.logits, fields, self.chosen, state.last)
 
-    def _layer(self, index: int) -> Layer:
+    def _layer(self, index: int) -> LayerCall:
         w, shape = self.model.layers[index], self.model.shapes[index]
         keys, values = self.state.caches[index]
         qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
@@ -92,7 +92,7 @@ class PackedPass:
         gate_up = gated_product(self._rows, w.post_norm, w.gate_up[0], w.gate_up_bias[0])
         down = added_product(self._rows, w.down, w.down_bias)
 
-        def run(stream: Stream, angles: Angles | None) -> None:
+        def run(stream: Stream, angles: RopeAngles | None) -> None:
             out(attend(qkv(stream), angles), stream)
             down(gate_up(stream), stream)
 
@@ -100,7 +100,7 @@ class PackedPass:
 
     def _attention(
         self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
-    ) -> Callable[[Tensor, Angles | None], Tensor]:
+    ) -> Callable[[Tensor, RopeAngles | None], Tensor]:
         """qkv [rows, (heads + 2 · kv_heads) · head_dim] ↦ o [rows, heads · head_dim]; k and v go into their pages."""
         fields, state = self.fields, self.state
         step = None
@@ -115,7 +115,7 @@ class PackedPass:
         count = [shape.heads, shape.kv_heads, shape.kv_heads]
         self._rotates = True
 
-        def run(qkv: Tensor, angles: Angles | None) -> Tensor:
+        def run(qkv: Tensor, angles: RopeAngles | None) -> Tensor:
             assert angles is not None
             q, k, v = qkv.view(self.shape.rows, 1, -1, shape.head_dim).split(count, dim=2)
             return attend(rotate(q, k, v, *angles))

@@ -38,7 +38,7 @@ class Option:
     ms: float
 
 
-Options = Mapping[str, Sequence[Option]]
+OptionTable = Mapping[str, Sequence[Option]]
 """Options by the key of their case in the model's own precision, the fastest first."""
 
 
@@ -57,7 +57,7 @@ class Chosen:
 
 
 def search_plan(
-    layer_ops: "LayerOps", options: Options, timer: PassTimer | None, goes_on: Callable[[], bool]
+    layer_ops: "LayerOps", options: OptionTable, timer: PassTimer | None, goes_on: Callable[[], bool]
 ) -> Chosen:
     """The best ops for every pass of the model. Without a timer, or if `goes_on` is false, separate times decide."""
     chosen = Chosen()
@@ -69,7 +69,7 @@ def search_plan(
 def _search_pass(
     layer_ops: "LayerOps",
     queries: int,
-    options: Options,
+    options: OptionTable,
     timer: PassTimer | None,
     goes_on: Callable[[], bool],
     chosen: Chosen,
@@ -106,7 +106,7 @@ def _race(
     return plans[at], times[at]
 
 
-def _rivals(options: Options, op: PlannedOp) -> list[PlannedOp]:
+def _rivals(options: OptionTable, op: PlannedOp) -> list[PlannedOp]:
     """Other params for the model's pass, and other options that are at most BEHIND times slower alone."""
     held = next((each for each in options.values() if any(option.op is op for option in each)), ())
     best = min((option.ms for option in held), default=0.0)
@@ -116,12 +116,12 @@ def _rivals(options: Options, op: PlannedOp) -> list[PlannedOp]:
     return [*(op.model_copy(update={"params": params}) for params in beside if params != op.params), *others]
 
 
-def _best(options: Options, case: Case) -> PlannedOp | None:
+def _best(options: OptionTable, case: Case) -> PlannedOp | None:
     found = options.get(case.key)
     return found[0].op if found else None
 
 
-def _sum(options: Options, cases: Iterable[Case]) -> float:
+def _sum(options: OptionTable, cases: Iterable[Case]) -> float:
     """The sum of the cases' separate times."""
     return sum(options[case.key][0].ms if options.get(case.key) else MISSING_MS for case in cases)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.check_args import Layout, check_current_device, check_presence, check_qkv, check_tensor
+from kernels.check_args import TensorLayout, check_current_device, check_presence, check_qkv, check_tensor
 from kernels.ops import AttentionCase, GroupedCase, LinearCase, LmHeadCase, StepAttentionCase
 
 BF16 = torch.bfloat16
@@ -56,7 +56,7 @@ def test_the_host_needs_no_current_gpu() -> None:
         (GIVEN[:, ::2], "any", "x is on cpu, not on a GPU"),
     ],
 )
-def test_each_thing_that_is_wrong_with_a_tensor_is_said(given: torch.Tensor, layout: Layout, said: str) -> None:
+def test_each_thing_that_is_wrong_with_a_tensor_is_said(given: torch.Tensor, layout: TensorLayout, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}$"):
         check_tensor("x", given, (4, None), (BF16, torch.float16), layout=layout, aligned=16)
 

@@ -18,7 +18,7 @@ from workbench.bring_ups import services, tables
 from workbench.bring_ups.forms import BringUpForm
 from workbench.bring_ups.models import BringUpRow
 from workbench.prices.services import price_book
-from workbench.runs.result_page import Drawn, drawn
+from workbench.runs.result_page import Drawn, shown_chart
 from workers.charts.base import Figure, Table
 from workers.documents.base import Basis
 
@@ -115,7 +115,7 @@ def _chosen(rows: Any, text: str) -> BringUpRow | None:
 
 
 def _table(key: str, title: str, table: Table, basis: Basis = "measured", figure: Figure | None = None) -> Drawn:
-    return drawn(key, title, "", basis, "", figure, table)
+    return shown_chart(key, title, "", basis, "", figure, table)
 
 
 def _gaps(key: str, model: ModelCost) -> Drawn:

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from workbench.cli.tables import figure, verdict
+from workbench.cli.tables import figure, verdict_markup
 from workers.charts.text import plain, promised
 from workers.documents.load import LimitResult, LoadResult, UnderLoadResult
 from workers.documents.measurement import Interval
@@ -32,9 +32,9 @@ def load_result(result: LoadResult, console: Console) -> None:
     for one in result.outcomes:
         objective, value = one.objective, figure(one.value, one.objective.unit)
         counts = (f"{one.requests:,}", f"{one.over:,}")
-        outcomes.add_row(objective.label, promised(objective), value, *counts, verdict(one.verdict))
+        outcomes.add_row(objective.label, promised(objective), value, *counts, verdict_markup(one.verdict))
     console.print(outcomes)
-    overall = Text("void", "bold red") if result.verdict is None else verdict(result.verdict)
+    overall = Text("void", "bold red") if result.verdict is None else verdict_markup(result.verdict)
     console.print(Text("Verdict at 99 % confidence: ").append_text(overall))
 
 
@@ -46,7 +46,7 @@ def limit_row(load: LoadResult, console: Console) -> None:
     )
     good = "" if load.goodput is None else f", goodput {load.goodput:,.1f}/s"
     rates = f"{load.requests_per_second:,.1f} requests/s, {load.tokens_per_second:,.0f} tokens/s{good}"
-    found = Text("void", "bold red") if load.verdict is None else verdict(load.verdict)
+    found = Text("void", "bold red") if load.verdict is None else verdict_markup(load.verdict)
     console.print(Text(f"{_load(load):>5}: {rates}; medians {times}: ").append_text(found), soft_wrap=True)
 
 
@@ -79,7 +79,7 @@ def under_load(found: UnderLoadResult, console: Console) -> None:
         for load in side.limit.loads:
             values = [figure(each.value, each.objective.unit) for each in load.outcomes]
             rates = (figure(load.tokens_per_second), figure(load.requests_per_second))
-            word = Text("void", "bold red") if load.verdict is None else verdict(load.verdict)
+            word = Text("void", "bold red") if load.verdict is None else verdict_markup(load.verdict)
             table.add_row(name, _load(load), *rates, *values, word)
     if sides:
         console.print(table)

@@ -29,7 +29,7 @@ def figure(value: float | None, unit: str = "") -> str:
     return f"{value:,.{digits}f}{' ' if unit else ''}{unit}"
 
 
-def verdict(value: str | None) -> Text:
+def verdict_markup(value: str | None) -> Text:
     """A verdict in words and colour."""
     return Text(WORDS.get(value or "", "–"), STYLES.get(value or "", ""))
 
@@ -41,7 +41,7 @@ def run_list(rows: list[dict[str, Any]], console: Console) -> None:
         state = row["state"] if row["state"] != "running" else f"running {row['stage']}"
         started = row["created_at"][:16].replace("T", " ")
         names = (Text(row["workload_name"]), Text(row["model_name"]))
-        table.add_row(row["id"][:8], *names, started, row["gpu_class"], state, verdict(row["verdict"]))
+        table.add_row(row["id"][:8], *names, started, row["gpu_class"], state, verdict_markup(row["verdict"]))
     console.print(table)
 
 
@@ -100,7 +100,7 @@ def outcome(results: Results, console: Console) -> None:
     if results.price is not None:
         console.print(Text(results.price.sentence))
     console.print(Text(measured_on(results.verify.environment), "dim"))
-    console.print(Text.assemble("Verdict: ", verdict(results.verify.verdict), f"  {results.verify.sentence}"))
+    console.print(Text.assemble("Verdict: ", verdict_markup(results.verify.verdict), f"  {results.verify.sentence}"))
 
 
 def _at_endpoint(rows: Sequence[endpoint.EndpointPromise]) -> Table:
@@ -109,7 +109,7 @@ def _at_endpoint(rows: Sequence[endpoint.EndpointPromise]) -> Table:
     for heading in ("", "your endpoint", "promised", "verdict there"):
         table.add_column(heading, justify="left" if heading in ("", "verdict there") else "right")
     for row in rows:
-        said = verdict(row.verdict) if row.verdict else Text("")
+        said = verdict_markup(row.verdict) if row.verdict else Text("")
         table.add_row(row.label, figure(row.there, row.unit), row.promised, said)
     return table
 
@@ -139,7 +139,7 @@ def _objective(row: ObjectiveOutcome) -> tuple[str | Text, ...]:
     limit = promised(objective)
     name = f"{objective.label} (measured, n={row.samples})"
     unit = objective.unit
-    return name, figure(row.before, unit), figure(row.after, unit), limit, verdict(row.verdict)
+    return name, figure(row.before, unit), figure(row.after, unit), limit, verdict_markup(row.verdict)
 
 
 def _speedup(gain: Speedup) -> tuple[str, str, str, str, str]:

@@ -9,7 +9,7 @@ from workbench.intake.services.workloads import class_memory_gib, needed_gib
 from workbench.prices.services import price_book
 from workbench.runs import predictions, services
 from workbench.runs.models import Run, StageRun
-from workbench.runs.result_page import Drawn, drawn
+from workbench.runs.result_page import Drawn, shown_chart
 from workers.charts import front
 from workers.documents.model import ModelManifest
 from workers.documents.prediction import Prediction
@@ -51,7 +51,7 @@ def front_of(workload: Workload, document: WorkloadDocument, manifest: ModelMani
         return None
     shown = front.figure(found, first, manifest.counted), front.table(found, first, manifest.counted)
     modelled = [each for each, prediction in predicted.items() if prediction.plans]
-    return Front(drawn("front", "Cost against latency", NOTE, "modelled", "", *shown), modelled)
+    return Front(shown_chart("front", "Cost against latency", NOTE, "modelled", "", *shown), modelled)
 
 
 def _precision(document: WorkloadDocument) -> Precision:

@@ -10,7 +10,7 @@ import pydantic
 
 from kernels.hardware import GPUS
 from workbench.runs.models import StageRun
-from workers.documents.gpu_class import SEVERAL, gpu_of
+from workers.documents.gpu_class import SEVERAL, single_gpu_class
 from workers.documents.measurement import Ceilings
 from workers.documents.prediction import ComparedFigure
 
@@ -23,7 +23,7 @@ def error_words(organisation: Any, gpu_class: str) -> str:
 
     Figures that an older version predicted, by the roofline alone, do not count.
     """
-    gpu = gpu_of(gpu_class)
+    gpu = single_gpu_class(gpu_class)
     name = GPUS[gpu].name if gpu in GPUS else gpu_class
     kept = _stages(organisation, gpu, "report", "result__predicted")[:LAST_RUNS]
     runs = [known for found in kept if (known := [each for each in found or [] if each.get("runner")])]
@@ -39,7 +39,7 @@ def error_words(organisation: Any, gpu_class: str) -> str:
 
 def known_ceilings(organisation: Any, gpu_class: str) -> Ceilings | None:
     """The ceilings that the newest profile on the GPU measured; None where there is none that can be read."""
-    found = _stages(organisation, gpu_of(gpu_class), "profile", "result__ceilings").first()
+    found = _stages(organisation, single_gpu_class(gpu_class), "profile", "result__ceilings").first()
     try:
         return Ceilings.model_validate(found) if found else None
     except pydantic.ValidationError:

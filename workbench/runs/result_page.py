@@ -78,7 +78,7 @@ def _cell(cell: tuple[str, bool]) -> str:
     return f'<td class="number">{escape(text)}</td>' if numeric else f"<td>{escape(text)}</td>"
 
 
-def drawn(key: str, title: str, note: str, basis: str, where: str, figure: Figure | None, table: Table) -> Drawn:
+def shown_chart(key: str, title: str, note: str, basis: str, where: str, figure: Figure | None, table: Table) -> Drawn:
     """A chart with its table as the template shows it."""
     return Drawn(key, title, note, basis, where, figure, cells.headers(table), cells.rows(table))
 
@@ -86,7 +86,7 @@ def drawn(key: str, title: str, note: str, basis: str, where: str, figure: Figur
 def charts(results: Results) -> dict[str, Drawn]:
     """Every chart that has something to show, by its key."""
     every = {
-        chart.key: drawn(
+        chart.key: shown_chart(
             chart.key,
             chart.title,
             chart.note,
@@ -104,7 +104,7 @@ def more_latencies(results: Results) -> list[Drawn]:
     """The distributions of the metrics after the first."""
     where = provenance.sentence(results, "verify")
     return [
-        drawn(
+        shown_chart(
             f"latency-{metric}-{n or 0}",
             f"Distribution of {metric_title(metric, n)}",
             "",
@@ -122,7 +122,7 @@ def timeline_chart(times: list[StageTime]) -> Drawn | None:
     spans = [timeline.StageSpan(each.stage, each.start_s, each.duration_s) for each in times]
     if not spans:
         return None
-    return drawn(
+    return shown_chart(
         "timeline", "How long each stage took", "", "measured", "", timeline.figure(spans), timeline.table(spans)
     )
 

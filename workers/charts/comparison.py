@@ -113,19 +113,19 @@ def _rows(sides: Sequence[ComparedRun], cells: dict[str, dict[str, str]]) -> lis
     return [[name, *(by_run.get(side.label, MISSING) for side in sides)] for name, by_run in cells.items()]
 
 
-def _metrics(sides: Sequence[ComparedRun]) -> list[latency.Metric]:
+def _metrics(sides: Sequence[ComparedRun]) -> list[latency.MetricKey]:
     """The metrics that at least two runs measured, in the first one's order."""
     found = [latency.metrics(side.results) for side in sides]
     every = dict.fromkeys(metric for measured in found for metric in measured)
     return [metric for metric in every if sum(metric in measured for measured in found) > 1]
 
 
-def _after(side: ComparedRun, metric: latency.Metric) -> Distribution | None:
+def _after(side: ComparedRun, metric: latency.MetricKey) -> Distribution | None:
     measured = side.results.verify.after if side.results.verify else []
     return next((each for each in measured if (each.metric, each.n) == metric and each.samples), None)
 
 
-def _distribution(sides: Sequence[ComparedRun], metric: latency.Metric) -> ComparisonSection:
+def _distribution(sides: Sequence[ComparedRun], metric: latency.MetricKey) -> ComparisonSection:
     """The distributions of a metric over each other, and their percentiles; a dash for a run that has none."""
     name = metric_title(*metric)
     found = [(side, _after(side, metric)) for side in sides]

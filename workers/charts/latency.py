@@ -6,13 +6,13 @@ from workers.documents.measurement import Distribution
 from workers.documents.stages import Results
 from workers.documents.workload import Objective, metric_title
 
-Metric = tuple[str, int | None]
+MetricKey = tuple[str, int | None]
 DRAWN_POINTS = 2000
 FAR = 4
 """A limit beyond this many times the slowest sample is named, not drawn: the line would squeeze the samples."""
 
 
-def metrics(results: Results) -> list[Metric]:
+def metrics(results: Results) -> list[MetricKey]:
     """The metrics measured before and after, the first objective's first."""
     if results.verify is None:
         return []
@@ -23,7 +23,7 @@ def metrics(results: Results) -> list[Metric]:
     ]
 
 
-def _pair(results: Results, metric: Metric) -> list[tuple[str, str, Distribution]]:
+def _pair(results: Results, metric: MetricKey) -> list[tuple[str, str, Distribution]]:
     if results.verify is None:
         return []
     verify = results.verify
@@ -38,7 +38,7 @@ def _pair(results: Results, metric: Metric) -> list[tuple[str, str, Distribution
     ]
 
 
-def _objectives(results: Results, metric: Metric) -> list[Objective]:
+def _objectives(results: Results, metric: MetricKey) -> list[Objective]:
     outcomes = results.verify.outcomes if results.verify else []
     found = [each.objective for each in outcomes if (each.objective.metric, each.objective.n) == metric]
     return [each for each in found if each.limit is not None]
@@ -52,7 +52,7 @@ def steps(samples: list[float]) -> tuple[list[float], list[float]]:
     return [ordered[index] for index in kept], [100 * (index + 1) / len(ordered) for index in kept]
 
 
-def figure_of(results: Results, metric: Metric) -> Figure | None:
+def figure_of(results: Results, metric: MetricKey) -> Figure | None:
     """The distribution of one metric before and after, with the limit of its objective."""
     pair = _pair(results, metric)
     if not pair:
@@ -87,7 +87,7 @@ def figure_of(results: Results, metric: Metric) -> Figure | None:
     return {"data": traces, "layout": form}
 
 
-def table_of(results: Results, metric: Metric) -> Table:
+def table_of(results: Results, metric: MetricKey) -> Table:
     """Percentiles of one metric before and after."""
     pair = _pair(results, metric)
     names = sorted({name for _, _, each in pair for name in each.percentiles}, key=lambda name: float(name.strip("p")))

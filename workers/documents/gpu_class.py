@@ -9,7 +9,7 @@ SEVERAL: dict[str, tuple[str, int]] = {"h200x2": ("h200", 2), "h200x4": ("h200",
 """Classes of several GPUs: the class of one of them, and how many there are."""
 
 
-def gpu_of(gpu_class: str) -> str:
+def single_gpu_class(gpu_class: str) -> str:
     """The class of one GPU: `h200` of `h200x4`; a class of one GPU itself."""
     return SEVERAL.get(gpu_class, (gpu_class, 1))[0]
 
@@ -31,7 +31,7 @@ class OnGpus(Document):
 
     @property
     def gpu(self) -> str:
-        return gpu_of(self.gpu_class)
+        return single_gpu_class(self.gpu_class)
 
     @property
     def gpus(self) -> int:

@@ -6,9 +6,9 @@ from typing import Any
 MOST_CHARACTERS = 131_072
 """Of a workload's text: about 30,000 tokens of English, seven times what a verdict on quality takes."""
 
-Message = dict[str, str]
+ChatMessage = dict[str, str]
 """A message of a chat, with `role` and `content`."""
-Record = str | list[Message]
+Record = str | list[ChatMessage]
 """A text, or the messages of a chat, which the model's chat template renders."""
 
 
@@ -62,7 +62,7 @@ def _content(found: Any) -> Record | None:
     return None if None in kept else [each for each in kept if each is not None]
 
 
-def _message(found: Any) -> Message | None:
+def _message(found: Any) -> ChatMessage | None:
     if not isinstance(found, dict):
         return None
     kept = {name: found.get(name) for name in ("role", "content")}

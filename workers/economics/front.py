@@ -6,7 +6,7 @@ from workers.charts import plans
 from workers.charts.front import Point, with_front
 from workers.charts.under_load import WORDS
 from workers.documents.base import Verdict
-from workers.documents.gpu_class import gpu_of
+from workers.documents.gpu_class import single_gpu_class
 from workers.documents.measurement import Distribution
 from workers.documents.prediction import PredictedPlan, Prediction
 from workers.documents.prices import PriceBook
@@ -68,7 +68,7 @@ def _words(verdict: Verdict | None) -> str:
 
 
 def _gpus(gpu_class: str, gpus: int) -> str:
-    return gpu_of(gpu_class) if gpus == 1 else f"{gpus} x {gpu_of(gpu_class)}"
+    return single_gpu_class(gpu_class) if gpus == 1 else f"{gpus} x {single_gpu_class(gpu_class)}"
 
 
 def _usd(book: PriceBook, gpu_class: str, gpus: int, rate: float) -> float | None:

@@ -25,14 +25,14 @@ from workers.documents.stages import Progress, StageFailure, StageInput
 from workers.harness.context import Context, StageError
 from workers.harness.sentences import sentence_of
 
-Stage = Callable[[StageInput, Context], BaseModel]
+StageFunction = Callable[[StageInput, Context], BaseModel]
 
 
 class OutOfTime(BaseException):
     """Raised in the stage by SIGTERM; not an Exception, so that a stage that tries variants does not swallow it."""
 
 
-def main(run: Stage) -> NoReturn:
+def main(run: StageFunction) -> NoReturn:
     """Run one stage from the command line and exit."""
     started = process_age()
     parser = _parser()
@@ -71,7 +71,7 @@ def process_age() -> float | None:
         return None
 
 
-def _attempt(run: Stage, document: StageInput, context: Context) -> tuple[BaseModel, int]:
+def _attempt(run: StageFunction, document: StageInput, context: Context) -> tuple[BaseModel, int]:
     try:
         return run(document, context), 0
     except StageError as error:

@@ -17,7 +17,7 @@ from workers.measuring.served_model import dtype_of, kind_of
 from workers.planning.precision import lowers_precision
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.attribution import Work
-from workers.traces.census import Counted
+from workers.traces.census import CountedOp
 from workers.traces.labels import UNATTRIBUTED
 from workers.traces.windows import MOST_STEPS, Sampled, Window, longer, windows
 
@@ -98,7 +98,7 @@ def _call(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) ->
     return lambda: _wall_ms(_answer(runner, prompt, tokens, generates))
 
 
-def _named(work: list[Work], counted: list[Counted], plan: Plan) -> list[Work]:
+def _named(work: list[Work], counted: list[CountedOp], plan: Plan) -> list[Work]:
     """The work with the names that CUDA graphs' kernels, and kernels outside modules, have by place or by name."""
     if not any(piece.launch >= 0 for piece in work):
         return work

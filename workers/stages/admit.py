@@ -15,7 +15,7 @@ from kernels.hardware import GPUS
 from kernels.model_files.config import value
 from kernels.ops import BYTES
 from workers.charts.text import request_words
-from workers.documents.gpu_class import Feasibility, gpu_of, gpus_of
+from workers.documents.gpu_class import Feasibility, gpus_of, single_gpu_class
 from workers.documents.model import Counted
 from workers.documents.prediction import Prediction
 from workers.documents.prices import PriceBook
@@ -52,7 +52,7 @@ def memory_needed(config: dict[str, Any], parameters: int, dtype: str, workload:
 
 def feasibility(gpu_class: str, needs_gib: float, parameters: int, dtype: str) -> Feasibility:
     """Whether one GPU of a class can hold `needs_gib`, as what runs today must; the CPU's memory is this machine's."""
-    gpu = GPUS[gpu_of(gpu_class)]
+    gpu = GPUS[single_gpu_class(gpu_class)]
     has_gib = psutil.virtual_memory().total / GIB if gpu_class == "cpu" else gpu.memory_gib
     feasible, gpus = needs_gib <= has_gib, gpus_of(gpu_class)
     reason = "" if feasible else _too_large(gpu.name, needs_gib, has_gib, parameters, dtype)
@@ -152,7 +152,9 @@ def check_workload(
             objective.counting(counted)
         except ValueError as error:
             raise StageError(f"{objective.label}: {error}.", refused=True, field=f"objectives.{index}.unit") from error
-        if objective.metric == "cost_per_mtok" and all(each.gpu_class != gpu_of(gpu_class) for each in book.prices):
+        if objective.metric == "cost_per_mtok" and all(
+            each.gpu_class != single_gpu_class(gpu_class) for each in book.prices
+        ):
             raise StageError(
                 f"{objective.label} needs a price for {gpu_class}, but the price book {book.name!r} has none.",
                 refused=True,

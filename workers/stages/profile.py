@@ -17,8 +17,8 @@ from workers.measuring.conditions import watched
 from workers.measuring.served_model import device_of, kind_of, load, prepared
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.bottlenecks import RequestFacts, bottlenecks, waits
-from workers.traces.cases import cases
-from workers.traces.census import Counted
+from workers.traces.cases import profiled_cases
+from workers.traces.census import CountedOp
 from workers.traces.windows import Sampled, Window, longer, sample, windows
 
 REQUESTS_TIMED = 3
@@ -55,7 +55,7 @@ def _scale(traffic: Traffic, traced_steps: int, generates: bool, host: float) ->
 
 
 def _replayed(
-    document: StageInput, model: torch.nn.Module, prompt: torch.Tensor, counted: list[Counted], found: Ceilings,
+    document: StageInput, model: torch.nn.Module, prompt: torch.Tensor, counted: list[CountedOp], found: Ceilings,
     steps: int, context: Context,
 ) -> tuple[list[OpRow], float]:  # fmt: skip
     """The table of the same request by the compiled runner, whose kernels CUDA graphs replay, and its wall time.
@@ -135,7 +135,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         launches=launches,
         rows=shown,
         bottlenecks=bottlenecks(shown, request),
-        cases=cases(counted, rows, scale, traffic.prompt_tokens, traffic.output_tokens),
+        cases=profiled_cases(counted, rows, scale, traffic.prompt_tokens, traffic.output_tokens),
         replayed=replayed,
         replayed_share=replayed_share,
         notes=_notes(traffic, sampled, generates, on_gpu),

@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from workers.traces.census import Census, Counted
+from workers.traces.census import Census, CountedOp
 from workers.traces.scopes import Recorder, Scopes
 
 
-def count(model: torch.nn.Module, generates: bool, request: Callable[[], object]) -> list[Counted]:
+def count(model: torch.nn.Module, generates: bool, request: Callable[[], object]) -> list[CountedOp]:
     """The operations of one request at their shapes; `request` runs `model` eagerly."""
     config = getattr(model, "config", None)
     census = Census(getattr(config, "num_key_value_heads", None))

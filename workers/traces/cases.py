@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels.ops import AttentionCase, Case
 from workers.documents.stages import OpRow
-from workers.traces.census import Counted
+from workers.traces.census import CountedOp
 from workers.traces.table import Scale
 
 
@@ -18,8 +18,8 @@ class _Use:
     least_bytes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
-def cases(
-    counted: Sequence[Counted], rows: Sequence[OpRow], scale: Scale, prompt: int, tokens: int
+def profiled_cases(
+    counted: Sequence[CountedOp], rows: Sequence[OpRow], scale: Scale, prompt: int, tokens: int
 ) -> list[dict[str, Any]]:
     """[{op, label, phase, case, per_request, ms}], the costliest first; ms is that of all its calls in one request.
 

@@ -24,7 +24,7 @@ Count = tuple[float, float, str, Case | None]
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedOp:
     """One operation that ran: `case` when the workbench has variants of it, `shape` for people."""
 
     label: str
@@ -45,7 +45,7 @@ class Census(TorchFunctionMode):
     def __init__(self, kv_heads: int | None = None) -> None:
         super().__init__()
         self._kv_heads = kv_heads
-        self.counted: list[Counted] = []
+        self.counted: list[CountedOp] = []
         self._scopes: list[tuple[TraceScope, int]] = []
         self._phase = "forward"
 
@@ -96,7 +96,7 @@ class Census(TorchFunctionMode):
         self, name: str, flops: float, least_bytes: float, shape: str, case: Case | None, outputs: torch.Tensor
     ) -> None:
         dtype = DTYPE_NAMES.get(outputs.dtype, "fp32")
-        self.counted.append(Counted(name, self._phase, flops, least_bytes, shape, dtype, case))
+        self.counted.append(CountedOp(name, self._phase, flops, least_bytes, shape, dtype, case))
 
     def _count_unit(self, scope: TraceScope, module: Any, inputs: Any, outputs: Any) -> None:
         """A unit that multiplied no matrices reads its inputs and parameters once and writes its outputs once."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from workers.traces.attribution import Work
-from workers.traces.census import Counted
+from workers.traces.census import CountedOp
 from workers.traces.labels import UNATTRIBUTED
 
 _MATRIX = re.compile(r"gemm|gemv|nvjet|cutlass|cublas|wgmma|splitk(?!reduce)|_mm(_|\b)|dot_kernel", re.IGNORECASE)
@@ -38,7 +38,7 @@ _NAMED = (
 """What a kernel's name tells. The last one knows Inductor's pointwise kernels and torch's own."""
 
 
-def name_replays(work: Sequence[Work], counted: Sequence[Counted]) -> list[Work]:
+def name_replays(work: Sequence[Work], counted: Sequence[CountedOp]) -> list[Work]:
     """The work with the labels and phases of graph kernels filled in; what runs between replays counts as decoding.
 
     `work` in the order it ran, of one request whose first replay is the prompt's and whose others are decode
@@ -54,7 +54,7 @@ def name_replays(work: Sequence[Work], counted: Sequence[Counted]) -> list[Work]
     return sorted(found)
 
 
-def _decode_steps(counted: Sequence[Counted]) -> int:
+def _decode_steps(counted: Sequence[CountedOp]) -> int:
     return sum(each.label == "lm_head" and each.phase == "decode" for each in counted)
 
 

@@ -9,7 +9,7 @@ from kernels.measure.roofline import LARGEST_SHARE, doubt, floors_ms
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow
 from workers.traces.attribution import Work
-from workers.traces.census import Counted
+from workers.traces.census import CountedOp
 from workers.traces.labels import UNATTRIBUTED
 
 Bound = Literal["memory", "compute", "launch", "idle"]
@@ -38,10 +38,10 @@ class _Group:
     ms: float = 0.0
     kernels: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     launches: int = 0
-    counted: list[Counted] = field(default_factory=list)
+    counted: list[CountedOp] = field(default_factory=list)
 
 
-def floors_of(counted: Counted, ceilings: Ceilings) -> tuple[float, float]:
+def floors_of(counted: CountedOp, ceilings: Ceilings) -> tuple[float, float]:
     """Least time in ms by FLOPs over the measured matrix rate and by bytes over the measured bandwidth.
 
     A rate that was not measured for the dtype is taken from the fastest that was.
@@ -50,7 +50,7 @@ def floors_of(counted: Counted, ceilings: Ceilings) -> tuple[float, float]:
     return floors_ms(counted.flops, counted.least_bytes, (counted.dtype,), best.matrix_tflops, best.read_tbps)
 
 
-def rows(work: Sequence[Work], counted: Sequence[Counted], ceilings: Ceilings, scale: Scale) -> list[OpRow]:
+def rows(work: Sequence[Work], counted: Sequence[CountedOp], ceilings: Ceilings, scale: Scale) -> list[OpRow]:
     """The op table of one request, costliest first. `share` is of the device's time; `with_idle` rebases it.
 
     Raises nothing: an operation without shapes has no floor, one without time is left out.
@@ -102,7 +102,7 @@ def _bound(group: _Group, compute: float, memory: float, floor: float | None, ce
     return "compute" if compute > memory else "memory"
 
 
-def _shapes(counted: Sequence[Counted]) -> str:
+def _shapes(counted: Sequence[CountedOp]) -> str:
     """The distinct shapes; only the first and the last when there are many, as with a growing cache."""
     distinct = list(dict.fromkeys(each.shape for each in counted))
     return ", ".join(distinct) if len(distinct) <= 3 else f"{distinct[0]} … {distinct[-1]}"

@@ -14,7 +14,7 @@ import torch
 
 from workers.traces import attribution, capture, reader
 from workers.traces.attribution import Work
-from workers.traces.census import Counted
+from workers.traces.census import CountedOp
 from workers.traces.reader import Trace
 
 MOST_STEPS = 18
@@ -48,7 +48,7 @@ class Sampled:
     """What ran in the windows. Times in ms: `plain_ms` without the profiler, `traced_ms` with it, prompts included."""
 
     work: list[Work] = field(default_factory=list)
-    counted: list[Counted] = field(default_factory=list)
+    counted: list[CountedOp] = field(default_factory=list)
     steps: int = 0
     plain_ms: float = 0.0
     traced_ms: float = 0.0

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from kernels.load.exchange import CANCELLED
-from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, Progress, Sent, quiet
+from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, OnProgress, Sent, quiet
 from kernels.load.sender_process import SenderDied
 from workers.documents.load import LoadMetric, LoadResult
 from workers.documents.traffic import Traffic
@@ -77,7 +77,7 @@ async def learn(test: LoadTest) -> TokenScale:
     return TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
 
 
-async def put_on(test: LoadTest, progress: Progress = quiet) -> Sent:
+async def put_on(test: LoadTest, progress: OnProgress = quiet) -> Sent:
     """Learns how the server counts and puts the load on it. Raises NotMeasurable or BrokenRecording."""
     scale = await learn(test)
     try:
@@ -86,14 +86,14 @@ async def put_on(test: LoadTest, progress: Progress = quiet) -> Sent:
         raise NotMeasurable(str(error)) from None
 
 
-def measure(test: LoadTest, progress: Progress = quiet) -> tuple[LoadResult, Sent]:
+def measure(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, Sent]:
     """Puts load on the server and judges it. Raises what `sent_under` raises."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
     sent = sent_under(test, progress)
     return judged(test, sent, at), sent
 
 
-def sent_under(test: LoadTest, progress: Progress = quiet) -> Sent:
+def sent_under(test: LoadTest, progress: OnProgress = quiet) -> Sent:
     """Puts load on the server.
 
     Raises NotMeasurable when the server does not answer at all or a process that sends dies, ValueError for what makes

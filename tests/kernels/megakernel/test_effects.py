@@ -9,7 +9,7 @@ import pytest
 
 from kernels.megakernel.attend import splits_of
 from kernels.megakernel.block import Sm
-from kernels.megakernel.effects import sizes
+from kernels.megakernel.effects import buffer_sizes
 from kernels.megakernel.flagged_words import COPIED, word_shapes
 from kernels.megakernel.instructions import DOWN, END, HEAD
 from kernels.megakernel.layout import Layout
@@ -90,7 +90,7 @@ def test_blocks_are_cut_from_all_words(layout: dict[str, Any]) -> None:
             if words["op"] in (END, DOWN, HEAD) or words["layer"] == 0:
                 for buffer, indexes in declared(program, sm, words, layout.splits, drawing=True)["writes"].items():
                     written[buffer] += sorted(indexes)
-    assert set(written) == {buffer for buffer, size in sizes(shape, layout).items() if size}
+    assert set(written) == {buffer for buffer, size in buffer_sizes(shape, layout).items() if size}
     assert ("normed" in written) == sliced
     for buffer, indexes in written.items():
         assert sorted(indexes) == list(range(math.prod(word_shapes(shape, layout)[buffer]))), buffer

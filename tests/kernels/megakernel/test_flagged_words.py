@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.megakernel import flagged_words
-from kernels.megakernel.effects import sizes
+from kernels.megakernel.effects import buffer_sizes
 from kernels.megakernel.flagged_words import word_shapes
 from tests.kernels.megakernel.tiny_models import program_of
 
@@ -61,7 +61,7 @@ def test_no_tag_is_that_of_a_word_never_written() -> None:
 
 def test_blocks_and_words_are_of_the_same_buffers() -> None:
     program = program_of("llama", batch=2, out_parts=2)
-    shapes, blocks = word_shapes(program.shape, program.layout), sizes(program.shape, program.layout)
+    shapes, blocks = word_shapes(program.shape, program.layout), buffer_sizes(program.shape, program.layout)
     assert set(shapes) == set(blocks)
     of_one = {"qkv": 8, "attention": 8, "attention_state": 2}  # words of a block: of one sequence, or of both
     for name, words_of_block in (of_one | {"out_partials": 2 * 8, "gated": 2 * 4}).items():

@@ -6,7 +6,7 @@ from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow
 from workers.traces.attribution import Work
 from workers.traces.bottlenecks import RequestFacts, bottlenecks, waits
-from workers.traces.census import Counted
+from workers.traces.census import CountedOp
 from workers.traces.table import Scale, attributed_share, beyond, rows, with_idle
 
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 600.0}, launch_us=2.0)
@@ -50,7 +50,7 @@ def test_bottlenecks_are_ranked_and_small_ones_left_out():
 
 
 def test_the_table_joins_time_and_floor_and_scales_decode_steps():
-    counted = [Counted("linear q_proj", "decode", 2e9, 4e9, "1×2×3", "bf16") for _ in range(2)]
+    counted = [CountedOp("linear q_proj", "decode", 2e9, 4e9, "1×2×3", "bf16") for _ in range(2)]
     work = [
         Work(0.0, "linear q_proj", "decode", "gemv", 2.0, 1),
         Work(1.0, "linear q_proj", "decode", "gemv", 2.0, 2),
@@ -83,7 +83,7 @@ def test_a_saving_behind_the_host_is_told_from_one_that_counts_now(bound, phase)
 
 
 def test_a_call_of_several_kernels_counts_each_launch():
-    counted = [Counted("rope", "decode", 1.0, 1.0, "1", "bf16")]
+    counted = [CountedOp("rope", "decode", 1.0, 1.0, "1", "bf16")]
     work = [Work(float(at), "rope", "decode", "mul", 0.004, at) for at in range(4)]
     (found,) = rows(work, counted, CEILINGS, Scale(decode=10))
     assert (found.calls, found.launches, found.bound) == (10, 40, "launch")
@@ -91,7 +91,7 @@ def test_a_call_of_several_kernels_counts_each_launch():
 
 def test_a_row_below_its_floor_is_flagged_and_no_argument():
     """10 GB in 1 ms where the memory gives 4 in that time: no floor, no share, no "already"."""
-    counted = [Counted("linear q_proj", "decode", 2e9, 1e10, "1×2×3", "bf16")]
+    counted = [CountedOp("linear q_proj", "decode", 2e9, 1e10, "1×2×3", "bf16")]
     work = [Work(0.0, "linear q_proj", "decode", "gemv", 1.0, 1)]
     (found,) = rows(work, counted, CEILINGS, Scale(decode=10))
     assert (found.floor_ms, found.headroom_ms) == (None, None)

@@ -9,7 +9,7 @@ import pytest
 
 from workers.documents.measurement import Ceilings
 from workers.traces import attribution, graph_replays, reader, table
-from workers.traces.census import Counted
+from workers.traces.census import CountedOp
 from workers.traces.labels import TraceScope, label, tail_of
 
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 600.0}, launch_us=2.0)
@@ -101,8 +101,8 @@ def test_a_trace_that_is_cut_off_is_an_error(tmp_path):
         reader.read(path)
 
 
-def counted(name: str, phase: str) -> Counted:
-    return Counted(name, phase, 1.0, 1.0, "1×1×1", "bf16")
+def counted(name: str, phase: str) -> CountedOp:
+    return CountedOp(name, phase, 1.0, 1.0, "1×1×1", "bf16")
 
 
 LAYER = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]

@@ -19,7 +19,7 @@ from workbench.audit.services import record
 from workbench.intake.models import Model, Recording, Workload
 from workbench.intake.services import endpoints, quota, recordings
 from workbench.intake.services.catalogue import model_for
-from workers.documents.gpu_class import gpu_of, gpus_of
+from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Workload as WorkloadDocument
 from workers.promises import impossible
@@ -155,7 +155,7 @@ def _impossible_reasons(
 
 def _bandwidth(gpu_class: str) -> float:
     """TB/s of all GPUs of a class."""
-    return GPUS[gpu_of(gpu_class)].memory_tbps * gpus_of(gpu_class)
+    return GPUS[single_gpu_class(gpu_class)].memory_tbps * gpus_of(gpu_class)
 
 
 def _quality_text_reasons(facts: ModelManifest, document: WorkloadDocument) -> Iterator[dict[str, str]]:
@@ -197,4 +197,4 @@ def class_memory_gib(gpu_class: str) -> float:
     """Memory of one GPU of a class by its datasheet, as the first holds the whole model; of the CPU, this machine's."""
     if gpu_class == "cpu":
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
-    return GPUS[gpu_of(gpu_class)].memory_gib
+    return GPUS[single_gpu_class(gpu_class)].memory_gib

@@ -26,7 +26,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     )
     enough = len(sides) > 1
     sections = [
-        result_page.drawn(
+        result_page.shown_chart(
             section.key,
             section.title,
             section.note,
