@@ -180,7 +180,8 @@ def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult) -> str
         does = "does not hold" if after.holds_sla is False else "is not shown to hold"
         start = f"The SLA {does} on {gpu} at this traffic, so no {counted} served under it have a price there."
     else:
-        start = f"A million {counted} costs {plain(after.usd_per_mtok)} USD on {gpu} at {hour:.2f} USD per hour"
+        written = "output tokens" if result.economics and result.economics.generates else counted
+        start = f"A million {written} costs {plain(after.usd_per_mtok)} USD on {gpu} at {hour:.2f} USD per hour"
         start += "" if after.holds_sla else " if the SLA holds there, for which there are too few samples"
         start += f"{_was(before) if recommended else ', as it runs today'}."
     if result.before_after_ratio is not None:
@@ -210,6 +211,7 @@ def _was(before: CostLine) -> str:
 def _at_load(result: PriceResult) -> str:
     """What the load has to do with the prices: a GPU that serves more at once gives more for the same hour."""
     prices = {line.usd_per_mtok for line in result.lines[:2]} - {None}
+    both = ", before as well as after" if len(prices) == 2 else ""
     if not prices:
         return ""
     if result.highest:
@@ -217,7 +219,7 @@ def _at_load(result: PriceResult) -> str:
         return f"These prices stand at {result.load}{sides}."
     alone = f" Their ratio is that of the latencies, so it is no ratio of {result.counted} per dollar."
     same = alone if result.at_once == 1 and len(prices) == 2 else ""
-    more = f"with more at once each of the {result.counted} costs less, before as well as after"
+    more = f"with more at once each of the {result.counted} costs less{both}"
     return f"These prices stand at {result.load}; {more}.{same}"
 
 
