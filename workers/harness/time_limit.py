@@ -20,19 +20,26 @@ def no_longer_than(seconds: float, what: str) -> Iterator[None]:
     """Raises TookTooLong inside the block after `seconds`; `what` is the sentence's subject, such as *building*.
 
     By SIGALRM, so a call that returns to Python only late is ended late. Endless seconds, and threads other than the
-    main one, have no limit.
+    main one, have no limit. An exception that the work makes of the end is TookTooLong all the same.
     """
     if seconds == float("inf") or threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    ended: list[TookTooLong] = []
+
     def stop(signum: int, frame: FrameType | None) -> NoReturn:
-        raise TookTooLong(f"{what} was ended after {seconds:.0f} s")
+        ended.append(TookTooLong(f"{what} was ended after {seconds:.0f} s"))
+        raise ended[-1]
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), AGAIN_SECONDS)
     try:
         yield
+    except Exception as error:
+        if ended and error is not ended[-1]:
+            raise ended[-1] from error
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from workers.charts.text import plain
+from workers.charts.text import percent, plain
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import Bottleneck, OpRow
 from workers.traces.labels import BOOKKEEPING, SAMPLING, UNATTRIBUTED
@@ -190,4 +190,4 @@ def _saves(row: OpRow, request: RequestFacts) -> str:
 
 
 def _share(row: OpRow) -> str:
-    return f"{100 * row.floor_ms / row.ms:.0f} %" if row.floor_ms else "an unknown share"
+    return percent(row.floor_ms / row.ms, 0) if row.floor_ms else "an unknown share"

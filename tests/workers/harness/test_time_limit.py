@@ -15,6 +15,19 @@ def test_work_that_takes_too_long_is_ended_by_a_sentence():
     assert time.monotonic() - start < 120
 
 
+def test_an_exception_that_the_work_makes_of_its_end_has_the_same_sentence():
+    def compile_in_vain() -> None:
+        try:
+            time.sleep(600)
+        except TookTooLong as error:
+            raise RuntimeError(f"TookTooLong: {error}") from error
+
+    with pytest.raises(TookTooLong, match=r"^building was ended after 0 s$"), no_longer_than(0.1, "building"):
+        compile_in_vain()
+    with pytest.raises(RuntimeError, match="its own"), no_longer_than(60, "building"):
+        raise RuntimeError("its own")
+
+
 def test_nothing_follows_work_that_was_in_time():
     with no_longer_than(1, "building"):
         pass
