@@ -93,6 +93,9 @@ def test_the_address_is_a_page_of_its_own_and_the_result_leads_to_it(browser, en
     page = client.get(address, {"users": 3}).content.decode()
     assert page.lstrip().startswith("<!doctype html>")
     assert term("GPUs needed", "gpus-needed") in page
+    for shown, put in ((address, f"{address}?users=4"), (reverse("run-result", args=[done.id]), None)):
+        htmx = {"HX-Request": "true", "HX-Current-URL": f"http://testserver{shown}"}
+        assert client.get(address, {"users": 4}, headers=htmx).get("HX-Replace-Url") == put
     unfinished = sample_runs.run(organisation, engineer, "running", "explore")
     assert client.get(reverse("run-fleet", args=[unfinished.id])).status_code == 404
 

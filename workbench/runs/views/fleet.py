@@ -1,10 +1,13 @@
 """The page that says what a fleet for a stated demand costs. Its address holds the demand."""
 
+from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
+from django_htmx.http import replace_url
 
 from workbench.runs import services
 from workbench.runs.fleet import FleetAnswer, FleetForm, answer, demanded
@@ -37,4 +40,10 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
         except ValueError as error:
             form.add_error(None, str(error))
     context = {"run": run, "form": form, "answer": calculated, "stated": stated}
-    return render(request, template, context)
+    page = render(request, template, context)
+    return replace_url(page, request.get_full_path()) if part and _shown_at(request) else page
+
+
+def _shown_at(request: Any) -> bool:
+    """Whether the part is asked for by the calculator's own page, whose address holds the demand."""
+    return urlsplit(request.htmx.current_url_abs_path or "").path == request.path
