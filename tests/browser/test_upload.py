@@ -196,3 +196,12 @@ def test_an_error_beside_a_field_goes_when_the_field_is_changed(page: Page) -> N
     expect(error).to_have_text("")
     expect(limit).not_to_have_attribute("aria-invalid", "true")
     expect(page.locator(".field:has([name='model']) > .error")).to_have_text("is required")
+
+
+def test_a_form_that_is_on_its_way_is_not_sent_again(page: Page) -> None:
+    page.goto("/workloads/new/")
+    send = """() => document.getElementById("workload-form").dispatchEvent(
+        new SubmitEvent("submit", { bubbles: true, cancelable: true }))"""
+    assert [page.evaluate(send) for _ in range(3)] == [True, False, False]
+    page.evaluate("() => window.dispatchEvent(new PageTransitionEvent('pageshow'))")  # back from the answer
+    assert page.evaluate(send)

@@ -16,10 +16,22 @@ function watchTables() {
 watchTables();
 document.addEventListener("htmx:afterSettle", watchTables);
 
-// Forms that destroy or stop something ask first: <form data-confirm="Cancel this run?">.
+// Forms that destroy or stop something ask first: <form data-confirm="Cancel this run?">. A form that is on its way is
+// not sent again: two clicks would start two runs. It may be sent again when its page is shown again, or after a while.
+const ANSWER_MS = 20_000;
+
 document.addEventListener("submit", (event) => {
-  const question = event.target.dataset.confirm;
+  const form = event.target;
+  if (form.method === "post" && form.dataset.sent) return event.preventDefault();
+  const question = form.dataset.confirm;
   if (question && !window.confirm(question)) event.preventDefault();
+  if (form.method !== "post" || event.defaultPrevented) return;
+  form.dataset.sent = "yes";
+  setTimeout(() => form.removeAttribute("data-sent"), ANSWER_MS);
+});
+
+window.addEventListener("pageshow", () => {
+  document.querySelectorAll("form[data-sent]").forEach((form) => form.removeAttribute("data-sent"));
 });
 
 // An error beside a field is about what stood there: it goes when the field is changed, before other scripts judge anew.
