@@ -4,9 +4,10 @@
 
 A tile takes its stages one after the other. A stage takes the longest of three: the tensor cores' work, what the SM
 draws from the L2, and what goes through its shared memory (written once by the copy engine, read once by the tensor
-cores). Of a pair each SM draws its own rows of x and half of w. The tiles of the busiest SM follow each other; an
-epilogue shows at the end, and after each tile where TMEM has room for one accumulator only. The result is at least the
-time in which device memory moves x, w and y once. Power, misses of the L2 and waits between engines are left out.
+cores). Of a pair each SM draws its own rows of x and half of w. What is sent to both is drawn once. The tiles of the
+busiest SM follow each other; an epilogue shows at the end, and after each tile where TMEM has room for one accumulator
+only. The result is at least the time in which device memory moves x, w and y once. Power, misses of the L2 and waits
+between engines are left out.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.cases.linear import bench
-from kernels.gemm.blackwell_plan import ROW_BYTES, ROWS, STAGE_VALUES, Tile, sizes, space, tile_of
+from kernels.gemm.blackwell_plan import ROW_BYTES, ROWS, SCALE_TILE_BYTES, STAGE_VALUES, Tile, sizes, space, tile_of
 from kernels.hardware import GPUS
 from kernels.ops import GroupedCase, LinearCase
 from kernels.ops.base import MATRIX_RATE
@@ -57,9 +58,10 @@ def stage_clocks(tile: Tile, rate: float, of: Assumptions) -> dict[str, float]:
     """Clocks of a stage by what takes them."""
     flop = 2 * ROWS * tile.columns * STAGE_VALUES[tile.kind]
     operands = (ROWS + tile.columns // tile.blocks) * ROW_BYTES
+    from_the_other = tile.columns // ROWS * tile.scale_tiles * SCALE_TILE_BYTES / 2 if tile.sends_scales else 0
     return {
         "tensor cores": flop / (of.matrix_flop_per_clock * rate),
-        "L2": tile.stage_bytes / of.l2_bytes,
+        "L2": (tile.stage_bytes - from_the_other) / of.l2_bytes,
         "shared memory": (tile.stage_bytes + operands) / of.shared_bytes,
     }
 

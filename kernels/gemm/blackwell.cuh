@@ -9,8 +9,8 @@
 //   warp 4         one thread fills a ring of STAGES by the copy engine
 //   warp 5         takes TMEM and gives it back; one thread issues the products
 // A stage holds 128 bytes of K of x (128 rows) and of w (BN / BLOCKS rows), and the block scales of these rows of x and
-// of all BN rows of w, which each block of a pair needs. TMEM holds two accumulators where there is room, so that one
-// is read while the next is summed.
+// of all BN rows of w, which each block of a pair needs: with BN of 256 each sends half of them to both. TMEM holds two
+// accumulators where there is room, so that one is read while the next is summed.
 //   barrier      arrivals a phase                means
 //   full[s]      1 of each block, the bytes      stage s holds one step of K, in a pair of both blocks
 //   empty[s]     1, a commit                     the products that read stage s have ended
@@ -22,12 +22,13 @@
 
 // Of a stage: instructions, values of K (NVFP4: bytes).
 constexpr int kInstructions = 4, kStep = KIND == kBf16 || KIND == kF16 ? 64 : 128;
-constexpr bool kBlocks = is_block_scaled(KIND);
-constexpr int kScaleTiles = KIND == kNvfp4 ? 4 : 1;  // tiles of scales of 128 rows and a stage
-constexpr int kScaleBytes = kBlocks ? kScaleTiles * kScaleTileBytes : 0, kRowTiles = BN / kRows, kOwn = BN / BLOCKS;
-constexpr int kScaleColumns = kBlocks ? kScaleTiles * kScaleTileColumns : 0;  // columns of TMEM for 128 rows
+// Whether there are block scales, and whether each block of a pair sends half of w's to both.
+constexpr bool kBlocks = is_block_scaled(KIND), kBoth = kBlocks && BLOCKS == 2 && BN == 2 * kRows;
+// Of 128 rows and a stage: tiles of scales, their bytes, their columns of TMEM.
+constexpr int kScaleTiles = KIND == kNvfp4 ? 4 : 1, kScaleBytes = kBlocks ? kScaleTiles * kScaleTileBytes : 0;
+constexpr int kScaleColumns = kBlocks ? kScaleTiles * kScaleTileColumns : 0, kRowTiles = BN / kRows;
 constexpr int kAccumulators = 2 * BN + (1 + kRowTiles) * kScaleColumns <= kTmemColumns ? 2 : 1;
-constexpr u32 kStageBytes = (kRows + kOwn) * 128 + (1 + kRowTiles) * kScaleBytes;
+constexpr u32 kOwn = BN / BLOCKS, kStageBytes = (kRows + kOwn) * 128 + (1 + kRowTiles) * kScaleBytes;
 
 // Maps of the operands and of y; with block scales also of their tiles of 128 × 4, as words [row tile][tile][128].
 struct Maps {
@@ -60,7 +61,8 @@ __device__ __forceinline__ void produce(Shared& s, const Params& p, const Maps& 
       tma_load_first<BLOCKS>(s.w[at.stage].at, maps.w, full, step * kStep, tile.weights + tile.rank * kOwn);
       if (!kBlocks) continue;
       tma_load_first<BLOCKS>(s.x_scales[at.stage], maps.x_scales, full, 0, step * kScaleTiles, tile.row / kRows);
-      tma_load_first<BLOCKS>(s.w_scales[at.stage], maps.w_scales, full, 0, step * kScaleTiles, tile.column * kRowTiles);
+      tma_load_both<BLOCKS, kBoth>(s.w_scales[at.stage] + kBoth * tile.rank * kScaleBytes, maps.w_scales, full, 0,
+                                   step * kScaleTiles, tile.column * kRowTiles + kBoth * tile.rank);
     }
   }
 }

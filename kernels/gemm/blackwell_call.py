@@ -75,7 +75,8 @@ class BlackwellLinear(CudaCall):
         maps = np.zeros((), MAPS)
         row = 128 // values.element_size()
         maps["x"], maps["w"] = named("x", values, (ROWS, row)), named("w", weights, (tile.columns // tile.blocks, row))
-        for name, (_, _, scales), tiles in (("x", of_x, 1), ("w", of_w, tile.columns // ROWS)):
+        of_columns = 1 if tile.sends_scales else tile.columns // ROWS
+        for name, (_, _, scales), tiles in (("x", of_x, 1), ("w", of_w, of_columns)):
             if scales is not None:
                 box = (tiles, tile.scale_tiles, SCALE_TILE_BYTES // 4)
                 maps[f"{name}_scales"] = named(f"{name}'s block scales", scales.view(torch.int32), box, swizzled=False)

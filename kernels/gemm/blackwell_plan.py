@@ -54,9 +54,9 @@ SMS = GPUS["b200"].sms if "b200" in GPUS else 148
 class Tile:
     """128 rows × `columns` of the product, summed in `stages` of 128 bytes of K; `group` row tiles are finished before
     the next columns begin. `kind` is a MatrixKind of descriptors.cuh. With `pair` the two blocks of a cluster take two
-    such tiles, one below the other: each loads half of w, the block scales of all of it, and one thread issues the
-    products of both. With `dynamic` the hardware hands out the tiles (cluster launch control), else each cluster takes
-    its own by number. A grouped product has `experts`.
+    such tiles, one below the other: each loads half of w, both get the block scales of all of it, and one thread issues
+    the products of both. With `dynamic` the hardware hands out the tiles (cluster launch control), else each cluster
+    takes its own by number. A grouped product has `experts`.
     """
 
     kind: str
@@ -76,6 +76,11 @@ class Tile:
     def scale_tiles(self) -> int:
         """Tiles of scales of 128 rows and a stage; 0 without block scales."""
         return _SCALE_TILES.get(self.kind, 0)
+
+    @property
+    def sends_scales(self) -> bool:
+        """Whether each block of a pair loads the block scales of half of w, and sends them to both."""
+        return self.pair and bool(self.scale_tiles) and self.columns == 2 * ROWS
 
     @property
     def stage_bytes(self) -> int:

@@ -122,6 +122,21 @@ __device__ __forceinline__ void tma_load_first(void* to, const TensorMap& map, B
     tma_load(to, map, barrier, c0, c1, c2);
 }
 
+// tma_load_first; with Both a copy goes to the same place in both blocks of a pair, and the bytes in both count towards
+// the barrier of the first.
+template <int Blocks, bool Both>
+__device__ __forceinline__ void tma_load_both(void* to, const TensorMap& map, Barrier& barrier, int c0, int c1,
+                                              int c2) {
+  if constexpr (Both)
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+        ".cta_group::2 [%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(shared_address(to)),
+        "l"(&map), "r"(mapa(&barrier, 0)), "h"((unsigned short)3), "r"(c0), "r"(c1), "r"(c2)
+        : "memory");
+  else
+    tma_load_first<Blocks>(to, map, barrier, c0, c1, c2);
+}
+
 // Copies a tile of scales from shared memory into four columns of TMEM, the same into each quarter of its lanes. In a
 // pair a thread of the first block issues, and each block copies from its own shared memory into its own TMEM, at the
 // same addresses.

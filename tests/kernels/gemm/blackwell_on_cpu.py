@@ -32,7 +32,7 @@ extern "C" int run(const Given* given, const Params* p, int blocks, long shared_
     return TensorMap{of.at, of.rows, of.columns, box, of.size, 0, wide};
   };
   const Maps maps{map(given->x, kRows), map(given->w, BN / BLOCKS), map(given->y, 32),
-                  map(given->x_scales, 1, kScaleTiles), map(given->w_scales, kRowTiles, kScaleTiles)};
+                  map(given->x_scales, 1, kScaleTiles), map(given->w_scales, kBoth ? 1 : kRowTiles, kScaleTiles)};
   fibers::asynchronous = fibers::noting = true, fibers::draw = seed, fibers::notes.clear();
   fibers::refusals = seed % 2 ? 0 : 3;
   return fibers::run(blocks, 32 * (kEpilogueWarps + 2), BLOCKS, shared_bytes, [&] { gemm(maps, *p); });

@@ -67,7 +67,9 @@ def test_it_compiles_to_the_instructions_of_the_fifth_generation(kind: str, pair
     requests = [name for name in names if name.startswith("UGETNEXTWORKID")]
     assert requests == ["UGETNEXTWORKID." + ("BROADCAST" if pair else "SELFCAST")] * dynamic
     assert {"UTMALDG.2D" + pair * ".2CTA", "UTMASTG.2D", "LDTM.x32"} <= set(names)
-    assert names.count("UTMALDG.3D" + pair * ".2CTA") == (2 if copies else 0), "scales of x and of w"
+    sent = pair and copies > 0
+    assert names.count("UTMALDG.3D" + pair * ".2CTA") == (2 - sent if copies else 0), "scales of x and of w"
+    assert names.count("UTMALDG.3D.MULTICAST.2CTA") == sent, "scales of w, to both blocks"
 
 
 @pytest.mark.parametrize(

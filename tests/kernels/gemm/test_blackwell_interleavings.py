@@ -45,6 +45,7 @@ CASES: dict[str, dict[str, Any]] = {
         "weights": "nvfp4",
         "scales": "block16",
     },
+    "MXFP8 by a pair, two tiles of 256 columns": {"m": 512, "n": 256, "k": 256, "weights": "fp8", "scales": "block32"},
 }
 DYNAMIC = {
     "three tiles handed out one by one": {"m": 384, "n": 128, "k": 64},
@@ -56,7 +57,7 @@ GROUPED = {
 }
 """The ends of four experts' rows, of which one has none."""
 FIRST, _, _, *PAIRS = CASES
-PAIR, SCALED_PAIR = PAIRS
+PAIR, SCALED_PAIR, SENT = PAIRS
 HANDED_OUT, HANDED_OUT_TO_PAIR = DYNAMIC
 EXPERTS, EXPERTS_OF_PAIR = GROUPED
 
@@ -64,7 +65,7 @@ EXPERTS, EXPERTS_OF_PAIR = GROUPED
 @cache
 def notes(name: str) -> list[Note]:
     pair = name in (*PAIRS, HANDED_OUT_TO_PAIR, EXPERTS_OF_PAIR)
-    params = {"columns": 128, "stages": STAGES, "pair": pair}
+    params = {"columns": 256 if name == SENT else 128, "stages": STAGES, "pair": pair}
     if name in GROUPED:
         ends = torch.tensor(GROUPED[name], dtype=torch.int32)
         grouped = GroupedCase(rows=int(ends[-1]), experts=len(ends), n=128, k=64)
@@ -159,6 +160,13 @@ PLANTED_IN_A_PAIR: dict[str, Change] = {
     "the second block fills a stage that is read": a_lost_barrier_of_the_second_block(WAIT, 2),
     "the second block's epilogue does not wait": a_lost_barrier_of_the_second_block(WAIT, 4),
 }
+PLANTED_WHERE_SENT: dict[str, Change] = {
+    "scales of w that are sent reach the sender alone": lambda made: [
+        each for each in made if not (each[1] == LOAD and each[4] // BLOCK != each[0] // 3)
+    ],
+    "bytes of scales that are sent are announced once": with_value(EXPECT, "full", lambda size: size - 512),
+    "a block sends scales while the other's products read a stage": with_value(COMMIT, "empty", lambda blocks: 1),
+}
 PLANTED_WITH_SCALES: dict[str, Change] = {
     "bytes of scales are not announced": with_value(EXPECT, "full", lambda size: size - 2 * 4 * 512),
     "scales of x lie in an accumulator": lambda made: [
@@ -170,11 +178,12 @@ PLANTED_WITH_SCALES: dict[str, Change] = {
 
 @pytest.mark.parametrize(
     ("name", "mistake"),
-    [(name, mistake) for name in (*PAIRS, EXPERTS_OF_PAIR) for mistake in PLANTED_IN_A_PAIR]
-    + [(SCALED_PAIR, mistake) for mistake in PLANTED_WITH_SCALES],
+    [(name, mistake) for name in (PAIR, SCALED_PAIR, EXPERTS_OF_PAIR) for mistake in PLANTED_IN_A_PAIR]
+    + [(SCALED_PAIR, mistake) for mistake in PLANTED_WITH_SCALES]
+    + [(SENT, mistake) for mistake in PLANTED_WHERE_SENT],
 )
 def test_a_mistake_that_is_planted_in_a_pair_is_found(name: str, mistake: str) -> None:
-    changed = (PLANTED_IN_A_PAIR | PLANTED_WITH_SCALES)[mistake](notes(name))
+    changed = (PLANTED_IN_A_PAIR | PLANTED_WITH_SCALES | PLANTED_WHERE_SENT)[mistake](notes(name))
     assert changed != notes(name)
     with pytest.raises(Broken):
         check(program(changed))

@@ -61,8 +61,14 @@ MISTAKES = {
     "the second block loads the first one's scales of x": (
         "tile.row / kRows);", "tile.row / kRows - MISTAKE * tile.rank);",
     ),
-    "each block loads the scales of its half of w": (
-        "tile.column * kRowTiles);", "tile.column * kRowTiles + MISTAKE * tile.rank);",
+    "both blocks send the scales of the first half of w": (
+        "kRowTiles + kBoth * tile.rank)", "kRowTiles + kBoth * tile.rank * !MISTAKE)",
+    ),
+    "both blocks send scales of w to one place": (
+        "+ kBoth * tile.rank * kScaleBytes", "+ kBoth * tile.rank * kScaleBytes * !MISTAKE",
+    ),
+    "scales of w stay in the block that loads them": (
+        "tma_load_both<BLOCKS, kBoth>(", "(MISTAKE ? tma_load_both<BLOCKS, false> : tma_load_both<BLOCKS, kBoth>)(",
     ),
     "scales of x are those of the step before": (
         "maps.x_scales, full, 0, step", "maps.x_scales, full, 0, (step - (MISTAKE && step))",

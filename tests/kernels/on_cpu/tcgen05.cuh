@@ -63,20 +63,31 @@ void tma_load_first(void* to, const TensorMap& map, Barrier& barrier, int c0, in
   load_box(to, map, fibers::of_rank(&barrier, 0), c0, r0);
 }
 // A box of tiles of 512 bytes, without a swizzle: `map.box` rows of `map.wide` tiles of a matrix of tiles. Zeros outside.
-template <int Blocks>
-void tma_load_first(void* to, const TensorMap& map, Barrier& barrier, int word, int c0, int r0) {
+// It goes to block `rank`.
+inline void load_tiles(void* mine, int rank, const TensorMap& map, Barrier& barrier, int word, int c0, int r0) {
   must(word == 0, "a copy begins within a tile of scales");
   const u32 bytes = map.box * map.wide * 512;
-  fibers::note(fibers::kLoad, offset_in(0, &barrier), bytes, fibers::offset(to));
+  fibers::note(fibers::kLoad, offset_in(0, &barrier), bytes, offset_in(rank, mine));
   Barrier& first = fibers::of_rank(&barrier, 0);
+  char* to = &fibers::of_rank((char*)mine, rank);
   fibers::later(fibers::loads, [=, &first] {
     memset(to, 0, bytes);
     for (int r = 0; r < map.box; r++)
       for (int c = 0; c < map.wide; c++)
         if (r0 + r < map.rows && c0 + c < map.cols)
-          memcpy((char*)to + (r * map.wide + c) * 512, (char*)map.data + ((long)(r0 + r) * map.cols + c0 + c) * 512, 512);
+          memcpy(to + (r * map.wide + c) * 512, (char*)map.data + ((long)(r0 + r) * map.cols + c0 + c) * 512, 512);
     land(first, bytes);
   });
+}
+template <int Blocks>
+void tma_load_first(void* to, const TensorMap& map, Barrier& barrier, int word, int c0, int r0) {
+  load_tiles(to, fibers::now->block, map, barrier, word, c0, r0);
+}
+template <int Blocks, bool Both>
+void tma_load_both(void* to, const TensorMap& map, Barrier& barrier, int word, int c0, int r0) {
+  if (!Both) return tma_load_first<Blocks>(to, map, barrier, word, c0, r0);
+  must(fibers::cluster->size() == 2, "a copy goes to both blocks, and there is one");
+  for (int rank = 0; rank < 2; rank++) load_tiles(to, rank, map, barrier, word, c0, r0);
 }
 
 // The byte of shared memory that a descriptor names: 16-byte units, 8 rows of 128 bytes and a step to the next 8, the

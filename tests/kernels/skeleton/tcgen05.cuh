@@ -44,6 +44,12 @@ __device__ __forceinline__ void tma_load_first(void* to, const TensorMap& map, B
   static_assert(Blocks == 1, "single blocks only");
   tma_load(to, map, barrier, c0, c1, c2);
 }
+template <int Blocks, bool Both>
+__device__ __forceinline__ void tma_load_both(void* to, const TensorMap& map, Barrier& barrier, int c0, int c1,
+                                              int c2) {
+  static_assert(!Both, "single blocks only");
+  tma_load_first<Blocks>(to, map, barrier, c0, c1, c2);
+}
 
 __device__ __forceinline__ u32 operand_byte(u64 descriptor, int row, int byte) {
   const u32 start = (u32)(descriptor & 0x3fff) << 4, step = (u32)(descriptor >> 32 & 0x3fff) << 4;
