@@ -31,7 +31,7 @@ struct Shared {
   float parts[CLUSTER][kOutputs], weights[CLUSTER][GROUP];  // of all blocks of the cluster
   int last;
 };
-static_assert(sizeof(Shared) <= SHARED_BYTES, "decode_hopper.shared_bytes");
+static_assert(sizeof(Shared) <= SHARED_BYTES, "decode_hopper_plan.shared_bytes");
 
 // Merges one output of Count parts. Part j has a normalised output, part(j), and the base-2 logarithm of its sum of
 // exponentials, weight(j).

@@ -30,7 +30,7 @@ struct Shared {
   float4 state[SPLITS][GROUP];          // their maxima and sums
   Barrier arrived;
 };
-static_assert(sizeof(Shared) <= SHARED_BYTES, "step_hopper.shared_bytes");
+static_assert(sizeof(Shared) <= SHARED_BYTES, "step_hopper_plan.shared_bytes");
 constexpr int kExchangedBytes = SPLITS * (kOwn * 4 + GROUP * 16);  // bytes to each block
 
 struct Call {
@@ -42,7 +42,7 @@ struct Call {
   int capacity, window, pages;
   float scale;
 };
-static_assert(sizeof(Call) == PARAMS_BYTES, "step_hopper.FIELDS");
+static_assert(sizeof(Call) == PARAMS_BYTES, "step_hopper_plan.FIELDS");
 
 struct Eight {
   float at[8];

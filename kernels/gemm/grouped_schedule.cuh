@@ -23,8 +23,8 @@ struct Shared {
   // at each place, and where its tiles of rows end.
   int row_ends[EXPERTS], widths[EXPERTS], order[EXPERTS], tile_ends[EXPERTS];
 };
-static_assert(sizeof(GroupedParams) == PARAMS_BYTES, "grouped_hopper.PARAMS");
-static_assert(BYTES_UP_TO(Shared, tile_ends) <= SHARED_BYTES, "grouped_hopper.constants");
+static_assert(sizeof(GroupedParams) == PARAMS_BYTES, "grouped_plan.PARAMS");
+static_assert(BYTES_UP_TO(Shared, tile_ends) <= SHARED_BYTES, "grouped_plan.constants");
 
 // Rows of x that a tile has room for: multiples of 16 up to 128, then of 8, as wgmma is instantiated.
 __host__ __device__ constexpr int rounded(int rows) { return rows <= 128 ? (rows + 15) / 16 * 16 : (rows + 7) / 8 * 8; }
