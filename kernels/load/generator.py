@@ -1,4 +1,4 @@
-"""The load generator: sends planned requests at their times and keeps what came back."""
+"""The load generator: sends planned requests at their times and records each one's exchange with the server."""
 
 import asyncio
 import time
@@ -14,12 +14,12 @@ from kernels.measure.latency import NS_PER_MS
 
 MOST_IN_FLIGHT = 8192
 REPEATED_AFTER_NS = 200_000_000
-"""A user of a closed loop whose request failed waits so long before the next one, so that no failure makes a flood."""
+"""The pause of a user of a closed loop after a failed request; without it a failing server would be flooded."""
 TICK_SECONDS = 0.01
-"""How often the event loop's own delay is looked at."""
+"""The time between two measurements of the event loop's own delay."""
 PROGRESS_SECONDS = 0.5
 LEAD_NS = 50_000_000
-"""Sending begins so long after it was asked for."""
+"""The time from the call of `run` to the beginning of sending, unless the caller says when to begin."""
 OnProgress = Callable[[Counts], None]
 """Called every PROGRESS_SECONDS while load is sent."""
 
@@ -30,10 +30,10 @@ def quiet(counts: Counts) -> None:
 
 @dataclass(frozen=True)
 class PlannedLoad:
-    """What is sent: `requests` in order, each with the JSON that `body` writes for it, to `path` behind `/v1`.
+    """The requests of a load, in order. `body` writes the JSON of each; it is posted to `/v1` + `path`.
 
-    With `users` in a closed loop: each sends its next request when its last one has ended. Without, each request is
-    sent at its `at_s`. A request is given up `time_out_s` after it was due.
+    With `users` the load is a closed loop: each user sends the next request when the last one has ended. Without, it is
+    an open loop: each request is sent at its `at_s`. A request fails `time_out_s` after it was due.
     """
 
     requests: Iterator[PlannedRequest]
@@ -46,7 +46,7 @@ class PlannedLoad:
 
 @dataclass(frozen=True)
 class LoadDuration:
-    """Sending stops so many seconds after the beginning; the first `warm_up_s` of them are not counted."""
+    """Sending stops `seconds` after its beginning. Requests of the first `warm_up_s` seconds are not counted."""
 
     seconds: float
     warm_up_s: float = 0.0
@@ -54,11 +54,12 @@ class LoadDuration:
 
 @dataclass
 class Sent:
-    """What a generator sent: every exchange in the order of its intended time, and the generator's own delays.
+    """What a generator sent: every exchange, by intended time, and the generator's own delays.
 
-    Nanoseconds of the monotonic clock. From `counted_from_ns`, the end of the warm-up, to `stopped_ns`, when sending
-    stopped, the load was steady. `loop_ns`: how late the event loop came to each of its regular ticks. `overrun`:
-    sending stopped because MOST_IN_FLIGHT requests were open. `parts`: what each process sent, where several did.
+    Times are nanoseconds of the monotonic clock. The load was steady from `counted_from_ns`, the end of the warm-up, to
+    `stopped_ns`, when sending stopped. `loop_ns` holds the delay of each of the event loop's regular ticks. `overrun`
+    says that sending stopped because MOST_IN_FLIGHT requests were open. If several processes sent the load, `parts`
+    holds what each of them sent.
     """
 
     counted_from_ns: int
@@ -70,12 +71,12 @@ class Sent:
 
     @property
     def by_process(self) -> list["Sent"]:
-        """What each process sent: each has delays of its own."""
+        """What each process sent, since each has delays of its own."""
         return self.parts or [self]
 
     @property
     def counted(self) -> list[Exchange]:
-        """The exchanges that were meant to be sent after the warm-up."""
+        """The exchanges that were due after the warm-up."""
         return [each for each in self.exchanges if each.intended_ns >= self.counted_from_ns]
 
     @property
@@ -84,17 +85,17 @@ class Sent:
         return max(self.stopped_ns - self.counted_from_ns, 0) / 1e9
 
     def token_times_ns(self, since_ns: int, until_ns: int) -> list[int]:
-        """When each token came from `since_ns` on and before `until_ns`, those of the warm-up's requests included."""
+        """The times of tokens from `since_ns` to before `until_ns`, including those of the warm-up's requests."""
         return [at for each in self.exchanges for at in each.token_ns if since_ns <= at < until_ns]
 
     @property
     def send_delays_ms(self) -> list[float]:
-        """How many ms after its intended time the generator turned to each request, those of the warm-up included."""
+        """The ms from each request's intended time until the generator began with it, including the warm-up's."""
         return [(each.begun_ns - each.intended_ns) / NS_PER_MS for each in self.exchanges]
 
     @property
     def loop_delays_ms(self) -> list[float]:
-        """How many ms late the event loop came to each of its regular ticks."""
+        """The delay in ms of each of the event loop's regular ticks."""
         return [late / NS_PER_MS for late in self.loop_ns]
 
 
@@ -107,10 +108,10 @@ class Generator:
         self._counts = counts or Counts()
 
     async def run(self, progress: OnProgress = quiet, start_ns: int = 0) -> Sent:
-        """Sends until a limit is reached or the requests end, and waits for the last answers.
+        """Sends until the time is over or no request is left, then waits for the last answers.
 
-        `start_ns` of the monotonic clock is when sending begins; 0 for LEAD_NS from now. Raises what the requests
-        raise.
+        Sending begins at `start_ns` of the monotonic clock, or LEAD_NS from now if that is 0. Raises what the iterator
+        of requests or `body` raises.
         """
         self._connections = Connections(self._address)
         self._timer = WakeUpTimer()

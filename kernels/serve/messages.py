@@ -1,4 +1,4 @@
-"""What the server and the engine's process send each other through the pipe."""
+"""The messages between the server and the engine's process, which a pipe carries."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from kernels.serve.requests import Logprobs
 
 
 class Added(NamedTuple):
-    """A request for the engine. `seconds` is how long it may wait for its first step, `logprobs` as of a `Request`."""
+    """To the engine: a new request. It may wait `seconds` for its first step. `logprobs` is as in `Request`."""
 
     name: str
     ids: list[int]
@@ -21,19 +21,20 @@ class Added(NamedTuple):
 
 
 class Cancelled(NamedTuple):
-    """The client no longer waits for this request."""
+    """To the engine: the client no longer waits for this request."""
 
     name: str
 
 
 class Stop(NamedTuple):
-    """The process is to end."""
+    """To the engine: end the process."""
 
 
 @dataclass(frozen=True)
 class Ready:
-    """The engine serves: `longest` tokens of a sequence, ids below `vocabulary`. `serving` is what it chose; None of an
-    encoder.
+    """From the engine, once: it is ready, for sequences of up to `longest` tokens with ids below `vocabulary`.
+
+    `serving` holds the settings that it runs with; an encoder has none (None).
     """
 
     longest: int
@@ -44,14 +45,14 @@ class Ready:
 
 @dataclass(frozen=True)
 class Declined:
-    """The engine cannot serve, in a sentence."""
+    """From the engine, instead of `Ready`: the sentence says why it cannot serve."""
 
     sentence: str
 
 
 @dataclass
 class EngineReport:
-    """The engine's state: requests, pages and counters since its start."""
+    """The engine's state: numbers of requests and KV pages now, and counters since its start."""
 
     running: int = 0
     waiting: int = 0
@@ -61,13 +62,16 @@ class EngineReport:
     steps: int = 0
     megakernel_steps: int = 0
     megakernel_sequences: int = 0
-    """The most sequences that the megakernel takes; 0: there is none."""
+    """The most sequences in a step of the megakernel; 0 if there is no megakernel."""
 
 
 @dataclass
 class News:
-    """What a step gave: (name, token or None, reason or None), refusals by name, and perhaps a report. `logprobs` has
-    those of a request's tokens, in their order, where it asks for them.
+    """From the engine: what happened since the last news.
+
+    `tokens` are (request's name, token or None, reason for its end or None), in order. `refusals` are sentences by
+    request, `cached` the prompt tokens that the prefix cache had, by request. `logprobs` holds, by request, those of
+    its tokens in `tokens`, in the same order, if it asked for them.
     """
 
     tokens: list[tuple[str, int | None, str | None]] = field(default_factory=list)

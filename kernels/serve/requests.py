@@ -1,4 +1,4 @@
-"""A request as the scheduler sees it, and the part of it that one step computes."""
+"""A request with its state in the scheduler, and what one step computes of it."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,11 +12,11 @@ RequestState = Literal["waiting", "running", "finished"]
 
 @dataclass(eq=False)
 class Request:
-    """`ids` is the prompt followed by the answer as far as the host knows it.
+    """A request and its state in the scheduler. `ids` are those of the prompt and, behind it, of the known answer.
 
-    `scheduled` counts the answer's tokens that steps have been asked for, so some more than are known.
-    `computed` counts the tokens whose keys and values have been asked for. `deadline`, in seconds of the scheduler's
-    clock, is when a request that still waits for its first step is given up.
+    The host plans steps before it knows the tokens of earlier ones. So `scheduled`, the answer's tokens in all planned
+    steps, may exceed the known ones, and `computed` counts the tokens whose keys and values planned steps have written
+    or will write. A request that has had no step by `deadline`, in seconds of the scheduler's clock, ends.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Request:
     stop_ids: frozenset[int] = frozenset()
     deadline: float = math.inf
     logprobs: int | None = None
-    """So many of the likeliest tokens are told beside each token, with log probabilities; None: none are wanted."""
+    """How many of the likeliest tokens come with each token, all with log probabilities; None: no log probabilities."""
 
     prompt_length: int = field(init=False)
     arrival: int = field(init=False, default=-1)
@@ -37,21 +37,21 @@ class Request:
     cached: int = field(init=False, default=0)
     """Tokens of the prompt whose keys and values the prefix cache had when the request was first admitted."""
     slot: int = field(init=False, default=-1)
-    """The place of its last token on the device while it runs."""
+    """The index of its last token in the device's memory while the request runs."""
     admitted: int = field(init=False, default=0)
-    """How often it was admitted: each time it gets a slot and pages."""
+    """How often the request was admitted, that is got a slot and pages; again after each preemption."""
     pages: list[int] = field(init=False, default_factory=list)
     names: list[bytes] = field(init=False, default_factory=list)
-    """Digests of its full pages, as far as they have been needed."""
+    """Digests of its full KV pages, in order; each is computed when it is first needed."""
     remembered: int = field(init=False, default=0)
-    """Its first pages whose names the prefix cache has been told."""
+    """How many of its pages, from the first on, are in the prefix cache."""
 
     def __post_init__(self) -> None:
         self.prompt_length = len(self.ids)
 
     @property
     def total(self) -> int:
-        """Tokens of the prompt and of the answer so far, those on their way included."""
+        """Tokens of the prompt and of the answer, including the answer's tokens that planned steps will give."""
         return self.prompt_length + self.scheduled
 
     @property
@@ -61,13 +61,15 @@ class Request:
 
     @property
     def in_flight(self) -> int:
-        """Tokens of the answer that a step was asked for and that the host does not know yet."""
+        """Tokens of the answer in planned steps whose result the host does not know yet."""
         return self.scheduled - self.answered
 
 
 class Part(NamedTuple):
-    """What one step computes of a request: its tokens `start` … `start + tokens`; `samples` says that the next one is
-    chosen after them. `place` is that token's place in the sequence, which its draw depends on.
+    """What one step computes of a request: its tokens from `start` to before `start + tokens`.
+
+    `samples` says that the step also chooses the next token. `place` is that token's index in the sequence, from
+    which its random numbers follow.
     """
 
     request: Request

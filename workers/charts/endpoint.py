@@ -1,4 +1,4 @@
-"""The customer's endpoint beside what was measured on the worker: every promise there, before and after."""
+"""The customer's endpoint beside the worker's own figures: every objective at the endpoint, before and after."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,10 @@ THERE = PALETTE[1]
 
 @dataclass(frozen=True)
 class EndpointPromise:
-    """One objective: its value at the endpoint, on the baseline runner and by the plan. `verdict` is that there."""
+    """One objective: its value at the endpoint (`there`), of the baseline runner (`before`) and of the plan (`after`).
+
+    `verdict` is the endpoint's.
+    """
 
     label: str
     there: float | None
@@ -60,14 +63,14 @@ def _percentile(load: LoadResult, objective: Objective) -> Interval | None:
 
 
 def where(results: Results) -> str:
-    """What was asked, from where and when, in one line; "" where the endpoint was not measured."""
+    """One line with the endpoint's address and model, and the host and time of the measurement; "" without one."""
     found = measured(results)
     load = found.load if found else None
     return f"{load.url}, model {load.model}; asked from {load.host}, {load.at}" if load else ""
 
 
 def ratio(results: Results) -> EndpointRatio | None:
-    """The endpoint's median over the plan's, of the first promise's metric or else of the first that both have."""
+    """The ratio of the endpoint's median to the plan's: of the first objective's metric, or else the first ratio."""
     found = measured(results)
     if results.verify is None or found is None or not found.ratios:
         return None
@@ -77,7 +80,7 @@ def ratio(results: Results) -> EndpointRatio | None:
 
 
 def words(results: Results) -> str:
-    """`The median TTF64 there is 2.10x the plan's (1.90 to 2.31): …`; "" where nothing can be compared."""
+    """A sentence with that ratio, its interval and both medians; "" if nothing can be compared."""
     found = ratio(results)
     if found is None:
         return ""
@@ -90,7 +93,7 @@ def words(results: Results) -> str:
 
 
 def figure(results: Results) -> Figure | None:
-    """Medians with their intervals of the first metric that both have: the endpoint, before, after."""
+    """A bar chart of the medians behind that ratio, with intervals: before, the endpoint, after."""
     found = ratio(results)
     if found is None or results.verify is None:
         return None

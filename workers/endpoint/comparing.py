@@ -1,4 +1,4 @@
-"""What is said of an endpoint beside the worker's own figures: whose it is, what is not comparable, the ratios."""
+"""Compares the customer's endpoint with the worker's own figures: the ratios, and what makes them incomparable."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -26,12 +26,12 @@ NOT_COMPARABLE = (
 
 
 def users(traffic: Traffic) -> int:
-    """Clients of the closed loop: as many requests are open at once as before the baseline runner."""
+    """The clients of the closed loop. The endpoint has as many requests open at once as the baseline runner had."""
     return max(traffic.concurrency, traffic.batch)
 
 
 def server_of(endpoint: Endpoint, traffic: Traffic, clients_wait: bool = True) -> LoadedServer:
-    """The endpoint in words, with its caveats. `clients_wait`: it was asked by a closed loop."""
+    """What a result says of the endpoint: label, sentence and caveats. `clients_wait` says that the loop was closed."""
     caveats = list(NOT_COMPARABLE)
     if traffic.batch > 1:
         caveats.append(
@@ -50,7 +50,7 @@ def server_of(endpoint: Endpoint, traffic: Traffic, clients_wait: bool = True) -
 
 
 def judged_there(objectives: Sequence[Objective], endpoint: Endpoint, price: float | None) -> list[Objective]:
-    """The promises that requests there can be judged by; those relative to before are not among them."""
+    """The objectives that the endpoint can be judged by: those with a limit, and with a price if they need one."""
     unjudged = {"cost_per_mtok"} if price is None else set()
     if endpoint.api == "embeddings":
         unjudged |= {"throughput", "cost_per_mtok"}
@@ -58,7 +58,7 @@ def judged_there(objectives: Sequence[Objective], endpoint: Endpoint, price: flo
 
 
 def rounds_sentence(load: LoadResult, rounds: int) -> str:
-    """How many requests the rounds had, from how many clients, what they cost in tokens, and how many failed."""
+    """A sentence about the rounds: their requests and clients, and the tokens served or the requests that failed."""
     clients = "one client" if load.users == 1 else f"{load.users:,} clients"
     counted = f"{load.requests:,} requests of {clients} in {rounds} {'round' if rounds == 1 else 'rounds'}"
     sent = f"{load.tokens.prompt_wanted:,} prompt and {load.tokens.output:,} output tokens"
@@ -69,7 +69,7 @@ def rounds_sentence(load: LoadResult, rounds: int) -> str:
 
 
 def read(kind: type[list[Read]], written: Any) -> list[Read]:
-    """What the stage's process wrote, where it is what it should be; the workbench refuses the result where not."""
+    """The list that the stage's process wrote; [] if it is malformed, since the workbench then refuses the result."""
     try:
         return TypeAdapter(kind).validate_python(written)
     except ValidationError:
@@ -77,7 +77,7 @@ def read(kind: type[list[Read]], written: Any) -> list[Read]:
 
 
 def ratios(metrics: Sequence[LoadMetric], after: Sequence[Distribution]) -> list[EndpointRatio]:
-    """Medians of the endpoint over those of the plan, of every metric that both have."""
+    """The ratio of the endpoint's median to the plan's, for every metric that both have."""
     plan = {(each.metric, each.n): each for each in after if each.samples and each.unit == "ms"}
     found = []
     for each in metrics:

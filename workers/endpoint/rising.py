@@ -1,4 +1,4 @@
-"""An endpoint under rising load: the highest at which every promise holds, by the load stage's search."""
+"""Searches the highest load at which an endpoint keeps every promise, as the load stage does for its own servers."""
 
 import math
 import time
@@ -18,16 +18,17 @@ from workers.traffic.sending import LoadTarget
 LEAST_LOADS = 3
 """The loads that are measured even when time is up."""
 LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
-"""How long one load is put on."""
+"""The bounds of the time for one load, in seconds."""
 WARM_UP = 0.2
-"""Share of a load's time that does not count, at its beginning."""
+"""The first share of a load's time, whose requests are not counted."""
 LONGEST_REQUEST = 60.0
 
 
 class Rising:
-    """The search at one endpoint, with the workload's own traffic and promises that have limits.
+    """The search at one endpoint, with the workload's traffic.
 
-    `recordings` is where the recording of the traffic lies.
+    `promised` are the objectives to keep, `usd` is the price of the customer's server per hour, if it is known, and
+    `recordings` is the folder of the recorded traffic.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Rising:
         self._done = 0
 
     def measure(self, most_users: int, seconds: float) -> LimitResult:
-        """Searches for so many seconds. Raises one of FAILURES where a load brings no answer at all, or Stopped."""
+        """Searches for up to `seconds`. Raises Stopped, or one of FAILURES if no request of a load is answered."""
         recorded_s = self._recording.seconds if self._recording else math.inf
         self._ladder = Ladder(self._traffic, most_users, recorded_s)
         self._search, self._ends = self._ladder.search(LEAST_LOADS), time.monotonic() + seconds

@@ -1,6 +1,6 @@
-"""Measures what runs today and a plan, in turns, in a process of its own: `fresh_process request.json result.json`.
+"""Measures the present deployment and a plan, in turns: `python -m workers.planning.fresh_process IN.json OUT.json`.
 
-Verify starts it, so it runs in verify's confinement and dies with it.
+The verify stage starts this process, so it runs in the stage's confinement and ends with it.
 """
 
 import argparse
@@ -25,7 +25,10 @@ from workers.planning.served_checks import judge_ids, too_fast
 
 
 class VerifyTask(Document):
-    """The document of verify, the plan beside what runs today, the interleaved `pairs`, and the prompts' `seed`."""
+    """What the process is to measure: `pairs` of requests, one of each side, with prompts from `seed`.
+
+    `document` is the verify stage's input.
+    """
 
     document: StageInput
     plan: Plan
@@ -34,9 +37,10 @@ class VerifyTask(Document):
 
 
 class Result(Document):
-    """What was served, in order, and where; `served_ids` are those of the plan's timed requests, judged.
+    """The requests of both sides, in order, and the environment in which they were served.
 
-    `refusal` says why the plan's requests do not count: other ids than the model's, or faster than its chip could be.
+    `served_ids` is the judgement on the ids of the plan's timed requests. `refusal` says why these requests are not
+    valid: their ids are not the model's, or they are faster than the chip allows; "" if they are valid.
     """
 
     environment: Environment
@@ -47,7 +51,7 @@ class Result(Document):
 
 
 def measure(request: VerifyTask, context: Context) -> Result:
-    """Loads the model once for each side, warms both up and serves them in turns; then the plan's ids are judged."""
+    """Loads the model for each side, warms both up, serves requests of both in turns, and judges the plan's ids."""
     document, plan = request.document, request.plan
     model = load(document, context)
     with (
@@ -72,7 +76,7 @@ def measure(request: VerifyTask, context: Context) -> Result:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Runs the command line's measurement and writes its result."""
     parser = argparse.ArgumentParser(description="Measure what runs today and a plan in a fresh process.")
     parser.add_argument("request", type=Path)
     parser.add_argument("result", type=Path)

@@ -1,4 +1,4 @@
-"""Ranks candidates and plans. One is better than another when their intervals do not overlap."""
+"""Ranks candidates and plans. One is better than another if it is so by intervals that do not overlap."""
 
 import json
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ APPLIED = ("linear", "attention")
 
 
 def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
-    """The variant of each case that is faster than torch's own by more than the noise. `lossy` admits lossy variants.
+    """The fastest variant of each case, where it is faster than torch's own by more than the noise.
 
-    Cases where torch's own won are left out: a plan says only what is different.
+    Other cases are left out, since a plan names only what differs from torch. Lossy variants count if `lossy` is True.
     """
     groups: dict[str, list[Candidate]] = {}
     for each in candidates:
@@ -53,7 +53,7 @@ def planned(candidate: Candidate) -> PlannedOp:
 
 
 def fastest(trials: Sequence[PlanTrial], lower_is_better: bool) -> PlanTrial | None:
-    """The best trial that passed; one that comes later must beat the earlier by more than both intervals."""
+    """The best trial that passed; the earlier one of two whose intervals overlap. None if none passed."""
     best: PlanTrial | None = None
     for trial in trials:
         if trial.gate == "pass" and trial.primary and (best is None or better(trial, best, lower_is_better)):
@@ -62,16 +62,16 @@ def fastest(trials: Sequence[PlanTrial], lower_is_better: bool) -> PlanTrial | N
 
 
 def better(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
-    """Whether the intervals do not overlap and `one` is the better."""
+    """Whether `one` is better and the two intervals do not overlap."""
     if one.primary is None or other.primary is None:
         return False
     return one.primary.high < other.primary.low if lower_is_better else one.primary.low > other.primary.high
 
 
 def explain(trials: list[PlanTrial], lower_is_better: bool, winner: PlanTrial) -> None:
-    """Flags the winner, and says of every trial that was measured why it was or was not taken.
+    """Marks the winner among the trials, and writes into each measured one why it was chosen or not.
 
-    What a trial in lower precision says of its fidelity stays behind that.
+    A trial in lower precision keeps its sentence about fidelity, which then follows.
     """
     winner.chosen = True
     first = next(each for each in trials if each.gate == "pass" and each.primary)
