@@ -15,6 +15,7 @@ from waitress import wasyncore
 from waitress.adjustments import Adjustments
 from waitress.task import ThreadedTaskDispatcher
 
+from workbench.serving.heads import headers_alone
 from workbench.serving.pace import PacedServer
 from workers.scratch import scratch
 
@@ -95,7 +96,8 @@ class BufferingWorker(Worker):  # type: ignore[misc]
             log_socket_errors=False,
             threads=self.cfg.threads,
         )
-        return [_server(self.wsgi, listener.sock, map_, dispatcher, adjustments) for listener in self.sockets]
+        site = headers_alone(self.wsgi)
+        return [_server(site, listener.sock, map_, dispatcher, adjustments) for listener in self.sockets]
 
 
 def _server(

@@ -1,5 +1,5 @@
 """A WSGI application for the server's tests: /file is FILE_BYTES zeros, /compute takes a second,
-/queries gives the interpreter up QUERIES times; a PATCH is told the size of its body.
+/queries gives the interpreter up QUERIES times, /unsized does not say its length; a PATCH is told the size of its body.
 """
 
 import os
@@ -36,5 +36,8 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
         while chunk := environ["wsgi.input"].read(2**16):
             size += len(chunk)
     body = str(size).encode()
+    if environ["PATH_INFO"] == "/unsized":
+        start_response("200 OK", [])
+        return iter([body, body])
     start_response("200 OK", [("Content-Length", str(len(body)))])
     return [body]

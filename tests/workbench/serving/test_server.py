@@ -106,6 +106,17 @@ def _received(peer: socket.socket) -> int:
     return received
 
 
+def test_an_answer_to_head_has_no_body_and_leaves_the_connection_usable(server: Server) -> None:
+    ends = set()
+    with httpx.Client(base_url=server.url, timeout=120) as client:
+        for path, length in (("/ping", 1), ("/file", FILE_BYTES), ("/unsized", 2)):
+            assert client.head(path).headers["Content-Length"] == str(length)
+            answer = client.get("/ping")
+            assert answer.text == "0"
+            ends.add(answer.extensions["network_stream"].get_extra_info("client_addr"))
+    assert len(ends) == 1, "one connection carried all of it"
+
+
 def test_a_body_that_is_too_large_is_refused_before_it_is_sent(server: Server) -> None:
     with server.connect(CHUNK.format(2**40).encode()) as peer:
         assert peer.recv(64).startswith(b"HTTP/1.1 413 ")
