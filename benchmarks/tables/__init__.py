@@ -3,7 +3,7 @@
 A table is a function without arguments that returns Markdown.
 """
 
-from benchmarks.tables import attention, fused, gemm, host, models, predictions, serve, site
+from benchmarks.tables import attention, bring_up, fused, gemm, host, models, predictions, serve, site
 from benchmarks.tables.writing import TABLES
 
-__all__ = ["TABLES", "attention", "fused", "gemm", "host", "models", "predictions", "serve", "site"]
+__all__ = ["TABLES", "attention", "bring_up", "fused", "gemm", "host", "models", "predictions", "serve", "site"]

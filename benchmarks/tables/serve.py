@@ -1,5 +1,7 @@
 """The table of the server beside vLLM's, through HTTP."""
 
+from collections.abc import Sequence
+
 from benchmarks.documents import Row, one
 from benchmarks.tables.writing import markdown, table
 
@@ -27,18 +29,28 @@ def serve() -> str:
 @table("serve-beside-vllm")
 def beside_vllm() -> str:
     """Each load by both servers: tokens a second, share of the floor's, latencies as medians and 99th percentiles."""
+    return _latencies("serve", USERS)
+
+
+@table("serve-qwen")
+def of_qwen() -> str:
+    """The same of Qwen2.5-1.5B."""
+    return _latencies("serve-qwen2.5-1.5b", (1, 32, 128))
+
+
+def _latencies(name: str, several: Sequence[int]) -> str:
     lines = []
-    for users in USERS:
-        for variant, name in (("vllm", "vLLM"), ("kernels", "this server")):
-            row = _row(variant, users)
+    for users in several:
+        for variant, label in (("vllm", "vLLM"), ("kernels", "this server")):
+            row = _row(variant, users, name)
             share = row["tokens_per_second"] / row["floor_tokens_per_second"]
             times = [f"{row[key]['p50']:,.{digits}f} ({row[key]['p99']:,.{digits}f})" for key, digits in LATENCIES]
             lines.append(
-                [str(users), name, f"{row['tokens_per_second']:,.0f}", f"{share:.0%}".replace("%", " %"), *times]
+                [str(users), label, f"{row['tokens_per_second']:,.0f}", f"{share:.0%}".replace("%", " %"), *times]
             )
     header = ["users", "", "tokens/s", "of the floor's", "TTFT, ms", "TTF64, ms", "TPOT, ms"]
     return markdown(header, lines)
 
 
-def _row(variant: str, users: int) -> Row:
-    return one("serve", variant=variant, concurrency=users, lengths="equal")
+def _row(variant: str, users: int, name: str = "serve") -> Row:
+    return one(name, variant=variant, concurrency=users, lengths="equal")

@@ -76,7 +76,7 @@ def test_a_launch_keeps_its_arguments_alive(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.gpu
 def test_limits_of_a_gpu_are_plausible() -> None:
-    """Never run yet. Shared memory gives 128 bytes a clock on each SM at most."""
+    """Shared memory gives 128 bytes a clock on each SM at most."""
     from kernels.measure.environment import environment_info
 
     found = limits.measure_limits("cuda")
