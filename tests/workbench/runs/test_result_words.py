@@ -125,8 +125,8 @@ def test_a_verified_plan_comes_with_the_commands_that_serve_it(shown):
 def test_loads_are_shown_with_what_served_them(browser, organisation, engineer):
     run = sample_runs.run(organisation, engineer, load=True)
     page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
-    assert "Before no load is shown to hold every objective; after every objective holds with" in page
-    assert "Under load: Before no load" in page.partition('id="objectives"')[0], "beside the verdict"
+    assert "Before: no load is shown to hold every objective; after: every objective holds with" in page
+    assert "Under load. Before: no load" in page.partition('id="objectives"')[0], "beside the verdict"
     assert "Generate of transformers in batches of those who wait" in page
     assert 'data-figure="figure-load"' in page
     assert 'data-figure="figure-load_promise"' in page

@@ -9,6 +9,6 @@ def test_the_sentence_names_vllm_where_it_is_before():
     server = found.before.server.model_copy(update={"kind": "vllm", "label": "vLLM 0.22.1"})
     before = found.before.model_copy(update={"server": server})
     assert whole_sentence(before, found.after).startswith(
-        "Before (vLLM 0.22.1) no load is shown to hold every objective; after every objective holds with 20 users"
+        "Before (vLLM 0.22.1): no load is shown to hold every objective; after: every objective holds with 20 users"
     )
-    assert whole_sentence(found.before, None).startswith("Before no load is shown")
+    assert whole_sentence(found.before, None).startswith("Before: no load is shown")
