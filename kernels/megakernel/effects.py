@@ -110,8 +110,11 @@ def effects(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -
     """The effects of one instruction, given by its FIELDS, on SM `sm` of all ranks' SMs: it writes every copy and
     reads its own. Accesses are to its rank's memory; what it writes to EXCHANGED it writes into every rank's.
     """
-    one = replace(layout, copies=1)
-    found, length = _OF[words["op"]](shape, one, sm, words), buffer_sizes(shape, one)
+    one = layout if layout.copies == 1 else replace(layout, copies=1)
+    found = _OF[words["op"]](shape, one, sm, words)
+    if one is layout:
+        return found
+    length = buffer_sizes(shape, one)
 
     def moved(access: Access, copy: int) -> Access:
         return replace(access, first=access.first + copy * length[access.buffer]) if access.buffer in COPIED else access
