@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
@@ -43,6 +44,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if gpu_tests:
         config.hook.pytest_deselected(items=gpu_tests)
         items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+
+
+class _TogetherInAFolder(LoadFileScheduling):
+    """A file at a time, but the tests that share one finished run in one process: each would make a run of its own."""
+
+    FOLDER = "tests/browser/finished_run/"
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self.FOLDER if nodeid.startswith(self.FOLDER) else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    """How `--dist loadfile` deals the tests out."""
+    return _TogetherInAFolder(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

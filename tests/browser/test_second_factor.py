@@ -11,7 +11,7 @@ from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Site, log_in
-from tests.browser.test_every_page import NAMELESS
+from tests.browser.finished_run.test_every_page import NAMELESS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 KEY = {
