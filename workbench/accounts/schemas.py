@@ -6,6 +6,7 @@ from uuid import UUID
 from ninja import Field, Schema
 
 from workbench.accounts.models import ApiToken
+from workers.documents.base import Document
 
 
 class Me(Schema):
@@ -17,7 +18,7 @@ class Me(Schema):
     scope: str
 
 
-class TokenIn(Schema, extra="forbid"):
+class TokenIn(Document):
     """A token to make."""
 
     name: str = Field(min_length=1, max_length=80)

@@ -8,6 +8,7 @@ from django.conf import settings
 from ninja import Field, Schema
 
 from workbench.intake.models import Model, Recording, Upload, UploadFile, Workload
+from workers.documents.base import Document
 from workers.documents.model import Kind, ModelFile
 from workers.documents.recording import Recording as RecordingDocument
 from workers.documents.workload import Workload as WorkloadDocument
@@ -63,7 +64,7 @@ class CatalogueEntry(Schema):
     weight_bytes: int
 
 
-class NewFile(Schema):
+class NewFile(Document):
     """A file of a new upload, with its path in the model's folder."""
 
     path: str = Field(max_length=1000)
@@ -71,7 +72,7 @@ class NewFile(Schema):
     sha256: str = Field("", pattern=r"^([0-9a-f]{64})?$", description="may be sent at the end instead")
 
 
-class NewUpload(Schema):
+class NewUpload(Document):
     """A new upload: the model's name and its files, or a recording of traffic, which is one file."""
 
     holds: Literal["model", "recording"] = Field("model", description="what it becomes when it is finished")
@@ -127,14 +128,14 @@ def recording_out(recording: Recording) -> dict[str, Any]:
     return recording.document.model_dump() | {"created_at": recording.created_at}
 
 
-class FileHash(Schema):
+class FileHash(Document):
     """The SHA-256 that a file's content must have."""
 
     path: str
     sha256: str = Field(pattern=SHA256)
 
 
-class Finish(Schema):
+class Finish(Document):
     """The SHA-256 of every file that did not announce it."""
 
     files: list[FileHash] = []

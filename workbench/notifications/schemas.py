@@ -6,11 +6,12 @@ from uuid import UUID
 from ninja import Field, Schema
 
 from workbench.notifications.models import CHOOSABLE, Delivery, Kind
+from workers.documents.base import Document
 
 KINDS = [Kind(kind) for kind, _ in CHOOSABLE]
 
 
-class WebhookIn(Schema, extra="forbid"):
+class WebhookIn(Document):
     """A webhook to add."""
 
     url: str = Field(max_length=500, description="an https address of the public internet")

@@ -7,15 +7,16 @@ from ninja import Schema
 
 from workbench.reports.documents import Snapshot
 from workbench.reports.models import Report
+from workers.documents.base import Document
 
 
-class NewReport(Schema):
+class NewReport(Document):
     """The finished run to freeze."""
 
     run: uuid.UUID
 
 
-class Review(Schema):
+class Review(Document):
     """The reviewer's note to the reader."""
 
     note: str = ""

@@ -8,11 +8,11 @@ from ninja import Field, Schema
 
 from workbench.runs import line, services
 from workbench.runs.models import Run, StageRun
-from workers.documents.base import Verdict
+from workers.documents.base import Document, Verdict
 from workers.documents.stages import Results, RunState, StageFailure
 
 
-class NewRun(Schema):
+class NewRun(Document):
     """Which workload to run, and on which of its GPU classes (default: the first that has a worker)."""
 
     workload: uuid.UUID

@@ -61,6 +61,17 @@ def _operations(api: NinjaAPI) -> list[tuple[str, str]]:
     return [(method.upper(), path) for path, operations in paths.items() for method in operations]
 
 
+def _with_body(api: NinjaAPI) -> list[tuple[str, str]]:
+    """The operations that take a JSON document."""
+    paths = api.get_openapi_schema(path_prefix="")["paths"]
+    return [
+        (method.upper(), path)
+        for path, operations in paths.items()
+        for method, operation in operations.items()
+        if "application/json" in operation.get("requestBody", {}).get("content", {})
+    ]
+
+
 PUBLIC, WORKER = _operations(v1), _operations(worker_api)
 
 
@@ -186,3 +197,16 @@ def test_the_worker_apis_server_serves_nothing_else(api, ids, admin, method, pat
 def test_both_documents_have_their_operations():
     assert ("POST", "/worker/claim") in WORKER
     assert len(PUBLIC) >= 30
+
+
+@pytest.mark.parametrize(("method", "path"), _with_body(v1))
+def test_a_body_that_is_no_object_or_has_an_unknown_field_is_refused(api, ids, admin, method, path):
+    for raw, detail in (
+        (b"[]", "body: should be an object with named fields"),
+        (b"true", "body: should be an object with named fields"),
+        (b'{"colour": "red"}', "colour: is not a known field"),
+    ):
+        answer = api(admin).generic(method, "/api/v1" + path.format(**ids), raw, content_type="application/json")
+        assert answer.status_code == 422, (raw, answer.content)
+        errors = answer.json()["errors"]
+        assert detail in [f"{each['field']}: {each['reason']}" for each in errors]
