@@ -146,7 +146,7 @@ def test_throughput_and_price_count_what_the_model_gives(name, counted, a_reques
     # The fastest batch of each: another program may lengthen any one of them.
     fastest = 2 * a_request / min(latency.samples) * 1000
     assert max(rate.samples) == pytest.approx(fastest, rel=0.4)
-    assert f"A million {counted.replace('tokens', 'output tokens')} costs" in found.price.sentence
+    assert f"A million {counted} costs" in found.price.sentence
 
 
 @KINDS
