@@ -2,9 +2,9 @@
 # The skeletons of the Blackwell product and attention on Hopper: copies, barriers, softmax and stores, without tensor
 # cores.
 #
-# Writes log.txt alone. Predicted: 150 s: some cases, each a compile of 5 s and a small product or attention. A wait that
-# does not end traps, and a trap ends the CUDA context: later cases of that file fail as well, so each file is a step.
-# Attention comes first: it has not run yet.
+# Writes log.txt alone. Predicted: 45 s, as it took at ca078c3: some cases, each a compile of 5 s and a small product or
+# attention. A wait that does not end traps, and a trap ends the CUDA context: later cases of that file fail as well, so
+# each file is a step.
 set -euo pipefail
 LIMIT=${LIMIT:-290}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
