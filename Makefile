@@ -9,6 +9,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
 PORT ?= 8000
+FILES ?= 2
 FLAVOUR ?= $(shell if nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then echo gpu; else echo cpu; fi)
 PINS := constraints/$(FLAVOUR).txt
 STAMP := $(VENV)/.installed-$(FLAVOUR)
@@ -32,8 +33,8 @@ demo: setup  ## submit samples/voice-agent, print the verdict, leave demo/report
 up: setup  ## serve on http://127.0.0.1:8000 with workers until Ctrl-C; PORT=… for another port
 	@exec $(BIN)/workbench up --port $(PORT)
 
-test: setup  ## pytest, two files at a time, the browser's last
-	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: setup  ## pytest, two files at a time (FILES=3 for another number), the browser's last
+	@$(BIN)/pytest -n $(FILES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 chaos: setup  ## 50 runs while processes are killed and disks fill up (about fifteen minutes; as root); ARGS="--runs 5"
 	@$(BIN)/python -m tests.chaos $(ARGS)
