@@ -17,9 +17,9 @@ from workers.stage_files import code_folder, readable, user_of
 
 CODE = """
 import torch
-from kernels.measure.environment import current_device, Telemetry
+from kernels.measure.environment import TelemetrySampler, current_device
 compiled = torch.compile(lambda x: x.sin() * 2 + 1)
-with Telemetry("cpu") as telemetry:
+with TelemetrySampler("cpu") as telemetry:
     assert torch.allclose(compiled(torch.ones(1000)), torch.ones(1000).sin() * 2 + 1)
 print(current_device()[2]["commit"], flush=True)
 from kernels.cuda.occupancy import EMPTY_BUILD

@@ -97,8 +97,8 @@ def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified)
     assert (chosen["basis"], chosen["running"], chosen["graph_rows"]) == ("measured", 4, [1, 2, 4])
     assert chosen["kv_bytes"] > 0
     assert Plan.model_validate(verified.plan | {"serving": chosen}).serving.device == found.after.server.hardware
-    assert found.sentence.startswith("Before ")
-    assert "; after " in found.sentence
+    assert found.sentence.startswith("Before: ")
+    assert "; after: " in found.sentence
     assert "loads were judged at 99.8 % each." in found.before.sentence
 
 
