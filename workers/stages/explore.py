@@ -76,7 +76,7 @@ def _explore(
         candidates += [candidate(trial, each.per_request) for trial in trials]
         free()
     refused = sum(each.gate == "refused" for each in candidates)
-    context.say(1.0, f"tried {len(candidates) - refused} candidates for {len(wanted)} cases, refused {refused}")
+    context.say(1.0, f"candidates tried: {len(candidates) - refused}, refused: {refused}; cases: {len(wanted)}")
     return candidates
 
 
