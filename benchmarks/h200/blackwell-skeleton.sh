@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The skeletons of the Blackwell product and attention on Hopper: copies, barriers, softmax and stores, without tensor
-# cores.
+# cores. Then Hopper's product of experts, whose scheduler they share.
 #
-# Writes log.txt alone. Predicted: 45 s, as it took at ca078c3: some cases, each a compile of 5 s and a small product or
-# attention. A wait that does not end traps, and a trap ends the CUDA context: later cases of that file fail as well, so
-# each file is a step.
+# Writes log.txt alone. Predicted: 90 s, 45 s of them as at ca078c3: some cases, each a compile of 5 s and a small
+# product or attention. A wait that does not end traps, and a trap ends the CUDA context: later cases of that file fail
+# as well, so each file is a step.
 set -euo pipefail
 LIMIT=${LIMIT:-290}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -12,4 +12,5 @@ LIMIT=${LIMIT:-290}
 skeleton() { step "$1" "$2" "$PYTHON" -m pytest -m gpu -v -p no:cacheprovider --durations=3 "$3"; }
 skeleton attention 150 tests/kernels/attention/test_flash_blackwell_skeleton.py
 skeleton product 100 tests/kernels/gemm/test_blackwell_skeleton.py
+skeleton experts 100 tests/kernels/gemm/test_grouped.py
 finish
