@@ -24,7 +24,7 @@ from kernels.ops.base import BYTES, MATRIX_RATE
 from kernels.registry import variant
 
 
-def rows_of_experts(case: GroupedCase) -> list[int]:
+def rising_rows(case: GroupedCase) -> list[int]:
     """The rows of each expert, the fewest first."""
     quantiles = [NormalDist().inv_cdf((expert + 0.5) / case.experts) for expert in range(case.experts)]
     chances = np.exp(0.5 * np.array(quantiles))
@@ -36,7 +36,7 @@ def predicted(case: GroupedCase, tile: Tile, of: Assumptions) -> dict[str, Any]:
     """The modelled time of a case with a tile, in ms, what bounds it, and the share of the rows that are multiplied for
     nothing.
     """
-    rows, shape = rows_of_experts(case), sizes(case, tile, case.rows)
+    rows, shape = rising_rows(case), sizes(case, tile, case.rows)
     row_tiles = sum(-(-each // (ROWS * tile.blocks)) for each in rows)
     weights = sum(each > 0 for each in rows) * case.weight_rows * case.k
     operands = (weights + case.rows * case.k) * BYTES[case.matrix_precision]

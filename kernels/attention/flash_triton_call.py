@@ -42,20 +42,16 @@ class FlashTritonCall(CudaCall):
         if q.device not in self.tables:
             self.tables[q.device] = torch.tensor(self.rows, dtype=torch.int32, device=q.device)
         count = len(self.rows) if case.lengths is not None else -(-case.q_len // tuning["block_m"])
-        tiles, shape = (
-            (self.tables[q.device], count),
-            (case.heads, case.heads // case.kv_heads, case.q_len, case.kv_len),
-        )
+        tiles = self.tables[q.device], count
+        shape = case.heads, case.heads // case.kv_heads, case.q_len, case.kv_len
         pdl = dependent(self.pdl, q.device)
         constants = config(case, tuning["block_m"], tuning["block_n"], pdl)
 
         def arguments(o: Tensor) -> tuple[Any, ...]:
             return (strided(q), strided(k), strided(v), o, tiles, shape, self.score, constants)
 
-        grid, options = (
-            (case.batch * case.heads * count,),
-            {"num_warps": tuning["warps"], "num_stages": tuning["stages"]},
-        )
+        grid = (case.batch * case.heads * count,)
+        options = {"num_warps": tuning["warps"], "num_stages": tuning["stages"]}
         return prepared(attention_forward, grid, stream, allocate, arguments, launch_pdl=pdl, **options)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from kernels.cli import bench_document, serve_servers
 from kernels.cli.serve_document import ServeCase, ServeDocument, ServeRow
-from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, catalogue_config, prepared
+from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, prepared
 from kernels.load.connection import Address
 from kernels.load.figures import Figures, LatencyPromise
 from kernels.load.generator import LoadDuration
@@ -26,6 +26,7 @@ from kernels.load.server_process import NotStarted, free_port, running
 from kernels.load.sharing import Sending, most_processes, processes_for
 from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm
 from kernels.measure.environment import current_device
+from kernels.serve.spec import catalogue_config
 
 ROUNDS = 20
 """Requests for each user, at least."""

@@ -12,9 +12,9 @@ from kernels import engine
 from kernels.engine import written_model
 from kernels.engine.model_case import model_case
 from kernels.measure.roofline import floor_ms
-from kernels.model_files import catalogue
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import LogitGaps, logit_gaps
+from kernels.serve.spec import catalogue_config
 
 FLOOR_TOKENS = 64
 
@@ -84,16 +84,6 @@ def released() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def catalogue_config(named: str) -> dict[str, Any] | None:
-    """The configuration of a catalogue entry, None for a directory. Raises ValueError where it is neither."""
-    if Path(named).is_dir():
-        return None
-    try:
-        return catalogue.entry(named)[0]
-    except KeyError as error:
-        raise ValueError(f"--model: {named} is no directory, and {error.args[0]}") from error
 
 
 def prepared(named: str, dtype: str, device: str, folder: Path) -> ServedModel:

@@ -24,15 +24,15 @@ def of_all_rows(case: GroupedCase) -> LinearCase:
                       scales=case.scales)  # fmt: skip
 
 
-def rows_of_experts(case: GroupedCase) -> Sequence[int]:
-    """The rows of each expert where all have as many as the others, which nobody knows: for the order of `space`."""
+def equal_rows(case: GroupedCase) -> Sequence[int]:
+    """The rows of each expert if all have as many; the case does not say how many. `space` orders by them."""
     each, more = divmod(case.rows, case.experts)
     return [each + (expert < more) for expert in range(case.experts)]
 
 
 def space(case: GroupedCase) -> list[dict[str, Any]]:
     """The tiles to time, each with as many stages as find room; the one with the least work of the busiest SM first."""
-    kind, rows = blackwell_plan.matrix_kind(of_all_rows(case)), rows_of_experts(case)
+    kind, rows = blackwell_plan.matrix_kind(of_all_rows(case)), equal_rows(case)
     found = [{"columns": columns, "stages": blackwell_plan.most_stages(kind, columns, pair, case.experts), "pair": pair}
              for columns in COLUMNS for pair in (True, False) if not pair or case.rows > ROWS]  # fmt: skip
     return sorted(found, key=lambda each: blackwell_plan.work(rows, case.weight_rows, each["columns"], each["pair"]))

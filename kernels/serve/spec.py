@@ -28,14 +28,22 @@ class Spec:
     """Whether the megakernel takes few sequences, where it serves the model and is faster."""
 
 
+def catalogue_config(model: str) -> dict[str, Any] | None:
+    """The configuration of a catalogue entry, None for a directory. Raises ValueError where it is neither."""
+    if Path(model).is_dir():
+        return None
+    try:
+        return catalogue.entry(model)[0]
+    except KeyError as error:
+        raise ValueError(f"--model: {model} is no directory, and {error.args[0]}") from error
+
+
 def configuration(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
     """The model's directory, None for a catalogue entry, and its configuration. Raises ValueError with one sentence."""
+    config = catalogue_config(spec.model)
+    if config is not None:
+        return None, config
     directory = Path(spec.model)
-    if not directory.is_dir():
-        try:
-            return None, catalogue.entry(spec.model)[0]
-        except KeyError as error:
-            raise ValueError(f"--model: {spec.model} is no directory, and {error.args[0]}") from error
     try:
         return directory, json.loads((directory / "config.json").read_text())
     except (OSError, ValueError) as error:

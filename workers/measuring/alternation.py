@@ -46,9 +46,10 @@ def alternate(
 ) -> None:
     """Before and after alternate until the objectives of both are decided, then after alone until they are decided.
 
-    Before is not pursued where it is too close to call. Once before is decided, after goes on alone when USUAL_PAIRS
-    are served, or as soon as the time left is twice what the requests take that after still needs. Stops when
-    `reserve` seconds of the stage are left, but never before LEAST_PAIRS and LEAST_SECONDS.
+    `hours` are the USD per hour of each. Before is not pursued where it is too close to call. Once before is decided,
+    after goes on alone when USUAL_PAIRS are served, or as soon as the time left is twice what the requests take that
+    after still needs. Stops when `reserve` seconds of the stage are left, but never before LEAST_PAIRS and
+    LEAST_SECONDS.
     """
     objectives = workload.objectives
     needed = max([LEAST_REQUESTS, *(needed_requests(each.percentile) for each in objectives if each.limit is not None)])

@@ -78,12 +78,12 @@ def whole_sentence(before: LoadCurve | None, after: LoadCurve | None) -> str:
     sides = [(name, each) for name, each in (("before", before), ("after", after)) if each]
     if not sides:
         return "No load was measured."
-    said = "; ".join(f"{name}{_of_other(curve)}: {_held(curve.limit)}" for name, curve in sides)
+    said = "; ".join(f"{name}{_vllm_label(curve)}: {_held(curve.limit)}" for name, curve in sides)
     confidence = f"{sides[0][1].limit.confidence:.0%}".replace("%", " %")
     return f"{said[0].upper()}{said[1:]}. Each whole search is right at {confidence} confidence."
 
 
-def _of_other(curve: LoadCurve) -> str:
+def _vllm_label(curve: LoadCurve) -> str:
     return f" ({curve.server.label})" if curve.server.kind == "vllm" else ""
 
 

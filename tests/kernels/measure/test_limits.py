@@ -71,7 +71,7 @@ def test_a_launch_keeps_its_arguments_alive(monkeypatch: pytest.MonkeyPatch) -> 
     for call in calls:
         call()
     assert seen == [[word.data_ptr(), 5], [word.data_ptr(), 7]]
-    assert len(others) == 1000
+    others.clear()
 
 
 @pytest.mark.gpu
