@@ -14,7 +14,7 @@ from typing import Any
 from kernels.bring_up import report, work
 from kernels.bring_up.document import BringUp, Machine, MachineCeilings, Race
 from kernels.bring_up.model_cost import cost, race_of
-from kernels.bring_up.steps import BringUpStep, outcome, run_steps, stopped
+from kernels.bring_up.steps import BringUpStep, outcome, run_steps, stopped, write_whole
 from kernels.cases import GROUPS, check_cases
 from kernels.cli.numbers import positive
 from kernels.hardware import ENTRIES, WITHOUT, Gpu, write_entry
@@ -24,6 +24,9 @@ MINUTES, QUICK_MINUTES = 60.0, 5.0
 QUICK_CHECKS = 12
 """With `--quick` every twelfth case of `check` is proven."""
 PROOF_SECONDS, RACE_SECONDS, QUICK_RACE_SECONDS = 90.0, 8.0, 6.0
+SECONDS = "seconds"
+"""The file in the folder that holds how long all calls took."""
+
 RESERVED = 0.45
 """The share of the time that is kept for the races while proofs run."""
 
@@ -49,7 +52,7 @@ def bring_up(options: argparse.Namespace) -> int:
     except OSError as error:
         print(f"kernels bring-up: {folder}: {error.strerror}", file=sys.stderr)
         return 2
-    began = time.monotonic()
+    began, earlier = time.monotonic(), _earlier_seconds(folder)
     minutes = options.minutes or (QUICK_MINUTES if options.quick else MINUTES)
     end = began + 60 * minutes
     caches = tempfile.mkdtemp() if options.stranger else ""
@@ -57,7 +60,7 @@ def bring_up(options: argparse.Namespace) -> int:
         os.environ[WITHOUT] = "all"
         os.environ |= {"KERNELS_CACHE": f"{caches}/kernels", "TRITON_CACHE_DIR": f"{caches}/triton"}
     try:
-        left_out = _measure(folder, options, began, end)
+        left_out = _measure(folder, options, began, end, earlier)
     finally:
         shutil.rmtree(caches, ignore_errors=True)
     measured = outcome(folder, "device")
@@ -66,7 +69,7 @@ def bring_up(options: argparse.Namespace) -> int:
         print(f"kernels bring-up: the device was not measured. {said}", file=sys.stderr)
         return 1
     device = measured.found
-    found = _document(folder, device, options, left_out, (time.monotonic() - began) / 60)
+    found = _document(folder, device, options, left_out, (earlier + time.monotonic() - began) / 60)
     (folder / "bring-up.json").write_text(found.model_dump_json(indent=1) + "\n")
     (folder / "bring-up.md").write_text(report.markdown(found))
     print("\n".join(f"{number}. {each}" for number, each in enumerate(found.next_steps, 1)))
@@ -78,9 +81,17 @@ def bring_up(options: argparse.Namespace) -> int:
     return 1 if any(each.failed for each in found.proofs) or found.stopped else 0
 
 
-def _measure(folder: Path, options: argparse.Namespace, began: float, end: float) -> list[str]:
+def _earlier_seconds(folder: Path) -> float:
+    """How long earlier calls with this folder took, each up to the last step that it ended."""
+    path = folder / SECONDS
+    return float(path.read_text()) if path.exists() else 0.0
+
+
+def _measure(folder: Path, options: argparse.Namespace, began: float, end: float, earlier: float) -> list[str]:
     def say(text: str) -> None:
-        print(f"{time.monotonic() - began:6.0f} s  {text}", flush=True)
+        seconds = time.monotonic() - began
+        print(f"{seconds:6.0f} s  {text}", flush=True)
+        write_whole(folder / SECONDS, f"{earlier + seconds:.1f}\n")
 
     left_out = run_steps(
         folder,

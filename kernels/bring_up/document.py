@@ -134,7 +134,7 @@ class BringUp(_Part):
     limits: MachineLimits | None = None
     quick: bool
     stranger: bool
-    minutes: NonNegative
+    minutes: NonNegative  # of all calls with the folder together
     proofs: list[VariantProofs] = Field(max_length=1000)
     races: list[Race] = Field(max_length=2000)
     models: list[ModelCost] = Field(max_length=100)

@@ -5,6 +5,7 @@ A step's result is a JSON file in the bring-up's folder. A step whose file is th
 
 import json
 import multiprocessing
+import os
 import queue
 import threading
 import time
@@ -48,12 +49,15 @@ def outcome(folder: Path, name: str) -> StepOutcome | None:
 
 
 def _keep(folder: Path, step: BringUpStep, found: StepOutcome) -> None:
-    """Writes the step's file whole or not at all."""
-    partial = folder / f"{step.name}.partial"
-    partial.write_text(
-        json.dumps({"label": step.label, "found": found.found, "stopped": found.stopped}, indent=1) + "\n"
-    )
-    partial.replace(folder / f"{step.name}.json")
+    kept = {"label": step.label, "found": found.found, "stopped": found.stopped}
+    write_whole(folder / f"{step.name}.json", json.dumps(kept, indent=1) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Writes the file whole or not at all, also where the process is killed meanwhile."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(text)
+    partial.replace(path)
 
 
 def stopped(folder: Path) -> dict[str, str]:
@@ -67,14 +71,14 @@ def run_steps(
 ) -> list[str]:
     """Runs the steps that have no file yet, in order, until `end`. Returns the labels of those left out.
 
-    `end` is in monotonic seconds; `say` is told of each step that has ended.
+    `end` is in monotonic seconds; `say` is told of each step that has ended, one at a time.
     """
     waiting: queue.SimpleQueue[BringUpStep] = queue.SimpleQueue()
     for step in steps:
         if outcome(folder, step.name) is None:
             waiting.put(step)
     total, left_out = waiting.qsize(), []
-    done = iter(range(1, total + 1))
+    done, saying = iter(range(1, total + 1)), threading.Lock()
 
     def work() -> None:
         worker = _Worker()
@@ -94,7 +98,8 @@ def run_steps(
                     left_out.append(step.label)
                     continue
                 _keep(folder, step, found or StepOutcome(stopped=f"It took more than {step.seconds:.0f} s."))
-                say(f"{next(done)} of {total}: {step.label} in {time.monotonic() - began:.1f} s")
+                with saying:
+                    say(f"{next(done)} of {total}: {step.label} in {time.monotonic() - began:.1f} s")
         finally:
             worker.stop()
 
@@ -151,7 +156,16 @@ class _Worker:
         self._process = self._ours = None
 
 
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
 def _serve(orders: Connection) -> None:
+    # A bring-up that is killed must not leave a step behind, which would disturb what the next call measures.
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
             work, arguments = orders.recv()

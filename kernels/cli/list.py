@@ -36,14 +36,14 @@ def list(options: argparse.Namespace) -> int:
     width = max(len(row["variant"]) for row in rows)
     for row in rows:
         marks = ", ".join([mark for mark in ("peer", "lossy") if row[mark]] + ["library only"] * row["library_only"])
-        told = [f"{row['summary']}{f' ({marks})' if marks else ''}", _where(row["gpus"]), " ".join(row["dtypes"])]
+        told = [f"{row['summary']}{f' ({marks})' if marks else ''}", _where(row), " ".join(row["dtypes"])]
         print(f"{row['variant']:<{width}}  {row['op']:<14}  {'; '.join(filter(None, told))}")
     return 0
 
 
 def _generations(rows: Sequence[dict[str, Any]]) -> str:
-    """A Markdown table: for each variant of ours that is no whole model, which compute capabilities it serves."""
-    mine = [row for row in rows if not row["peer"] and row["op"] != "model"]
+    """A Markdown table: for each variant of ours, which compute capabilities it serves."""
+    mine = [row for row in rows if not row["peer"]]
     marks = [" | ".join("yes" if sm in row["generations"] else "–" for sm in GENERATIONS) for row in mine]
     lines = [
         f"| variant | {' | '.join(f'sm_{sm}' for sm in GENERATIONS)} |",
@@ -53,10 +53,11 @@ def _generations(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _where(gpus: Sequence[str]) -> str:
-    if len(gpus) == len(GPUS):
-        return "any device"
-    return "any GPU" if len(gpus) == len(GPUS) - 1 and "cpu" not in gpus else " ".join(gpus)
+def _where(row: dict[str, Any]) -> str:
+    cpu = "cpu" in row["gpus"]
+    if len(row["generations"]) == len(GENERATIONS):
+        return "any device" if cpu else "any GPU"
+    return " ".join([f"sm_{sm}" for sm in row["generations"]] + ["cpu"] * cpu)
 
 
 def _cases(variant: Variant) -> Sequence[Case]:

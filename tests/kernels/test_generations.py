@@ -1,5 +1,6 @@
 """What is said of generations of GPUs that are not here: each Triton kernel compiles for them and fits."""
 
+import json
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernels import registry
+from kernels.__main__ import main
 from kernels.hardware import GENERATIONS, generation
 from kernels.ops import AttentionCase
 from tests.kernels.cuda_sources import code_lines
@@ -96,6 +98,17 @@ def test_the_page_has_the_table_of_today():
     assert table in PAGE.read_text(), "write `python -m kernels list --generations` into docs/kernels/new-generation.md"
     assert "| `flash_triton` | yes | yes | yes | yes | yes | yes |" in table
     assert "| `gemm_hopper` | – | – | – | yes | – | – |" in table
+
+
+def test_the_list_names_the_generations_of_every_variant(capsys):
+    assert main(["list", "--json"]) == 0
+    found = {row["variant"]: row["generations"] for row in json.loads(capsys.readouterr().out)}
+    assert found["flash_hopper"] == found["megakernel_fp8"] == [90]
+    assert main(["list"]) == 0
+    printed = capsys.readouterr().out
+    assert "large products on wgmma and the copy engine, epilogue fused; sm_90; bf16 fp16\n" in printed
+    assert "; sm_89 sm_90 sm_100 sm_120; bf16\n" in printed
+    assert "dynamic int8 product on the CPU (peer, lossy); cpu; bf16 fp16 fp32\n" in printed
 
 
 def test_the_page_counts_the_lines_of_today():

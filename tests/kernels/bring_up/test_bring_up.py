@@ -43,6 +43,8 @@ def test_a_bring_up_of_this_cpu_writes_its_report_and_goes_on(tmp_path, monkeypa
     capsys.readouterr()
     assert main(["bring-up", str(tmp_path / "here"), "--quick"]) == 0
     assert " of " not in capsys.readouterr().out  # no step ran again
+    again = BringUp.model_validate_json((tmp_path / "here" / "bring-up.json").read_text())
+    assert again.minutes > 0.9 * found.minutes  # those of the first call count
 
 
 def test_a_folder_that_cannot_be_is_one_sentence(tmp_path, capsys):

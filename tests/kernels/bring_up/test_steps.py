@@ -1,9 +1,12 @@
 """A step's failure costs that step alone, and a second call goes on where the first one stopped."""
 
 import os
+import subprocess
+import sys
 import time
 
 from kernels.bring_up.steps import BringUpStep, StepOutcome, outcome, run_steps, stopped
+from tests.waiting import wait_for
 
 
 def answer(value):
@@ -20,6 +23,11 @@ def die():
 
 def sleep(long):
     time.sleep(long)
+
+
+def hang(folder):
+    (folder / "began").touch()
+    time.sleep(600)
 
 
 def step(name, work, seconds=600.0, **arguments):
@@ -63,3 +71,20 @@ def test_a_step_that_the_end_cuts_off_is_left_for_the_next_call(tmp_path):
     steps = [step("a", sleep, long=600)]
     assert run_steps(tmp_path, steps, time.monotonic() + 1, print) == ["the step a"]
     assert outcome(tmp_path, "one-a") is None
+
+
+def test_a_call_that_is_killed_ends_its_steps_and_leaves_the_rest_to_the_next(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from tests.kernels.bring_up.test_steps import *\n"
+        "folder = Path(sys.argv[1]); steps = [step('a', answer, value=1), step('b', hang, folder=folder)]\n"
+        "run_steps(folder, steps, time.monotonic() + 900, print)"
+    )
+    first = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE)
+    wait_for((tmp_path / "began").exists, 60, "the second step")
+    first.kill()
+    first.communicate(timeout=60)  # ends with the last process that has the pipe, the step's as well
+    said: list[str] = []
+    steps = [step("a", die), step("b", answer, value=2)]
+    assert run_steps(tmp_path, steps, time.monotonic() + 900, said.append) == []
+    assert [outcome(tmp_path, each.name) for each in steps] == [StepOutcome(1), StepOutcome(2)]
+    assert len(said) == 1
