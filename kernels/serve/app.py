@@ -5,11 +5,10 @@ import hmac
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -17,18 +16,18 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from kernels.serve.answering import Completion, Piece
+from kernels.serve.bodies import document_of
 from kernels.serve.client import EngineClient
 from kernels.serve.embeddings import EmbeddingAsked, embedded
-from kernels.serve.errors import ApiError, of_validation
+from kernels.serve.errors import LONGEST_QUOTE, ApiError, quoted
 from kernels.serve.forms import CHAT, COMPLETION, Form
 from kernels.serve.metrics import Metrics
 from kernels.serve.schemas import Asked, ChatAsked, CompletionAsked
 from kernels.serve.text import TextCodec
 
-LARGEST_BODY = 8 << 20
-Document = TypeVar("Document", bound=BaseModel)
 MOST_ANSWERS = 1024
 LONG_TEXT = 20_000
+"""Texts of so many characters are tokenized in a thread, so that other requests do not wait for them."""
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 CLOSED = 499
 """The status that is counted for a client that went away."""
@@ -64,7 +63,10 @@ class Server:
             Route("/ready", self._ready),
             Route("/metrics", self._metrics),
         ]
-        return Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error})
+        handlers = {HTTPException: _http_error, Exception: _failed}
+        found = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+        found.router.redirect_slashes = False
+        return found
 
     def _told(self, path: str, handle: Callable[[Request], Awaitable[Response]], method: str) -> Route:
         """The handler behind the API key; errors become OpenAI's shape, and statuses are counted by the route."""
@@ -89,23 +91,29 @@ class Server:
             raise ApiError(401, "the Authorization header holds no valid API key", code="invalid_api_key")
 
     async def _completions(self, request: Request) -> Response:
-        asked = await _document(request, CompletionAsked)
+        asked = await document_of(request, CompletionAsked)
         self._check_model(asked.model)
         if len(asked.prompts) * asked.n > MOST_ANSWERS:
             raise ApiError(400, f"prompt: more than {MOST_ANSWERS:,} answers to one request", "prompt")
-        prompts = [await self._encoded(each) if isinstance(each, str) else each for each in asked.prompts]
+        prompts = await self._encoded(asked.prompts)
         return await self._respond(request, COMPLETION, asked, prompts, asked.max_tokens)
 
-    async def _encoded(self, text: str) -> list[int]:
-        """The ids of a prompt; a long one does not keep the others waiting."""
-        return self.text.encode(text) if len(text) < LONG_TEXT else await asyncio.to_thread(self.text.encode, text)
+    async def _encoded(self, given: Sequence[str | list[int]]) -> list[list[int]]:
+        """The ids of each prompt."""
+
+        def ids() -> list[list[int]]:
+            return [self.text.encode(each) if isinstance(each, str) else each for each in given]
+
+        size = sum(len(each) for each in given if isinstance(each, str))
+        return ids() if size < LONG_TEXT else await asyncio.to_thread(ids)
 
     async def _chat(self, request: Request) -> Response:
-        asked = await _document(request, ChatAsked)
+        asked = await document_of(request, ChatAsked)
         self._check_model(asked.model)
         messages = [{"role": each.role, "content": each.text} for each in asked.messages]
+        size = sum(len(each["content"]) for each in messages)
         try:
-            ids = self.text.chat(messages)
+            ids = self.text.chat(messages) if size < LONG_TEXT else await asyncio.to_thread(self.text.chat, messages)
         except ValueError as error:
             raise ApiError(400, str(error), "messages") from error
         longest = self.client.ready.longest if self.client.ready else 0
@@ -125,16 +133,17 @@ class Server:
         return StreamingResponse(_events(form, answer, head, first, pieces), media_type="text/event-stream")
 
     async def _embeddings(self, request: Request) -> Response:
-        asked = await _document(request, EmbeddingAsked)
+        asked = await document_of(request, EmbeddingAsked)
         self._check_model(asked.model, embeds=True)
-        texts = [await self._encoded(each) if isinstance(each, str) else each for each in asked.inputs]
+        texts = await self._encoded(asked.inputs)
         self._check_prompts(texts, "input")
         self.metrics.prompt_tokens.inc(sum(map(len, texts)))
         return JSONResponse(await _until_gone(request, embedded(self.client, texts, asked)))
 
     def _check_model(self, name: str, embeds: bool = False) -> None:
         if name != self.name:
-            raise ApiError(404, f"there is no model {name!r} here; there is {self.name}", "model", "model_not_found")
+            said = f"there is no model {quoted(name)} here; there is {self.name}"
+            raise ApiError(404, said, "model", "model_not_found")
         if embeds != self._embeds:
             gives = "vectors: ask /v1/embeddings" if self._embeds else "text: ask /v1/completions"
             raise ApiError(400, f"the model {name} gives {gives}", "model")
@@ -153,8 +162,9 @@ class Server:
         return JSONResponse({"object": "list", "data": [self._card()]})
 
     async def _model(self, request: Request) -> Response:
-        if request.path_params["name"] != self.name:
-            raise ApiError(404, f"there is no model {request.path_params['name']!r} here", "model", "model_not_found")
+        name = request.path_params["name"]
+        if name != self.name:
+            raise ApiError(404, f"there is no model {quoted(name)} here", "model", "model_not_found")
         return JSONResponse(self._card())
 
     def _card(self) -> dict[str, Any]:
@@ -175,24 +185,16 @@ class Server:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    said = {404: f"there is no {request.url.path} here", 405: f"{request.method} is not served at {request.url.path}"}
-    return JSONResponse(ApiError(status, said.get(status, "the request is not served")).document, status)
+    assert isinstance(error, HTTPException)
+    path = request.url.path if len(request.url.path) <= LONGEST_QUOTE else request.url.path[:LONGEST_QUOTE] + "…"
+    said = {404: f"there is no {path} here", 405: f"{request.method} is not served at {path}"}
+    document = ApiError(error.status_code, said.get(error.status_code, "the request is not served")).document
+    return JSONResponse(document, error.status_code, error.headers)
 
 
-async def _document(request: Request, kind: type[Document]) -> Document:
-    """The request's body as a document. Raises ApiError with one sentence."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > LARGEST_BODY:
-            raise ApiError(413, f"the body exceeds {LARGEST_BODY >> 20} MiB")
-    try:
-        return kind.model_validate(json.loads(bytes(body)))
-    except ValidationError as error:
-        raise of_validation(error) from error
-    except (ValueError, RecursionError) as error:
-        raise ApiError(400, f"the body is no valid JSON: {error}") from error
+async def _failed(request: Request, error: Exception) -> Response:
+    """For what nobody foresaw; the web server logs the error."""
+    return JSONResponse(ApiError(500, "the server failed at this request, and its log says where").document, 500)
 
 
 async def _whole(form: Form, answer: Completion, head: dict[str, Any]) -> dict[str, Any]:

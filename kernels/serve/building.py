@@ -9,10 +9,10 @@ import torch
 
 from kernels import engine as models
 from kernels.engine.decoder import Decoder, refusal
-from kernels.engine.defaults import gpu_of
 from kernels.engine.plan_files import PlanRefused, read_model, read_plan
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
+from kernels.measure.gpu_entry import gpu_of
 from kernels.megakernel.shape import Unsupported
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan, Serving

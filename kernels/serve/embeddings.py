@@ -6,11 +6,11 @@ import struct
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from kernels.serve.client import EngineClient
-from kernels.serve.errors import ApiError
-from kernels.serve.schemas import Ids
+from kernels.serve.errors import ApiError, refused
+from kernels.serve.schemas import Ids, texts_or_ids
 
 MOST_TEXTS = 2048
 
@@ -22,11 +22,13 @@ class EmbeddingAsked(BaseModel):
     input: str | Ids | list[str] | list[Ids] = Field(union_mode="left_to_right")
     encoding_format: Literal["float", "base64"] = "float"
 
+    _said = field_validator("input", mode="wrap")(texts_or_ids)
+
     @model_validator(mode="before")
     @classmethod
     def _served(cls, given: Any) -> Any:
         if isinstance(given, dict) and given.get("dimensions") is not None:
-            raise ValueError("dimensions is not served here")
+            raise refused("dimensions", "dimensions is not served here")
         return given
 
     @property

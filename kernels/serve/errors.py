@@ -1,8 +1,25 @@
 """Errors of the server in the shape that OpenAI's clients read. Imports without torch."""
 
+import json
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
+
+LONGEST_QUOTE = 100
+"""The characters of a client's own text that an error repeats."""
+WHOLE, NUMBER, SWITCH, TEXT = "a whole number", "a number", "true or false", "a text"
+WANTED = {
+    "int_type": WHOLE, "int_parsing": WHOLE, "int_from_float": WHOLE, "int_parsing_size": WHOLE,
+    "float_type": NUMBER, "float_parsing": NUMBER, "finite_number": NUMBER,
+    "bool_type": SWITCH, "bool_parsing": SWITCH,
+    "string_type": TEXT, "string_too_long": "a text of {max_length:,} characters at most",
+    "list_type": "a list", "dict_type": "an object", "model_type": "an object",
+    "greater_than_equal": "{ge} or more", "less_than_equal": "{le} at most",
+    "too_long": "a list of {max_length} at most", "too_short": "a list of {min_length} or more",
+    "literal_error": "{expected}",
+}  # fmt: skip
+"""What a field should have been, by pydantic's type of the error."""
 
 
 class ApiError(Exception):
@@ -21,9 +38,25 @@ class ApiError(Exception):
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
+def quoted(text: str) -> str:
+    """A client's own text as an error repeats it: in quotation marks, its beginning if it is long."""
+    return json.dumps(text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "…", ensure_ascii=False)
+
+
+def refused(field: str, sentence: str) -> PydanticCustomError:
+    """The error that a validator of a whole document raises because of one field."""
+    return PydanticCustomError("refused", "{sentence}", {"field": field, "sentence": sentence})
+
+
 def of_validation(error: ValidationError) -> ApiError:
     """The first thing that is wrong with a request's document."""
-    first = error.errors()[0]
-    param = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or part.isidentifier()) or None
-    said = first["msg"].removeprefix("Value error, ")
-    return ApiError(400, f"{param}: {said}" if param else said, param)
+    first = error.errors(include_url=False)[0]
+    kind, context = first["type"], first.get("ctx", {})
+    param = ".".join(str(part) for part in first["loc"]) or context.get("field")
+    if kind == "missing":
+        return ApiError(400, f"{param}: it is missing", param)
+    if kind in WANTED:
+        said = f"it must be {WANTED[kind].format(**context)}"
+    else:
+        said = first["msg"].removeprefix("Value error, ")
+    return ApiError(400, f"{param or 'the body'}: {said}" if kind != "refused" else said, param)

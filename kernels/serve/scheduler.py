@@ -66,8 +66,8 @@ class Scheduler:
             return f"a request needs a token in its prompt and one to make, not {prompt} and {tokens}"
         if prompt + tokens > self.limits.longest:
             return (
-                f"the prompt has {prompt} tokens and {tokens} are to be made: together they exceed the "
-                f"{self.limits.longest} tokens that this server holds of a sequence"
+                f"the prompt of {prompt:,} and the answer of {tokens:,} tokens together exceed the "
+                f"{self.limits.longest:,} tokens that this server holds of a sequence"
             )
         return None
 

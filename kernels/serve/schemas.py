@@ -4,23 +4,62 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, StrictBool, StrictInt, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
-MOST_CHOICES, MOST_STOPS, MOST_LIKELIEST = 128, 16, 20
+from kernels.serve.errors import quoted, refused
+
+MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST = 128, 16, 1000, 20
+MOST_TOP_K = (1 << 31) - 1
+"""No vocabulary has so many tokens: a larger `top_k` keeps no more of them."""
 Ids = Annotated[list[StrictInt], Field(min_length=1)]
+OFF, NONE = (None, False), (None,)
 UNSERVED: dict[str, tuple[Any, ...]] = {
     "logit_bias": (None, {}),
     "presence_penalty": (None, 0),
     "frequency_penalty": (None, 0),
     "repetition_penalty": (None, 1),
+    "min_p": (None, 0),
+    "min_tokens": (None, 0),
     "best_of": (None, 1),
-    "echo": (None, False),
+    "use_beam_search": OFF,
+    "echo": OFF,
     "suffix": (None, ""),
     "tools": (None, []),
+    "tool_choice": (None, "none", "auto"),
     "functions": (None, []),
+    "function_call": (None, "none", "auto"),
     "response_format": (None, {"type": "text"}),
-    "guided_json": (None,),
-    "guided_regex": (None,),
+    "structured_outputs": NONE,
+    "guided_json": NONE,
+    "guided_regex": NONE,
+    "guided_choice": NONE,
+    "guided_grammar": NONE,
+    "stop_token_ids": (None, []),
+    "allowed_token_ids": NONE,
+    "bad_words": (None, []),
+    "include_stop_str_in_output": OFF,
+    "skip_special_tokens": (None, True),
+    "add_special_tokens": (None, True),
+    "truncate_prompt_tokens": NONE,
+    "prompt_embeds": NONE,
+    "prompt_logprobs": NONE,
+    "modalities": (None, ["text"]),
+    "audio": NONE,
+    "chat_template": NONE,
+    "chat_template_kwargs": (None, {}),
+    "documents": (None, []),
+    "add_generation_prompt": (None, True),
+    "continue_final_message": OFF,
 }
 """Fields that would change the answer and that this server has no part for, with the values that change nothing."""
 
@@ -29,6 +68,14 @@ class StreamOptions(BaseModel):
     """`include_usage`: a last event with the counts of tokens."""
 
     include_usage: bool = False
+
+
+def texts_or_ids(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """Says once what a field may be, where pydantic would say it of each of the four kinds."""
+    try:
+        return check(value)
+    except ValidationError as error:
+        raise ValueError("it must be a text, a list of token ids, or a list of either, and not empty") from error
 
 
 class Asked(BaseModel, ABC):
@@ -40,7 +87,7 @@ class Asked(BaseModel, ABC):
     top_k: int = 0
     seed: int | None = None
     n: int = Field(default=1, ge=1, le=MOST_CHOICES)
-    stop: list[str] = Field(default=[], max_length=MOST_STOPS)
+    stop: list[Annotated[str, Field(max_length=LONGEST_STOP)]] = Field(default=[], max_length=MOST_STOPS)
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
     ignore_eos: bool = False
@@ -57,8 +104,8 @@ class Asked(BaseModel, ABC):
         if not isinstance(given, dict):
             return given
         for name, harmless in UNSERVED.items():
-            if name in given and given[name] not in harmless:
-                raise ValueError(f"{name} is not served here")
+            if name in given and given[name] not in harmless and not _without_effect(name, given):
+                raise refused(name, f"{name} is not served here")
         found = {name: value for name, value in given.items() if value is not None}
         if isinstance(found.get("stop"), str):
             found["stop"] = [found["stop"]]
@@ -67,10 +114,14 @@ class Asked(BaseModel, ABC):
     @model_validator(mode="after")
     def _sensible(self) -> Self:
         if any(not each for each in self.stop):
-            raise ValueError("stop: an empty text would end every answer at once")
-        if self.top_k == -1:
-            self.top_k = 0
+            raise refused("stop", "stop: an empty text would end every answer at once")
+        self.top_k = 0 if self.top_k == -1 else min(self.top_k, MOST_TOP_K)
         return self
+
+
+def _without_effect(name: str, given: dict[str, Any]) -> bool:
+    """Whether a field that is not served changes nothing beside the others, as `min_tokens` where no token ends one."""
+    return name == "min_tokens" and given.get("ignore_eos") is True
 
 
 class CompletionAsked(Asked):
@@ -79,6 +130,8 @@ class CompletionAsked(Asked):
     prompt: str | Ids | list[str] | list[Ids]
     max_tokens: int = Field(default=16, ge=1)
     logprobs: Annotated[StrictInt, Field(ge=0, le=MOST_LIKELIEST)] | None = None
+
+    _said = field_validator("prompt", mode="wrap")(texts_or_ids)
 
     @property
     def likeliest(self) -> int | None:
@@ -103,6 +156,18 @@ class Message(BaseModel):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart]
+
+    @field_validator("content", mode="wrap")
+    @classmethod
+    def _text_alone(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return check(value)
+        except ValidationError as error:
+            kinds = [each.get("type") for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+            other = next((each for each in kinds if isinstance(each, str) and each != "text"), None)
+            if other is not None:
+                raise ValueError(f"a part of type {quoted(other)} is not served here: this model reads text") from error
+            raise ValueError("it must be a text, or a list of parts of type text") from error
 
     @property
     def text(self) -> str:

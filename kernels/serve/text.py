@@ -179,7 +179,13 @@ class Stops:
             self._held = ""
             return text[: min(places)], True
         keep = max(
-            (size for stop in self._stops for size in range(1, len(stop)) if text.endswith(stop[:size])), default=0
+            (
+                size
+                for stop in self._stops
+                for size in range(1, min(len(stop), len(text) + 1))
+                if text.endswith(stop[:size])
+            ),
+            default=0,
         )
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep], False

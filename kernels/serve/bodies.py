@@ -1,0 +1,56 @@
+"""A request's body as a document; what is wrong with it is said in one sentence."""
+
+import json
+import re
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+
+from kernels.serve.errors import ApiError, of_validation
+
+LARGEST_BODY = 8 << 20
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Half of a surrogate pair. By itself it is no character, and no tokenizer takes it."""
+Document = TypeVar("Document", bound=BaseModel)
+
+
+async def document_of(request: Request, kind: type[Document]) -> Document:
+    """The request's body as a document. Raises ApiError with one sentence."""
+    too_large = ApiError(413, f"the body exceeds {LARGEST_BODY >> 20} MiB")
+    said = request.headers.get("content-length", "")
+    if said.isdecimal() and int(said[:20]) > LARGEST_BODY:
+        raise too_large
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST_BODY:
+            raise too_large
+    try:
+        return kind.model_validate(_json(bytes(body)))
+    except ValidationError as error:
+        raise of_validation(error) from error
+
+
+def _json(body: bytes) -> Any:
+    """What a body says. Raises ApiError with one sentence."""
+    try:
+        found = json.loads(body, parse_constant=_no_number)
+        if SURROGATE.search(body):
+            json.dumps(found, ensure_ascii=False).encode()
+    except json.JSONDecodeError as error:
+        said = f"it breaks off or goes wrong at line {error.lineno}, column {error.colno}"
+        raise ApiError(400, f"the body is no valid JSON: {said}") from error
+    except UnicodeDecodeError as error:
+        raise ApiError(400, "the body is no valid JSON: it is not written in UTF-8") from error
+    except UnicodeEncodeError as error:
+        raise ApiError(400, "the body holds half of a surrogate pair, which is no character") from error
+    except RecursionError as error:
+        raise ApiError(400, "the body is nested too deeply") from error
+    except ValueError as error:
+        raise ApiError(400, "the body holds a number that is not finite, or has too many digits") from error
+    return found
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(name)
