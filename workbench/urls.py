@@ -1,5 +1,6 @@
 """Every address of the site."""
 
+from django.templatetags.static import static
 from django.urls import include, path
 from django.views.generic import RedirectView
 
@@ -9,6 +10,7 @@ handler500 = "workbench.error_pages.server_error"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="workload-list"), name="home"),
     path("", include("workbench.api_docs.urls")),
+    path("favicon.ico", RedirectView.as_view(url=static("workbench/icon.svg"))),  # what names no icon: JSON, text
     path("api/v1/", api.urls),
     path("", include("workbench.accounts.urls")),
     path("", include("workbench.intake.urls")),

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 import sample_runs
+from django.contrib.staticfiles import finders
 from kernel_workbench_client import AuthenticatedClient
 
 from tests import sample_bring_up
@@ -48,6 +49,12 @@ def test_what_a_page_names_is_there(client):
     for address in ("schemas", *document.parts()):
         page = client.get(f"/api/v1/docs/{address}").content.decode()
         assert set(re.findall(r"docs/schemas#(\w+)", page)) <= there
+
+
+def test_the_document_has_the_icon_that_browsers_ask_for_beside_it(client):
+    found = client.get("/favicon.ico")
+    assert found.status_code == 302
+    assert finders.find(found["Location"].removeprefix("/static/"))
 
 
 def test_workers_have_a_document_of_their_own(client):
