@@ -22,7 +22,7 @@ def gpu_refusal(gpu: Gpu, least_sm: int = 80) -> Refusal | None:
     if gpu.gpu_class == "cpu":
         return Refusal("device is CPU: this variant runs on NVIDIA GPUs only")
     if gpu.sm < least_sm:
-        return Refusal(f"sm is {gpu.sm}: this variant needs compute capability {least_sm / 10:.1f} or later")
+        return Refusal(f"device is {gpu.name}: this variant needs compute capability {least_sm / 10:.1f} or later")
     return None
 
 

@@ -93,7 +93,7 @@ def refused(case: AttentionCase) -> Refusal | None:
     if case.kv_dtype not in (case.dtype, "fp8"):
         return Refusal(f"kv_dtype is {case.kv_dtype} and dtype {case.dtype}: this variant takes equal ones, or fp8")
     if case.lengths is not None:
-        return Refusal(f"lengths packs {len(case.lengths)} sequences: this variant reads each from a cache of its own")
+        return Refusal(f"{len(case.lengths)} sequences are packed: this variant reads each from a cache of its own")
     if case.window is not None and case.window < 1:
         return Refusal(f"window is {case.window}: a query sees at least itself")
     if case.softcap is not None and not case.softcap > 0:

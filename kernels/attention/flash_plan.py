@@ -63,9 +63,9 @@ def refused(case: AttentionCase) -> Refusal | None:
     if case.kv_dtype != case.dtype:
         return Refusal(f"kv_dtype is {case.kv_dtype} and dtype {case.dtype}: this variant wants them equal")
     if case.paged:
-        return Refusal("paged is true: this variant reads contiguous keys and values only")
+        return Refusal("keys and values are paged: this variant reads contiguous ones only")
     if case.lengths is not None:
-        return Refusal("lengths is given: this variant takes sequences of one length only")
+        return Refusal(f"{len(case.lengths)} lengths are given: this variant takes sequences of one length only")
     if case.softcap is not None:
         return Refusal(f"softcap is {case.softcap:g}: this variant has no soft cap")
     if case.heads % case.kv_heads:

@@ -63,7 +63,7 @@ def _refused(case: AttentionCase) -> Refusal | None:
     if case.kind == "decode":
         return Refusal("kind is decode: this variant works on 64 queries of a head, or more, at a time")
     if case.paged:
-        return Refusal("paged is true: this variant reads contiguous keys and values only")
+        return Refusal("keys and values are paged: this variant reads contiguous ones only")
     if case.kv_dtype != case.dtype:
         return Refusal(f"kv_dtype is {case.kv_dtype} and dtype {case.dtype}: this variant wants them equal")
     if case.heads % case.kv_heads:

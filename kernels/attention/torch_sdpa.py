@@ -141,7 +141,7 @@ def never(case: AttentionCase) -> Refusal | None:
     if case.softcap is not None:
         return Refusal(f"softcap is {case.softcap:g}: torch's attention has no soft cap")
     if case.paged:
-        return Refusal("paged is true: torch's attention reads contiguous keys and values only")
+        return Refusal("keys and values are paged: torch's attention reads contiguous ones only")
     if case.kv_lengths is not None:
         return Refusal(f"kv_lengths are {_few(case.kv_lengths)}: torch's attention takes no lengths of a cache")
     if case.kv_dtype != case.dtype:

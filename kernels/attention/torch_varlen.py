@@ -25,7 +25,7 @@ class TorchVarlen(Variant):
 
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if case.lengths is None:
-            return Refusal("lengths is None: this variant is for packed sequences")
+            return Refusal("no lengths are given: this variant reads packed sequences only")
         if case.window is not None:
             return Refusal(f"window is {case.window}: torch's packed attention has none in every version")
         if case.head_dim > 256 or case.head_dim % 8:
@@ -40,7 +40,7 @@ class TorchVarlen(Variant):
         if params:
             raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
         if case.lengths is None:
-            raise ValueError("case.lengths is None: this variant is for packed sequences")
+            raise ValueError("lengths: none are given, and this variant reads packed sequences only")
         starts = torch.tensor([0, *accumulate(case.lengths)], dtype=torch.int32)
         longest, group = max(case.lengths, default=0), case.heads // case.kv_heads
         attention: Callable[..., torch.Tensor] = varlen_attn  # type: ignore[assignment]

@@ -78,7 +78,7 @@ class TorchRope(Variant):
         if case.head_dim % 2:
             return Refusal(f"head_dim is {case.head_dim}: a rotation by halves needs an even one")
         if case.paged and not case.append:
-            return Refusal("paged is true and append false: only an append writes pages")
+            return Refusal("the cache is paged and nothing is appended: only an append writes pages")
         return None
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:

@@ -93,7 +93,7 @@ class RopeTriton(Variant):
         if case.heads * case.head_dim > WIDEST_ROW:
             return Refusal(f"heads is {case.heads}: this variant holds at most {WIDEST_ROW} elements of a token's q")
         if case.paged and not case.append:
-            return Refusal("paged is true and append false: only an append writes pages")
+            return Refusal("the cache is paged and nothing is appended: only an append writes pages")
         return gpu_refusal(gpu)
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:

@@ -93,7 +93,7 @@ class GemmBlackwellScaled(Variant):
             return refusal
         if case.scales not in WEIGHTS or case.weights != WEIGHTS[case.scales]:
             return Refusal(
-                f"weights is {case.weights}, scales {case.scales}: fp8 with scales of the tensor, a row or 32 values, "
+                f"weights is {case.weights} with {case.scaling}: fp8 with scales of the tensor, a row or 32 values, "
                 "or nvfp4 with scales of 16 values"
             )
         if case.k % MULTIPLES[case.scales]:

@@ -66,7 +66,7 @@ class GroupedBlackwellFp8(GroupedBlackwell):
         if (refused := refusal(case, gpu, SM)) is not None:
             return refused
         if case.scales != "row":
-            return Refusal("scales is not given: this variant multiplies e4m3 with scales of row")
+            return Refusal("no scales are given: this variant multiplies e4m3 with a scale for each row")
         if case.k % 16:
             return Refusal(f"k is {case.k}: rows of x and w must be a multiple of 16 bytes")
         return None

@@ -29,7 +29,7 @@ class GemmHopperFp8(Variant):
         if gpu.sm != 90:
             return Refusal(f"device is {gpu.name}: this variant is built for sm_90a only")
         if case.weights != "fp8" or case.scales not in FLOAT_SCALES:
-            return Refusal(f"weights is {case.weights}, scales {case.scales}: this variant takes x and w in e4m3")
+            return Refusal(f"weights is {case.weights} with {case.scaling}: this variant takes x and w in e4m3")
         if case.dtype not in C_TYPES:
             return Refusal(f"dtype is {case.dtype}: this variant writes bf16 or fp16")
         if case.k % 16:

@@ -73,7 +73,9 @@ class TorchGrouped(Variant):
         if case.dtype != "bf16":
             return Refusal(f"dtype is {case.dtype}: torch's grouped product takes bf16")
         if case.k % 8 or case.n % 8 or not case.rows:
-            return Refusal(f"rows is {case.rows}, n {case.n} and k {case.k}: n and k in eights, and at least one row")
+            return Refusal(
+                f"rows is {case.rows}, n {case.n} and k {case.k}: it takes a row or more, and n and k in multiples of 8"
+            )
         return scales_refusal(case)
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":

@@ -29,7 +29,8 @@ class TorchScaled(Variant):
         if gpu.sm < 89:
             return Refusal(f"device is {gpu.name}: fp8 products need compute capability 8.9")
         if case.weights != "fp8" or case.scales not in FLOAT_SCALES or case.dtype != "bf16":
-            return Refusal(f"weights is {case.weights}, scales {case.scales}, dtype {case.dtype}: x and w in e4m3 only")
+            given = f"weights is {case.weights} with {case.scaling}, dtype {case.dtype}"
+            return Refusal(f"{given}: this variant takes x and w in e4m3 and writes bf16")
         if case.k % 16 or case.n % 16 or (case.scales == "block" and case.k % 512):
             return Refusal(f"n is {case.n} and k {case.k}: multiples of 16, and of 512 for k with block scales")
         if case.m % 4 and case.scales == "block":

@@ -63,6 +63,11 @@ class LinearCase(BaseCase):
         return self.epilogue.endswith("bias")
 
     @property
+    def scaling(self) -> str:
+        """The scales of x and w in words, such as `row scales`."""
+        return f"{self.scales} scales" if self.scales else "no scales"
+
+    @property
     def weight_rows(self) -> int:
         return 2 * self.n if self.gates else self.n
 

@@ -63,7 +63,7 @@ def test_nothing_is_spilled(change):
     [
         ({"dtype": "fp32", "kv_dtype": "fp32"}, "h200", "dtype is fp32"),
         ({"kv_dtype": "fp16"}, "h200", "kv_dtype is fp16"),
-        ({"kv_dtype": "fp8"}, "a100", "sm is 80"),
+        ({"kv_dtype": "fp8"}, "a100", "compute capability 8.9"),
         ({"q_len": 17}, "h200", "q_len is 17"),
         ({"q_len": 9, "kv_dtype": "fp8"}, "h200", "q_len is 9"),
         ({"q_len": 9, "head_dim": 32}, "h200", "q_len is 9"),
@@ -72,7 +72,7 @@ def test_nothing_is_spilled(change):
         ({"window": 0}, "h200", "window is 0"),
         ({"softcap": 0.0}, "h200", "softcap is 0"),
         ({"batch": 70_000}, "h200", "batch is 70000"),
-        ({"lengths": (3, 5)}, "h200", "lengths packs 2"),
+        ({"lengths": (3, 5)}, "h200", "2 sequences are packed"),
         ({}, "cpu", "device is CPU"),
     ],
 )

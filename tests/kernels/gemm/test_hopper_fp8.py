@@ -53,7 +53,7 @@ def test_zeros_stay_zeros() -> None:
 @pytest.mark.parametrize(
     ("name", "fields", "word"),
     [
-        ("gemm_hopper_fp8", {"scales": None}, "scales None"),
+        ("gemm_hopper_fp8", {"scales": None}, "no scales"),
         ("gemm_hopper_fp8", {"k": 24}, "k is 24"),
         ("gemm_hopper_fp8", {"dtype": "fp32"}, "dtype is fp32"),
         ("gemm_hopper_fp8", {"epilogue": "rmsnorm_scale"}, "epilogue is rmsnorm_scale"),
