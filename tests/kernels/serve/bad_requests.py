@@ -1,0 +1,49 @@
+"""Requests that the server refuses. Those with `messages` are chats."""
+
+import json
+import re
+
+COMPLETION = b'{"model": "voice-agent", "prompt": "a", '
+CHAT = b'{"model": "voice-agent", "messages": [{"role": "user", "content": "a"}], '
+IMAGE = CHAT.replace(b'"a"', b'[{"type": "image_url", "image_url": {"url": "http://a"}}]') + b'"n": 1}'
+PYTHON = re.compile(r"Input should|dictionary|instance of|validation|codec|recursion|sys\.|None|\bstr\b")
+"""Words that belong into a traceback."""
+BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a part of the sentence
+    (b"{", 400, "no valid JSON"),
+    (b'{"model": "voice-agent"}', 400, "prompt"),
+    (b"", 400, "line 1, column 1"),
+    (b"[]", 400, "the body: it must be an object"),
+    (b"[" * 100_000, 400, "nested too deeply"),
+    (b'{"model": "\xff"}', 400, "UTF-8"),
+    (COMPLETION + b'"seed": ' + b"9" * 5000 + b"}", 400, "too many digits"),
+    (COMPLETION + b'"temperature": NaN}', 400, "not finite"),
+    (COMPLETION + b'"stop": "\\ud800"}', 400, "surrogate"),
+    (COMPLETION + b'"n": 0}', 400, "n: it must be 1 or more"),
+    (COMPLETION + b'"n": 200}', 400, "n: it must be 128 at most"),
+    (COMPLETION + b'"top_p": 0}', 400, "top_p"),
+    (
+        COMPLETION + b'"stop": ' + json.dumps(["x"] * 100).encode() + b"}",
+        400,
+        "stop: it must be a list of 16 at most",
+    ),
+    (COMPLETION + b'"stop": "' + b"x" * 1001 + b'"}', 400, "1,000 characters at most"),
+    (COMPLETION + b'"min_p": 0.1}', 400, "min_p is not served here"),
+    (COMPLETION + b'"min_tokens": 5}', 400, "min_tokens is not served here"),
+    (b'{"model": "voice-agent", "prompt": [1.5]}', 400, "prompt: it must be a text, a list of token ids"),
+    (IMAGE, 400, 'messages.0.content: a part of type "image_url" is not served here'),
+    (CHAT + b'"tools": [{}]}', 400, "tools is not served here"),
+    (CHAT + b'"chat_template": "a"}', 400, "chat_template is not served here"),
+    (b'{"model": "gpt", "prompt": "a"}', 404, '"gpt"'),
+    (b'{"model": "voice-agent", "prompt": "a", "max_tokens": 200}', 400, "128 tokens"),
+    (b'{"model": "voice-agent", "prompt": [4096]}', 400, "vocabulary"),
+    (b'{"model": "voice-agent", "prompt": []}', 400, "prompt"),
+    (b'{"model": "voice-agent", "n": 100, "prompt": ' + json.dumps(["a"] * 11).encode() + b"}", 400, "1,024"),
+    (b'{"model": "voice-agent", "prompt": "a", "temperature": -1}', 400, "temperature"),
+    (b'{"model": "voice-agent", "prompt": "a", "logit_bias": {"5": 1}}', 400, "logit_bias"),
+    (b'{"model": "voice-agent", "prompt": "a", "stream": true, "max_tokens": 500}', 400, "128 tokens"),
+    (b'{"model": "voice-agent", "prompt": "a", "logprobs": 21}', 400, "logprobs: "),
+    (b'{"model": "voice-agent", "prompt": "a", "logprobs": -1}', 400, "logprobs: "),
+    (CHAT + b'"logprobs": true, "top_logprobs": 21}', 400, "top_logprobs: "),
+    (CHAT + b'"logprobs": true, "top_logprobs": -1}', 400, "top_logprobs: "),
+    (CHAT + b'"top_logprobs": 2}', 400, "top_logprobs: it needs logprobs"),
+]
