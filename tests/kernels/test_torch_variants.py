@@ -92,7 +92,7 @@ BASE = AttentionCase(kind="prefill", head_dim=64, heads=4, kv_heads=4, batch=1, 
     ("change", "gpu", "variant", "said"),
     [
         ({"softcap": 30.0}, "h200", "sdpa_flash", "softcap is 30"),
-        ({"paged": True}, "h200", "sdpa_math", "paged: "),
+        ({"paged": True}, "h200", "sdpa_math", "keys and values are paged"),
         ({"dtype": "fp32", "kv_dtype": "fp32"}, "h200", "sdpa_flash", "dtype is fp32"),
         ({"kv_dtype": "fp8"}, "h200", "sdpa_math", "kv_dtype is fp8"),
         ({"head_dim": 320}, "h200", "sdpa_flash", "head_dim is 320"),

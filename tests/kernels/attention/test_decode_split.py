@@ -63,7 +63,7 @@ def test_nothing_is_spilled(change):
     [
         ({"dtype": "fp32", "kv_dtype": "fp32"}, "h200", "dtype is fp32"),
         ({"kv_dtype": "fp16"}, "h200", "kv_dtype is fp16"),
-        ({"kv_dtype": "fp8"}, "a100", "compute capability 8.9"),
+        ({"kv_dtype": "fp8"}, "a100", "device is NVIDIA A100"),
         ({"q_len": 17}, "h200", "q_len is 17"),
         ({"q_len": 9, "kv_dtype": "fp8"}, "h200", "q_len is 9"),
         ({"q_len": 9, "head_dim": 32}, "h200", "q_len is 9"),

@@ -38,7 +38,7 @@ def test_it_compiles_without_spills(shape, change):
         ({"head_dim": 96}, "h200", "head_dim is 96"),
         ({"dtype": "fp32", "kv_dtype": "fp32"}, "h200", "dtype is fp32"),
         ({"kv_dtype": "fp8"}, "h200", "kv_dtype is fp8"),
-        ({"paged": True}, "h200", "paged: "),
+        ({"paged": True}, "h200", "keys and values are paged"),
         ({"batch": 1, "lengths": (10, 30)}, "h200", "2 lengths are given"),
         ({"softcap": 30.0}, "h200", "softcap is 30"),
         ({"heads": 3}, "h200", "heads is 3"),

@@ -102,7 +102,7 @@ def test_a_tile_for_all_keys_is_offered_where_there_are_no_more():
         ({"dtype": "fp32"}, "h200", "dtype is fp32"),
         ({"kind": "decode"}, "h200", "kind is decode"),
         ({"kv_dtype": "fp8"}, "h200", "kv_dtype is fp8"),
-        ({"paged": True}, "h200", "paged: "),
+        ({"paged": True}, "h200", "keys and values are paged"),
         ({"heads": 3, "kv_heads": 2}, "h200", "heads is 3"),
         ({"head_dim": 320}, "h200", "head_dim is 320"),
         ({"window": 0}, "h200", "window is 0"),

@@ -42,8 +42,8 @@ def test_it_is_offered_on_sm_100_alone_and_says_that_it_never_ran(name: str) -> 
         ({"k": 100}, "k is 100"),
         ({"weights": "int4"}, "weights is int4"),
         ({"weights": "nvfp4", "scales": "block16", "k": 600}, "k is 600"),
-        ({"weights": "fp8", "scales": "block16"}, "scales block16"),
-        ({"weights": "fp8", "scales": "block"}, "scales block"),
+        ({"weights": "fp8", "scales": "block16"}, "block16 scales"),
+        ({"weights": "fp8", "scales": "block"}, "block scales"),
     ],
     ids=str,
 )

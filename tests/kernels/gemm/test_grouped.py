@@ -64,7 +64,7 @@ def test_rows_that_fill_pairs_are_tried_by_pairs_first() -> None:
         ("grouped_blackwell", {}, "h200", "built for sm_100a only"),
         ("grouped_blackwell", {"k": 100}, "b200", "k 100"),
         ("grouped_blackwell", {"scales": "row"}, "b200", "scales is row"),
-        ("grouped_blackwell_fp8", {}, "b200", "scales is not given"),
+        ("grouped_blackwell_fp8", {}, "b200", "no scales are given"),
         ("grouped_blackwell_fp8", {"scales": "row", "k": 72}, "b200", "k is 72"),
         ("grouped_hopper", {"scales": "row"}, "h200", "scales is row"),
         ("torch_grouped_loop", {"scales": "row"}, "h200", "scales is row"),
