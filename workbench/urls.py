@@ -1,5 +1,6 @@
 """Every address of the site."""
 
+from django.contrib.auth.decorators import login_not_required
 from django.templatetags.static import static
 from django.urls import include, path
 from django.views.generic import RedirectView
@@ -10,7 +11,7 @@ handler500 = "workbench.error_pages.server_error"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="workload-list"), name="home"),
     path("", include("workbench.api_docs.urls")),
-    path("favicon.ico", RedirectView.as_view(url=static("workbench/icon.svg"))),  # what names no icon: JSON, text
+    path("favicon.ico", login_not_required(RedirectView.as_view(url=static("workbench/icon.svg")))),
     path("api/v1/", api.urls),
     path("", include("workbench.accounts.urls")),
     path("", include("workbench.intake.urls")),
