@@ -28,7 +28,7 @@ LEAST_WORK = {
     "explore": "proving the variants that were begun",
     "compose": "one alternative to what runs today, and up to 20 s of a build that was begun",
     "verify": "nine pairs of requests, and quality over as many tokens or answers as proof takes",
-    "load": "starting each side, and three loads of three seconds of it",
+    "load": "starting each side, three loads of three seconds of it, and judging one of its answers",
 }
 """What a stage does even when its time is up."""
 WORTH_NAMING = 1.0

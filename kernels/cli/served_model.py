@@ -13,7 +13,7 @@ from kernels.engine import written_model
 from kernels.engine.model_case import model_case
 from kernels.measure.roofline import floor_ms
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.proof.served_ids import LogitGaps, logit_gaps
+from kernels.proof.served_ids import LogitGaps, answer_gaps, joined
 from kernels.serve.spec import catalogue_config
 
 FLOOR_TOKENS = 64
@@ -58,25 +58,14 @@ class ServedModel:
     def judged(self, answers: list[list[tuple[list[int], list[int]]]]) -> list[LogitGaps | None]:
         """The gaps of each group of (prompt, answer), by transformers' eager model; None of an empty group."""
         eager = engine.runner("eager", self.load())
-
-        def gaps(prompt: list[int], ids: list[int]) -> LogitGaps:
-            return logit_gaps(eager, torch.tensor([prompt], device=self.device), [ids])
-
-        return [joined([gaps(*each) for each in group]) if group else None for group in answers]
+        return [
+            joined([answer_gaps(eager, prompt, ids, self.device) for prompt, ids in group]) if group else None
+            for group in answers
+        ]
 
     def refusal(self, gaps: LogitGaps) -> str | None:
         """Why such ids are not the model's, in a sentence; None where they are."""
         return gaps.refusal(LARGEST_DIFFERENCE[self.dtype])
-
-
-def joined(parts: list[LogitGaps]) -> LogitGaps:
-    """The gaps of all ids together."""
-    ids = sum(each.tokens for each in parts)
-    return LogitGaps(
-        mean=sum(each.mean * each.tokens for each in parts) / ids,
-        largest=max(each.largest for each in parts),
-        tokens=ids,
-    )
 
 
 def released() -> None:

@@ -71,8 +71,8 @@ class EventReader:
         if not begins:  # the first event of a chat names its role only
             exchange.chunk_ns.append(now_ns)
             exchange.with_text.append(bool(text))
-        if isinstance(choice.get("token_ids"), list):
-            exchange.ids += choice["token_ids"]
+        exchange.prompt_ids += _ids(choice, "prompt_token_ids")
+        exchange.ids += _ids(choice, "token_ids")
         if choice.get("finish_reason"):
             self._finish = str(choice["finish_reason"])
         after = exchange.planned.cancel_after
@@ -144,6 +144,12 @@ def _object(text: bytes) -> dict[str, Any] | None:
 def _choices(document: dict[str, Any]) -> list[dict[str, Any]]:
     choices = document.get("choices")
     return [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
+
+
+def _ids(choice: dict[str, Any], name: str) -> list[int]:
+    """Token ids of a choice; none where it holds something else by that name."""
+    ids = choice.get(name)
+    return ids if isinstance(ids, list) and all(type(each) is int for each in ids) else []
 
 
 def _take_usage(exchange: Exchange, document: dict[str, Any]) -> None:

@@ -17,8 +17,8 @@ class Exchange:
     `intended_ns`: when its user meant to send it. `begun_ns`: when the generator turned to it; the difference is the
     generator's own lag. `sent_ns`: when it was written to the socket, behind connecting. `chunk_ns`: when each event
     that may hold a token was read, `with_text` whether it held text. `ended`: the server's finish reason, `cancelled`,
-    or "" where it failed; then `error` is the kind of failure and `sentence` says it. `ids`: the answer's token ids,
-    where the server was asked for them.
+    or "" where it failed; then `error` is the kind of failure and `sentence` says it. `prompt_ids` and `ids`: the token
+    ids of the prompt and of the answer, where the server was asked for them and gave them.
     """
 
     planned: PlannedRequest
@@ -33,6 +33,7 @@ class Exchange:
     ended: str = ""
     error: str = ""
     sentence: str = ""
+    prompt_ids: list[int] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     counted_prompt: int | None = None
     counted_output: int | None = None

@@ -58,3 +58,20 @@ def logit_gaps(reference: "Runner", prompt: "torch.Tensor", served: Sequence[Seq
     chosen = logits.gather(-1, ids.to(logits.device).unsqueeze(-1)).squeeze(-1)
     gaps = (logits.amax(-1) - chosen) / logits.std(-1)
     return LogitGaps(mean=float(gaps.mean()), largest=float(gaps.max()), tokens=ids.numel())
+
+
+def answer_gaps(reference: "Runner", prompt: Sequence[int], served: Sequence[int], device: str) -> LogitGaps:
+    """The gaps of one answer: ids `served` after the ids `prompt`. Raises as `logit_gaps`."""
+    import torch
+
+    return logit_gaps(reference, torch.tensor([list(prompt)], dtype=torch.int64, device=device), [served])
+
+
+def joined(parts: Sequence[LogitGaps]) -> LogitGaps:
+    """The gaps of all ids together; `parts` has one at least."""
+    ids = sum(each.tokens for each in parts)
+    return LogitGaps(
+        mean=sum(each.mean * each.tokens for each in parts) / ids,
+        largest=max(each.largest for each in parts),
+        tokens=ids,
+    )

@@ -24,21 +24,24 @@ class Form:
         """A choice of a whole answer, all of whose pieces are one."""
         own = {"text": piece.text}
         said = own if self.name == "text_completion" else {"message": {"role": "assistant", "content": piece.text}}
-        return self._written(piece, answer, said)
+        return self._written(piece, answer, said, True)
 
     def delta(self, piece: Piece, answer: Completion, first: bool) -> dict[str, Any]:
         """A choice of one event of a stream."""
         role = {"role": "assistant"} if first else {}
         said = {"text": piece.text} if self.name == "text_completion" else {"delta": role | {"content": piece.text}}
-        return self._written(piece, answer, said)
+        return self._written(piece, answer, said, first)
 
-    def _written(self, piece: Piece, answer: Completion, said: dict[str, Any]) -> dict[str, Any]:
+    def _written(self, piece: Piece, answer: Completion, said: dict[str, Any], first: bool) -> dict[str, Any]:
         logprobs = None
         if answer.asked.likeliest is not None:
             write = of_completion if self.name == "text_completion" else of_chat
             logprobs = write(piece.entries, answer.text)
         found = {"index": piece.choice, **said, "logprobs": logprobs, "finish_reason": piece.reason}
-        return found | {"token_ids": piece.ids} if answer.asked.return_token_ids else found
+        if not answer.asked.return_token_ids:
+            return found
+        prompt = {"prompt_token_ids": answer.prompts[piece.choice // answer.asked.n]} if first else {}
+        return found | prompt | {"token_ids": piece.ids}
 
 
 COMPLETION = Form("text_completion", "cmpl", "text_completion")

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from workers.documents.base import Document, Verdict
 from workers.documents.endpoint import Api
-from workers.documents.measurement import Environment, Interval, Telemetry
+from workers.documents.measurement import Environment, Interval, ServedIds, Telemetry
 from workers.documents.recording import Recording
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
@@ -215,11 +215,15 @@ class LoadedServer(Document):
 
 
 class LoadCurve(Document):
-    """One server under rising load; `sentence` says the highest load that holds and what stands behind it."""
+    """One server under rising load; `sentence` says the highest load that holds and what stands behind it.
+
+    `served_ids` are those of answers at its loads; None where none were judged, as at an endpoint.
+    """
 
     server: LoadedServer
     limit: LimitResult
     sentence: str
+    served_ids: ServedIds | None = None
 
 
 class UnderLoadResult(Document):

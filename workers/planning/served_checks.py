@@ -10,9 +10,10 @@ from kernels.hardware import GPUS
 from kernels.measure.roofline import CACHED_BYTES, exceeds_peak
 from kernels.ops import BYTES
 from kernels.plan import Plan
-from kernels.proof.served_ids import LogitGaps, logit_gaps
+from kernels.proof.served_ids import joined, logit_gaps
 from workers.documents.measurement import ServedIds
 from workers.documents.stages import StageInput
+from workers.measuring.judged_ids import served_ids
 from workers.planning.precision import weights_of
 
 
@@ -24,18 +25,9 @@ def judge_ids(reference: Runner, served: Sequence[KeptBatch], allowed: float) ->
     judged = [logit_gaps(reference, batch.prompt, batch.tokens) for batch in served if batch.tokens]
     if not judged:
         return None
-    tokens = sum(each.tokens for each in judged)
-    mean = sum(each.mean * each.tokens for each in judged) / tokens
-    gaps = LogitGaps(mean, max(each.largest for each in judged), tokens)
-    refusal = gaps.refusal(allowed)
-    said = f"Over {tokens:,} ids of {len(judged)} timed batches the largest logit gap is {gaps.largest:.2g}."
-    return ServedIds(
-        tokens=tokens,
-        mean_gap=gaps.mean,
-        largest_gap=gaps.largest,
-        acceptable=refusal is None,
-        sentence=refusal or said,
-    )
+    gaps = joined(judged)
+    said = f"Over {gaps.tokens:,} ids of {len(judged)} timed batches the largest logit gap is {gaps.largest:.2g}."
+    return served_ids(gaps, allowed, said)
 
 
 def of_processes(judged: Sequence[ServedIds]) -> ServedIds | None:

@@ -2,8 +2,9 @@
 
 After is this workbench's server where it runs the verified plan's runner, else that runner in batches formed as
 requests arrive. Before is what runs today, in such batches, or vLLM's server where the workload names it. One follows
-the other, so each has the GPU to itself. Whatever goes wrong with a side ends in a sentence; the
-verdict of verify stands.
+the other, so each has the GPU to itself. A sample of both sides' answers is then held against the model's logits; a
+side that does not pass does not count. Whatever goes wrong with a side ends in a sentence; the verdict of verify
+stands.
 """
 
 from collections.abc import Callable
@@ -11,15 +12,17 @@ from typing import Any
 
 from kernels.measure.environment import environment_info
 from kernels.plan import Plan
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.serve.handed import ServerDeclined
 from workers.documents.load import LoadCurve, UnderLoadResult
-from workers.documents.measurement import Environment
+from workers.documents.measurement import Environment, ServedIds
 from workers.documents.stages import StageInput, VerifyResult
 from workers.harness.context import Context, StageError
 from workers.harness.sentences import sentence_of
-from workers.measuring.served_model import device_of
+from workers.measuring.served_model import device_of, dtype_of
+from workers.planning.precision import rounding_of
 from workers.traffic.measuring import NotMeasurable
-from workers.under_load import vllm
+from workers.under_load import judging, vllm
 from workers.under_load.curve import with_limits
 from workers.under_load.sentences import whole_sentence
 from workers.under_load.sides import Sides
@@ -48,9 +51,11 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
         return UnderLoadResult(**facts, sentence="No load was measured: no objective has a limit to hold.")
     notes: list[str] = []
     sides = Sides(document, context, objectives, environment.device)
-    starting = _starting(document, notes)
-    after = _after(verify, sides, starting + (context.seconds_left - starting) * (1 - SHARE_OF_AFTER), notes)
-    before = _attempt("Before", lambda: _before(document, sides, starting), notes)
+    starting, ends = _starting(document, notes), judging.SHARE * context.seconds_left
+    of_before = (context.seconds_left - ends - starting) * (1 - SHARE_OF_AFTER)
+    curves = {"after": _after(verify, sides, ends + starting + of_before, notes)}
+    curves["before"] = _attempt("Before", lambda: _before(document, sides, starting, ends), notes)
+    before, after = _judged(document, verify, sides, curves, notes)
     return UnderLoadResult(**facts, before=before, after=after, sentence=whole_sentence(before, after), notes=notes)
 
 
@@ -64,10 +69,10 @@ def _starting(document: StageInput, notes: list[str]) -> float:
     return vllm.USUAL_START_SECONDS
 
 
-def _before(document: StageInput, sides: Sides, starting: float) -> LoadCurve:
+def _before(document: StageInput, sides: Sides, starting: float, until: float) -> LoadCurve:
     if starting:
-        return vllm.curve(sides, 0.0)
-    return sides.batches("before", document.workload.present_runner, None, 0.0)
+        return vllm.curve(sides, until)
+    return sides.batches("before", document.workload.present_runner, None, until)
 
 
 def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -> LoadCurve | None:
@@ -89,6 +94,37 @@ def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -
             return sides.batches("after", plan.runner, plan, until)
 
     return _attempt("After", measured, notes)
+
+
+def _judged(
+    document: StageInput, verify: VerifyResult, sides: Sides, curves: dict[str, LoadCurve | None], notes: list[str]
+) -> list[LoadCurve | None]:
+    """Before and after with what their answers are found to be; None for a side whose answers are not the model's."""
+    answers = {name: sides.answers[name] for name, curve in curves.items() if curve is not None}
+    allowed = {"before": LARGEST_DIFFERENCE[dtype_of(document)]}
+    if "after" in answers:
+        allowed["after"] = LARGEST_DIFFERENCE[rounding_of(Plan.model_validate(verify.plan))]
+    sampling = document.workload.traffic.sampling
+    why = "its tokens are drawn by chance" if sampling and sampling.temperature else "none that ended gave its ids"
+    try:
+        found = judging.judge(document, sides.context, answers, allowed)
+    except (StageError, ValueError, RuntimeError) as error:
+        found, why = {}, str(error).rstrip(".") if isinstance(error, StageError) else sentence_of(error)
+    return [_with_answers(name, curves[name], found.get(name), why, notes) for name in ("before", "after")]
+
+
+def _with_answers(
+    name: str, curve: LoadCurve | None, found: ServedIds | None, why: str, notes: list[str]
+) -> LoadCurve | None:
+    if curve is None:
+        return None
+    if found is not None and not found.acceptable:
+        notes.append(f"The loads of {name} do not count: {found.sentence}")
+        return None
+    if found is not None:
+        return curve.model_copy(update={"served_ids": found})
+    caveats = [*curve.server.caveats, f"None of its answers was held against the model's logits: {why}."]
+    return curve.model_copy(update={"server": curve.server.model_copy(update={"caveats": caveats})})
 
 
 def _attempt(name: str, measured: Callable[[], LoadCurve], notes: list[str]) -> LoadCurve | None:

@@ -67,10 +67,11 @@ class PromptTexts:
         return random.Random(seed).choices(WORDS, k=round(tokens / self._scale.per_word))
 
 
-def body(api: Api, model: str, prompt: str, planned: PlannedRequest, traffic: Traffic) -> bytes:
+def body(api: Api, model: str, prompt: str, planned: PlannedRequest, traffic: Traffic, ids: bool = False) -> bytes:
     """The JSON of one request: streamed with usage at its end, as long as planned unless texts may end by themselves.
 
-    `ignore_eos` is sent unless `traffic.end_of_text` says that answers may end early.
+    `ignore_eos` is sent unless `traffic.end_of_text` says that answers may end early. `ids`: those of prompt and answer
+    are asked for, as vLLM gives them.
     """
     if api == "embeddings":
         return json.dumps({"model": model, "input": prompt}).encode()
@@ -84,6 +85,8 @@ def body(api: Api, model: str, prompt: str, planned: PlannedRequest, traffic: Tr
         document |= {"top_k": sampling.top_k} if sampling.top_k else {}
     if not traffic.end_of_text:
         document["ignore_eos"] = True
+    if ids:
+        document["return_token_ids"] = True
     return json.dumps(document).encode()
 
 

@@ -19,13 +19,15 @@ from workers.traffic.prompts import PATHS, Api, PromptTexts, TokenScale, body
 class LoadTarget:
     """What load is put on: a server, one of its models, and the API that is used.
 
-    `most_processes` send the load at most; None for those that the CPUs of this machine allow.
+    `most_processes` send the load at most; None for those that the CPUs of this machine allow. Every `ids_every`-th
+    request asks for its token ids; 0: none does.
     """
 
     address: Address
     model: str
     api: Api = "completions"
     most_processes: int | None = None
+    ids_every: int = 0
 
     @property
     def streamed(self) -> bool:
@@ -51,9 +53,14 @@ def sending(target: LoadTarget, traffic: Traffic, folder: Path, limits: LoadDura
 
 def _load(target: LoadTarget, traffic: Traffic, folder: Path, scale: TokenScale) -> PlannedLoad:
     prompts = PromptTexts(traffic, scale)
+
+    def written(planned: PlannedRequest) -> bytes:
+        ids = bool(target.ids_every) and planned.index % target.ids_every == 0
+        return body(target.api, target.model, prompts.text(planned), planned, traffic, ids)
+
     return PlannedLoad(
         requests(traffic, folder),
-        lambda planned: body(target.api, target.model, prompts.text(planned), planned, traffic),
+        written,
         None if traffic.open_loop else traffic.concurrency,
         PATHS[target.api],
         target.streamed,

@@ -21,6 +21,7 @@ from kernels.load.generator import LoadDuration, Sent
 from kernels.load.planned import PlannedRequest
 from workers.documents.traffic import Traffic
 from workers.traffic.planned import requests
+from workers.under_load.judging import ASKED_OF
 
 WaitingRequest = tuple[int, int, PlannedRequest]
 """When a request is due, its number, and what it asks for."""
@@ -93,8 +94,12 @@ class BatchLoop:
         prompt, output = self._longest if self._fixed else map(max, zip(*lengths, strict=True))
         ids = random_input(self._runner.model, batch, prompt, self._draws)
         begun = time.monotonic_ns()
-        times = self._runner.generate(ids, output).times_ns
-        return [self._exchange(due, planned, begun, times) for due, _, planned in waiting]
+        found = self._runner.generate(ids, output)
+        exchanges = [self._exchange(due, planned, begun, found.times_ns) for due, _, planned in waiting]
+        for row, each in enumerate(exchanges):
+            if each.planned.index % ASKED_OF == 0:
+                each.prompt_ids, each.ids = ids[row].tolist(), found.tokens[row][: each.tokens]
+        return exchanges
 
     def _exchange(self, due: int, planned: PlannedRequest, begun: int, times: list[int]) -> Exchange:
         """What one user of the batch had; nobody turned to it late, so the generator has no lag."""

@@ -14,6 +14,7 @@ from workers.measuring.conditions import SECONDS_BETWEEN_SAMPLES
 from workers.traffic.ladder import Ladder
 from workers.traffic.measuring import LoadTest, judged
 from workers.traffic.searching import searched
+from workers.under_load import judging
 from workers.under_load.sentences import traffic_words
 
 LEAST_LOADS = 3
@@ -35,6 +36,8 @@ class Curve:
         self._ladder, self.search = ladder, ladder.search(LEAST_LOADS)
         self._context, self._device, self._until, self._gpus = context, device, until, gpus
         self._done: set[int] = set()
+        self.answers: list[list[judging.Answer]] = []
+        """Of each load those that are to be judged."""
 
     def measure(self, name: str, test: LoadTest, loading: Loading) -> LimitResult:
         """`name` is that of the side, for progress; `test` is that of every load but for its traffic and time."""
@@ -48,6 +51,7 @@ class Curve:
             with environment.TelemetrySampler(self._device, interval=every, gpus=self._gpus) as telemetry:
                 sent = loading(here)
             steady = telemetry.summary(sent.counted_from_ns / 1e9, sent.stopped_ns / 1e9)
+            self.answers.append(judging.drawn(sent))
             found = judged(here, sent, at).model_copy(update={"url": ""})
             return _beside_others(found, Telemetry.model_validate(steady))
 

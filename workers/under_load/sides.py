@@ -26,15 +26,15 @@ from workers.pricing import hourly_price
 from workers.traffic.ladder import Ladder
 from workers.traffic.measuring import LoadTest, sent_under
 from workers.traffic.sending import LoadTarget
+from workers.under_load import judging
 from workers.under_load.batches import BatchLoop
-from workers.under_load.curve import Curve
+from workers.under_load.curve import Curve, Loading
 from workers.under_load.sentences import curve_of
 
 START_SECONDS = 60.0
 """The server may take as long to start, even where the stage has less time left."""
 LOOPBACK = Address("localhost", 80, False, "/v1")
 ONE_CORE = "On a CPU it leaves one core to the load generator, and so does the other side."
-NOT_JUDGED = "Its answers under load are not held against the model's logits here."
 IN_PROCESS = (
     "There is no HTTP and no tokenizer between users and runner, as there is for the server: that is in its favour."
 )
@@ -49,10 +49,12 @@ class Sides:
         self._threads = max(1, usable_cores() - 1)
         assert document.workload.load is not None
         self.most = document.workload.load.most_users
+        self.answers: dict[str, list[list[judging.Answer]]] = {}
+        """Those that are to be judged, by the side's name and the load."""
 
     def server(self, plan: Plan, until: float) -> LoadCurve:
         """This workbench's server, with the plan where it takes it. Raises ServerDeclined or NotMeasurable."""
-        caveats, file = [NOT_JUDGED], self.context.artifacts / "plan.json"
+        caveats, file = list[str](), self.context.artifacts / "plan.json"
         file.write_text(plan.model_dump_json())
         for given in (str(file), None):
             try:
@@ -78,8 +80,10 @@ class Sides:
 
     def over_http(self, name: str, address: Address, until: float) -> LimitResult:
         """The curve of a server that is ready. Raises NotMeasurable."""
-        target = LoadTarget(address, NAME, most_processes=1 if self.device == "cpu" else None)
-        return self._curve(until).measure(name, self._test(target), sent_under)
+        sampling = self.document.workload.traffic.sampling
+        every = 0 if sampling and sampling.temperature else judging.ASKED_OF
+        target = LoadTarget(address, NAME, most_processes=1 if self.device == "cpu" else None, ids_every=every)
+        return self._measured(name, until, self._test(target), sent_under)
 
     def _of_server(self, plan: Plan | None, device: str, caveats: list[str]) -> LoadedServer:
         parts = "the plan's kernels" if plan else "the library's kernels"
@@ -116,7 +120,7 @@ class Sides:
             runner.prepare(here.traffic.concurrency, *lengths)
             return BatchLoop(runner, here.traffic, here.limits, lengths, here.folder).run()
 
-        return self._curve(until, gpus).measure(name, self._test(LoadTarget(LOOPBACK, NAME), gpus), loading)
+        return self._measured(name, until, self._test(LoadTarget(LOOPBACK, NAME), gpus), loading, gpus)
 
     def _of_batches(self, runner_name: str, gpus: int) -> LoadedServer:
         called = {"eager": "generate of transformers", "compiled": "the model under torch.compile"}
@@ -139,8 +143,10 @@ class Sides:
         traffic, folder = self.document.workload.traffic, self.context.recordings
         return LoadTest(target, traffic, self._objectives, LoadDuration(3.0), folder, usd)
 
-    def _curve(self, until: float, gpus: int = 1) -> Curve:
+    def _measured(self, name: str, until: float, test: LoadTest, loading: Loading, gpus: int = 1) -> LimitResult:
         recorded = self.document.recording
         traffic = self.document.workload.traffic.model_copy(update={"batch": 1})
         ladder = Ladder(traffic, self.most, recorded.seconds if recorded else math.inf)
-        return Curve(self.context, self.device, ladder, until, gpus)
+        curve = Curve(self.context, self.device, ladder, until, gpus)
+        self.answers[name] = curve.answers
+        return curve.measure(name, test, loading)

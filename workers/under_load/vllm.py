@@ -24,7 +24,7 @@ from workers.harness.context import StageError
 from workers.measuring.served_model import dtype_of, free, load
 from workers.traffic.prompts import WORDS
 from workers.under_load.sentences import NO_NETWORK, NO_VLLM, curve_of
-from workers.under_load.sides import NOT_JUDGED, Sides
+from workers.under_load.sides import Sides
 
 USUAL_START_SECONDS, LONG_START_SECONDS = 70.0, 150.0
 """vLLM loads the weights, compiles and captures its graphs; with empty caches that took 63 s for Llama-3.2-1B. It is
@@ -47,7 +47,7 @@ def refusal() -> str:
 
 def curve(sides: Sides, until: float) -> LoadCurve:
     """vLLM's server under rising load. Raises StageError where it does not start, with the end of its log."""
-    context, caveats = sides.context, [NOT_JUDGED]
+    context, caveats = sides.context, list[str]()
     wanted = _wanted(sides, caveats)
     try:
         server = vllm(wanted, os.environ[PYTHON_VARIABLE], environment())

@@ -1,7 +1,8 @@
 """A stand-in for vLLM, which needs a GPU: a folder like a virtual environment, with a package `vllm` of few lines.
 
 Its engine has the interface that `kernels/engine/vllm_process.py` uses, and runs the model by transformers. Its server
-speaks OpenAI's API over HTTP and answers with one word for each token that is asked for, a millisecond apart.
+speaks OpenAI's API over HTTP and answers with one word for each token that is asked for, a millisecond apart; one
+that is not honest gives the ids of those words.
 """
 
 import sys
@@ -127,7 +128,12 @@ class Handler(BaseHTTPRequestHandler):
         for at in range(wanted):
             time.sleep(0.001)
             reason = "length" if at == wanted - 1 else None
-            self.event({"choices": [{"index": 0, "text": " t7", "finish_reason": reason}]})
+            choice = {"index": 0, "text": " t7", "finish_reason": reason}
+            if GIVES_IDS and asked.get("return_token_ids"):
+                choice["token_ids"] = [7]
+                if not at:
+                    choice["prompt_token_ids"] = [vocabulary[word] for word in words]
+            self.event({"choices": [choice]})
         self.event({"choices": [], "usage": {"prompt_tokens": len(words), "completion_tokens": wanted}})
         self.chunk(b"data: [DONE]\\n\\n")
         self.chunk(b"")
@@ -162,7 +168,7 @@ def environment(folder: Path, honest: bool = True) -> Path:
     ids, engine = ("the model's most likely ids", HONEST) if honest else ("id 7", SEVENS)
     (package / "__init__.py").write_text(PACKAGE.format(ids=ids, engine=engine))
     (package / "entrypoints" / "openai").mkdir(parents=True)
-    (package / "entrypoints" / "openai" / "api_server.py").write_text(SERVER)
+    (package / "entrypoints" / "openai" / "api_server.py").write_text(f"GIVES_IDS = {not honest}\n{SERVER}")
     facts = folder / "site" / "vllm-0.0.dist-info" / "METADATA"
     facts.parent.mkdir()
     facts.write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.0\n")

@@ -100,10 +100,10 @@ def test_a_completion_is_the_runners_answer_with_its_counts(api: httpx.Client, e
     ids, text = expected
     asked = GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS, "return_token_ids": True}
     found = api.post("/v1/completions", json=asked).json()
-    assert (found["choices"][0]["token_ids"], found["choices"][0]["text"]) == (ids, text)
-    assert found["choices"][0]["finish_reason"] == "length"
-    prompt = len(text_of(MODEL, CONFIG).encode(PROMPT))
-    counts = {"prompt_tokens": prompt, "completion_tokens": TOKENS, "total_tokens": prompt + TOKENS}
+    choice, prompt = found["choices"][0], text_of(MODEL, CONFIG).encode(PROMPT)
+    assert (choice["prompt_token_ids"], choice["token_ids"], choice["text"]) == (prompt, ids, text)
+    assert choice["finish_reason"] == "length"
+    counts = {"prompt_tokens": len(prompt), "completion_tokens": TOKENS, "total_tokens": len(prompt) + TOKENS}
     assert {**found["usage"], "prompt_tokens_details": None} == counts | {"prompt_tokens_details": None}
 
 

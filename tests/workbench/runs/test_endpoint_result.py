@@ -82,3 +82,4 @@ def test_its_curve_stands_beside_those_of_before_and_after():
     assert legend == ["Before", "After", "Endpoint", under_load.CROSSED]
     report = text(render(sample_results.stage_input().model_copy(update={"results": results})))
     assert "The customer's endpoint A server of the customer's, asked by /v1/completions" in report
+    assert f"Answers judged, after {results.load.after.served_ids.sentence}" in report

@@ -92,6 +92,10 @@ def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified)
         assert any(each.tokens_per_second for each in loads)
         assert not any(each.failures for each in loads)
         assert side.limit.users in {0, *(each.users for each in loads if each.verdict == "met")}
+        assert side.served_ids.acceptable
+        assert side.served_ids.tokens % stage_input("load").workload.traffic.output_tokens == 0
+        assert side.served_ids.largest_gap < 0.01
+        assert "held against the model's logits" in side.served_ids.sentence
 
     chosen = serving.served_plan(Results(verify=verified, load=found))["serving"]
     assert (chosen["basis"], chosen["running"], chosen["graph_rows"]) == ("measured", 4, [1, 2, 4])
@@ -202,6 +206,9 @@ def test_vllms_server_is_before_with_its_version_and_settings(tmp_path, monkeypa
     assert not any(each.failures for each in loads)
     assert {each.tokens.prompt for each in loads} == {each.tokens.prompt_wanted for each in loads}
     assert any(each.tokens_per_second for each in loads)
+    assert found.before.served_ids is None
+    none = "None of its answers was held against the model's logits: none that ended gave its ids."
+    assert server.caveats[-1] == none
 
 
 def test_a_confined_load_stage_starts_vllms_server(outside: Path, verified: VerifyResult) -> None:
@@ -233,6 +240,17 @@ def test_without_an_environment_of_vllm_transformers_is_before_and_a_note_says_s
     found = run(tmp_path, monkeypatch, plain, **VLLM)
     assert found.notes[0] == NO_VLLM
     assert found.before.server.kind == "batches"
+
+
+def test_a_server_whose_answers_are_not_the_models_does_not_count(tmp_path, monkeypatch, verified):
+    python = vllm_stand_in.environment(tmp_path / "vllm", honest=False)
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(python))
+    found = run(tmp_path, monkeypatch, verified.model_copy(update={"recommended": False}), **VLLM)
+    assert found.before is None
+    assert found.notes[1].startswith(
+        "The loads of before do not count: The ids that it served are not the model's: over "
+    )
+    assert found.sentence == "No load was measured."
 
 
 def _fails(*arguments):
