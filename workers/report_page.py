@@ -18,7 +18,7 @@ from workers.documents.model import ModelManifest
 from workers.documents.prices import PriceBook
 from workers.documents.stages import Results, VerifyResult
 from workers.documents.workload import Sla, Workload
-from workers.economics import study
+from workers.economics import any_load, study
 
 VERDICTS: dict[Verdict, str] = {
     "met": "Met",
@@ -114,6 +114,7 @@ def render(document: Reported, cover: Cover | None = None) -> str:
     templates.filters |= {"scaled": text.scaled, "dollars": text.dollars, "promised": text.promised}
     workload = document.workload
     units = study.of_results(document.results, workload, document.model)
+    anywhere = any_load.of_results(document.results, workload, document.model)
     page = templates.get_template("report.html").render(
         document=document,
         cover=cover,
@@ -131,6 +132,8 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         unit_loads=economics.loads(units, economics.sides(document.results)),
         units=units,
         demand=study.demand_of(units, workload) if document.results.price else None,
+        any_load=anywhere,
+        any_load_rows=economics.any_load_rows(anywhere),
         energy_words=economics.energy_words(units, economics.sides(document.results)),
         price_lines=economics.lines(document.results),
         price_caution=economics.caution(document.results, workload.traffic.batch),

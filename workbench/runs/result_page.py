@@ -27,7 +27,7 @@ from workers.charts.svg import draw
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
-from workers.economics import study
+from workers.economics import any_load, study
 
 PLACED = (
     *("objectives", "latency", "endpoint", "chosen", "time", "roofline", "plans", "decisions", "load", "load_promise"),
@@ -148,6 +148,7 @@ def context(
     environment = provenance.environment(results, "verify") or provenance.environment(results, "baseline")
     found = charts(results)
     units = study.of_results(results, workload, model) if workload and model else None
+    anywhere = any_load.of_results(results, workload, model) if workload and model else None
     named = results.verify or workload
     compared_with = named.compared_with if named else "before"
     return {
@@ -166,6 +167,8 @@ def context(
         "unit_loads": economics.loads(units, economics.sides(results)),
         "units": units,
         "demand": study.demand_of(units, workload) if workload and results.price else None,
+        "any_load": anywhere,
+        "any_load_rows": economics.any_load_rows(anywhere),
         "energy_words": economics.energy_words(units, economics.sides(results)),
         "price_lines": economics.lines(results),
         "price_caution": economics.caution(results, workload.traffic.batch) if workload else "",

@@ -7,7 +7,7 @@ from workers.charts.base import AFTER, BEFORE, Cell, Chart, Figure, Table, layou
 from workers.charts.text import MISSING, dollars, quantity
 from workers.documents.base import Basis
 from workers.documents.measurement import Interval
-from workers.documents.money import ServedLoad, UnitEconomics
+from workers.documents.money import AnyLoad, LoadPrice, ServedLoad, UnitEconomics
 from workers.documents.prices import CostLine
 from workers.documents.stages import Results
 
@@ -112,6 +112,34 @@ def amount(found: Interval | None, joules: bool = False) -> str:
     return value if low == high else f"{value} ({low} to {high})"
 
 
+@dataclass(frozen=True)
+class LoadCell:
+    """One side at one load: its price, the interval, and the load, the first promise's time and whether it holds."""
+
+    price: str
+    interval: str
+    detail: str
+
+
+def any_load_rows(found: AnyLoad | None) -> list[tuple[str, list[LoadCell]]]:
+    """Each load of before with before's price, after's at the same load, and after's where it is no slower."""
+    rows = []
+    for row in found.rows if found else []:
+        loads = (row.before, "", False), (row.same, "not measured", False), (row.no_slower, "no such load", True)
+        cells = [_load_cell(price, found.unit, none, named) for price, none, named in loads]  # type: ignore[union-attr]
+        rows.append((row.before.load[:1].upper() + row.before.load[1:], cells))
+    return rows
+
+
+def _load_cell(price: LoadPrice | None, unit: str, none: str, named: bool) -> LoadCell:
+    if price is None:
+        return LoadCell(MISSING, "", none)
+    holds = "not shown to hold" if price.holds is None else "promise holds" if price.holds else "promise missed"
+    detail = [price.load] * named + [quantity(price.value, unit)] * (price.value is not None) + [holds]
+    cost = price.usd_per_mtok
+    return LoadCell(dollars(cost.value), f"{dollars(cost.low)} to {dollars(cost.high)}", ", ".join(detail))
+
+
 def energy_words(found: UnitEconomics | None, shown: Mapping[str, str]) -> str:
     """Why a side of `shown` has no energy, in sentences; "" where all have one, or there is no price."""
     if found is None:
@@ -134,7 +162,7 @@ def loads(found: UnitEconomics | None, shown: Mapping[str, str]) -> list[str]:
 
 def _load(side: ServedLoad | None) -> str:
     if side is None:
-        return "no load holds the SLA"
+        return "no load is shown to hold the SLA"
     return f"{side.load}, where the SLA does not hold" if side.holds is False else side.load
 
 

@@ -191,6 +191,8 @@ def _marker(symbol: str, x: float, y: float, size: float, colour: str) -> str:
         return cross + _line(x - half, y + half, x + half, y - half, colour, 2.5)
     if symbol == "diamond":
         return f'<path d="M{x:.1f} {y - half:.1f}l{half} {half}l-{half} {half}l-{half} -{half}z" fill="{colour}"/>'
+    if symbol == "circle-open":
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{half:.1f}" fill="none" stroke="{colour}" stroke-width="2"/>'
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{half:.1f}" fill="{colour}" fill-opacity="0.85"/>'
 
 

@@ -12,7 +12,12 @@ from workers.documents.workload import Objective, metric_title
 
 WORDS = {"met": "holds", "missed": "missed", "too_close": "too close to call", "not_enough_samples": "too few requests"}
 THERE = PALETTE[1]
-CROSSED = "not shown to hold"
+UNDECIDED = PALETTE[2]
+CROSSED, OPEN = "missed", "not shown to hold"
+MARKERS = {
+    CROSSED: {"size": 10, "color": BAD, "symbol": "x"},
+    OPEN: {"size": 12, "color": UNDECIDED, "symbol": "circle-open"},
+}
 SHOWN = ("ttft", "tpot", "itl", "batch_latency")
 """The metrics of the table beside the promises."""
 
@@ -53,7 +58,6 @@ def _axis(traffic: Traffic | None, users: str = "users at once") -> str:
 def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit: str) -> list[Figure]:
     """The line of one side, and crosses where not every objective is shown to hold."""
     axis = _axis(points[0][0].traffic if points else None, "at once")
-    open_ = [(load, value) for load, value in points if load.verdict != "met"]
 
     def trace(label: str, shown: list[tuple[LoadResult, float]], **more: Any) -> Figure:
         return {
@@ -67,16 +71,23 @@ def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit
 
     line = {"line": {"color": colour, "width": 2.5}, "marker": {"size": 7, "color": colour}}
     found = [trace(name, points, mode="lines+markers", **line)]
-    if open_:
-        marker = {"size": 10, "color": BAD, "symbol": "x"}
-        found.append(trace(CROSSED, open_, mode="markers", marker=marker))
+    for label, marker in MARKERS.items():
+        marked = [each for each in points if _marked(each[0]) == label]
+        if marked:
+            found.append(trace(label, marked, mode="markers", marker=marker))
     return found
+
+
+def _marked(load: LoadResult) -> str:
+    """How a load that does not hold is marked; "" where it holds."""
+    return {"met": "", "missed": CROSSED}.get(load.verdict or "", OPEN)
 
 
 def _figure(traces: list[Figure], axis: str, title: str, **more: Any) -> Figure:
     loads = [float(value) for trace in traces for value in trace["x"]]
-    for trace in [each for each in traces if each["name"] == CROSSED][:-1]:
-        trace["showlegend"] = False
+    for label in MARKERS:
+        for trace in [each for each in traces if each["name"] == label][:-1]:
+            trace["showlegend"] = False
     return {"data": traces, "layout": layout(axis, title, xaxis=log_axis(loads), **more)}
 
 
@@ -163,7 +174,7 @@ CHART = Chart(
     "load",
     "Throughput under load",
     "Tokens per second over users of a closed loop, requests per second of an open one, or the speed at which a "
-    "recording is replayed. A cross: not every objective is shown to hold there.",
+    "recording is replayed. Cross: an objective is missed. Ring: too few requests, too close to call, or void.",
     "load",
     "measured",
     figure,

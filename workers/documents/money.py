@@ -108,10 +108,50 @@ class StatedFleet(Document):
     sentence: str
 
 
+class LoadPrice(Document):
+    """What one side costs at one load, whether or not the promises hold there.
+
+    `level` is the load: users of a closed loop, requests per second, or the speed of a recording. `value` is the first
+    promise's metric at its percentile; None where no request gave it.
+    """
+
+    level: float
+    load: str = Field(description="the load in words")
+    value: float | None
+    holds: bool | None
+    per_second: Interval = Field(description="output tokens")
+    usd_per_mtok: Interval = Field(description="USD per million output tokens")
+
+
+class AnyLoadRow(Document):
+    """Before at one load; after at the same load, and at the cheapest of its loads that is no slower than before here.
+
+    Either of after is None where no such load was measured.
+    """
+
+    before: LoadPrice
+    same: LoadPrice | None
+    no_slower: LoadPrice | None
+
+
+class AnyLoad(Document):
+    """Prices at each load of before, whatever the promise; slower is meant by the first promise, `promise`.
+
+    `most_before` and `most_after` are the loads that gave the most tokens per second.
+    """
+
+    promise: str
+    unit: str
+    rows: list[AnyLoadRow]
+    most_before: LoadPrice
+    most_after: LoadPrice
+    sentence: str
+
+
 class UnitEconomics(Document):
     """Unit costs before and after of servers that are busy all the hour, and what moves them.
 
-    A side is None where no load holds the SLA.
+    A side is None where no load is shown to hold the SLA.
     """
 
     duty_cycle: float

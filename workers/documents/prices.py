@@ -6,7 +6,7 @@ from pydantic import Field
 
 from workers.documents.base import Basis, Document
 from workers.documents.model import Counted
-from workers.documents.money import UnitEconomics
+from workers.documents.money import AnyLoad, UnitEconomics
 
 
 class Price(Document):
@@ -78,6 +78,9 @@ class PriceResult(Document):
     sensitivity: list[Sensitivity]
     counted: Counted = Field(default="tokens", description="what the rates and the prices of a million count")
     economics: UnitEconomics | None = Field(default=None, description="unit costs, null in documents before them")
+    any_load: AnyLoad | None = Field(
+        default=None, description="prices at each load, where both sides were put under it"
+    )
     sentence: str
 
     @property

@@ -40,14 +40,15 @@ class Priced:
     def sides(self, results: Results) -> LoadPair:
         """Before and after, both at the highest loads that hold, or both as verify measured them.
 
-        Of a searched side on which no load holds, and of one that served nothing, there is None. Where no change is
+        There is None of a searched side on which no load holds, of one that served nothing, and of before where only
+        after was searched: prices at unlike kinds of load are not set beside each other. Where no change is
         recommended, only today was searched, and stands on both sides.
         """
         load, verify = results.load, results.verify
         before = load.before if load is not None else None
         after = before if verify is not None and not verify.recommended else load.after if load is not None else None
-        if before is not None and after is not None:
-            return self.highest(before), self.highest(after)
+        if after is not None:
+            return self.highest(before) if before is not None else None, self.highest(after)
         if verify is None:
             return None, None
         return self.verified(verify, after=False), self.verified(verify, after=True)

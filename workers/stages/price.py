@@ -6,15 +6,15 @@ The whole GPU is charged to what is counted, such as tokens or images. Money nev
 from collections.abc import Sequence
 
 from workers.charts.text import plain
-from workers.documents.base import Basis
-from workers.documents.load import UnderLoadResult
+from workers.documents.load import LoadCurve, UnderLoadResult
 from workers.documents.model import ModelManifest
 from workers.documents.money import ServedLoad
 from workers.documents.prices import CostLine, PriceBook, PriceResult, Sensitivity
 from workers.documents.stages import PlanTrial, Results, StageInput, VerifyResult
-from workers.documents.traffic import Traffic
-from workers.documents.workload import Deployment, Workload, metric_title
+from workers.documents.workload import Workload
+from workers.economics.any_load import at_any_load
 from workers.economics.loads import LoadPair, Priced
+from workers.economics.present import present_line, present_ratios
 from workers.economics.several_gpus import several_gpus
 from workers.economics.study import study
 from workers.harness.context import Context, StageError
@@ -22,14 +22,15 @@ from workers.pricing import GpuPrice, gpu_price, usd_per_mtok
 
 NONE_HOLDS = "No load that was measured holds the SLA."
 NONE_SHOWN = "No load is shown to hold the SLA, and none to miss it: there were too few requests to say."
+NOT_LOADED = "It was not measured under load, where the price after stands."
 
 
 def _measured_line(
-    label: str, device: str, price: GpuPrice, side: ServedLoad | None, priced: Priced, missed: bool
+    label: str, device: str, price: GpuPrice, side: ServedLoad | None, priced: Priced, none: str
 ) -> CostLine:
     """A side's line. The price of a GPU-hour of hardware that is not ours is not known; then there is no cost.
 
-    `missed`: whether a load of the side was shown to miss the SLA; where none was, that none holds is not known.
+    `none`: why there is no `side`, where there is none.
     """
     known = side.per_second.value if side and side.holds is not False else None
     usd = side.usd_per_hour if side else price.typical
@@ -43,9 +44,16 @@ def _measured_line(
         speed_basis="measured",
         usd_per_mtok=cost,
         usd_per_mtok_at_duty=cost / priced.workload.duty_cycle if cost else None,
-        holds_sla=side.holds if side else False if missed else None,
-        note=_named(label, side, priced) if side else NONE_HOLDS if missed else NONE_SHOWN,
+        holds_sla=side.holds if side else False if none == NONE_HOLDS else None,
+        note=_named(label, side, priced) if side else none,
     )
+
+
+def _none(curve: LoadCurve | None, loaded: bool) -> str:
+    """Why a side has no load to price; `loaded`: whether the price after stands at a searched load."""
+    if curve is None and loaded:
+        return NOT_LOADED
+    return NONE_HOLDS if curve is None or curve.limit.missed else NONE_SHOWN
 
 
 def _named(label: str, side: ServedLoad, priced: Priced) -> str:
@@ -80,82 +88,6 @@ def _line_note(side: ServedLoad, priced: Priced) -> str:
     elif model.counted in ("sequences", "embeddings"):
         said.append(f"One of the {model.counted} is the answer to a text of {traffic.prompt_tokens:,} tokens.")
     return " ".join(said)
-
-
-def _stated_rate(present: Deployment, traffic: Traffic, model: ModelManifest) -> tuple[float | None, Basis, str]:
-    """What the present deployment gives per second: stated, or modelled as one batch at a time at its latency."""
-    rate = f"{model.counted}/s"
-    if present.tokens_per_second is not None:
-        return present.tokens_per_second, "stated", f"Latency, price and {rate} as stated."
-    count = _in_latency(present, traffic, model)
-    if count is None:
-        metric = metric_title(present.metric, present.n)
-        return None, "stated", f"No {rate} stated, and {metric} alone says nothing of the price of {model.counted}."
-    what = f"{count} of the {model.counted} a request in the stated {present.latency_ms:g} ms, batch by batch"
-    return traffic.batch * count / present.latency_ms * 1000, "modelled", f"{rate.capitalize()} modelled: {what}."
-
-
-def _in_latency(present: Deployment, traffic: Traffic, model: ModelManifest) -> int | None:
-    """How many of the model's answers one request gets within the stated latency; None where it does not say."""
-    if model.kind == "decoder":
-        whole = traffic.output_tokens
-        return {"ttf_n": present.n, "e2e": whole, "batch_latency": whole, "tpot": 1, "itl": 1}.get(present.metric)
-    if present.metric not in ("e2e", "batch_latency"):
-        return None
-    return traffic.prompt_tokens if model.counted == "tokens" else 1
-
-
-def _present_line(present: Deployment, workload: Workload, model: ModelManifest) -> CostLine:
-    rate, basis, note = _stated_rate(present, workload.traffic, model)
-    limits = [
-        each.limit
-        for each in workload.objectives
-        if (each.metric, each.n, each.direction) == (present.metric, present.n, "at_most") and each.limit is not None
-    ]
-    return CostLine(
-        label="present deployment",
-        gpu=present.gpu,
-        usd_per_hour=present.usd_per_hour,
-        price_basis="stated",
-        tokens_per_second=rate,
-        speed_basis=basis,
-        usd_per_mtok=usd_per_mtok(present.usd_per_hour, rate) if rate else None,
-        usd_per_mtok_at_duty=usd_per_mtok(present.usd_per_hour, rate, workload.duty_cycle) if rate else None,
-        holds_sla=all(present.latency_ms <= limit for limit in limits) if limits else None,
-        note=note,
-    )
-
-
-def _like_for_like_rate(
-    present: Deployment, verify: VerifyResult, traffic: Traffic, model: ModelManifest, after: ServedLoad | None
-) -> float | None:
-    """The rate after, counted the way the present deployment's are: stated, or from the same metric."""
-    if present.tokens_per_second is not None:
-        return after.per_second.value if after else None
-    for each in verify.after:
-        if (each.metric, each.n) == (present.metric, present.n):
-            same = present.model_copy(update={"latency_ms": each.percentiles["p50"]})
-            return _stated_rate(same, traffic, model)[0]
-    return None
-
-
-def present_ratios(
-    workload: Workload, verify: VerifyResult, price: GpuPrice, model: ModelManifest, after: ServedLoad | None
-) -> tuple[float, float] | None:
-    """How many times the present deployment's speed, and its price of an hour over the book's of the plan's GPUs.
-
-    Their product is how many times cheaper a token (or an image) is: 281 ms on a GPU of 1.97 times the price against
-    77 ms are 281/77 = 3.65 in speed, and 7.2 in money. None where the book has no price, or the two speeds cannot be
-    counted alike.
-    """
-    present = workload.present
-    if present is None or price.basis == "modelled":
-        return None
-    now, _, _ = _stated_rate(present, workload.traffic, model)
-    then = _like_for_like_rate(present, verify, workload.traffic, model, after)
-    if not now or not then:
-        return None
-    return then / now, present.usd_per_hour / (price.typical * verify.gpus)
 
 
 def _sensitivity(price: GpuPrice, sides: LoadPair) -> list[Sensitivity]:
@@ -241,15 +173,16 @@ def price(
     is compared with the best of compose's `trials` on one.
     """
     priced, known = Priced(workload, model, book, gpu_class), Results(verify=verify, load=load)
-    gpu, sides, device = gpu_price(book, gpu_class), priced.sides(known), verify.environment.device
+    gpu, sides = gpu_price(book, gpu_class), priced.sides(known)
+    after = sides[1]
     curves = [load.before, load.after if verify.recommended else load.before] if load else [None, None]
+    loaded = bool(after and after.highest)
     lines = [
-        _measured_line(label, device, gpu, side, priced, curve is None or curve.limit.missed)
+        _measured_line(label, verify.environment.device, gpu, side, priced, _none(curve, loaded))
         for label, side, curve in zip(("before", "after"), sides, curves, strict=True)
     ]
     if workload.present is not None:
-        lines.append(_present_line(workload.present, workload, model))
-    after = sides[1]
+        lines.append(present_line(workload.present, workload, model))
     against = present_ratios(workload, verify, gpu, model, after)
     result = PriceResult(
         book=book,
@@ -266,11 +199,11 @@ def price(
         sensitivity=_sensitivity(gpu, sides),
         counted=model.counted,
         economics=study(priced, known),
+        any_load=at_any_load(priced, known),
         sentence="",
     )
     several = several_gpus(verify, trials, workload.objectives[0], gpu.typical, model.counted)
-    said = " ".join(part for part in (_sentence(result, gpu, verify), several) if part)
-    return result.model_copy(update={"sentence": said})
+    return result.model_copy(update={"sentence": " ".join(filter(None, [_sentence(result, gpu, verify), several]))})
 
 
 def _per_dollar(sides: LoadPair) -> float | None:

@@ -1,10 +1,11 @@
 """The loads among which the highest is searched: users of a closed loop, rates of an open one, or speeds."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kernels.load.generator import LoadDuration
-from workers.documents.load import LimitResult, LoadResult
+from workers.documents.load import LimitResult, LoadResult, Saturation
 from workers.documents.traffic import Gamma, Poisson, RecordedArrivals, Traffic
 from workers.traffic.limit import LimitSearch, saturation
 from workers.traffic.measuring import LoadTest
@@ -12,6 +13,12 @@ from workers.verdicts import CONFIDENCE
 
 RATES = 64
 """Equal steps from nothing to the highest rate or speed of an open loop; the lowest that is tried is one of them."""
+
+
+def saturated(loads: Sequence[LoadResult]) -> Saturation | None:
+    """Where throughput stops rising over these loads, void ones left out; None where it does not."""
+    rising = sorted(loads, key=lambda each: each.level)
+    return saturation([(each.level, each.tokens_per_second) for each in rising if each.verdict])
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class Ladder:
             confidence=CONFIDENCE,
             confidence_each=search.confidence,
             loads=loads,
-            saturation=saturation([(each.level, each.tokens_per_second) for each in loads if each.verdict]),
+            saturation=saturated(loads),
             unfinished=unfinished,
         )
         if not self.traffic.open_loop:

@@ -4,7 +4,8 @@ Loads are numbered: n users of a closed loop, or n equal steps of an open loop's
 (`ladder.py`). The rule, said of
 users: begin with one and double while the verdict is *met* or there were too few requests to say, and further until
 `least` loads were measured, so that there is a curve; then halve the distance between the highest number that was met
-and the lowest above it that was not, until they are neighbours. Every load is judged with the confidence 1 − 0.01 / K,
+and the lowest above it that was not, until they are neighbours. Where the caller asks for it, the curve then goes on:
+the highest number is doubled until throughput is saturated. Every load is judged with the confidence 1 − 0.01 / K,
 where K is the most loads that the search can take. So the chance that any verdict *met* among them is wrong, and with
 it the number that is found, is at most 1 % (the union bound), in whatever order the loads come, whether or not more
 users are slower, and wherever the search ends for want of time. That a higher number would not hold as well is not
@@ -41,10 +42,11 @@ class LimitSearch:
         """The confidence of the verdict on each load."""
         return 1 - (1 - CONFIDENCE) / self.loads
 
-    def run(self, verdict_at: Callable[[int], Verdict | None]) -> int:
+    def run(self, verdict_at: Callable[[int], Verdict | None], rises: Callable[[], bool] = lambda: False) -> int:
         """The highest number of users that was met, 0 where none was. Calls `verdict_at` for each load once.
 
-        Where it says None there is no time for that load: the search ends with what was met so far.
+        Where it says None there is no time for that load: the search ends with what was met so far. Behind the search
+        the load is doubled further while `rises` says that throughput still does, for the curve; K has room for it.
         """
         met, above, users, asked = 0, self.most + 1, 1, 0
         while (found := verdict_at(users)) is not None:
@@ -64,6 +66,11 @@ class LimitSearch:
                 met = middle
             elif found is not None:
                 above = middle
+        highest = users
+        while found is not None and highest < self.most and rises():
+            highest = min(2 * highest, self.most)
+            found = verdict_at(highest)
+            met = highest if found == "met" else met
         return met
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from workers.documents.base import Verdict
 from workers.documents.load import LimitResult, LoadResult
-from workers.traffic.ladder import Ladder
+from workers.traffic.ladder import Ladder, saturated
 from workers.traffic.limit import LimitSearch
 from workers.traffic.measuring import LoadTest, measure
 from workers.traffic.recording import facts
@@ -29,18 +29,21 @@ def searched(
     measured: Callable[[int], LoadResult],
     shown: Callable[[LoadResult], None] = lambda result: None,
     unfinished: Callable[[], str] = lambda: "",
+    saturate: bool = False,
 ) -> LimitResult:
     """The search with all loads it took. `measured` puts a rung's load on and judges it at `search.confidence`.
 
     A void load is measured once more; void again, it counts as not met. Before each load `unfinished` may say in a
-    sentence why there is none any more.
+    sentence why there is none any more. `saturate`: behind the search the load rises on while throughput does and
+    `unfinished` says nothing.
     """
     loads: list[LoadResult] = []
-    reason = ""
+    reason, searching = "", True
 
     def verdict_at(rung: int) -> Verdict | None:
         nonlocal reason
-        if reason := unfinished():
+        if why := unfinished():
+            reason = why if searching else ""
             return None
         result = measured(rung)
         if result.verdict is None and not unfinished():
@@ -49,5 +52,10 @@ def searched(
         shown(result)
         return result.verdict or "too_close"
 
-    rung = search.run(verdict_at)
+    def rises() -> bool:
+        nonlocal searching
+        searching = False
+        return saturate and saturated(loads) is None
+
+    rung = search.run(verdict_at, rises)
     return ladder.result(search, rung, loads, reason)

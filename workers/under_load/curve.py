@@ -55,7 +55,7 @@ class Curve:
             found = judged(here, sent, at).model_copy(update={"url": ""})
             return _beside_others(found, Telemetry.model_validate(steady))
 
-        return searched(self._ladder, self.search, measured, unfinished=self._unfinished)
+        return searched(self._ladder, self.search, measured, unfinished=self._unfinished, saturate=True)
 
     @property
     def _left(self) -> float:

@@ -79,7 +79,7 @@ def test_its_curve_stands_beside_those_of_before_and_after():
     assert names == ["Before", "After", "Endpoint"]
     assert [row[0] for row in under_load.promise_table(results)[1]] == ["before", "after", "endpoint"]
     legend = [each["name"] for each in under_load.figure(results)["data"] if each.get("showlegend", True)]
-    assert legend == ["Before", "After", "Endpoint", under_load.CROSSED]
+    assert legend == ["Before", "After", under_load.OPEN, "Endpoint", under_load.CROSSED]
     report = text(render(sample_results.stage_input().model_copy(update={"results": results})))
     assert "The customer's endpoint A server of the customer's, asked by /v1/completions" in report
     assert f"Answers judged, after {results.load.after.served_ids.sentence}" in report

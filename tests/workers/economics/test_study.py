@@ -108,6 +108,18 @@ def test_tokens_per_dollar_at_the_loads_that_hold():
     assert "before and after each at its own" in found.sentence
 
 
+def test_after_is_priced_at_its_load_where_before_could_not_be_measured_under_load():
+    load = sample_held_loads.under_load().model_copy(update={"before": None})
+    found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    before, after = found.lines[:2]
+    assert (before.usd_per_mtok, before.holds_sla) == (None, None)
+    assert before.note == "It was not measured under load, where the price after stands."
+    assert after.tokens_per_second == 4000
+    assert (found.economics.after.users, found.economics.before) == (8, None)
+    assert found.before_after_ratio is None
+    assert "what it cost before is not known" in found.sentence
+
+
 def test_a_side_that_holds_at_no_load_has_no_price():
     load = sample_held_loads.under_load(before_users=0)
     found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)

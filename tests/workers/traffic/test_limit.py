@@ -59,6 +59,39 @@ def test_a_curve_has_three_loads_though_the_first_does_not_hold():
     assert search.run(lambda users: "not_enough_samples" if users == 1 else VERDICTS[users <= 11]) == 11
 
 
+@pytest.mark.parametrize("most", [2, 64, 100, 1024])
+def test_behind_the_search_the_load_rises_while_throughput_does(most):
+    search = LimitSearch(most, least=3)
+    for holds in (0, 3, most // 2, most):
+        asked = []
+        found = search.run(lambda users, h=holds, a=asked: a.append(users) or VERDICTS[users <= h], lambda: True)
+        assert found == min(holds, most)
+        assert most in asked
+        assert len(asked) == len(set(asked)) <= search.loads
+
+
+def test_the_rise_ends_at_saturation_and_for_want_of_time_without_a_reason():
+    def loads_up_to(most, seconds, best):
+        """The loads that are measured where `best` users saturate the server and each load takes a second."""
+        done = []
+
+        def measured(rung):
+            done.append(rung)
+            return sample_loads.load(rung, 10, 10 * max(1.0, rung / best), "missed")
+
+        def unfinished():
+            return "The minutes were up." if len(done) >= seconds else ""
+
+        ladder = Ladder(Traffic(), most)
+        return done, searched(ladder, ladder.search(3), measured, unfinished=unfinished, saturate=True)
+
+    done, found = loads_up_to(64, seconds=99, best=8)
+    assert done == [1, 2, 4, 8, 16]
+    assert (found.users, found.saturation.users, found.unfinished) == (0, 8, "")
+    done, found = loads_up_to(64, seconds=4, best=64)
+    assert (done, found.saturation, found.unfinished) == ([1, 2, 4, 8], None, "")
+
+
 def test_too_few_requests_at_a_low_load_do_not_end_the_search():
     asked = []
 

@@ -2,6 +2,8 @@
 
 from .admit_result import AdmitResult
 from .admit_result_kind import AdmitResultKind
+from .any_load import AnyLoad
+from .any_load_row import AnyLoadRow
 from .artifact import Artifact
 from .baseline_result import BaselineResult
 from .bottleneck import Bottleneck
@@ -74,6 +76,7 @@ from .load_metric import LoadMetric
 from .load_metric_percentiles import LoadMetricPercentiles
 from .load_outcome import LoadOutcome
 from .load_outcome_verdict import LoadOutcomeVerdict
+from .load_price import LoadPrice
 from .load_result import LoadResult
 from .load_result_api import LoadResultApi
 from .load_result_verdict_type_0 import LoadResultVerdictType0
@@ -234,6 +237,8 @@ from .workload_out import WorkloadOut
 __all__ = (
     "AdmitResult",
     "AdmitResultKind",
+    "AnyLoad",
+    "AnyLoadRow",
     "Artifact",
     "BaselineResult",
     "Bottleneck",
@@ -309,6 +314,7 @@ __all__ = (
     "LoadMetricPercentiles",
     "LoadOutcome",
     "LoadOutcomeVerdict",
+    "LoadPrice",
     "LoadResult",
     "LoadResultApi",
     "LoadResultVerdictType0",

@@ -17,6 +17,7 @@ from ..models.price_result_ratio_basis import (
 from ..types import UNSET, Unset
 
 if TYPE_CHECKING:
+    from ..models.any_load import AnyLoad
     from ..models.cost_line import CostLine
     from ..models.price_book import PriceBook
     from ..models.sensitivity import Sensitivity
@@ -49,6 +50,7 @@ class PriceResult:
             Default: ''.
         counted (PriceResultCounted | Unset): what the rates and the prices of a million count Default: 'tokens'.
         economics (None | UnitEconomics | Unset): unit costs, null in documents before them
+        any_load (AnyLoad | None | Unset): prices at each load, where both sides were put under it
     """
 
     book: PriceBook
@@ -67,8 +69,10 @@ class PriceResult:
     highest_load: str | Unset = ""
     counted: PriceResultCounted | Unset = "tokens"
     economics: None | UnitEconomics | Unset = UNSET
+    any_load: AnyLoad | None | Unset = UNSET
 
     def to_dict(self) -> dict[str, Any]:
+        from ..models.any_load import AnyLoad  # noqa: PLC0415
         from ..models.unit_economics import UnitEconomics  # noqa: PLC0415
 
         book = self.book.to_dict()
@@ -138,6 +142,14 @@ class PriceResult:
         else:
             economics = self.economics
 
+        any_load: dict[str, Any] | None | Unset
+        if isinstance(self.any_load, Unset):
+            any_load = UNSET
+        elif isinstance(self.any_load, AnyLoad):
+            any_load = self.any_load.to_dict()
+        else:
+            any_load = self.any_load
+
         field_dict: dict[str, Any] = {}
 
         field_dict.update(
@@ -170,11 +182,14 @@ class PriceResult:
             field_dict["counted"] = counted
         if economics is not UNSET:
             field_dict["economics"] = economics
+        if any_load is not UNSET:
+            field_dict["any_load"] = any_load
 
         return field_dict
 
     @classmethod
     def from_dict(cls: type[T], src_dict: Mapping[str, Any]) -> T:
+        from ..models.any_load import AnyLoad  # noqa: PLC0415
         from ..models.cost_line import CostLine  # noqa: PLC0415
         from ..models.price_book import PriceBook  # noqa: PLC0415
         from ..models.sensitivity import Sensitivity  # noqa: PLC0415
@@ -286,6 +301,23 @@ class PriceResult:
 
         economics = _parse_economics(d.pop("economics", UNSET))
 
+        def _parse_any_load(data: object) -> AnyLoad | None | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                any_load_type_0 = AnyLoad.from_dict(data)
+
+                return any_load_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(AnyLoad | None | Unset, data)
+
+        any_load = _parse_any_load(d.pop("any_load", UNSET))
+
         price_result = cls(
             book=book,
             lines=lines,
@@ -303,6 +335,7 @@ class PriceResult:
             highest_load=highest_load,
             counted=counted,
             economics=economics,
+            any_load=any_load,
         )
 
         return price_result

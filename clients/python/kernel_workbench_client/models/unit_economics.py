@@ -25,7 +25,7 @@ T = TypeVar("T", bound="UnitEconomics")
 class UnitEconomics:
     """Unit costs before and after of servers that are busy all the hour, and what moves them.
 
-    A side is None where no load holds the SLA.
+    A side is None where no load is shown to hold the SLA.
 
         Attributes:
             duty_cycle (float):
