@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from kernels.measure import intervals
-from kernels.measure.latency import Served, samples_of
+from kernels.measure.latency import FROM_SENDING, Served, samples_of
 from workers.documents.measurement import Distribution, Interval
 from workers.documents.model import Counted
 from workers.documents.workload import Objective, unit_of
@@ -17,6 +17,8 @@ STUDENT = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306,
 """The 97.5 % quantiles of Student's t, by degrees of freedom."""
 TREND_SCORE = 3.29
 """The normal score beyond which Mann and Kendall's test calls samples a trend: 0.1 % of samples without one."""
+LEAST_PAIRS = 6
+"""With fewer pairs an interval is the whole range, as that of a median is."""
 LEAST_DRIFT = 0.02
 """A trend of a smaller share is not worth a sentence."""
 
@@ -65,6 +67,16 @@ def shares_over(objective: Objective, served: Sequence[Served], usd_per_hour: fl
     """Of each served batch that has samples of the objective's metric, the share of them on the limit's wrong side."""
     each = (samples_of(one, objective.metric, objective.n, usd_per_hour) for one in served)
     return [count_over(objective, samples) / len(samples) for samples in each if samples]
+
+
+def places_apart(metric: str, served: Sequence[Served]) -> int:
+    """How far apart two batches must have been served for their values of the metric to be independent."""
+    return max((each.waited for each in served), default=1) if metric in FROM_SENDING else 1
+
+
+def every(samples: Sequence[float], apart: int) -> Sequence[float]:
+    """The samples that are so many places apart from each other; nearer ones where fewer than two would be left."""
+    return samples[:: max(1, min(apart, len(samples) // 2))]
 
 
 def tokens_per_second(served: Sequence[Served]) -> float:
@@ -118,10 +130,21 @@ def _ratio_of_medians(pairs: np.ndarray) -> np.ndarray:
     return medians[..., 0] / medians[..., 1]
 
 
-def paired_ratio(before: Sequence[float], after: Sequence[float], seed: int = 0) -> Interval:
-    """median(before) / median(after) of interleaved samples, with the paired bootstrap's 95 % interval."""
+def paired_ratio(before: Sequence[float], after: Sequence[float], apart: int = 1) -> Interval:
+    """median(before) / median(after) of interleaved samples, with the paired bootstrap's 95 % interval.
+
+    Samples `apart` places from each other are independent, and the interval is of those. With fewer than LEAST_PAIRS of
+    them it reaches from the smallest ratio of any two samples to the largest.
+    """
     count = min(len(before), len(after))
-    return bootstrap(_ratio_of_medians, np.column_stack([before[:count], after[:count]]), seed)
+    pairs = np.column_stack([before[:count], after[:count]])
+    taken = np.column_stack([every(side[:count], apart) for side in (before, after)])
+    found = bootstrap(_ratio_of_medians, taken)
+    low, high, value = found.low, found.high, float(_ratio_of_medians(pairs))
+    if count < LEAST_PAIRS * apart:
+        smallest, largest = pairs.min(axis=0), pairs.max(axis=0)
+        low, high = float(smallest[0] / largest[1]), float(largest[0] / smallest[1])
+    return Interval(value=value, low=min(low, value), high=max(high, value))
 
 
 def paired_difference(before: Sequence[float], after: Sequence[float], seed: int = 0) -> Interval:
@@ -131,18 +154,24 @@ def paired_difference(before: Sequence[float], after: Sequence[float], seed: int
     )
 
 
-def median_interval(samples: Sequence[float]) -> Interval:
-    """The median with the 95 % interval of `kernels.measure.intervals`, as a document."""
-    value, low, high = intervals.median_interval(samples)
-    return Interval(value=value, low=low, high=high)
+def median_interval(samples: Sequence[float], apart: int = 1) -> Interval:
+    """The median with the 95 % interval of `kernels.measure.intervals`, as a document.
+
+    Samples `apart` places from each other are independent, and the interval is of those.
+    """
+    value = intervals.median_interval(samples)[0]
+    _, low, high = intervals.median_interval(every(samples, apart))
+    return Interval(value=value, low=min(low, value), high=max(high, value))
 
 
-def noise_floor(*sides: Sequence[float]) -> Interval:
+def noise_floor(*sides: Sequence[float], apart: int = 1) -> Interval:
     """The ratio of each side's odd samples to its even ones, as if they were two variants; the widest counts.
 
-    A ratio inside this interval is no difference. Raises ValueError when no side has two samples.
+    Samples `apart` places from each other are independent; those are taken. A ratio inside this interval is no
+    difference. Raises ValueError when no side has two samples.
     """
-    found = [paired_ratio(side[0::2], side[1::2]) for side in sides if len(side) > 1]
+    taken = [every(side, apart) for side in sides]
+    found = [paired_ratio(side[0::2], side[1::2]) for side in taken if len(side) > 1]
     if not found:
         raise ValueError("a noise floor needs at least two samples of one side")
     value = max((each.value for each in found), key=lambda ratio: abs(math.log(ratio)))

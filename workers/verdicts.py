@@ -14,6 +14,10 @@ at each request: for x of 0 or 1 the likelihood ratio of r against q. For r < q 
 the true rate is q or more, so the capital, averaged over several r, passes 100 with a probability of at most 1 %,
 at any time (Ville's inequality). *Met* is said when the capital of the bets on r < q is 100 or more, *missed* when that
 of the bets on r > q is. Measuring may stop after any request, also because a verdict has been reached.
+
+Requests that wait in one line are not independent: each latency has in it the service of those before it. Those that
+are `apart` places from each other are, so every `apart`-th request makes a sequence with a capital of its own, and a
+verdict is said when all sequences say it. It is wrong only where the first of them errs.
 """
 
 import math
@@ -34,17 +38,24 @@ MISSED_ODDS = np.geomspace(1.05, 1e4, 24)
 """The other alternatives of *missed*, as multiples of the promised rate's odds."""
 
 
-def verdict(percentile: float, shares: Sequence[float], confidence: float = CONFIDENCE) -> Verdict:
+def verdict(percentile: float, shares: Sequence[float], confidence: float = CONFIDENCE, apart: int = 1) -> Verdict:
     """The verdict for `percentile` (a number such as 99), with each request's share of samples beyond the limit.
 
-    *Too close* means undecided after as many requests as a clean result takes; *not enough samples*, after fewer.
+    Requests `apart` places from each other are independent. *Too close* means undecided after as many requests as a
+    clean result takes; *not enough samples*, after fewer.
     """
+    proven = {_proven(percentile, shares[first::apart], confidence) for first in range(apart)}
+    if len(proven) == 1 and (found := proven.pop()) is not None:
+        return found
+    needed = apart * needed_requests(percentile, confidence=confidence)
+    return "too_close" if len(shares) >= needed else "not_enough_samples"
+
+
+def _proven(percentile: float, shares: Sequence[float], confidence: float) -> Verdict | None:
+    """Met or missed, by the shares of independent requests; None while neither is shown."""
     rate, (values, counts) = 1 - percentile / 100, np.unique(np.asarray(shares, dtype=float), return_counts=True)
-    if log_capital(rate, values, counts, "met") >= -math.log(1 - confidence):
-        return "met"
-    if log_capital(rate, values, counts, "missed") >= -math.log(1 - confidence):
-        return "missed"
-    return "too_close" if len(shares) >= needed_requests(percentile, confidence=confidence) else "not_enough_samples"
+    sides: tuple[Verdict, ...] = ("met", "missed")
+    return next((side for side in sides if log_capital(rate, values, counts, side) >= -math.log(1 - confidence)), None)
 
 
 @cache

@@ -82,7 +82,8 @@ class Clients:
         times = tuple(each - self._away_ns for each in generation.times_ns)
         self._queue.extend([times[-1]] * len(waiting))
         self._left_ns = time.monotonic_ns()
-        served = Served(min(waiting), start_ns, times, len(waiting), self._per_request or len(times))
+        tokens = self._per_request or len(times)
+        served = Served(min(waiting), start_ns, times, len(waiting), tokens, self.rounds)
         self.served.append(served)
         self._keep(KeptBatch(prompt, generation.tokens))
         return served

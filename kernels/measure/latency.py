@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 NS_PER_MS = 1e6
+FROM_SENDING = ("ttft", "ttf_n", "e2e", "batch_latency")
+"""Metrics that count from the intended send time, so with the time that a request waits."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,9 @@ class Served:
 
     `intended_ns`: when the longest-waiting request of the batch was meant to be sent. `start_ns`: when the runner took
     the batch. `times_ns`: when each token could be read. `requests`: the batch's size. `tokens`: tokens counted per
-    request (generated ones; of a model that generates none: one image, or the tokens that were read).
+    request (generated ones; of a model that generates none: one image, or the tokens that were read). `waited`: how
+    many batches ran one after the other, this one included, from `intended_ns` to its end. Latencies of neighbours
+    share them, so only those of every `waited`-th batch are independent of each other.
     """
 
     intended_ns: int
@@ -26,6 +30,7 @@ class Served:
     times_ns: tuple[int, ...]
     requests: int
     tokens: int
+    waited: int = 1
 
     @property
     def service_s(self) -> float:

@@ -74,6 +74,19 @@ def test_a_difference_inside_the_noise_floor_is_none():
     assert statistics.is_difference(statistics.paired_ratio(list(3 * before), list(after)), noise)
 
 
+def test_requests_that_wait_in_one_line_make_no_difference_of_the_same_plan():
+    """Eight clients of one runner: each latency is the sum of eight services, and its neighbours share seven."""
+    generator, clients, found = np.random.default_rng(3), 8, {1: 0, 8: 0}
+    for _ in range(30):
+        ends = generator.lognormal(0, 0.1, (2, 80 + clients)).cumsum(axis=1)
+        sides = [list(each) for each in ends[:, clients:] - ends[:, :-clients]]
+        for apart in found:
+            noise = statistics.noise_floor(*sides, apart=apart)
+            found[apart] += statistics.is_difference(statistics.paired_ratio(*sides, apart=apart), noise)
+    assert found[1] > 5
+    assert found[8] <= 1
+
+
 def test_intervals_are_the_same_each_time():
     values = [1.0, 2.0, 3.0, 5.0, 8.0]
     assert statistics.median_interval(values) == statistics.median_interval(values)

@@ -96,3 +96,30 @@ def test_the_capital_is_a_fair_game_at_the_boundary():
         rates, log_weights = verdicts.bets(0.05, side)
         assert math.isclose(float(np.exp(log_weights).sum()), 1.0)
         np.testing.assert_allclose(0.95 * (1 - rates) / 0.95 + 0.05 * rates / 0.05, 1.0)
+
+
+@pytest.mark.parametrize("percentile", [50, 99])
+def test_requests_that_wait_in_one_line_do_not_count_as_if_they_were_independent(percentile):
+    """Eight clients of one runner: a slow request delays the seven behind it. Service is long now and then."""
+    generator, clients, paths = np.random.default_rng(7), 8, 80
+    service = 1 + 0.05 * generator.random((paths, 2000)) + 20 * (generator.random((paths, 2000)) < 0.003)
+    ends = service.cumsum(axis=1)
+    latencies = np.hstack([ends[:, :clients], ends[:, clients:] - ends[:, :-clients]])[:, clients:]
+    over = (latencies > np.quantile(latencies, percentile / 100)).astype(float)
+    looks = range(LEAST_REQUESTS, over.shape[1], 200)
+
+    def errors(apart):
+        return sum(any(verdicts.verdict(percentile, row[:n], apart=apart) == "met" for n in looks) for row in over)
+
+    assert errors(1) > 0.2 * paths
+    assert errors(clients) <= highest_plausible(paths)
+
+
+def test_a_line_of_clients_takes_as_many_times_the_requests():
+    objective = Objective(metric="e2e", percentile=90, limit=1)
+    served = [Served(0, 0, (500_000,), 1, 1, waited=4)] * 4 * verdicts.needed_requests(90)
+    assert is_enough([objective], served, None)
+    assert not is_enough([objective], served[:-1], None)
+    gaps = Objective(metric="tpot", percentile=90, limit=1)
+    token_by_token = [Served(0, 0, (500_000, 600_000), 1, 2, waited=4)] * verdicts.needed_requests(90)
+    assert is_enough([gaps], token_by_token, None)

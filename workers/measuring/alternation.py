@@ -10,8 +10,7 @@ from kernels.measure.latency import Served
 from workers.documents.stages import StageInput
 from workers.documents.workload import Workload
 from workers.harness.context import Context
-from workers.measuring.sample_sizes import LEAST_REQUESTS, is_enough, verdicts
-from workers.verdicts import needed_requests
+from workers.measuring.sample_sizes import LEAST_REQUESTS, is_enough, needed, verdicts
 
 Hours = tuple[float | None, float | None]
 """USD per hour of before and of after; None where no price is known."""
@@ -52,7 +51,6 @@ def alternate(
     LEAST_SECONDS.
     """
     objectives = workload.objectives
-    needed = max([LEAST_REQUESTS, *(needed_requests(each.percentile) for each in objectives if each.limit is not None)])
     soonest, spent, alone = time.monotonic() + LEAST_SECONDS, 0.0, False
     while True:
         late = context.seconds_left <= reserve and time.monotonic() > soonest
@@ -61,7 +59,8 @@ def alternate(
         paired = pairs >= LEAST_REQUESTS and "not_enough_samples" not in past
         if pairs >= LEAST_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
             return
-        short = done > 0 and 2 * (needed - done) * spent / done >= context.seconds_left - reserve
+        wanted = max([LEAST_REQUESTS, *(needed(each, after.served) for each in objectives if each.limit is not None)])
+        short = done > 0 and 2 * (wanted - done) * spent / done >= context.seconds_left - reserve
         alone = alone or (paired and (pairs >= USUAL_PAIRS or short))
         if not alone:
             before.serve()

@@ -9,19 +9,22 @@ from workers.documents.speedup import LEAST_PROCESSES, Drift, ProcessMedians, Sp
 from workers.documents.stages import ObjectiveOutcome
 from workers.documents.workload import Objective
 from workers.measuring.alternation import Alternation
+from workers.measuring.sample_sizes import judged, needed
 from workers.statistics import (
     across_processes,
     against_itself,
     count_over,
     drift,
+    every,
     is_difference,
     joined,
     noise_floor,
     objective_value,
     paired_ratio,
+    places_apart,
     shares_over,
 )
-from workers.verdicts import needed_requests, overall, verdict
+from workers.verdicts import overall
 
 LEAST_PAIRS_OF_A_RATIO = 9
 """With fewer pairs in a process a promise relative to before is undecided; verify measures so many at least."""
@@ -54,17 +57,16 @@ def _outcome(
 ) -> ObjectiveOutcome:
     sides = tuple(zip((before, after), hours, strict=True))
     past, now = (pooled(side, objective.metric, objective.n, usd) for side, usd in sides)
-    shares_before, shares = (shares_over(objective, side, usd) for side, usd in sides)
     return ObjectiveOutcome(
         objective=objective,
         before=objective_value(objective, past) if past else None,
         after=objective_value(objective, now) if now else None,
-        verdict_before=verdict(objective.percentile, shares_before),
-        verdict=verdict(objective.percentile, shares),
+        verdict_before=judged(objective, before, hours[0]),
+        verdict=judged(objective, after, hours[1]),
         samples=len(now),
         over=count_over(objective, now),
-        requests=len(shares),
-        needed=needed_requests(objective.percentile),
+        requests=len(shares_over(objective, after, hours[1])),
+        needed=needed(objective, after),
     )
 
 
@@ -111,7 +113,9 @@ def _relative(outcome: ObjectiveOutcome, processes: Sequence[Alternation]) -> Ob
     What runs today is once as fast as itself.
     """
     promised, ratio = outcome.objective.at_least_faster or 1.0, speedup(outcome.objective, processes, None).ratio
-    few = min(each.pairs for each in processes) < LEAST_PAIRS_OF_A_RATIO
+    apart = places_apart(outcome.objective.metric, processes[0].after) if len(processes) < LEAST_PROCESSES else 1
+    needed_pairs = apart * LEAST_PAIRS_OF_A_RATIO
+    few = min(each.pairs for each in processes) < needed_pairs
     met, missed = ratio.low >= promised, ratio.high < promised
     found: Verdict = "met" if met else "missed" if missed else "too_close"
     return outcome.model_copy(
@@ -119,7 +123,7 @@ def _relative(outcome: ObjectiveOutcome, processes: Sequence[Alternation]) -> Ob
             "ratio": ratio,
             "verdict": "not_enough_samples" if few else found,
             "verdict_before": "met" if promised <= 1 else "missed",
-            "needed": LEAST_PAIRS_OF_A_RATIO,
+            "needed": needed_pairs,
         }
     )
 
@@ -146,10 +150,11 @@ def speedup(
     hours = usd_per_hour, usd_per_hour and usd_per_hour * gpus
     sides = [_interleaved(objective, each, hours) for each in processes]
     medians = [_medians(objective, *each) for each in sides]
+    apart = places_apart(objective.metric, processes[0].after)
     past, now = sides[0]
     if len(processes) < LEAST_PROCESSES:
         pair = (now, past) if objective.direction == "at_least" else (past, now)
-        ratio, noise = paired_ratio(*pair), noise_floor(past, now)
+        ratio, noise = paired_ratio(*pair, apart=apart), noise_floor(past, now, apart=apart)
     else:
         ratio = across_processes([each.ratio for each in medians])
         noise = against_itself([each.after for each in medians])
@@ -159,7 +164,7 @@ def speedup(
         noise=noise,
         difference=is_difference(ratio, noise),
         processes=medians,
-        drifts=_drifts(sides),
+        drifts=_drifts(sides, apart),
     )
 
 
@@ -178,12 +183,12 @@ def _medians(objective: Objective, past: Sequence[float], now: Sequence[float]) 
     return ProcessMedians(before=before, after=after, ratio=ratio, pairs=len(now))
 
 
-def _drifts(sides: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[Drift]:
+def _drifts(sides: Sequence[tuple[Sequence[float], Sequence[float]]], apart: int) -> list[Drift]:
     found = []
     for process, (past, now) in enumerate(sides, start=1):
-        if (ratio := drift(past)) is not None:
+        if (ratio := drift(every(past, apart))) is not None:
             found.append(Drift(process=process, side="before", ratio=ratio))
-        if (ratio := drift(now)) is not None:
+        if (ratio := drift(every(now, apart))) is not None:
             found.append(Drift(process=process, side="after", ratio=ratio))
     return found
 

@@ -7,8 +7,8 @@ from workers.documents.base import Verdict
 from workers.documents.measurement import Distribution
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective
-from workers.statistics import distribution, shares_over
-from workers.verdicts import verdict
+from workers.statistics import distribution, places_apart, shares_over
+from workers.verdicts import needed_requests, verdict
 
 LEAST_REQUESTS = 20
 """Fewer samples make a poor distribution, even where the percentile needs fewer."""
@@ -24,12 +24,24 @@ USUAL_METRICS = {
 def verdicts(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> list[Verdict]:
     """The verdict on each objective that has a limit, after what was served so far."""
     limited = [each for each in objectives if each.limit is not None]
-    return [verdict(each.percentile, shares_over(each, served, usd_per_hour)) for each in limited]
+    return [judged(each, served, usd_per_hour) for each in limited]
+
+
+def judged(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> Verdict:
+    """The verdict on an objective, by the batches that are independent of each other."""
+    apart = places_apart(objective.metric, served)
+    return verdict(objective.percentile, shares_over(objective, served, usd_per_hour), apart=apart)
+
+
+def needed(objective: Objective, served: Sequence[Served]) -> int:
+    """How many batches without a sample beyond the limit prove the objective, with clients as those of `served`."""
+    return places_apart(objective.metric, served) * needed_requests(objective.percentile)
 
 
 def is_enough(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> bool:
     """Whether every objective is proven met or missed, and those relative to before have their requests."""
-    least = PAIRS_OF_A_RATIO if any(each.limit is None for each in objectives) else LEAST_REQUESTS
+    ratios = [PAIRS_OF_A_RATIO * places_apart(each.metric, served) for each in objectives if each.limit is None]
+    least = max([LEAST_REQUESTS, *ratios])
     return len(served) >= least and {*verdicts(objectives, served, usd_per_hour)} <= {"met", "missed"}
 
 

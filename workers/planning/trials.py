@@ -25,7 +25,7 @@ from workers.planning import summaries
 from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_ids, too_fast
 from workers.pricing import hourly_price
-from workers.statistics import median_interval, tokens_per_second
+from workers.statistics import median_interval, places_apart, tokens_per_second
 from workers.verdicts import needed_requests, overall
 
 LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 3, 5, 50
@@ -150,7 +150,8 @@ def primary(document: StageInput, clients: Clients, gpus: int = 1) -> Interval |
     """The median of the first objective's metric with a 95 % interval, served on so many GPUs."""
     objective, usd = document.workload.objectives[0], hourly_price(document.prices, document.gpu_class, gpus)
     samples = pooled(clients.served, objective.metric, objective.n, usd)
-    return median_interval(samples) if samples else None
+    apart = places_apart(objective.metric, clients.served)
+    return median_interval(samples, apart) if samples else None
 
 
 def keeps(document: StageInput, clients: Clients, gpus: int) -> Verdict:
@@ -161,11 +162,11 @@ def keeps(document: StageInput, clients: Clients, gpus: int) -> Verdict:
 
 def served_rounds(runner: Runner, document: StageInput, seconds: float) -> Clients:
     """Times a few requests of the workload's traffic on a prepared runner; more where a promise takes more to prove."""
-    limited = [each.percentile for each in document.workload.objectives if each.limit is not None]
-    most = max([MOST_ROUNDS, *map(needed_requests, limited)])
     clients = Clients(runner, document.workload.traffic, seed=3)
     end = time.monotonic() + seconds
     clients.warm_up()
+    limited = [each.percentile for each in document.workload.objectives if each.limit is not None]
+    most = max([MOST_ROUNDS, *(clients.rounds * needed_requests(each) for each in limited)])
     for done in range(1, most + 1):
         clients.serve()
         late = time.monotonic() - end

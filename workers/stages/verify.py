@@ -43,7 +43,7 @@ from workers.planning.served_checks import judge_ids, too_fast
 from workers.planning.serving import serving_of
 from workers.planning.verdict_words import no_change_sentence, overall_verdict, sentence
 from workers.pricing import hourly_price
-from workers.statistics import goodput, joined, median_interval, tokens_per_second
+from workers.statistics import goodput, joined, median_interval, places_apart, tokens_per_second
 
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing. Quality gets the rest."""
@@ -72,7 +72,8 @@ def _expected(
     """
 
     def median_of(served: Sequence[Served]) -> Interval:
-        return median_interval(pooled(served, objective.metric, objective.n, usd))
+        samples = pooled(served, objective.metric, objective.n, usd)
+        return median_interval(samples, places_apart(objective.metric, served))
 
     middle = median_of(joined([each.after for each in processes]))
     composed = document.results.compose

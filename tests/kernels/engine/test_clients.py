@@ -55,6 +55,7 @@ def test_four_clients_wait_for_the_three_before_them():
         found.serve()
     assert min(e2e_ms(found)) >= 4 * SERVICE_MS - 0.1
     assert min(e2e_ms(found)) < 4 * SERVICE_MS * 3
+    assert {each.waited for each in found.served} == {4}
 
 
 def test_a_batch_is_served_together():
