@@ -4,7 +4,8 @@
 
 Every call is timed by `time.perf_counter_ns` with warm caches; the device is waited for before every 25 calls. A row
 has [median, 10th percentile, 90th percentile] in µs of calls with checks, with checks into given outputs, and without
-checks into given outputs.
+checks into given outputs. All cases are timed in each of several rounds, so that a host that is busy for a second slows
+a part of a row's calls alone.
 """
 
 import argparse
@@ -15,12 +16,14 @@ import selectors
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-CALLS, BATCH = 10_000, 25
+ROUNDS, BATCHES, BATCH = 4, 100, 25
 CASE_SECONDS = 60.0
+CHILD = [sys.executable, "-m", "benchmarks.host_cost", "--child"]
 
 ATTENTION = {"op": "attention", "head_dim": 128, "heads": 16, "kv_heads": 4, "batch": 1}
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -53,22 +56,27 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-def measured(call: Callable[[], Any]) -> list[float]:
-    """Median, 10th and 90th percentile of the host time of a call in µs."""
+def timed(call: Callable[[], Any]) -> Counter[int]:
+    """The host times of one round's calls, in steps of 10 ns."""
     import torch
 
-    spent: list[int] = []
-    for _ in range(500):
+    spent: Counter[int] = Counter()
+    for _ in range(200):
         call()
-    for _ in range(CALLS // BATCH):
+    for _ in range(BATCHES):
         torch.cuda.synchronize()
         for _ in range(BATCH):
             start = time.perf_counter_ns()
             call()
-            spent.append(time.perf_counter_ns() - start)
+            spent[(time.perf_counter_ns() - start) // 10] += 1
     torch.cuda.synchronize()
-    spent.sort()
-    return [round(spent[int(len(spent) * share)] / 1e3, 2) for share in (0.5, 0.1, 0.9)]
+    return spent
+
+
+def summary(spent: Counter[int]) -> list[float]:
+    """Median, 10th and 90th percentile in µs of times in steps of 10 ns."""
+    ordered = sorted(spent.elements())
+    return [ordered[int(len(ordered) * share)] / 100 for share in (0.5, 0.1, 0.9)]
 
 
 def in_order(name: str, function: Any, arguments: dict[str, Any]) -> tuple[Any, ...]:
@@ -93,7 +101,8 @@ def in_order(name: str, function: Any, arguments: dict[str, Any]) -> tuple[Any, 
     return tuple(arguments.get(each.name, each.default) for each in parameters[: last + 1])
 
 
-def row(name: str, values: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+def calls_of(name: str, values: dict[str, Any], params: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+    """The three kinds of calls of a case, by their names in its row."""
     import torch
 
     from kernels import ops, registry
@@ -105,12 +114,9 @@ def row(name: str, values: dict[str, Any], params: dict[str, Any]) -> dict[str, 
     out = function(**arguments)
     positional = in_order(name, function, arguments)
     return {
-        "variant": name,
-        "case": case.model_dump(exclude_none=True),
-        "params": params,
-        "checked": measured(lambda: function(*positional)),
-        "checked_out": measured(lambda: function(*positional, out=out)),
-        "unchecked_out": measured(lambda: function.unchecked(*positional, out=out)),
+        "checked": lambda: function(*positional),
+        "checked_out": lambda: function(*positional, out=out),
+        "unchecked_out": lambda: function.unchecked(*positional, out=out),
     }
 
 
@@ -132,75 +138,107 @@ def of_torch() -> dict[str, list[float]]:
         launches[0]()
         launches[1]()
 
-    return {
-        "F.linear": measured(lambda: linear(x, w)),
-        "F.sdpa": measured(lambda: scaled_dot_product_attention(q, q, q)),
-        "torch.empty": measured(lambda: torch.empty(64, 4096, device="cuda", dtype=torch.bfloat16)),
-        "launch": measured(launches[0]),
-        "launch pdl": measured(launches[1]),
-        "two launches": measured(both),
-        "nothing": measured(lambda: None),
+    calls: dict[str, Callable[[], Any]] = {
+        "F.linear": lambda: linear(x, w),
+        "F.sdpa": lambda: scaled_dot_product_attention(q, q, q),
+        "torch.empty": lambda: torch.empty(64, 4096, device="cuda", dtype=torch.bfloat16),
+        "launch": launches[0],
+        "launch pdl": launches[1],
+        "two launches": both,
+        "nothing": lambda: None,
     }
+    spent: dict[str, Counter[int]] = {name: Counter() for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            spent[name].update(timed(call))
+    return {name: summary(times) for name, times in spent.items()}
 
 
-def child(first: int) -> None:
-    """Prints a line for each case from number `first` on: its row, or why it has none."""
-    for name, values, params in CASES[first:]:
+def child(cases: Sequence[int]) -> None:
+    """Prints a line of JSON for each of these numbers of cases: the times of one round, or why there are none.
+
+    It ends at the first case that fails: a CUDA error would fail all later ones of its process.
+    """
+    built: dict[int, dict[str, Callable[[], Any]]] = {}
+    for at in cases:
         try:
-            found = row(name, values, params)
-        except Exception as error:  # a case that fails must not end the others
-            found = refused(name, values, params, f"{type(error).__name__}: {str(error)[:300]}")
+            if at not in built:
+                built[at] = calls_of(*CASES[at])
+            found: dict[str, Any] = {kind: timed(call) for kind, call in built[at].items()}
+        except Exception as error:
+            found = {"refused": f"{type(error).__name__}: {str(error)[:300]}"}
         print(json.dumps(found), flush=True)
+        if "refused" in found:
+            return
 
 
-def refused(name: str, values: dict[str, Any], params: dict[str, Any], reason: str) -> dict[str, Any]:
-    return {"variant": name, "case": values, "params": params, "refused": reason}
+def rounds(command: list[str], count: int, seconds: float = CASE_SECONDS) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Pairs of a case's number and what `child` printed of it, round by round.
 
-
-def rows(seconds: float = CASE_SECONDS) -> Iterator[dict[str, Any]]:
-    """The rows of all cases in their order. A case that gives none within `seconds` is refused."""
-    done = 0
-    while done < len(CASES):
-        command = [sys.executable, "-m", "benchmarks.host_cost", "--from-case", str(done)]
+    `command` runs `child` with the numbers behind it. A case that fails, ends the process or takes longer than
+    `seconds` is refused and left out afterwards; a new process does the rest.
+    """
+    left = [*range(count)] * ROUNDS
+    while left:
         with (
-            subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as process,
+            subprocess.Popen([*command, *map(str, left)], stdout=subprocess.PIPE, bufsize=0) as process,
             selectors.DefaultSelector() as ready,
         ):
             assert process.stdout is not None
             ready.register(process.stdout, selectors.EVENT_READ)
-            while done < len(CASES):
+            found: dict[str, Any] = {}
+            while left and "refused" not in found:
                 line = process.stdout.readline() if ready.select(seconds) else b""
-                why = f"no row within {seconds:g} s, or its process has ended"
-                yield json.loads(line) if line else refused(*CASES[done], why)
-                done += 1
-                if not line:
-                    process.kill()
-                    break
+                missing = {"refused": f"no row within {seconds:g} s, or its process has ended"}
+                at, found = left.pop(0), json.loads(line) if line else missing
+                yield at, found
+            process.kill()
+            if "refused" in found:
+                left = [each for each in left if each != at]
+
+
+def rows() -> Iterator[list[dict[str, Any]]]:
+    """The rows of the cases that have been timed, after each one of a round."""
+    from kernels import ops
+
+    found: list[dict[str, Any]] = []
+    for name, values, params in CASES:
+        case = ops.case_from.validate_python(values).model_dump(exclude_none=True)
+        found.append({"variant": name, "case": case, "params": params})
+    spent: dict[tuple[int, str], Counter[int]] = {}
+    for at, told in rounds(CHILD, len(CASES)):
+        for kind, times in told.items():
+            if kind == "refused":
+                found[at]["refused"] = times
+                continue
+            known = spent.setdefault((at, kind), Counter())
+            known.update({int(step): count for step, count in times.items()})
+            found[at] |= {kind: summary(known), "calls": known.total()}
+        yield [each for each in found if len(each) > 3]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Host time of one call of each variant that keeps its launches.")
     parser.add_argument("--json", type=Path, help="write the document here")
-    parser.add_argument("--from-case", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--child", type=int, nargs="+", help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.from_case is not None:
-        child(asked.from_case)
+    if asked.child:
+        child(asked.child)
         return 0
     if asked.json is None:
         parser.error("--json is needed")
     from kernels.measure.environment import environment_info
 
     ctypes.CDLL("libcuda.so.1")  # fails at once on a machine without a driver
-    document: dict[str, Any] = {**environment_info(), "calls": CALLS, "torch": of_torch(), "rows": []}
+    calls = ROUNDS * BATCHES * BATCH
+    document: dict[str, Any] = {**environment_info(), "calls": calls, "torch": of_torch(), "rows": []}
     print(document["torch"], flush=True)
-    for found in rows():
-        document["rows"].append(found)
+    for document["rows"] in rows():
         asked.json.write_text(json.dumps(document, indent=1) + "\n")  # what is stopped keeps the rows until then
-        times = (
-            f"{name} {found[name][0]:6.2f}" for name in ("checked", "checked_out", "unchecked_out") if name in found
-        )
-        print(f"{found['variant']:<18} {found.get('refused') or ' '.join(times)}  {found['params']}", flush=True)
-    return int(any("refused" in found for found in document["rows"]))
+    for row in document["rows"]:
+        times = (f"{name} {row[name][0]:6.2f}" for name in ("checked", "checked_out", "unchecked_out") if name in row)
+        print(f"{row['variant']:<18} {row.get('refused') or ' '.join(times)}  {row['params']}", flush=True)
+    return int(any("refused" in row for row in document["rows"]))
 
 
 if __name__ == "__main__":

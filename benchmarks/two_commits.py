@@ -1,14 +1,18 @@
 """Device times of the kernels of two commits, measured by processes that take turns on one GPU.
 
-    git archive f706c2e kernels | tar x -C /tmp/base
-    python -m benchmarks.two_commits /tmp/base --json two-commits.json
+    bash benchmarks/h200/base.sh f706c2e base.tar.xz && mkdir base && tar -C base -xJf base.tar.xz
+    python -m benchmarks.two_commits base --json two-commits.json
 
-PAIRS processes import the kernels of the folder, as many those of this tree. In each round every process times
-every case: the median of 15 calls between CUDA events, behind a cleared L2 cache. A process keeps its buffers, and
-where they lie in the GPU's memory may change the time. So pairs of processes are what is counted: a pair's ratio is
-the median over its rounds of this tree's time to the folder's. A row has each side's median in ms, and the median of
-the pairs' ratios, [median, low, high] with the exact 95 % interval over the pairs. A kernel is slower when the
-interval lies wholly above 1.01. The same commit given as the folder shows what the method finds between equal kernels.
+A pair is a process that imports the kernels of the folder and one that imports those of this tree. In each round every
+process times every case: the median of 15 calls between CUDA events, behind a cleared L2 cache. A process keeps its
+buffers, and where they lie in the GPU's memory may change the time. So pairs of processes are what is counted: a pair's
+ratio is the median over its rounds of this tree's time to the folder's. A row has each side's median in ms, and the
+median of the pairs' ratios, [median, low, high] with the exact 95 % interval over the pairs. A kernel is slower when
+the interval lies wholly above 1.01. The same commit given as the folder shows what the method finds between equal
+kernels.
+
+Four pairs are on the GPU at once, since each process takes 3 to 8 GB of its memory. The document is written after each
+group of pairs, so what is stopped keeps those that have ended.
 """
 
 import argparse
@@ -16,12 +20,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from statistics import median
 from typing import IO, Any
 
-PAIRS, ROUNDS, CALLS = 12, 4, 15
+PAIRS, AT_ONCE, ROUNDS, CALLS = 12, 4, 4, 15
 SLOWER = 1.01
 
 HERE = Path(__file__).parents[1]
@@ -113,7 +118,7 @@ def child(order: str, only: list[str]) -> None:
         except Exception as error:  # a case that one side lacks must not end the others
             call, refused[at] = None, f"{type(error).__name__}: {str(error)[:300]}"
         calls[at] = call
-    torch.cuda.empty_cache()  # two dozen processes share the GPU's memory
+        torch.cuda.empty_cache()  # several processes share the GPU's memory
     other = torch.ones(256 << 18, dtype=torch.float32, device="cuda")
     print(json.dumps(refused), flush=True)
     for _ in sys.stdin:
@@ -152,37 +157,55 @@ def _line(stream: IO[str] | None) -> Any:
     return json.loads(line)
 
 
-def compared(base: Path, only: list[str]) -> list[dict[str, Any]]:
+Times = list[Any]
+"""A process's time of each case in one round, in ms; None where the case could not be built."""
+
+
+def pairs_of(base: Path, only: list[str]) -> Iterator[tuple[list[list[tuple[Times, Times]]], dict[str, str]]]:
+    """After each group of pairs: the pairs until then, each as rounds of the folder's times and this tree's, and why
+    cases were refused, by their numbers.
+
+    Raises RuntimeError when a process ends.
+    """
+    pairs: list[list[tuple[Times, Times]]] = []
+    refused: dict[str, str] = {}
+    for first in range(0, PAIRS, AT_ONCE):
+        orders = [("forwards", "backwards")[pair % 2] for pair in range(first, min(first + AT_ONCE, PAIRS))]
+        processes = [_start(tree, order, only) for order in orders for tree in (base, HERE)]
+        for each in processes:
+            refused |= _line(each.stdout)
+        rounds: list[list[Times]] = []
+        for _ in range(ROUNDS):
+            found = []
+            for each in processes:
+                print(file=each.stdin, flush=True)
+                found.append(_line(each.stdout))
+            rounds.append(found)
+        for each in processes:
+            each.communicate()
+        pairs += [[(found[2 * at], found[2 * at + 1]) for found in rounds] for at in range(len(orders))]
+        yield pairs, refused
+
+
+def rows(
+    pairs: Sequence[Sequence[tuple[Times, Times]]], refused: dict[str, str], only: list[str]
+) -> list[dict[str, Any]]:
+    """A row for each case: both sides' medians in ms and the ratio's interval, or why it was refused."""
     from kernels.measure.intervals import median_interval
 
-    orders = [("forwards", "backwards")[pair % 2] for pair in range(PAIRS)]
-    processes = [_start(tree, order, only) for order in orders for tree in (base, HERE)]
-    refused: dict[str, str] = {}
-    for each in processes:
-        refused |= _line(each.stdout)
-    rounds = []
-    for _ in range(ROUNDS):
-        found = []
-        for each in processes:
-            print(file=each.stdin, flush=True)
-            found.append(_line(each.stdout))
-        rounds.append(found)
-    for each in processes:
-        each.communicate()
-    rows: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     for at, (name, values) in enumerate(_cases(only)):
         row: dict[str, Any] = {"variant": name, "case": values}
         if str(at) in refused:
-            rows.append(row | {"refused": refused[str(at)]})
+            found.append(row | {"refused": refused[str(at)]})
             continue
-        pairs = [[(found[2 * pair][at], found[2 * pair + 1][at]) for found in rounds] for pair in range(PAIRS)]
-        ratios = [median(new / old for old, new in pair) for pair in pairs]
-        ratio = [round(each, 4) for each in median_interval(ratios)]
+        timed = [[(old[at], new[at]) for old, new in pair] for pair in pairs]
+        ratio = [round(each, 4) for each in median_interval([median(new / old for old, new in pair) for pair in timed])]
         before, after = (
-            round(median(each), 5) for each in zip(*(both for pair in pairs for both in pair), strict=True)
+            round(median(each), 5) for each in zip(*(both for pair in timed for both in pair), strict=True)
         )
-        rows.append(row | {"before_ms": before, "after_ms": after, "ratio": ratio, "slower": ratio[1] > SLOWER})
-    return rows
+        found.append(row | {"before_ms": before, "after_ms": after, "ratio": ratio, "slower": ratio[1] > SLOWER})
+    return found
 
 
 def main() -> int:
@@ -199,15 +222,21 @@ def main() -> int:
         return 0
     if asked.base is None or asked.json is None:
         parser.error("a folder and --json are needed")
+    if not (asked.base / "kernels").is_dir():
+        parser.error(f"{asked.base} has no folder kernels: benchmarks/h200/base.sh packs that of a commit")
     from kernels.measure.environment import environment_info
 
-    rows = compared(asked.base.resolve(), asked.only)
-    document = {**environment_info(), "pairs": PAIRS, "rounds": ROUNDS, "calls": CALLS, "rows": rows}
-    asked.json.write_text(json.dumps(document, indent=1) + "\n")
-    for row in rows:
+    commit = asked.base / "COMMIT"
+    document: dict[str, Any] = {**environment_info(), "base": commit.read_text().strip() if commit.exists() else None}
+    document |= {"rounds": ROUNDS, "calls": CALLS, "rows": []}
+    for pairs, refused in pairs_of(asked.base.resolve(), asked.only):
+        document |= {"pairs": len(pairs), "rows": rows(pairs, refused, asked.only)}
+        asked.json.write_text(json.dumps(document, indent=1) + "\n")
+        print(f"{len(pairs)} of {PAIRS} pairs", flush=True)
+    for row in document["rows"]:
         said = row.get("refused") or f"{row['ratio']}{' SLOWER' if row['slower'] else ''}"
         print(f"{row['variant']:<20} {said} {row['case']}")
-    return int(any(row.get("slower") for row in rows))
+    return int(any(row.get("slower") for row in document["rows"]))
 
 
 if __name__ == "__main__":

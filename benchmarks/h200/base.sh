@@ -9,5 +9,5 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 output=${2:-.carry/base.tar.xz}
 mkdir -p "$(dirname "$output")"
-git archive "$1" kernels | xz > "$output"
+git archive --add-virtual-file="COMMIT:$(git rev-parse --short "$1")" "$1" kernels | xz > "$output"
 echo "kernels of $(git rev-parse --short "$1"), $(stat -c %s "$output") bytes: $output"

@@ -192,7 +192,8 @@ def _append_layout(values: Iterable[Any]) -> tuple[Any, ...]:
     return (
         out.data_ptr(), q.data_ptr(), k.data_ptr(), v.data_ptr(), cos.data_ptr(), sin.data_ptr(), k_cache.data_ptr(),
         v_cache.data_ptr(), q.stride(), k.stride(), v.stride(), cos.stride(), sin.stride(), k_cache.stride(),
-        k_cache.shape, identity((position, *table)),
+        k_cache.shape, position.data_ptr(), position.shape, position.stride(), position.dtype,
+        identity(table) if table else (),
     )  # fmt: skip
 
 
