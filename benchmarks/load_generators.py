@@ -3,7 +3,7 @@
     python -m benchmarks.load_generators --openai PYTHON --json benchmarks/results/2-core-epyc/load-generators.json
 
 PYTHON is an interpreter that has the `openai` package, in an environment of its own. Each tool sends the same prompts
-with the same number of users, in turns. What counts is how far its token times are from the stub's own: the delay of
+with the same number of users, alternately. What counts is how far its token times are from the stub's own: the delay of
 the first token, of the time per output token, and of the throughput.
 """
 

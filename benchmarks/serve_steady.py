@@ -99,7 +99,7 @@ def send(url: str, name: str, requests: RequestList, seconds: float) -> Sent:
 
 
 def counted(exchanges: Sequence[Exchange], own: dict[str, float]) -> dict[str, Any]:
-    """What was sent, answered and lost, and what the server counted meanwhile."""
+    """What was sent, answered and lost, and what the server counted at the same time."""
     whole = [each for each in exchanges if each.ended and each.ended != CANCELLED]
     failed = [each for each in exchanges if each.error]
     unlike = [each for each in whole if each.tokens != each.planned.output_tokens]

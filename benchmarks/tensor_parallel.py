@@ -94,7 +94,7 @@ def mlp(part: Part, w: Weights, x: Tensor, summed: Tensor) -> tuple[Tensor, Tens
 
 
 def best(part: Part, x: Tensor, summed: Tensor) -> Tensor:
-    """Each rank's largest logit and its token, float32 [ranks * 2], of which this rank fills its own two."""
+    """Each rank's largest logit and its token, float32 [ranks * 2]; this rank fills its own two."""
     logits = F.linear(F.rms_norm(x + summed, (part.hidden,), part.norm), part.head)[0].float()
     found = torch.zeros(part.ranks, 2, device=x.device)
     found[part.rank] = torch.stack([logits.max(), logits.argmax() + part.rank * part.vocab])

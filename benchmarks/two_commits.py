@@ -1,4 +1,4 @@
-"""Device times of the kernels of two commits, measured by processes that take turns on one GPU.
+"""Device times of the kernels of two commits, measured by processes that alternate on one GPU.
 
     bash benchmarks/h200/base.sh f706c2e base.tar.xz && mkdir base && tar -C base -xJf base.tar.xz
     python -m benchmarks.two_commits base --json two-commits.json

@@ -95,7 +95,7 @@ class Person:
 
 
 def schedule(clients: int, rate: float, seconds: float, seed: int) -> list[Planned]:
-    """Requests as a Poisson process of `rate` a second, dealt to the clients in turn: each thinks between its own."""
+    """Requests as a Poisson process of `rate` a second, given to the clients round-robin; each thinks between two."""
     generator, planned, at = random.Random(seed), list[Planned](), 0.0
     order = generator.sample(range(clients), clients)
     kinds, weights = list(READS), [weight for _, weight in READS.values()]

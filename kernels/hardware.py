@@ -72,7 +72,7 @@ GENERATIONS = (80, 86, 89, 90, 100, 120)
 
 
 def generation(sm: int) -> Gpu:
-    """A GPU of this compute capability of which nothing else is known; the variants' `serves` look at no more."""
+    """A GPU of this compute capability, without any other fact; the variants' `serves` look at no more."""
     return Gpu(f"sm_{sm}", f"sm_{sm}", sm, 0, 0, 0, 0, 0, 0)
 
 

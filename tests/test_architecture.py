@@ -1,9 +1,12 @@
 """The rules of the house that a linter does not check."""
 
 import ast
+import inspect
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -73,6 +76,30 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     """Also not by an import inside a function; one for types alone may."""
     graph = grimp.build_graph("kernels", "workers", "workbench", exclude_type_checking_imports=True, cache_dir=None)
     TopologicalSorter({each: graph.find_modules_directly_imported_by(each) for each in graph.modules}).prepare()
+
+
+RIDDLES = re.compile(r"…|\bwhoever\b|\bof which\b|\b(?:in|by) turns\b|\bapart\b", re.I)
+"""Words of sentences that have to be read twice. Code in backticks, examples and diagrams may leave things out."""
+EXAMPLE = re.compile(r"`[^`]*`|^    .*$|^.*─.*$", re.M)
+
+
+def prose(path: Path) -> list[str]:
+    """The docstrings and comments of a Python file, without code, examples and diagrams."""
+    text = path.read_text("utf-8")
+    nodes = (each.value for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Expr))
+    found = [each.value for each in nodes if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    found = [inspect.cleandoc(each) for each in found] + [
+        each.string for each in tokens if each.type == tokenize.COMMENT
+    ]
+    return [EXAMPLE.sub("", each) for each in found]
+
+
+@pytest.mark.parametrize("package", ["kernels", "workers", "workbench", "benchmarks"])
+def test_docstrings_and_comments_are_plain(package: str) -> None:
+    suspects = [path for path in tracked(f"{package}/*.py") if RIDDLES.search(path.read_text("utf-8"))]
+    riddles = [f"{path.relative_to(ROOT)}: {each}" for path in suspects for each in prose(path) if RIDDLES.search(each)]
+    assert not riddles
 
 
 TOUR_STEP = re.compile(r"\[`([\w./-]+)`\]\(([\w./-]+)\) \(([^)]+)\)")

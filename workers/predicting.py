@@ -198,7 +198,7 @@ def _missing(workload: Workload) -> list[str]:
 
 
 def _under_load(request: _Request, workload: Workload, rates: Rates) -> list[PredictedFigure]:
-    """Tokens per second for 1, 2, 4, … users who always wait: all prompts, then the tokens behind them, together.
+    """Tokens per second for users who always wait, powers of two: all prompts, then the tokens behind them, together.
 
     A server reads prompts in passes of so many tokens at most, padded where several users' come as they may. It has
     steps of many users made by the library's kernels, which do not run on several GPUs.

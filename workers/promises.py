@@ -22,7 +22,7 @@ def impossible(
     The floor: every weight, in the smallest precision that is allowed, and the keys and values are read once a token at
     the datasheet's bandwidth, and the prompt is multiplied at the chip's highest rate (`kernels.measure.roofline`).
     Several GPUs divide both, where they can divide the model. The sentence also names the number of GPUs whose floor
-    lies within the promise, and their class; `living` are the classes of which a worker is known to be there.
+    lies within the promise, and their class; `living` are the classes that have a worker now.
     """
     floor = floor_ms(objective, sla, model, gpu_class)
     if not floor or objective.limit is None:

@@ -92,7 +92,7 @@ class Cache(NamedTuple):
 
 
 @triton.jit
-def places(start, end, k, v, pages, PAGE_SIZE: tl.constexpr, COUNT: tl.constexpr):
+def slot_offsets(start, end, k, v, pages, PAGE_SIZE: tl.constexpr, COUNT: tl.constexpr):
     """Offsets in k and in v of the keys from start on (int64 [COUNT]), and a mask: before end, on a valid page."""
     n = start + tl.arange(0, COUNT)
     known = n < end
@@ -132,7 +132,7 @@ def attend(queries, k, v, pages, begin, end, softcap, C: tl.constexpr):
     for start in tl.range(begin, end, C.BLOCK_N, num_stages=C.STAGES):
         n = start + tl.arange(0, C.BLOCK_N)
         inside = n < end
-        k_at, v_at, known = places(start, end, k, v, pages, C.PAGE_SIZE, C.BLOCK_N)
+        k_at, v_at, known = slot_offsets(start, end, k, v, pages, C.PAGE_SIZE, C.BLOCK_N)
         keys = tl.load(k.data + k_at[None, :] + d[:, None], mask=known[None, :] & (d < C.HEAD_DIM)[:, None], other=0.0)
         scores = tl.dot(q, keys.to(q.dtype), input_precision="ieee") * queries.scale[:, None]
         if C.SOFTCAP:  # cap · tanh(s / cap), in base 2

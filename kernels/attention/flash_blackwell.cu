@@ -11,12 +11,12 @@
 //   warp 9                 takes TMEM and gives it back; one thread issues the products
 //   warps 10, 11           idle: registers move from warpgroup to warpgroup
 // Blocks of keys are visited from the last to the first. The ring holds K of the last block, then V of a block and K of
-// the next one by turns.
+// the next one alternately.
 //   barrier      arrivals a phase   means
 //   full[s]      1, the bytes       slot s holds a block of keys or values
 //   empty[s]     1, a commit        the products that read slot s have ended
-//   q_full[h]    1, the bytes       the queries of half h are there
-//   q_empty[h]   1, a commit        the last scores of half h in this tile are there
+//   q_full[h]    1, the bytes       the queries of half h are in shared memory
+//   q_empty[h]   1, a commit        the last scores of half h in this tile are in TMEM
 //   scores[h]    1, a commit        the scores of half h with a block are in TMEM
 //   weights[h]   4 warps            their exponentials are in TMEM, and the sums so far have today's base
 //   sums[h]      1, a commit        the values of that block are summed

@@ -36,8 +36,8 @@ KINDS = {"bf16": "kBf16", "fp16": "kF16"}
 class FlashBlackwell(Variant):
     """Causal or not, windows, grouped heads, any lengths; head_dim 64 and 128, bf16 and fp16, sequences of one length.
 
-    Two warpgroups compute exponentials by turns with the tensor cores: FlashAttention-4's order of products, and its
-    lazy rescaling.
+    While the tensor cores multiply for one warpgroup, the other computes exponentials: FlashAttention-4's order of
+    products, and its lazy rescaling.
     """
 
     name = "flash_blackwell"

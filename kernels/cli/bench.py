@@ -33,7 +33,7 @@ OPTIONS = {
 }
 """Options that only some groups have; every group without an entry times kernels and has KERNEL_OPTIONS."""
 WRITE_SECONDS = 2
-"""How often the document is written meanwhile, so that what is stopped has lost little."""
+"""Seconds after which the document is written again, so that what is stopped has lost little."""
 
 
 def bench_arguments(parser: argparse.ArgumentParser) -> None:
@@ -171,20 +171,20 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
     wanted = [each for each in cases(options.group, device.type == "cpu") if any(text in each.key for text in texts)]
     for text in (each for each in texts if not any(each in case.key for case in wanted)):
         print(f"kernels bench: no case of {options.group} has {text!r} in its key", file=sys.stderr)
-    place, usual = Bench(device, gpu, ceilings, host=True), _only(options)
-    tried = {case.key: usual | (compiled_peers(case) if device.type == "cuda" else set()) for case in wanted}
+    bench, variants = Bench(device, gpu, ceilings, host=True), _only(options)
+    tried = {case.key: variants | (compiled_peers(case) if device.type == "cuda" else set()) for case in wanted}
     if options.jobs > 1:
         started = time.monotonic()
         proven: dict[str, GateReport] = {}
         for only in dict.fromkeys(tried.values()):
             group = [case for case in wanted if tried[case.key] == only]
-            proven |= prove_ahead(replace(place, only=only), group, options.jobs)
-        place.proven = proven
+            proven |= prove_ahead(replace(bench, only=only), group, options.jobs)
+        bench.proven = proven
         print(f"Proven ahead: {len(proven)} in {time.monotonic() - started:.0f} s.", flush=True)
     for case in wanted:
         building = sum(registry.variant(name).build_seconds for name in compiled_peers(case) & tried[case.key])
         seconds = (options.seconds or USUAL_SECONDS) + 2 * building
-        trials = try_case(replace(place, only=tried[case.key]), case, seconds=seconds)
+        trials = try_case(replace(bench, only=tried[case.key]), case, seconds=seconds)
         yield from bench_rows(trials, "burst" if device.type == "cuda" else None)
         _say_refused(options.variant or [], trials)
 
@@ -194,8 +194,8 @@ def _only(options: argparse.Namespace) -> frozenset[str]:
     from kernels import registry
 
     named = set(options.variant or [])
-    usual = (each for each in registry.variants() if options.compiled or not each.build_seconds)
-    return frozenset(named.union(each.name for each in usual if not named or each.peer))
+    quick = (each for each in registry.variants() if options.compiled or not each.build_seconds)
+    return frozenset(named.union(each.name for each in quick if not named or each.peer))
 
 
 def compiled_peers(case: Case) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""`bench decode`: whole models generating 64 tokens, runners in turns; one group is a model, a batch and a prompt."""
+"""`bench decode`: whole models generating 64 tokens, runners alternating; a group has one model, batch and prompt."""
 
 import itertools
 import os
@@ -147,7 +147,7 @@ def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[tor
         model = engine.load(None, config, seed=0, generated=True, dtype=dtype, device=device.type)
         for _, batch, prompt in groups:
             case = model_case(model, name, dtype, batch, prompt, TOKENS)
-            for wanted in bench_divided.in_turns(_wanted(case, options, gpu), options.gpus):
+            for wanted in bench_divided.groups_of(_wanted(case, options, gpu), options.gpus):
                 yield from _measured(options, gpu, ceilings, model, wanted)
                 bench_divided.free()
         del model

@@ -53,9 +53,10 @@ def rows(
         free()
 
 
-def in_turns(wanted: Sequence[Wanted], gpus: Sequence[int]) -> Iterator[list[Wanted]]:
-    """What is measured in turns: everything; with several `gpus` one precision after the other, whose rows then come
-    at once, and whose memory is free for the next.
+def groups_of(wanted: Sequence[Wanted], gpus: Sequence[int]) -> Iterator[list[Wanted]]:
+    """What is loaded and measured together: everything; with several `gpus` one group for each precision.
+
+    The rows of a group come when it ends, and its memory is free for the next one.
     """
     if gpus:
         for weights in dict.fromkeys(case.weights for _, case in wanted):

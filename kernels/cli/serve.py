@@ -17,7 +17,7 @@ from kernels.serve.spec import Spec, configuration
 KEY_VARIABLE = "KERNELS_SERVE_API_KEY"
 GIB = 1 << 30
 MOST_CONNECTIONS = 1 << 16
-"""Connections are open files, of which a process may have 1,024 on many systems unless it asks for more."""
+"""Connections are open files. On many systems a process may have 1,024 of them unless it asks for more."""
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:

@@ -35,7 +35,7 @@ def clusters_at_once(size: int, threads: int, shared_bytes: int, kernel: Any = N
     registers and static shared memory count too. Without one, threads and shared memory alone limit the clusters.
 
     The driver is asked where torch is imported and its current GPU has compute capability 9.0. Elsewhere the answer is
-    `H200_CLUSTERS`, and ValueError is raised for blocks of which an SM would hold two, or a size that it lacks.
+    `H200_CLUSTERS`. ValueError is raised where two blocks would fit on an SM, and for a size that it lacks.
     Raises RuntimeError with CUDA's code.
     """
     device = current_hopper()

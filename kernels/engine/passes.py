@@ -155,7 +155,7 @@ class Pass:
         self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
     ) -> Callable[[Tensor, decoder.Where | None], Tensor] | None:
         """The planned variant that does a whole decode step of attention; None if the plan has none."""
-        if self.queries > 1 or w.q_norm is not None or not usual_scale(shape):
+        if self.queries > 1 or w.q_norm is not None or not default_scale(shape):
             return None
         case = StepAttentionCase(
             batch=self.state.batch,
@@ -223,7 +223,7 @@ class Pass:
             kv_dtype=self.dtype,
             window=shape.window_within(length),
         )
-        found = self.variants.planned(case) if usual_scale(shape) else None
+        found = self.variants.planned(case) if default_scale(shape) else None
         position = self.state.position
         if self.queries == 1:
             if found is None or not found.variant.device_lengths:
@@ -237,6 +237,6 @@ class Pass:
         return lambda q: function(q, k, v)
 
 
-def usual_scale(shape: decoder.LayerShape) -> bool:
+def default_scale(shape: decoder.LayerShape) -> bool:
     """Whether scores are scaled by 1 / √head_dim, as every variant does."""
     return abs(shape.scaling * shape.head_dim**0.5 - 1) < USUAL_SCALE_ERROR

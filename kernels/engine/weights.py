@@ -37,7 +37,7 @@ def generate(model: "torch.nn.Module", seed: int) -> None:
 def generate_part(part: Any, whole: Any, seed: int, begins: Mapping[str, tuple[int, int]]) -> None:
     """Fills one rank's part of a model in place with the values that `generate` gives the whole model there.
 
-    `whole` is that model, of which only shapes are read; it may be on the meta device. `begins` are the first row and
+    `whole` is that model. Only its shapes are read, so it may be on the meta device. `begins` are the first row and
     column of those parameters that are divided.
     """
     import torch

@@ -52,7 +52,7 @@ static_assert(BYTES_UP_TO(Shared, tmem) <= SHARED_BYTES, "Tile.shared_bytes of b
 __device__ __forceinline__ void produce(Shared& s, const Params& p, const Maps& maps) {
   PipelineState<STAGES> at;
   for (Tiles<1> tile(p, s); tile.advance();) {
-    tile.cluster.ask();
+    tile.cluster.try_cancel();
     for (int step = 0; step < p.steps; step++, at.advance()) {
       Barrier& full = s.full[at.stage];
       wait(s.empty[at.stage], at.parity ^ 1);

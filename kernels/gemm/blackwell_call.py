@@ -131,7 +131,7 @@ def build_of(case: LinearCase, tile: Tile) -> nvrtc.Build:
 
 
 def parts(case: LinearCase, operand: Any) -> OperandTensors:
-    """An operand as `LinearCase.passed` or `pack` gives it, taken apart."""
+    """The tensors of an operand that `LinearCase.passed` or `pack` returned."""
     if case.scales is None:
         return operand, None, None
     if block_scaled.named(case.scales):

@@ -134,7 +134,7 @@ def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:
 
 
 def chosen(kind: str, params: dict[str, Any], takes: Sequence[str], experts: int = 0) -> Tile:
-    """The tile of these params, each of which is in `takes`. Raises ValueError that names a param."""
+    """The tile of these params. Raises ValueError that names a param that is wrong, or is not in `takes`."""
     unknown = set(params) - set(takes)
     if unknown:
         names = ", ".join(sorted(unknown))

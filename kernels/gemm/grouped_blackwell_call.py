@@ -69,7 +69,7 @@ class GroupedBlackwellProduct(CudaCall):
 
 
 def parts(case: GroupedCase, operand: Any) -> Parts:
-    """An operand as `GroupedCase.passed` or `pack` gives it, taken apart."""
+    """The tensors of an operand that `GroupedCase.passed` or `pack` returned."""
     if case.scales is None:
         return operand, None
     values, scales = operand

@@ -95,7 +95,7 @@ class TileConfig:
 
     @cached_property
     def x_bytes(self) -> int:
-        """Bytes of a row of x in shared memory: rows begin 64 bytes apart modulo 128, so that no two meet in a bank."""
+        """Bytes of a row of x in shared memory: the stride is 64 modulo 128, so that no two rows meet in a bank."""
         return -(-self.split_k * 2 // 128) * 128 + 64
 
     @property

@@ -46,6 +46,6 @@ class WakeUpTimer:
         try:
             os.read(self._fd, 8)
         except BlockingIOError:
-            return  # set again meanwhile
+            return  # it was set again
         if self._waiting and not self._waiting.done():
             self._waiting.set_result(None)

@@ -66,7 +66,7 @@ class LayerTime:
 
 
 def decoder(config: dict[str, Any], parameters: int) -> DecoderSizes:
-    """The sizes of a model of which `parameters` multiply a token (`request_case`)."""
+    """The sizes of a model; `parameters` of its parameters multiply a token (`request_case`)."""
     heads, _, head_dim = attention_shape(config)
     vocabulary, hidden = head_shape(config)
     head = vocabulary * hidden

@@ -24,7 +24,8 @@ GATED_BLOCK = 8
 
 @dataclass(frozen=True)
 class Access:
-    """`repeat` runs of `count` blocks, `stride` apart, in `buffer`, which layer `layer` of this token writes.
+    """`repeat` runs of `count` blocks in `buffer`, which layer `layer` of this token writes. From one run's begin to
+    that of the next are `stride` blocks.
 
     `always` is False for splits of the keys after the first, which only a longer context uses.
     """

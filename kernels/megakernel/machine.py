@@ -36,8 +36,8 @@ class DecodeRequest:
     """What one launch makes: `count` tokens of each sequence.
 
     `first` [batch] int64 are the tokens at `position`, one for all sequences or one for each; keys and values of what
-    precedes lie in the caches. The launch ends when every sequence has met one of the tokens `stop`, of which `first`
-    may be one when it is `first_made`, no token of the prompt. `sampling` says how tokens are chosen; `forced`
+    precedes lie in the caches. The launch ends when every sequence has met one of the tokens `stop`; `first` counts
+    when it is `first_made`, that is no token of the prompt. `sampling` says how tokens are chosen; `forced`
     [count + 1, batch] int64 replaces what is chosen. `logits` [count, batch, vocab] float32 is filled.
     """
 

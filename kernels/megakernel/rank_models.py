@@ -97,7 +97,7 @@ def part_of_codes(found: RoundedWeights, part: Decoder, place: tuple[int, int], 
 
 
 def _rows(sizes: Sequence[int], place: tuple[int, int]) -> torch.Tensor:
-    """A rank's rows of matrices that lie one after the other, of which each rank has `sizes` rows."""
+    """A rank's rows of matrices that lie one after the other; each rank has `sizes` rows of them."""
     (rank, ranks), begin, found = place, 0, []
     for size in sizes:
         found.append(torch.arange(begin + rank * size, begin + (rank + 1) * size))

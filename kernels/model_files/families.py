@@ -32,7 +32,7 @@ class Family:
 
 
 def llama_like(config: dict[str, Any]) -> Shapes:
-    """Llama and its relatives, q, k and v apart: [rows, hidden] weights."""
+    """Llama and its relatives, with one weight [rows, hidden] each for q, k and v."""
     family = FAMILIES[config["model_type"]]
     hidden, inner, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
     heads, kv_heads, head_dim = attention_shape(config)

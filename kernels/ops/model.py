@@ -12,8 +12,8 @@ class ModelCase(BaseCase):
 
     FLOPs and bytes depend on the configuration, so the case carries them: `parameters` that multiply a token, and
     `bytes_per_token` that a decode step must read. `last_only` of the parameters multiply no token of a prompt but the
-    last: the head's, and those of the last layer, of which the others need keys and values alone. Where several `gpus`
-    share them, rooflines are of one GPU's part.
+    last: the head's, and those of the last layer except for keys and values. Where several `gpus` share them, rooflines
+    are of one GPU's part.
     """
 
     part = "the whole model"

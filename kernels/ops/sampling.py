@@ -30,8 +30,8 @@ Words = Any
 class Sampling:
     """How one sequence's tokens are chosen; the default is greedy.
 
-    `temperature` 0 is greedy, and nothing else then matters; `top_k` 0 and `top_p` 1 keep every token. `stream` tells
-    sequences of one seed apart. Raises ValueError naming the field.
+    `temperature` 0 is greedy, and nothing else then matters; `top_k` 0 and `top_p` 1 keep every token. `stream` is
+    the number of the sequence among those of one seed. Raises ValueError naming the field.
     """
 
     temperature: float = 0.0
@@ -63,7 +63,7 @@ class Sampling:
 
 GREEDY = Sampling()
 Samplings = Sampling | Sequence[Sampling] | None
-"""What `generate` takes: one for each sequence; or one for all, each of which then has its row as its stream."""
+"""What `generate` takes: one for each sequence; or one for all, and the stream of a sequence is then its row."""
 
 
 def of_batch(sampling: Samplings, batch: int) -> list[Sampling]:

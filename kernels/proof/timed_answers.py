@@ -21,7 +21,7 @@ from kernels.proof.reference_cache import ReferenceCache, copied
 from kernels.registry import Variant
 
 SEEDS = (7, 8)
-"""The draws whose values take turns."""
+"""Seeds of the inputs. Timed calls read the values of the first and the second alternately."""
 SLACK = 4.0
 """An error may be this many times what the gate allows. It is made for fixed draws; the answer to other inputs is off
 by far more."""

@@ -18,8 +18,8 @@ from kernels.serve.text import Pieces, Stops, TextCodec
 
 @dataclass
 class Piece:
-    """What one step adds to a choice: text and ids, either of which may be empty, at the end the reason, and entries of
-    log probabilities where they were asked for.
+    """What one step adds to a choice: text and ids, which may both be empty, at the end the reason, and log
+    probabilities where the request asks for them.
     """
 
     choice: int

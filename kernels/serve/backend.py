@@ -189,10 +189,10 @@ class KernelsBackend:
         """The ops of the pass, by how attention is arranged."""
         ops = packed_ops(self.model, shape, self.limits.page_size, self._pages * self.limits.page_size, self.gpu)
         ops = [*self._planned, *ops]
-        apart = [op for op in ops if op.op != "step_attention"]
-        if shape.blocks or len(apart) == len(ops):
-            return {"apart": apart}
-        return {"together": ops} | ({"apart": apart} if shape.singles >= TIMED_FROM else {})
+        separate = [op for op in ops if op.op != "step_attention"]
+        if shape.blocks or len(separate) == len(ops):
+            return {"separate": separate}
+        return {"step_attention": ops} | ({"separate": separate} if shape.singles >= TIMED_FROM else {})
 
     def _capture(self, shape: Shape, ops: Sequence[PlannedOp]) -> Captured:
         length = size(shape, self._pages)

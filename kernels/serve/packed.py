@@ -18,7 +18,7 @@ from torch import Tensor
 from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
 from kernels.engine.bound_variants import BoundVariants
-from kernels.engine.passes import usual_scale
+from kernels.engine.passes import default_scale
 from kernels.engine.products import Rows, Stream, added_product, gated_product, normed_product
 from kernels.ops import AttentionCase, DType, RmsNormCase, RopeCase, StepAttentionCase
 from kernels.serve.attention import paged_attention
@@ -104,7 +104,7 @@ class PackedPass:
         """qkv [rows, (heads + 2 · kv_heads) · head_dim] ↦ o [rows, heads · head_dim]; k and v go into their pages."""
         fields, state = self.fields, self.state
         step = None
-        if not self.shape.blocks and w.q_norm is None and usual_scale(shape):
+        if not self.shape.blocks and w.q_norm is None and default_scale(shape):
             step = self.variants.planned(step_case(shape, self.shape.rows, self.dtype, state))
         if step is not None:
             function = step.function
@@ -192,7 +192,7 @@ class PackedPass:
             paged=True,
             page_size=self.state.page_size,
         )
-        found = self.variants.planned(case) if usual_scale(shape) else None
+        found = self.variants.planned(case) if default_scale(shape) else None
         if found is not None:
             return found.function
         return lambda *given: paged_attention(*given, scaling=shape.scaling, window=case.window)

@@ -82,7 +82,7 @@ class Part(NamedTuple):
 @dataclass(frozen=True)
 class Step:
     """One pass: parts of a single token each, and chunks of prompts; or, without chunks, `count` passes one after the
-    other, each of which takes the tokens that the one before chose.
+    other: a pass takes the tokens that the one before chose.
     """
 
     singles: list[Part] = field(default_factory=list)

@@ -41,7 +41,7 @@ def shapes(limits: SchedulerLimits, singles: Sequence[int] = (), mixed: Sequence
     `singles` are those of passes without chunks (none: the usual ones), `mixed` those of passes with chunks.
     """
     block, most = limits.chunk_rows, limits.running
-    alone = {*(each for each in singles if each < most), most} if singles else set(usual_singles(most))
+    alone = {*(each for each in singles if each < most), most} if singles else set(default_singles(most))
     beside = {*(each for each in mixed if each < most), most}
     found = [Shape(each, 0, block, 0) for each in alone]
     tokens, chunks = limits.chunk_tokens, limits.chunks
@@ -53,7 +53,7 @@ def shapes(limits: SchedulerLimits, singles: Sequence[int] = (), mixed: Sequence
             return sorted(found, key=lambda shape: (shape.rows, shape.draws))
 
 
-def usual_singles(most: int) -> list[int]:
+def default_singles(most: int) -> list[int]:
     """Rows of the passes without chunks: powers of two below `most`, from FINE on their middles as well, and `most`."""
     powers = [1 << bit for bit in range(most.bit_length())]
     middles = [3 * each // 2 for each in powers if each >= FINE]

@@ -5,16 +5,17 @@
 
 namespace tiles {
 
-// In shared memory of each block of a cluster: two answers, by turns.
-//   asked[i]   1, the bytes of the answer   answer i is there
-//   taken[i]   the cluster's readers        answer i has been read; that of the first block counts
+// In shared memory of each block of a cluster: two answers, used alternately.
+//   barrier       arrivals a phase             means
+//   answered[i]   1, the bytes of the answer   answer i has come
+//   taken[i]      the cluster's readers        answer i has been read; that of the first block counts
 struct ClusterQueue {
   Answer answers[2];
-  Barrier asked[2], taken[2];
+  Barrier answered[2], taken[2];
   // `readers` counts the ClusterNumbers of all blocks.
   __device__ __forceinline__ void begin(int readers) {
     for (int i = 0; i < 2; i++) {
-      init(asked[i], 1);
+      init(answered[i], 1);
       init(taken[i], readers);
     }
   }
@@ -28,21 +29,21 @@ struct ClusterNumbers {
   PipelineState<2> at;
   int number = -1;
 
-  // Asks for the answer that `next` will read. One thread of each block calls it, a reader itself, and not after a
+  // Requests the answer that `next` will read. One thread of each block calls it, a reader itself, and not after a
   // refusal. Without Dynamic it does nothing.
-  __device__ __forceinline__ void ask() {
+  __device__ __forceinline__ void try_cancel() {
     if (!Dynamic) return;
     const bool first = cluster_rank() == 0;
     if (first) wait(queue.taken[at.stage], at.parity ^ 1);
-    arrive_expect_tx(queue.asked[at.stage], sizeof(Answer));
-    if (first) ask_for_cluster<Blocks>(queue.answers[at.stage], queue.asked[at.stage]);
+    arrive_expect_tx(queue.answered[at.stage], sizeof(Answer));
+    if (first) try_cancel_cluster<Blocks>(queue.answers[at.stage], queue.answered[at.stage]);
   }
 
   // The number of the cluster whose work is now this one's; -1 after a refusal. Without Dynamic there is always one
   // more.
   __device__ __forceinline__ int next() {
     if (number < 0 || !Dynamic) return number = number < 0 ? blockIdx.x / Blocks : number + gridDim.x / Blocks;
-    wait(queue.asked[at.stage], at.parity);
+    wait(queue.answered[at.stage], at.parity);
     const int first = first_block_of(queue.answers[at.stage]);
     fence_proxy_async_shared();  // the next answer overwrites this one
     if (Threads > 1) __syncwarp();

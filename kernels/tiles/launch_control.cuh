@@ -1,5 +1,5 @@
-// Cluster launch control of sm_100: a running cluster takes over the work of one that has not started yet, so that who
-// is ready first works next. Compiled and emulated; never run on the chip.
+// Cluster launch control of sm_100: a running cluster takes over the work of one that has not started yet, so that the
+// cluster that is ready first works next. Compiled and emulated; never run on the chip.
 #pragma once
 #include "barrier.cuh"
 
@@ -9,12 +9,12 @@ struct alignas(16) Answer {
   u32 words[4];
 };
 
-// Asks that a cluster of this grid that has not started be cancelled. The answer comes to `answer` and its 16 bytes to
-// `barrier`, of a pair to those of both blocks. One thread of the cluster asks, and not again after a refusal.
-// A refusal does not say that no cluster is left; those that are left start by themselves. All answers must have come
-// before the blocks end.
+// Requests that a cluster of this grid that has not started be cancelled. The answer of 16 bytes is written to `answer`
+// and counted by `barrier`, in a pair of blocks by both. One thread of the cluster calls it, and not again after a
+// refusal. A refusal does not say that no cluster is left; those that are left start by themselves. All answers must
+// have come before the blocks end.
 template <int Blocks>
-__device__ __forceinline__ void ask_for_cluster(Answer& answer, Barrier& barrier) {
+__device__ __forceinline__ void try_cancel_cluster(Answer& answer, Barrier& barrier) {
   if constexpr (Blocks == 2)
     asm volatile(
         "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 "

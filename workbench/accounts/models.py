@@ -124,7 +124,7 @@ class Invitation(models.Model):
 
 
 class ApiToken(models.Model):
-    """A token for automation. People tell tokens apart by `prefix`; `digest` is the keyed hash of the whole token."""
+    """A token for automation. People know it by its `prefix`; `digest` is the keyed hash of the whole token."""
 
     class Scope(models.TextChoices):
         READ = "read", "Read"

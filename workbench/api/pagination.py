@@ -1,4 +1,4 @@
-"""Pages of a list, newest first. A cursor marks the place, so that rows added meanwhile shift nothing."""
+"""Pages of a list, newest first. A cursor marks the place, so that rows that are added later shift nothing."""
 
 import base64
 import binascii

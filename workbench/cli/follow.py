@@ -27,7 +27,7 @@ def exit_code(run: dict[str, Any]) -> Exit:
 
 
 def follow(api: ApiClient, run_id: str, console: Console) -> dict[str, Any]:
-    """Waits until the run has ended and returns it. Shows what happens meanwhile on `console`."""
+    """Waits until the run has ended and returns it. Shows its progress on `console`."""
     view = _Bars(console) if console.is_terminal else _Lines(console)
     try:
         with view:

@@ -150,7 +150,7 @@ def _speedup(gain: Speedup) -> tuple[str, str, str, str, str]:
 
 
 def _costs(price: PriceResult) -> list[tuple[str, str, str, str, str]]:
-    """The cost of a million tokens (or images, …) before and after, then that of the other deployments."""
+    """The cost of a million tokens (or images) before and after, then that of the other deployments."""
     lines, unit = price.lines, f"$/M {price.counted}"
     sides = {line.label: line for line in lines if line.label in ("before", "after")}
     rows = []

@@ -98,7 +98,7 @@ def remove(sha256: str, older_than: float) -> bool:
 
 @contextmanager
 def _held(kind: int) -> Iterator[None]:
-    """Removing looks at a blob's time and then removes it; meanwhile nobody stores one."""
+    """A lock on the blobs. Removing looks at a blob's time and then removes it: between the two nobody stores one."""
     Path(settings.BLOBS).mkdir(parents=True, exist_ok=True)
     descriptor = os.open(settings.BLOBS, os.O_RDONLY)
     try:

@@ -67,7 +67,7 @@ def prune() -> None:
 
 
 def _claim() -> Iterator[Delivery]:
-    """Deliveries that are due and were claimed here. Organisations take turns."""
+    """Deliveries that are due and were claimed here, one of each organisation after the other."""
     now = timezone.now()
     due = Delivery.objects.filter(state=Delivery.State.WAITING, next_at__lte=now)
     organisations = list(due.order_by().values_list("organisation", flat=True).distinct()[:AT_ONCE])

@@ -43,7 +43,7 @@ class MoneyField(forms.CharField):
 
 
 def _number(label: str, what: str, low: float, high: float, whole: bool = False) -> Any:
-    """A number field of which every error is the same sentence: what it takes."""
+    """A number field. Every error of it is the same sentence: what it takes."""
     kind: Any = forms.IntegerField if whole else forms.FloatField
     said = f"{what} from {plain(low)} to {plain(high, 12)}."
     errors = {each: said for each in ("invalid", "min_value", "max_value")}

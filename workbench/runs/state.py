@@ -77,7 +77,7 @@ def start(run: Run) -> None:
 def claim(key: StageKey, worker: str, gpu_class: str = "", claim_id: str = "") -> Run | None:
     """Give the attempt to `worker`; None when it is not queued, or queued for another GPU class.
 
-    Raises IntegrityError when the claim of this id has taken another run meanwhile.
+    Raises IntegrityError when the claim of this id has taken another run in between.
     """
     now = timezone.now()
     rows = _rows(key, Run.State.QUEUED)

@@ -41,8 +41,8 @@ _kept = ExitStack()
 class BufferingWorker(Worker):  # type: ignore[misc]
     """One loop receives requests and sends responses; a thread is taken for a whole request only.
 
-    Settings of the site: WORKBENCH_DATA, where bodies lie meanwhile, and LARGEST_REQUEST_BYTES. gunicorn's --threads
-    and --graceful-timeout hold here as well.
+    Settings of the site: WORKBENCH_DATA, where bodies lie until they are read, and LARGEST_REQUEST_BYTES. gunicorn's
+    --threads and --graceful-timeout hold as well.
     """
 
     @classmethod

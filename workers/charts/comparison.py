@@ -246,5 +246,5 @@ def _costs(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
 
 
 def labelled(found: Iterable[tuple[Workload | None, str, Results]]) -> list[ComparedRun]:
-    """Runs, each as workload, model digest and results, as sides A, B, … in their order."""
+    """Runs, each as workload, model digest and results, as sides A to F in their order."""
     return [ComparedRun(label, *each) for label, each in zip("ABCDEF", found, strict=False)]

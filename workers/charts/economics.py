@@ -1,4 +1,4 @@
-"""The price of a million tokens (or images, …) before and after over the range of prices the GPU can be had for."""
+"""The price of a million tokens (or images) before and after over the range of prices the GPU can be had for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ class Telemetry(Document):
 
     @property
     def void(self) -> str:
-        """Why figures measured meanwhile are void, as a sentence; "" where no other program was seen on the GPU."""
+        """Why what was measured in this time is void, as a sentence; "" where no other program was seen on the GPU."""
         if not self.others_gpu_seconds:
             return ""
         seen = f"for {self.others_gpu_seconds:.1f} s, with {self.others_gpu_gib or 0:.1f} GiB"

@@ -3,15 +3,15 @@
 from workers.documents.measurement import Energy, Telemetry
 
 LARGEST_GAP_S = 3.0
-"""Seconds without a reading of power: with a longer gap nothing is known of what was drawn meanwhile."""
+"""The longest time between two readings of power. What a device drew in a longer one is not known."""
 
 
 def energy_of(seen: Telemetry, per_second: float) -> Energy:
     """Joules for each of what was given `per_second`: mean watts / per_second.
 
     `seen` is of a time in which one side alone was served. Its mean is weighted by time (`power_record` in
-    `kernels/measure/environment.py`). There are no joules, and a reason, where the device tells no power, where two
-    readings lie more than LARGEST_GAP_S apart, and where another program used the GPU.
+    `kernels/measure/environment.py`). There are no joules, and a reason, where the device tells no power, where
+    more than LARGEST_GAP_S pass between two readings, and where another program used the GPU.
     """
     reason = ""
     if seen.power_w_mean is None:

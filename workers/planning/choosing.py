@@ -42,7 +42,7 @@ def choose_plan(trials: Sequence[PlanTrial], workload: Workload, counted: Counte
 
 
 def keeping(trials: Sequence[PlanTrial], objectives: Sequence[Objective]) -> list[PlanTrial]:
-    """The trials of which the quick measurement shows, at 99 % confidence, that they keep every promise.
+    """The trials that keep every promise, by the quick measurement and at 99 % confidence.
 
     A promise relative to today is kept where the intervals of the medians say so, and only of the first objective is
     the median known.

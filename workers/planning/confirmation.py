@@ -29,7 +29,7 @@ MOST_PLANS = 3
 
 @dataclass
 class Attempt:
-    """One plan, measured in turns with what runs today: its requests in each process, and what follows from them.
+    """One plan, measured alternately with what runs today: its requests in each process, and what follows from them.
 
     `seconds` is the time that measuring took, `ready_seconds` that of loading and warming up both sides. Four texts are
     "" where they do not apply: `failure` says which further process failed, `refusal` why the plan's requests are not

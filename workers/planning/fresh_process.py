@@ -1,4 +1,4 @@
-"""Measures the present deployment and a plan, in turns: `python -m workers.planning.fresh_process IN.json OUT.json`.
+"""Measures the present deployment and a plan alternately: `python -m workers.planning.fresh_process IN.json OUT.json`.
 
 The verify stage starts this process, so it runs in the stage's confinement and ends with it.
 """
@@ -51,7 +51,7 @@ class Result(Document):
 
 
 def measure(request: VerifyTask, context: Context) -> Result:
-    """Loads the model for each side, warms both up, serves requests of both in turns, and judges the plan's ids."""
+    """Loads the model for each side, warms both up, serves requests of both alternately, and judges the plan's ids."""
     document, plan = request.document, request.plan
     model = load(document, context)
     with (

@@ -6,7 +6,7 @@ from typing import Any
 
 from kernels import registry
 from kernels.engine import decoder, loading
-from kernels.engine import prompt_ops as usual
+from kernels.engine import prompt_ops as defaults
 from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.pass_timer import GraphTimer
 from kernels.hardware import GPUS
@@ -33,10 +33,10 @@ def cases(document: StageInput) -> dict[Case, float]:
     if document.model.kind != "decoder":
         return {}
     model = loading.skeleton(document.model.config, dtype_of(document))
-    return places(document, decoder.Decoder(model)).cases() if composes(document, model) else {}
+    return layer_ops(document, decoder.Decoder(model)).cases() if composes(document, model) else {}
 
 
-def places(document: StageInput, model: decoder.Decoder) -> LayerOps:
+def layer_ops(document: StageInput, model: decoder.Decoder) -> LayerOps:
     """The model's passes at the workload's traffic."""
     traffic = document.workload.traffic
     return LayerOps(model, BatchShape(traffic.batch, traffic.prompt_tokens, traffic.output_tokens))
@@ -46,7 +46,7 @@ def chosen_ops(
     document: StageInput, model: decoder.Decoder, candidates: Sequence[Candidate], seconds: float, lossy: bool
 ) -> Chosen:
     """The candidates that make the fastest passes; lossy ones among them only when asked for."""
-    wanted = places(document, model)
+    wanted = layer_ops(document, model)
     timer = None if document.gpu_class == "cpu" else GraphTimer(model, GPUS[document.gpu], wanted.traffic)
     end = time.monotonic() + min(TUNING_SECONDS, TUNING_SHARE * seconds)
     return search_plan(wanted, options(candidates, lossy), timer, lambda: time.monotonic() < end)
@@ -59,16 +59,16 @@ def runner_options(ops: Sequence[PlannedOp]) -> dict[str, Any]:
 
 
 def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> list[PlannedOp]:
-    """The ops of a megakernel's prompts: those of a kernels plan's `ops` that prompts run, else the usual ones.
+    """The ops of a megakernel's prompts: those of a kernels plan's `ops` that prompts run, else the defaults.
 
     [] for a model that the compact decoder, and so the megakernel, cannot run.
     """
     if decoder.refusal(model):
         return []
-    wanted = places(document, decoder.Decoder(model))
+    wanted = layer_ops(document, decoder.Decoder(model))
     exclude = document.workload.constraints.exclude
-    gpu, found = GPUS[document.gpu], usual.of_prompts(ops, wanted.traffic)
-    return [*found, *usual.last_rows(wanted, gpu, exclude)] if found else usual.prompt_ops(wanted, gpu, exclude)
+    gpu, found = GPUS[document.gpu], defaults.of_prompts(ops, wanted.traffic)
+    return [*found, *defaults.last_rows(wanted, gpu, exclude)] if found else defaults.prompt_ops(wanted, gpu, exclude)
 
 
 def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Option]]:

@@ -23,7 +23,7 @@ caches it took 63 s for Llama-3.2-1B."""
 LONGEST = 900
 """Characters of what an engine says of its failure."""
 FREE_SHARE = 0.9
-"""Of the GPU's memory that is free, vLLM may take this much; the stage keeps its model loaded meanwhile."""
+"""The share of the GPU's free memory that vLLM may take. The stage's model stays loaded beside it."""
 
 
 def measure_vllm(document: StageInput, context: Context, model: torch.nn.Module, seconds: float) -> PeerTrial:

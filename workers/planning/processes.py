@@ -16,7 +16,7 @@ from workers.planning.fresh_process import Result, VerifyTask
 MOST_PROCESSES = 6
 """The smallest and the largest ratio of six processes enclose the median of all processes with 96.9 % confidence."""
 PAIRS = 10
-"""Pairs of requests, one before and one after, that each further process serves in turns."""
+"""Pairs of requests, one before and one after, that each further process serves alternately."""
 
 
 @dataclass

@@ -4,7 +4,7 @@ from kernels.engine import decoder, loading
 from kernels.engine.bucket_session import positions
 from kernels.plan import Plan, Serving
 from kernels.serve.served_plans import precision_refusal
-from kernels.serve.shapes import usual_singles
+from kernels.serve.shapes import default_singles
 from kernels.serve.sizing import LONGEST_CONTEXT
 from workers.documents.stages import StageInput
 
@@ -19,7 +19,7 @@ def serving_of(plan: Plan, document: StageInput) -> Serving | None:
     skeleton = loading.skeleton(document.model.config, plan.dtype)
     if decoder.refusal(skeleton):
         return None
-    traffic, usual = document.workload.traffic, Serving()
-    running = max(usual.running, traffic.batch * traffic.concurrency)
+    traffic = document.workload.traffic
+    running = max(Serving().running, traffic.batch * traffic.concurrency)
     context = min(positions(skeleton.config), LONGEST_CONTEXT)
-    return Serving(context=context, running=running, graph_rows=usual_singles(running))
+    return Serving(context=context, running=running, graph_rows=default_singles(running))

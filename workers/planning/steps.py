@@ -1,4 +1,4 @@
-"""What each group of variants brings: the kernels plan with one group, with two, …, each built and measured."""
+"""What each group of variants brings: the kernels plan with one group, with two and so on, each built and measured."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,10 +26,10 @@ STEP = Times(building=10.0, measuring=1.5)
 
 
 def toggled(plan: Plan) -> list[tuple[str, Plan]]:
-    """The plan without its variants, with its first group of them, with two, …, by what each adds; the last is whole.
+    """The plan without its variants, then with one more group of them at a time, by what each adds; the last is whole.
 
     Ops that are left out run as torch's own, in the same runner under the same CUDA graphs. [] where there is but one
-    group: then there is nothing to tell apart.
+    group: its effect is that of the whole plan.
     """
     grouped = {op: name for name, ops in GROUPS for op in ops}
     names = [name for name, _ in GROUPS] + [REST]

@@ -114,7 +114,7 @@ class Trier:
         return torch.cat([runner.logits(group).float().cpu() for group in ids.split(batch)])
 
     def _after_prompt(self, runner: Runner, plan: Plan) -> str | None:
-        """Why the pass that reads prompts is wrong, where the runner has one apart from its `logits`."""
+        """Why the pass that reads prompts is wrong, where the runner has one that its `logits` do not use."""
         assert self.yardstick is not None
         traffic, ids = self.document.workload.traffic, self.yardstick.ids[: self.document.workload.traffic.batch]
         if ids.dim() != 2 or ids.shape[1] <= traffic.prompt_tokens:

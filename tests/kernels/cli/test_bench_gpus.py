@@ -63,10 +63,10 @@ def test_with_several_gpus_one_precision_is_measured_after_the_other():
     """Its rows are written before the next one begins; without, all runners take turns."""
     case = ModelCase(model="llama-3.2-1b", batch=1, prompt=128, tokens=64, parameters=1000, bytes_per_token=2000)
     wanted = _wanted(case, Options(gpus=(2,), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"])
-    groups = [[(each.name, own.gpus) for each, own in group] for group in bench_divided.in_turns(wanted, (2,))]
+    groups = [[(each.name, own.gpus) for each, own in group] for group in bench_divided.groups_of(wanted, (2,))]
     assert groups == [[(name, None), (name, 2)] for name in ("megakernel", "megakernel_fp8")]
-    assert list(bench_divided.in_turns(wanted, ())) == [wanted]
-    assert not list(bench_divided.in_turns([], ()))
+    assert list(bench_divided.groups_of(wanted, ())) == [wanted]
+    assert not list(bench_divided.groups_of([], ()))
 
 
 class GivesUp:

@@ -92,7 +92,7 @@ def test_no_order_of_events_is_wrong(name: str) -> None:
 
 
 PLANTING = Planting(
-    (*["full"] * STAGES, *["empty"] * STAGES, "summed", "summed", "drained", "drained", *("asked", "taken") * 2)
+    (*["full"] * STAGES, *["empty"] * STAGES, "summed", "summed", "drained", "drained", *("answered", "taken") * 2)
 )
 without, with_value, earlier = PLANTING.without, PLANTING.with_value, PLANTING.earlier
 
@@ -191,11 +191,11 @@ def test_a_mistake_that_is_planted_in_a_pair_is_found(name: str, mistake: str) -
 
 PLANTED_IN_A_QUEUE: dict[str, Change] = {
     "a request does not wait until the answer before was read": without(WAIT, "taken"),
-    "a tile begins before its number has come": without(WAIT, "asked"),
-    "tiles wait for the other parity of an answer": with_value(WAIT, "asked", lambda parity: 1 - parity),
+    "a tile begins before its number has come": without(WAIT, "answered"),
+    "tiles wait for the other parity of an answer": with_value(WAIT, "answered", lambda parity: 1 - parity),
     "answers are never released": without(ARRIVE, "taken"),
     "an answer is released before it is read": earlier(ARRIVE, "taken", LOOK),
-    "bytes of an answer are not announced": without(EXPECT, "asked"),
+    "bytes of an answer are not announced": without(EXPECT, "answered"),
     "a reader of answers is not counted": with_value(INIT, "taken", lambda count: count - 1),
     "a reader of answers is counted that is not there": with_value(INIT, "taken", lambda count: count + 1),
 }
@@ -213,7 +213,7 @@ def test_a_mistake_that_is_planted_in_the_queue_is_found(name: str, mistake: str
 @pytest.mark.parametrize("step", [LOAD, EXPECT, ARRIVE], ids=["answer", "announcement", "release"])
 def test_what_the_second_block_lacks_of_an_answer_is_found(step: int) -> None:
     made = notes(HANDED_OUT_TO_PAIR)
-    wanted = "taken" if step == ARRIVE else "asked"
+    wanted = "taken" if step == ARRIVE else "answered"
     of_second = [each for each in made if each[1] == step and PLANTING.barrier(each, made) == wanted]
     of_second = [each for each in of_second if each[0] >= 3 or each[2] >= BLOCK]
     assert of_second

@@ -14,7 +14,7 @@ inline long noted_place(const Answer* answer, int rank) {
 }
 
 template <int Blocks>
-void ask_for_cluster(Answer& answer, Barrier& barrier) {
+void try_cancel_cluster(Answer& answer, Barrier& barrier) {
   if (Blocks == 2 && fibers::now->block != 0) fprintf(stderr, "the second block asks as well\n"), abort();
   const auto at = std::make_shared<std::vector<std::pair<Answer*, Barrier*>>>();
   for (int i = 0; i < Blocks; i++) {

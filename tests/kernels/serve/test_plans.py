@@ -13,7 +13,7 @@ from kernels.hardware import GPUS
 from kernels.plan import Plan, PlannedOp, Serving
 from kernels.serve.building import build_engine, for_size, known_here, plan_refusal
 from kernels.serve.scheduler import SchedulerLimits
-from kernels.serve.shapes import shapes, usual_singles
+from kernels.serve.shapes import default_singles, shapes
 from kernels.serve.spec import Spec
 
 ROOT = Path(__file__).parents[3]
@@ -93,7 +93,7 @@ def test_a_model_that_is_not_there_is_a_sentence(command: list[str], tmp_path: P
 
 
 def test_a_plan_names_the_passes_that_a_server_captures_by_itself() -> None:
-    assert usual_singles(64) == [1, 2, 4, 8, 16, 32, 48, 64]
-    assert usual_singles(12) == [1, 2, 4, 8, 12]
+    assert default_singles(64) == [1, 2, 4, 8, 16, 32, 48, 64]
+    assert default_singles(12) == [1, 2, 4, 8, 12]
     limits = SchedulerLimits(pages=100, page_size=16, running=64, context=256, chunk_tokens=64)
-    assert shapes(limits) == shapes(limits, usual_singles(64))
+    assert shapes(limits) == shapes(limits, default_singles(64))

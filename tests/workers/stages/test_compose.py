@@ -87,7 +87,7 @@ def composing(monkeypatch):
 
 
 def kernels_candidates():
-    cases = kernels_plan.places(stage_input("compose"), Decoder(skeleton(TINY, "fp32"))).cases()
+    cases = kernels_plan.layer_ops(stage_input("compose"), Decoder(skeleton(TINY, "fp32"))).cases()
     names = {"linear": "torch_linear", "attention": "sdpa_math", "step_attention": "torch_step_attention"}
     names |= {"rmsnorm": "torch_rmsnorm", "gated": "torch_gated", "lm_head": "torch_lm_head"}
     fused = ("residual", "rmsnorm_scale")

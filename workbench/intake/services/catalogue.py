@@ -28,7 +28,7 @@ def entries() -> tuple[tuple[str, str, ModelFacts], ...]:
 def model_for(organisation: Any, user: Any, reference: str) -> Model:
     """The organisation's model: a catalogue entry (its row is made on first use) or an uploaded model's digest.
 
-    A content digest names one model; a model digest may name several uploads, of which the newest is taken.
+    A content digest names one model; a model digest may name several uploads: the newest is taken.
     Raises Problem 422 for the field `model`.
     """
     if reference in catalogue.names():

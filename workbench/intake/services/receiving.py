@@ -155,7 +155,7 @@ def _record(row: UploadFile, offset: int) -> None:
 
 @contextmanager
 def unchanging(upload: Upload) -> Iterator[None]:
-    """Nobody else finishes the upload or sends bytes of it meanwhile. The kernel lets go when this process dies.
+    """A lock: nobody else finishes the upload or sends bytes of it. The kernel releases it when this process dies.
 
     Raises Problem 409 when somebody does, and Http404 when the upload is gone.
     """

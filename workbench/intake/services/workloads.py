@@ -80,7 +80,7 @@ def reasons(
 ) -> list[dict[str, str]]:
     """Why the workload cannot be measured with this model, each with its field; empty when it can.
 
-    `living` are the GPU classes of which a worker is known to be there, `recording` is the one that it names.
+    `living` are the GPU classes that have a worker now, `recording` is the one that it names.
     """
     return [
         *_excluded_reasons(document),
