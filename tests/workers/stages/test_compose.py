@@ -18,9 +18,9 @@ from tests.workers.conftest import TINY, candidate, manifest, stage_input
 from workers.documents.measurement import Candidate, Ceilings, Environment
 from workers.documents.stages import ExploreResult, Results
 from workers.planning import kernels_plan, trials
-from workers.planning.build_times import Builds
 from workers.planning.precision import lowers_precision
 from workers.stages import compose
+from workers.verdicts import needed_requests
 
 ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
 
@@ -29,9 +29,13 @@ CEILINGS = Ceilings(read_tbps=0.01, copy_tbps=0.01, matrix_tflops={"fp32": 0.1},
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, tmp_path, context):
-    """Half a second of measuring per plan, a cache of its own, and no C++ compiler: Inductor takes too long here."""
+    """As many requests of each plan as its verdict takes, however slow the machine is; a cache of its own, and no C++
+    compiler: Inductor takes too long here.
+    """
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(compose, "MEASURE_SECONDS", 0.3)
+    for rounds in ("LEAST_ROUNDS", "USUAL_ROUNDS"):
+        monkeypatch.setattr(trials, rounds, needed_requests(50))
     monkeypatch.setattr(context, "_deadline", context._deadline + 600)
     monkeypatch.setattr("kernels.engine.whole_model.shutil.which", lambda name: None)
 
@@ -288,13 +292,3 @@ def test_lossy_plan_that_disagrees_too_often_fails(context):
     assert "the workload allows 1.00% and 0.001 nats" in reason
     trier.yardstick.allowed_disagreement = None
     assert trier._disagreement(changed)[0] == "pass"
-
-
-def test_build_times_are_remembered(tmp_path):
-    builds = Builds(stage_input("compose"))
-    assert builds.expect("compiled", 60) == 30
-    builds.note("compiled", 7.04)
-    assert builds.expect("compiled", 60) == 7.0
-    assert builds.expect("compiled_tuned", 120) == 60
-    builds._path.write_text("broken")
-    assert builds.expect("compiled", 60) == 30
