@@ -123,7 +123,7 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         verify=verify,
         verdicts=VERDICTS,
         headline=headline(verify),
-        request_words=text.request_words(workload.traffic, document.model.kind == "decoder", document.model.counted),
+        request_words=text.request_words(workload.traffic, document.model),
         speedup_words=speedup_words(verify),
         when_before=text.when(verify.compared_with),
         charts=_charts(document),

@@ -20,7 +20,9 @@ ENCODER_MAPPINGS = (
 
 
 def check_architecture(model_type: str, architectures: list[str]) -> None:
-    """Refuses a model_type or an architecture that transformers does not know. Raises ModelRefused."""
+    """Refuses a model_type or an architecture that transformers does not know, and models that write text about
+    images: nobody can make up what is asked of both. Raises ModelRefused.
+    """
     known = mappings()
     version = importlib.metadata.version("transformers")
     if model_type not in known["CONFIG_MAPPING_NAMES"]:
@@ -29,6 +31,10 @@ def check_architecture(model_type: str, architectures: list[str]) -> None:
         listed = any(name in _names(mapping) for mapping in known.values())
         if not listed and not _has_class(model_type, name):
             raise ModelRefused("config.json", "architectures", f"{name[:60]!r} is unknown to transformers {version}")
+        about_images = name in names_of("IMAGE_TEXT_TO_TEXT") - names_of("SEQ_TO_SEQ_CAUSAL_LM")
+        if about_images and kind_of(model_type, [name]) != "decoder":
+            said = f"{name} answers images and text together, which the workbench cannot make up"
+            raise ModelRefused("config.json", "architectures", said)
 
 
 def kind_of(model_type: str, architectures: list[str], encoder_decoder: bool = False) -> Kind:

@@ -118,7 +118,7 @@ def _check_model(
     living = placement.alive()
     _tell(found, reasons(facts, document, living, recording), labels)
     traffic = document.traffic
-    what = request_words(traffic, facts.kind == "decoder", facts.counted)
+    what = request_words(traffic, facts)
     found.facts.insert(0, f"A request: {what}; batch {traffic.batch}, {traffic.concurrency} at once.")
     needs = needed_gib(facts, document)
     fits = [name for name in document.constraints.gpu_classes if needs <= class_memory_gib(name)]

@@ -138,7 +138,7 @@ def request_words(workload: Workload | None, model: ModelManifest | None) -> str
     """What one request is; "" where workload or model cannot be read."""
     if workload is None or model is None:
         return ""
-    return text.request_words(workload.traffic, model.kind == "decoder", model.counted)
+    return text.request_words(workload.traffic, model)
 
 
 def context(

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from workers.documents.model import Counted
+from workers.documents.model import ModelManifest
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 
@@ -57,13 +57,16 @@ def dollars(value: float | None) -> str:
     return f"${number(value)}"
 
 
-def request_words(traffic: Traffic, generates: bool, counted: Counted) -> str:
-    """What a request of the traffic looks like: `128 prompt and 64 output tokens`, `128 tokens`, `one image`."""
-    if generates:
+def request_words(traffic: Traffic, model: ModelManifest) -> str:
+    """What a request of the traffic looks like: `128 prompt and 64 output tokens`, `texts of 128 tokens`, `one image a
+    request`; of encoder-decoders also that the decoder makes one step.
+    """
+    if model.kind == "decoder":
         return f"{traffic.prompt_tokens:,} prompt and {traffic.output_tokens:,} output tokens"
-    if counted in ("images", "recordings"):
-        return f"one {counted.removesuffix('s')} a request"
-    return f"texts of {traffic.prompt_tokens:,} tokens"
+    step = ", with one decoder step" if model.decodes_once else ""
+    if model.counted in ("images", "recordings"):
+        return f"one {model.counted.removesuffix('s')} a request{step}"
+    return f"texts of {traffic.prompt_tokens:,} tokens{step}"
 
 
 def speed_words(speed: float) -> str:

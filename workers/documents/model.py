@@ -40,3 +40,8 @@ class ModelManifest(Document):
     parameters: int
     weight_bytes: int
     has_tokenizer: bool = False
+
+    @property
+    def decodes_once(self) -> bool:
+        """Whether a request is the encoder's pass and one decoder step, as with T5 and Whisper."""
+        return bool(self.config.get("is_encoder_decoder")) and self.counted in ("sequences", "recordings")

@@ -237,12 +237,12 @@ def _sentence(compared: Compared, called: str, largest_loss: float | None, accep
             f"rises of at most {100 * largest_loss:g} % of {_what_may_rise(compared)} and "
             f"{100 * largest_error(largest_loss):.2g} % of the largest value are allowed"
         )
-    few = ""
+    few, result = "", "acceptable" if acceptable else "not acceptable"
     if compared.answers < compared.needed:
+        result += " so far" if acceptable else ""
         few = f" {compared.answers:,} of the {compared.needed:,} {compared.noun} that this takes were reached."
     if compared.after.broken:
         few += f" {compared.after.broken:,} {compared.noun} after are no numbers."
-    result = "acceptable" if acceptable else "not acceptable"
     return f"{over}: {_findings(compared)}; {allowed}, so this is {result}.{few}"
 
 

@@ -131,14 +131,17 @@ def judge(
     if largest_loss is not None:
         allowed = f"rises of at most {100 * largest_loss:g} % and {NATS_PER_RATE * largest_loss:g} nats are allowed"
     acceptable = is_acceptable(change, kl_change, largest_loss) and not after.broken
-    few = f" Fewer than the {LEAST_TOKENS:,} tokens that this takes were reached." if done < LEAST_TOKENS else ""
+    few, result = "", "acceptable" if acceptable else "not acceptable"
+    if done < LEAST_TOKENS:
+        result += " so far" if acceptable else ""
+        few = f" Fewer than the {LEAST_TOKENS:,} tokens that this takes were reached."
     few += f" For {after.broken:,} tokens the logits after are no numbers." if after.broken else ""
     sentence = (
         f"{called.capitalize()} over {done:,} tokens ({tokens.source}): the most likely token differs from the float32 "
         f"model's in {100 * before.disagreement:.2f} % of cases before and {100 * after.disagreement:.2f} % after, "
         f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats. The upper ends of the changes' 95 % "
         f"intervals are {100 * change.high:+.2f} % and {kl_change.high:+.2g} nats; {allowed}, "
-        f"so this is {'acceptable' if acceptable else 'not acceptable'}.{few}"
+        f"so this is {result}.{few}"
         f"{scores_sentence(text)}"
     )
     return Quality(

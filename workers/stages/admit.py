@@ -14,7 +14,6 @@ from kernels.engine.vllm_runner import PYTHON_VARIABLE
 from kernels.hardware import GPUS
 from kernels.model_files.config import value
 from kernels.ops import BYTES
-from workers.charts.text import request_words
 from workers.documents.gpu_class import Feasibility, gpus_of, single_gpu_class
 from workers.documents.model import Counted
 from workers.documents.prediction import Prediction
@@ -166,11 +165,12 @@ def check_workload(
 def _check_length(workload: Workload, kind: str, config: dict[str, Any]) -> None:
     longest = config.get("max_position_embeddings") or config.get("n_positions")
     traffic = workload.traffic
-    length = traffic.prompt_tokens + (traffic.output_tokens if kind == "decoder" else 0)
+    output = traffic.output_tokens if kind == "decoder" else 0
+    length = traffic.prompt_tokens + output
     if isinstance(longest, int) and length > longest:
         raise StageError(
-            f"A request has {request_words(traffic, kind == 'decoder', 'tokens')}, more than the {longest:,} tokens "
-            "that the model's configuration allows.",
+            f"A request has {traffic.prompt_tokens:,} {f'prompt and {output:,} output ' if output else ''}tokens, more "
+            f"than the {longest:,} tokens that the model's configuration allows.",
             refused=True,
             file="config.json",
             field="traffic.prompt_tokens",

@@ -130,6 +130,12 @@ def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult) -> str
     return " ".join(part for part in (start, _at_load(result), void, price.note) if part)
 
 
+def _one_step(model: ModelManifest) -> str:
+    if not model.decodes_once:
+        return ""
+    return "Each pays for the encoder's pass and one decoder step, not for the text that the decoder writes after it."
+
+
 def _hour(gpus: int) -> str:
     return "a GPU-hour" if gpus == 1 else f"an hour of {gpus} GPUs"
 
@@ -141,7 +147,7 @@ def _was(before: CostLine) -> str:
 
 
 def _at_load(result: PriceResult) -> str:
-    """What the load has to do with the prices: a GPU that serves more at once gives more for the same hour."""
+    """The load at which the prices stand: what more at once does to them, a run of one load does not measure."""
     prices = {line.usd_per_mtok for line in result.lines[:2]} - {None}
     both = ", before as well as after" if len(prices) == 2 else ""
     if not prices:
@@ -151,8 +157,7 @@ def _at_load(result: PriceResult) -> str:
         return f"These prices stand at {result.load}{sides}."
     alone = f" Their ratio is that of the latencies, so it is no ratio of {result.counted} per dollar."
     same = alone if result.at_once == 1 and len(prices) == 2 else ""
-    more = f"with more at once each of the {result.counted} costs less{both}"
-    return f"These prices stand at {result.load}; {more}.{same}"
+    return f"These prices stand at {result.load}{both}; other loads were not measured.{same}"
 
 
 def price(
@@ -203,7 +208,8 @@ def price(
         sentence="",
     )
     several = several_gpus(verify, trials, workload.objectives[0], gpu.typical, model.counted)
-    return result.model_copy(update={"sentence": " ".join(filter(None, [_sentence(result, gpu, verify), several]))})
+    said = " ".join(part for part in (_sentence(result, gpu, verify), several, _one_step(model)) if part)
+    return result.model_copy(update={"sentence": said})
 
 
 def _per_dollar(sides: LoadPair) -> float | None:

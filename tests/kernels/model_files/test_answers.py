@@ -3,6 +3,8 @@
 import pytest
 
 from kernels.model_files import answer_of_config
+from kernels.model_files.architectures import check_architecture
+from kernels.model_files.errors import ModelRefused
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,13 @@ def test_an_answer_by_its_class(model_type, name, unit, form):
     config = {"model_type": model_type, "is_encoder_decoder": model_type in ("t5", "whisper")}
     found = answer_of_config(config | ({"architectures": [name]} if name else {}))
     assert (found.unit, found.form) == (unit, form)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name"), [("llava", "LlavaForConditionalGeneration"), ("qwen2_vl", "Qwen2VLForConditionalGeneration")]
+)
+def test_a_model_that_writes_about_images_is_refused(model_type, name):
+    with pytest.raises(ModelRefused, match=f"{name} answers images and text together"):
+        check_architecture(model_type, [name])
+    check_architecture("t5", ["T5ForConditionalGeneration"])
+    check_architecture("gemma3", ["Gemma3ForCausalLM"])

@@ -109,7 +109,7 @@ def test_nan_logits_never_pass(largest_loss):
 def test_too_few_tokens_are_admitted_in_the_sentence():
     found = judged(model("bf16"), texts.random(256, 64, 512))
     assert found.tokens == 512
-    assert "Fewer than the 4,096 tokens" in found.sentence
+    assert "so this is acceptable so far. Fewer than the 4,096 tokens" in found.sentence
 
 
 @pytest.fixture

@@ -158,6 +158,13 @@ def test_a_report_names_no_tokens_where_there_are_none(name, counted, a_request)
             assert said not in page
 
 
+@pytest.mark.parametrize(("name", "a_request"), [("T5", "texts of 16 tokens"), ("Whisper", "one recording a request")])
+def test_an_encoder_decoder_says_that_its_decoder_makes_one_step(name, a_request):
+    assert f"{a_request}, with one decoder step" in run_of(name).report
+    assert "one decoder step, not for the text that the decoder writes after it" in run_of(name).results.price.sentence
+    assert "decoder step" not in run_of("classifier").report
+
+
 @pytest.mark.parametrize("name", ["embedder", "image embedder"])
 def test_embeddings_are_judged_by_cosine_and_largest_error(name):
     judged = run_of(name).results.verify.quality
