@@ -56,8 +56,7 @@ struct Consumer {
   }
 
   // Writes the 8×8 matrices [first, first + Count) of a warp's part of y into the staging buffer. Without a gate a warp
-  // has
-// two for each 8 rows.
+  // has two for each 8 rows.
   template <int Count, int N>
   __device__ __forceinline__ void stage(const Accumulator<N>& d, int first, int row) {
     const u32 warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, matrix = first + lane / 8 % Count;
@@ -128,12 +127,7 @@ extern "C" __global__ void __cluster_dims__(kBlocks) __launch_bounds__(kWarpgrou
     }
     fence_init();
   }
-  if (threadIdx.x < 32) find_row_ends<EXPERTS>(s.row_ends, p.ends, p.rows);
-  __syncthreads();
-  sort_experts(s);
-  __syncthreads();
-  if (threadIdx.x < 32) count_tiles(s);
-  __syncthreads();
+  find_tiles(s, p);
   cluster_sync();
   if (warpgroup() == kConsumers) {
     setmaxnreg_dec<40>();

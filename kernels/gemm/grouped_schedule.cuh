@@ -55,6 +55,16 @@ __device__ __forceinline__ void count_tiles(Shared& s) {
   add_up<EXPERTS>(s.tile_ends, [&](int place) { return tiles_of(s, s.order[place]); });
 }
 
+// Fills in what is in `s` of experts and tiles (all threads).
+__device__ __forceinline__ void find_tiles(Shared& s, const GroupedParams& p) {
+  if (threadIdx.x < 32) find_row_ends<EXPERTS>(s.row_ends, p.ends, p.rows);
+  __syncthreads();
+  sort_experts(s);
+  __syncthreads();
+  if (threadIdx.x < 32) count_tiles(s);
+  __syncthreads();
+}
+
 // The tiles of one cluster: expert by expert, row tiles first, so that rows of w are read once for all rows of the
 // expert. Clusters take tiles round by round, in alternating direction.
 struct GroupedTiles {

@@ -19,6 +19,7 @@
 using std::max;
 using std::min;
 
+#define __host__
 #define __device__
 #define __global__
 #define __forceinline__ inline
@@ -222,6 +223,7 @@ inline int run(int blocks, int threads, int cluster_size, size_t shared_bytes, c
 
 #define threadIdx (uint3{fibers::now->thread, 0, 0})
 #define blockIdx (fibers::place(fibers::block().index))
+#define blockDim (uint3{(unsigned)fibers::block().threads, 1, 1})
 #define gridDim (fibers::grid)
 
 inline void __syncwarp() { fibers::meet_warp(); }
