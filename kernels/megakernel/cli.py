@@ -54,7 +54,7 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
     own.add_argument("raw", metavar="FILE", type=Path, help="a raw trace, or a Chrome trace of one (json, json.gz)")
     own.add_argument("-o", "--output", type=Path, help="json or json.gz (default: FILE with the suffix .json)")
     own.add_argument("--layer", type=int, help="the layer that is drawn as text (default: the middle one)")
-    recorded = "record the raw trace of a token of MODEL, weights from a seed, on this machine's Hopper GPU"
+    recorded = "record the raw trace of a token of MODEL, weights from a seed, on this machine's Hopper GPUs"
     own = commands.add_parser("record", help=recorded, description=recorded)
     own.add_argument("model", metavar="MODEL", help="as for validate")
     own.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where the raw trace (npz) goes")
@@ -63,6 +63,7 @@ def megakernel_arguments(parser: argparse.ArgumentParser) -> None:
         ("tokens", 64, "tokens to make; the middle one is recorded"),
         ("batch", 1, "sequences"),
         ("layers", 0, "layers, of those that the model has; 0 is all"),
+        ("gpus", 1, "GPUs that the model is divided over, the first ones"),
     ):
         own.add_argument(f"--{option}", type=int, default=default, help=f"{what} (default {default})")
     own.add_argument("--weights", choices=list(FORMATS), default="bf16", help="their precision (default bf16)")
@@ -155,7 +156,7 @@ def _trace(options: argparse.Namespace) -> int:
     chrome = options.raw.suffix in (".json", ".gz")
     if chrome and options.output:
         raise InputRefused(f"--output: {options.raw} is a Chrome trace already")
-    timeline = trace.read_chrome(options.raw) if chrome else trace.timeline_of(*trace.load(options.raw))
+    timeline = trace.read_chrome(options.raw) if chrome else trace.timeline_of(trace.load(options.raw))
     layer = timeline.layers // 2 if options.layer is None else options.layer
     if not 0 <= layer <= timeline.layers:
         raise InputRefused(f"--layer: {layer} is not 0 to {timeline.layers}")
@@ -171,7 +172,7 @@ def _record(options: argparse.Namespace) -> int:
     from kernels.megakernel.record import record
 
     config = config_of(options.model)
-    for name in ("prompt", "tokens", "batch"):
+    for name in ("prompt", "tokens", "batch", "gpus"):
         if getattr(options, name) < 1:
             raise InputRefused(f"--{name}: {getattr(options, name)} is less than 1")
     if not options.output.resolve().parent.is_dir():
@@ -181,8 +182,11 @@ def _record(options: argparse.Namespace) -> int:
         raise InputRefused(f"--layers: {options.layers} is not 0 to {most}")
     if options.layers:
         config |= {"num_hidden_layers": options.layers}
-    program, raw = record(config, options.output, options.prompt, options.tokens, options.batch, options.weights)
-    _show(trace.timeline_of(program, raw), program.shape.layers // 2)
+    if options.gpus > 1:
+        part_of(shape_of(config), options.gpus)
+    asked = options.prompt, options.tokens, options.batch, options.weights, options.gpus
+    timeline = trace.timeline_of(record(config, options.output, *asked))
+    _show(timeline, timeline.layers // 2)
     print(f"{options.output}: python -m kernels megakernel trace makes a Chrome trace of it")
     return 0
 

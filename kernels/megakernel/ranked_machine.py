@@ -62,7 +62,7 @@ class RankedMachine:
         for rank in self.ranks:
             others = [each.words_at() - rank.words_at() for each in self.ranks if each is not rank]
             rank.peers[: len(others)] = others
-        self.program, self.layout, self.trace = made.programs[0], made.programs[0].layout, self.ranks[0].trace
+        self.program, self.layout = made.programs[0], made.programs[0].layout
         self._others = [torch.cuda.Stream(gpu) for gpu in gpus[1:]]
         self.tokens: list[Tensor] = []
 

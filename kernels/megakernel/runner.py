@@ -280,14 +280,14 @@ class MegakernelRunner(Runner):
             raise ValueError("program: the runner is not prepared")
         return self._machine.program
 
-    def timeline(self) -> trace.Trace:
-        """The raw trace of the last generation's middle token, with the option `tuning` `{"trace": True}`.
+    def timeline(self) -> trace.Recorded:
+        """The raw trace of the last generation's middle token on every GPU, with the option `tuning` `{"trace": True}`.
 
         Raises ValueError without that option, and when nothing is prepared.
         """
         if self._machine is None or not self._machine.tuning.trace:
             raise ValueError('timeline: the runner is not prepared with {"tuning": {"trace": True}}')
-        return self._machine.trace.cpu().numpy().view(np.uint64)
+        return [(rank.program, rank.trace.cpu().numpy().view(np.uint64)) for rank in self._machine.ranks]
 
     def close(self) -> None:
         self._machine = self._prompts = self._variants = None

@@ -1,14 +1,38 @@
 """Models and runners for the tests that need a Hopper GPU."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import pytest
 import torch
 
 from kernels import engine
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 PROMPT = 20
 READ_TOGETHER = 2000
 """Tokens; a score of each with every key, which float32's attention keeps, must find room."""
+
+FOR_FOUR = {
+    "llama": {"num_key_value_heads": 4},
+    "qwen2": {"hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 4},
+    "qwen3": {},
+}
+"""What a model of GPU_CONFIGS has otherwise, so that four GPUs may share it."""
+
+
+def _on(gpus: Sequence[int], name: str) -> Any:
+    few = torch.cuda.device_count() < len(set(gpus))
+    return pytest.param(gpus, id=name, marks=pytest.mark.skipif(few, reason=f"needs {len(gpus)} GPUs"))
+
+
+PLACES = [_on([0, 0], "side-by-side"), _on([0, 1], "two-gpus"), _on([0, 1, 2, 3], "four-gpus")]
+"""The GPUs of the ranks. `[0, 0]` needs one GPU: each rank has half of its SMs."""
+
+
+def config_of(family: str, gpus: Sequence[int]) -> dict[str, Any]:
+    """A configuration that so many ranks may share."""
+    return GPU_CONFIGS[family] | (FOR_FOUR[family] if len(gpus) == 4 else {})
 
 
 def models(config: dict[str, Any]) -> tuple[Any, Any]:
@@ -30,3 +54,15 @@ def last_logits(model: Any, ids: torch.Tensor, count: int) -> torch.Tensor:
         out = model(piece, past_key_values=cache, use_cache=True, logits_to_keep=piece.shape[1])
         cache = out.past_key_values
     return out.logits.float()
+
+
+@torch.no_grad()
+def inputs_of_layers(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """What goes into each layer and into the last norm, float32 [layers + 1, tokens, hidden] of one sequence."""
+    states: list[torch.Tensor] = []
+    modules = (*model.model.layers, model.model.norm)
+    hooks = [each.register_forward_pre_hook(lambda _, given: states.append(given[0][0].float())) for each in modules]
+    model(ids)
+    for hook in hooks:
+        hook.remove()
+    return torch.stack(states)

@@ -1,4 +1,4 @@
-"""A few launches of small models, straight through `SingleGpuMegakernel`, for compute-sanitizer:
+"""A few launches of small models, straight through `SingleGpuMegakernel` or `RankedMachine`, for compute-sanitizer:
 
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --kernel-name kns=decode --tool memcheck \\
         python -m tests.kernels.megakernel.small_launch qwen2 1 bf16
@@ -7,47 +7,65 @@ Every tensor then is an allocation of its own, so that an address beyond one is 
 one more word, `debug`: that build lets each lane say that it has read a chunk, which racecheck can follow. For
 `--tool initcheck --check-api-memory-access no`, which sees no write of torch's kernels behind the filter, all that is
 there before a launch is written from the host, and nothing else. The word `long` asks for a context in which several
-splits of the keys are at work.
+splits of the keys are at work. The word `ranks` divides the model over two GPUs, or over the halves of one.
 """
 
 import sys
+from collections import Counter
+from typing import Any
 
 import numpy as np
 import torch
 
 from kernels import engine
+from kernels.engine.rounding import Rounding
 from kernels.megakernel import machine
 from kernels.megakernel.device import Tuning
 from kernels.megakernel.layout import default_layout
+from kernels.megakernel.rank_models import rank_models
+from kernels.megakernel.ranked_machine import RankedMachine
+from kernels.megakernel.ranks import part_of
 from kernels.megakernel.runner import pinned
 from kernels.megakernel.shape import shape_of
 from kernels.ops.sampling import GREEDY, Sampling
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
-CAPACITY, POSITION, TOKENS = 192, 130, 3
+CAPACITY, POSITION, TOKENS, LAYERS = 192, 130, 3, 2
 LONG = 1024, 700  # capacity and position where two to four splits are at work
 DRAWN = [Sampling(0.9, top_k=50, top_p=0.9, seed=1), GREEDY]
 
 
-def main(family: str, batch: int, weights: str, debug: bool = False, long: bool = False, layers: int = 2) -> None:
+def machine_of(model: Any, batch: int, weights: str, capacity: int, tuning: Tuning, ranks: int) -> Any:
+    """The model made ready for one GPU, or for ranks on as many GPUs as there are."""
+    shape, sms = shape_of(model.config.to_dict()), torch.cuda.get_device_properties(0).multi_processor_count
+    if ranks == 1:
+        layout = default_layout(shape, batch, capacity, weights, sms)
+        return machine.SingleGpuMegakernel(model, shape, layout, capacity, tuning)
+    gpus = [torch.device("cuda", rank % torch.cuda.device_count()) for rank in range(ranks)]
+    part, sms = part_of(shape, ranks), sms // max(Counter(gpus).values())
+    layout = default_layout(part, batch, capacity, weights, sms, ranks)
+    return RankedMachine(rank_models(model, gpus, weights, Rounding()), part, layout, capacity, tuning)
+
+
+def main(family: str, batch: int, weights: str, debug: bool = False, long: bool = False, ranks: int = 1) -> None:
     """Greedy, and drawn where every second sequence is; raises MegakernelFault when the kernel gives up."""
     machine.TIMEOUT_NS = 100 * 10**9  # a checked kernel is slow
-    config = GPU_CONFIGS[family] | {"num_hidden_layers": layers}
+    config = GPU_CONFIGS[family] | {"num_hidden_layers": LAYERS}
     model = engine.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
-    shape = shape_of(model.config.to_dict())
-    sms = torch.cuda.get_device_properties(0).multi_processor_count
     capacity, position = LONG if long else (CAPACITY, POSITION)
-    layout = default_layout(shape, batch, capacity, weights, sms)
-    made = machine.SingleGpuMegakernel(model, shape, layout, capacity, Tuning(debug=debug))
+    made = machine_of(model, batch, weights, capacity, Tuning(debug=debug), ranks)
     first = torch.ones(batch, dtype=torch.int64, device="cuda")
-    caches = [
-        cache[layer, row, :position] for cache in (made.keys, made.values) for layer, row in np.ndindex(layers, batch)
-    ]
-    for rows in caches:
-        rows.normal_()
-    arrays = [each for name, each in made._held.items() if name not in ("k_cache", "v_cache")]
-    for there in (*caches, *arrays, made._words, made._fault, first):
-        there.copy_(there.cpu())
+    for rank in made.ranks:
+        caches = [
+            cache[layer, row, :position]
+            for cache in (rank.keys, rank.values)
+            for layer, row in np.ndindex(LAYERS, batch)
+        ]
+        for rows in caches:
+            rows.normal_()
+        arrays = [each for name, each in rank._held.items() if name not in ("k_cache", "v_cache")]
+        for there in (*caches, *arrays, rank._words, rank._fault, first):
+            there.copy_(there.cpu())
     for sampling in (None, (DRAWN * batch)[:batch]):
         (memory, tokens), (held, cancel) = pinned(TOKENS * batch, -1), pinned(1, 0)
         made.launch(machine.DecodeRequest(first, position, TOKENS, sampling=sampling), tokens, cancel)
@@ -58,4 +76,5 @@ def main(family: str, batch: int, weights: str, debug: bool = False, long: bool 
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], "debug" in sys.argv, "long" in sys.argv)
+    asked = sys.argv[1:]
+    main(asked[0], int(asked[1]), asked[2], "debug" in asked, "long" in asked, 2 if "ranks" in asked else 1)

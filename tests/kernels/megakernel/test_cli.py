@@ -130,7 +130,7 @@ def test_a_config_without_a_size_gets_a_sentence(tmp_path: Path, capsys: pytest.
 
 def test_a_trace_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = program_of("llama")
-    trace.save(tmp_path / "raw.npz", program, timeline(program))
+    trace.save(tmp_path / "raw.npz", [(program, timeline(program))])
     assert main(["megakernel", "trace", str(tmp_path / "raw.npz")]) == 0
     drawn = json.loads((tmp_path / "raw.json").read_text())["traceEvents"]
     spans = [event for event in drawn if event["ph"] == "X"]
@@ -152,7 +152,7 @@ def test_a_trace_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_chrome_trace_is_drawn_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = program_of("llama")
-    trace.save(tmp_path / "raw.npz", program, timeline(program))
+    trace.save(tmp_path / "raw.npz", [(program, timeline(program))])
     assert main(["megakernel", "trace", str(tmp_path / "raw.npz")]) == 0
     drawn = capsys.readouterr().out
     assert main(["megakernel", "trace", str(tmp_path / "raw.npz"), "-o", str(tmp_path / "raw.json.gz")]) == 0
@@ -177,7 +177,7 @@ def test_the_timeline_that_is_kept_can_be_drawn() -> None:
 
 def test_a_layer_is_drawn_as_text() -> None:
     program = program_of("llama", sms=1, splits=1, heads=4)
-    legend, line = trace.drawing(trace.timeline_of(program, timeline(program)), 0, [0], width=100)
+    legend, line = trace.drawing(trace.timeline_of([(program, timeline(program))]), 0, [0], width=100)
     assert legend.startswith("layer 0, 0.8 µs")
     assert "G gate_up" in legend
     assert "A attention" in legend
@@ -190,26 +190,26 @@ def test_a_layer_is_drawn_as_text() -> None:
 
 def test_a_layer_without_marks_says_so() -> None:
     program = program_of("llama")
-    silent = trace.timeline_of(program, np.zeros_like(timeline(program)))
+    silent = trace.timeline_of([(program, np.zeros_like(timeline(program)))])
     assert trace.drawing(silent, 0, [0]) == ["layer 0 left no marks"]
 
 
 def test_the_summary_is_of_the_mean_sm() -> None:
     program = program_of("llama")
-    spent = trace.summary(trace.timeline_of(program, timeline(program)))
+    spent = trace.summary(trace.timeline_of([(program, timeline(program))]))
     assert spent["gate_up"] == pytest.approx((2 * 0.03, 2 * 0.06, 2 * 0.01))
     assert spent["attention"][0] == 0
 
 
 def test_instructions_that_left_no_marks_are_not_drawn() -> None:
     program = program_of("llama")
-    events = trace.chrome_trace(trace.timeline_of(program, np.zeros_like(timeline(program))))["traceEvents"]
+    events = trace.chrome_trace(trace.timeline_of([(program, np.zeros_like(timeline(program)))]))["traceEvents"]
     assert {event["ph"] for event in events} == {"M"}
 
 
 def test_a_file_that_is_no_trace_gets_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = program_of("llama")
-    trace.save(tmp_path / "short.npz", program, timeline(program)[:, :3])
+    trace.save(tmp_path / "short.npz", [(program, timeline(program)[:, :3])])
     np.savez(tmp_path / "other.npz", something=np.zeros(3))
     (tmp_path / "other.json").write_text('{"traceEvents": [{"ph": "X", "name": "a", "ts": 0, "tid": 0}]}')
     (tmp_path / "no.json.gz").write_bytes(b"text")

@@ -9,7 +9,7 @@ import torch
 from kernels.megakernel import trace
 from kernels.megakernel.attend import splits_of
 from kernels.ops.sampling import Sampling
-from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
+from tests.kernels.megakernel.on_gpu import PROMPT, inputs_of_layers, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.megakernel.touched import differences
 
@@ -50,18 +50,6 @@ def test_each_layer_leaves_the_residual_of_the_reference(family, batch):
         assert (own[layer] - truth[layer]).norm() <= limit, layer
 
 
-@torch.no_grad()
-def inputs_of_layers(model, ids):
-    """What goes into each layer and into the last norm, float32 [layers + 1, tokens, hidden] of one sequence."""
-    states = []
-    modules = (*model.model.layers, model.model.norm)
-    hooks = [each.register_forward_pre_hook(lambda _, given: states.append(given[0][0].float())) for each in modules]
-    model(ids)
-    for hook in hooks:
-        hook.remove()
-    return torch.stack(states)
-
-
 def test_two_models_on_two_streams_never_hang():
     """Two threads, each with a model and a stream of its own, launch as fast as they can."""
     made = {}
@@ -89,7 +77,7 @@ def test_a_timeline_is_recorded(tmp_path):
 
     path = tmp_path / "raw.npz"
     record(GPU_CONFIGS["llama"], path, PROMPT, 8, 1)
-    program, raw = trace.load(path)
+    ((program, raw),) = trace.load(path)
     for sm, table in enumerate(program.instructions):
         last = 0
         for index in range(len(table) - 1):
@@ -99,7 +87,7 @@ def test_a_timeline_is_recorded(tmp_path):
                 times = trace.marks_of(marks)
                 assert times == sorted(times)
                 last = times[-1]
-    assert trace.summary(trace.timeline_of(program, raw))["gate_up"][1] > 0
+    assert trace.summary(trace.timeline_of([(program, raw)]))["gate_up"][1] > 0
 
 
 @pytest.mark.slow

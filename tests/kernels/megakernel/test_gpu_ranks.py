@@ -1,7 +1,4 @@
-"""Two ranks, side by side on one GPU and each on a GPU of its own: as near to float32 as torch's bf16, alike, in time.
-
-`[0, 0]` needs one GPU: each rank has half of its SMs. `[0, 1]` needs two that reach each other's memory.
-"""
+"""Two ranks side by side on one GPU, two and four each on one of its own: near to float32, alike, and ended in time."""
 
 import time
 
@@ -11,16 +8,14 @@ import torch
 
 from kernels import engine
 from kernels.engine import divided
+from kernels.megakernel import trace
 from kernels.megakernel.attend import splits_of
 from kernels.megakernel.instructions import FIELDS, QKV
 from kernels.megakernel.structure import instruction_rows
 from kernels.ops.sampling import GREEDY, Sampling, choose
-from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
-from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+from tests.kernels.megakernel.on_gpu import PLACES, PROMPT, config_of, inputs_of_layers, models, runner_of
 from tests.kernels.megakernel.touched import differences
 
-two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-PLACES = [pytest.param([0, 0], id="side-by-side"), pytest.param([0, 1], id="two-gpus", marks=two)]
 pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("devices", PLACES)]
 
 
@@ -44,21 +39,37 @@ def launched(runner, first, position, count, **options):
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
 def test_logits_are_as_near_to_float32_as_torchs(devices, family, batch):
     """By a short context, where OUT attends, and one that is long enough for splits."""
-    model, exact = models(GPU_CONFIGS[family])
+    model, exact = models(config_of(family, devices))
     for length in (48, 700):
         runner = runner_of(model, devices=devices)
         ids = torch.randint(0, 4099, (batch, length), device="cuda")
         runner.prepare(batch, length - 8, 8)
-        assert runner._machine.layout.ranks == 2
+        assert runner._machine.layout.ranks == len(devices)
         own, torchs, truth = runner.after_prompt(ids, length - 8), model(ids).logits, exact(ids).logits
         own, torchs = ((each[:, -8:].float() - truth[:, -8:]).norm() for each in (own, torchs))
         assert own <= 1.1 * torchs, (length, own / torchs)
 
 
+def test_each_layer_leaves_the_residual_of_the_reference_on_every_rank(devices):
+    """Every layer's input, and the last one's output, as near to float32 as torch's bf16, and equal on all ranks."""
+    model, exact = models(config_of("qwen2", devices))
+    runner = runner_of(model, devices=devices, tuning={"debug": True})
+    runner.prepare(1, 24, 1)
+    ids = torch.randint(0, 4096, (1, 24), device="cuda")
+    runner.logits(ids)
+    first, *others = (rank.residuals.to("cuda") for rank in runner._machine.ranks)
+    assert all(torch.equal(each, first) for each in others)
+    own = first[:, ::2, 0].transpose(0, 1)  # [layers + 1, tokens, hidden]
+    truth, torchs = (inputs_of_layers(each, ids) for each in (exact, model))
+    for layer in range(len(own)):
+        limit = 1.1 * (torchs[layer] - truth[layer]).norm() + 1e-6 * truth[layer].norm()
+        assert (own[layer] - truth[layer]).norm() <= limit, layer
+
+
 @pytest.mark.parametrize("weights", ["bf16", "fp8"])
 def test_a_model_that_is_made_in_parts_answers_as_one_that_is_divided(devices, weights):
     """Each GPU makes its own part, and the second one never holds much more."""
-    config = GPU_CONFIGS["llama"] | {"num_hidden_layers": 8}
+    config = config_of("llama", devices) | {"num_hidden_layers": 8}
     prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
     gpus = [torch.device("cuda", number) for number in devices]
     whole = engine.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
@@ -71,7 +82,7 @@ def test_a_model_that_is_made_in_parts_answers_as_one_that_is_divided(devices, w
 
 
 def test_the_prompts_of_all_ranks_are_one_graph(devices):
-    runner = runner_of(models(GPU_CONFIGS["qwen3"])[0], devices=devices)
+    runner = runner_of(models(config_of("qwen3", devices))[0], devices=devices)
     runner.prepare(1, PROMPT, 8)
     (bucket,) = runner._prompts._graphs.values()
     assert (type(bucket.run).__name__ == "_Together") == bool(devices[1])
@@ -80,7 +91,7 @@ def test_the_prompts_of_all_ranks_are_one_graph(devices):
 @pytest.mark.parametrize("sampling", [None, Sampling(0.9, top_k=300, top_p=0.9)], ids=["greedy", "top-k and top-p"])
 def test_instructions_of_every_rank_touch_what_they_declare(devices, sampling):
     """In its own memory; what it writes to its peers lies alike."""
-    runner = runner_of(models(GPU_CONFIGS["qwen2"])[0], devices=devices, tuning={"debug": True})
+    runner = runner_of(models(config_of("qwen2", devices))[0], devices=devices, tuning={"debug": True})
     runner.generate(torch.ones(1, PROMPT, dtype=torch.int64, device="cuda"), 8, sampling)
     for rank in runner._machine.ranks:
         bits = rank.touched.cpu().numpy().view(np.uint32)
@@ -89,16 +100,24 @@ def test_instructions_of_every_rank_touch_what_they_declare(devices, sampling):
 
 
 def test_every_generation_is_the_same(devices):
-    model, _ = models(GPU_CONFIGS["llama"])
+    model, _ = models(config_of("llama", devices))
     runner = runner_of(model, devices=devices)
     prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
     expected = runner.generate(prompt, 32).tokens
-    for _ in range(200):
+    for _ in range(2000):
         assert runner.generate(prompt, 32).tokens == expected
 
 
+def test_a_timeline_has_all_ranks_on_one_clock(devices):
+    runner = runner_of(models(config_of("llama", devices))[0], devices=devices, tuning={"trace": True})
+    runner.generate(torch.ones(1, PROMPT, dtype=torch.int64, device="cuda"), 8)
+    found = trace.timeline_of(runner.timeline())
+    assert {span.gpu for span in found.spans} == set(range(len(devices)))
+    assert 0 < found.doubt_ns < 20_000
+
+
 def test_all_ranks_draw_what_the_rule_draws(devices):
-    runner = runner_of(models(GPU_CONFIGS["qwen2"])[0], devices=devices)
+    runner = runner_of(models(config_of("qwen2", devices))[0], devices=devices)
     runner.prepare(4, PROMPT, 40)
     sampling = [GREEDY, Sampling(0.9, seed=3), Sampling(1.1, top_k=40), Sampling(0.8, top_k=300, top_p=0.9)]
     forced = torch.randint(0, 4099, (9, 4), device="cuda")
@@ -116,13 +135,13 @@ def test_a_rank_that_does_not_run_is_given_up_in_time(devices, silent, monkeypat
     """The other names itself and the instruction that waits for it; afterwards both are right as before."""
     from kernels.megakernel import machine
 
-    runner = runner_of(models(GPU_CONFIGS["llama"])[0], devices=devices)
+    runner = runner_of(models(config_of("llama", devices))[0], devices=devices)
     prompt = torch.ones(1, PROMPT, dtype=torch.int64, device="cuda")
     expected = runner.generate(prompt, 8).tokens
     monkeypatch.setattr(machine, "TIMEOUT_NS", 20_000_000)
     monkeypatch.setattr(runner._machine.ranks[silent], "run", lambda params: None)
     began = time.monotonic()
-    with pytest.raises(machine.MegakernelFault, match=rf"^GPU {1 - silent}, SM \d+ waited .* \((gate_up|out|qkv)\)$"):
+    with pytest.raises(machine.MegakernelFault, match=rf"^GPU [^{silent}], SM \d+ waited .* \((gate_up|out|qkv)\)$"):
         runner.generate(prompt, 8)
     assert time.monotonic() - began < 10
     monkeypatch.undo()
@@ -130,10 +149,12 @@ def test_a_rank_that_does_not_run_is_given_up_in_time(devices, silent, monkeypat
 
 
 def test_when_one_rank_gives_up_all_do(devices, monkeypatch):
-    """Rank 1 waits for rows of q, k and v that its own SMs never make; rank 0 would wait a minute, and ends with it."""
+    """Rank 1 waits for rows of q, k and v that its own SMs never make; the others would wait a minute, and end with
+    it.
+    """
     from kernels.megakernel import machine
 
-    runner = runner_of(models(GPU_CONFIGS["llama"])[0], devices=devices)
+    runner = runner_of(models(config_of("llama", devices))[0], devices=devices)
     prompt = torch.ones(1, PROMPT, dtype=torch.int64, device="cuda")
     runner.generate(prompt, 8)
     ranks = runner._machine.ranks
@@ -145,8 +166,8 @@ def test_when_one_rank_gives_up_all_do(devices, monkeypatch):
         if w["op"] == QKV and w["layer"] == 1 and w["units"]
     )
     ranks[1]._held["program"][int(ranks[1].program.starts[sm]) + index, FIELDS.index("units")] = 0
-    for rank, limit_ns in zip(ranks, (60 * 10**9, 20_000_000), strict=True):
-        monkeypatch.setattr(rank, "params", limited(rank.params, limit_ns))
+    for rank in ranks:
+        monkeypatch.setattr(rank, "params", limited(rank.params, 20_000_000 if rank.rank == 1 else 60 * 10**9))
     began = time.monotonic()
     with pytest.raises(machine.MegakernelFault, match=r"^GPU 1, SM \d+ waited too long"):
         runner.generate(prompt, 8)
@@ -164,9 +185,9 @@ def limited(params, limit_ns):
     return with_limit
 
 
-def test_one_gpu_and_two_ranks_give_the_same_bits(devices):
-    """Both add the same sums in the same order where both have as many column parts."""
-    model, _ = models(GPU_CONFIGS["llama"])
+def test_one_gpu_and_all_ranks_give_the_same_bits(devices):
+    """All add the same sums in the same order where they have as many column parts."""
+    model, _ = models(config_of("llama", devices))
     ids = torch.randint(0, 4099, (1, 60), device="cuda")
     both = runner_of(model, devices=devices)
     found, layout = both.logits(ids), both._machine.layout
