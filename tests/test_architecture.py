@@ -64,6 +64,10 @@ def test_no_source_file_is_too_long() -> None:
     assert not {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE}
 
 
+def test_few_files_lie_at_the_top_of_kernels() -> None:
+    assert len([path for path in tracked("kernels/*") if path.parent == ROOT / "kernels"]) <= 10
+
+
 def test_no_file_names_a_place_on_somebodys_machine() -> None:
     places = re.compile(r"/(?:home|Users|work|root|opt)/[a-z]")
     found = []

@@ -28,7 +28,7 @@ class Boundaries:
 
 @dataclass(frozen=True)
 class FirstVerdicts:
-    """For each path: the request of the first verdict (0: none came), and which one it was."""
+    """Of each simulated path: the request that brought the first verdict (0: none did), and the verdict."""
 
     request: np.ndarray
     met: np.ndarray

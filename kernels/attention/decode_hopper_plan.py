@@ -25,7 +25,7 @@ CALL = np.dtype(
     + [("scale", np.float32)],
     align=True,
 )
-"""`struct Call` of the source; strides in bytes, except those of lengths and table."""
+"""`struct Call` of decode_hopper.cu; strides in bytes, except those of lengths and table."""
 
 
 def constants(case: AttentionCase, tuning: dict[str, int], splits: int, counted: bool, page: int) -> dict[str, Any]:

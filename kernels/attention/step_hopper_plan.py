@@ -17,7 +17,7 @@ FIELDS = [
     *((name, "i4") for name in ("capacity", "window", "pages")),
     ("scale", "f4"),
 ]
-"""The fields of the kernel's `Call`."""
+"""The fields of `struct Call` of step_attention.cuh."""
 
 
 def page_size_of(case: StepAttentionCase) -> int:

@@ -41,7 +41,7 @@ _SCALE_TILES = {"kMxfp8": 1, "kNvfp4": 4}
 
 OPERANDS: list[tuple[str, Any]] = [(name, np.uint64) for name in ("bias", "residual", "x_scales", "w_scales")]
 OPERANDS += [(name, np.int32) for name in ("rows", "columns", "steps", "column_tiles")]
-"""The fields of `struct Operands` of blackwell_epilogue.cuh, with which the params of each kernel begin."""
+"""The fields of `struct Operands` of blackwell_epilogue.cuh: the params of each kernel begin with them."""
 
 PARAMS = np.dtype([*OPERANDS, ("row_tiles", np.int32), ("group", np.int32)], align=True)
 """`struct Params` of blackwell.cu."""

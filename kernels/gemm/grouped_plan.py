@@ -21,7 +21,7 @@ PARAMS = np.dtype(
     + [(name, np.int32) for name in ("rows", "columns", "k", "weight_rows", "column_pairs")],
     align=True,
 )
-"""`struct GroupedParams` of grouped.cu."""
+"""`struct GroupedParams` of grouped_schedule.cuh."""
 
 
 def constants(case: GroupedCase) -> tuple[dict[str, Any], int]:

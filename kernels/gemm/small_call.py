@@ -27,7 +27,7 @@ PARAMS = np.dtype(
     + [(name, np.float32) for name in ("inverse_k", "eps")],
     align=True,
 )
-"""`struct Params` of small.cu."""
+"""`struct Params` of small_epilogue.cuh."""
 
 
 def macros(config: SmallTileConfig) -> dict[str, int]:

@@ -192,7 +192,10 @@ def _sums_exactly(case: LinearCase) -> bool:
 
 
 def _sum_of_halves(rows: "torch.Tensor", columns: "torch.Tensor") -> "torch.Tensor":
-    """rows @ columns in int32, of int8. Values of at most 64 times any others do not overflow in pairs."""
+    """rows @ columns of int8, in int32, as two products with half of each column.
+
+    Halved values are at most 64, so the sum of two products with int8 values fits in 16 bits.
+    """
     import torch
 
     half = columns >> 1

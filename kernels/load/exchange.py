@@ -14,7 +14,7 @@ CANCELLED = "cancelled"
 class Exchange:
     """One request; times are nanoseconds of the monotonic clock, 0 where they did not come to be.
 
-    `intended_ns`: when its user meant to send it. `begun_ns`: when the generator turned to it; the difference is the
+    `intended_ns`: when its user meant to send it. `begun_ns`: when the generator began with it; the difference is the
     generator's own lag. `sent_ns`: when it was written to the socket, behind connecting. `chunk_ns`: when each event
     that may hold a token was read, `with_text` whether it held text. `ended`: the server's finish reason, `cancelled`,
     or "" where it failed; then `error` is the kind of failure and `sentence` says it. `prompt_ids` and `ids`: the token

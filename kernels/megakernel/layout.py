@@ -104,8 +104,9 @@ def fitted(shape: ModelShape, layout: Layout) -> Layout:
 def default_layout(
     shape: ModelShape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132, ranks: int = 1
 ) -> Layout:
-    """The layout for a context of up to `capacity` tokens on a GPU of `sms` SMs, or on `ranks` of them, of whose model
-    each has the part `shape`. The ranks together have about as many column parts as one GPU would.
+    """The layout for a context of up to `capacity` tokens on each of `ranks` GPUs of `sms` SMs.
+
+    `shape` is one rank's part of the model. All ranks together have about as many column parts as one GPU would.
 
     - One sequence, short context: OUT attends by itself, if one SM can read so many keys in time. Every SM with columns
       of a head then repeats the work, which takes less time than publishing one SM's result. Neighbours share the keys.

@@ -83,7 +83,7 @@ def format_of(name: str) -> Format:
 
 
 def fitting_chunk(name: str, k_tiles: int) -> int:
-    """Blocks of a chunk of a precision `name`: fewer in fp8 where units of `k_tiles` then fill all of theirs."""
+    """Blocks of a chunk of a precision `name`. fp8 has shorter ones where units of `k_tiles` then fill all."""
     blocks = k_tiles / format_of(name).tiles
     short = name == "fp8" and blocks % SHORT_CHUNK_BLOCKS == 0 and blocks % CHUNK_BLOCKS
     return SHORT_CHUNK_BLOCKS if short else CHUNK_BLOCKS

@@ -243,8 +243,9 @@ def batches_within(most: int, free: float, size: Callable[[int], int]) -> dict[i
 
 
 def crossing(kernels_ms: Mapping[int, float], megakernel_ms: Mapping[int, float]) -> int:
-    """The most sequences up to which the megakernel's token takes less time, by the ms of a token of each at the same
-    numbers of sequences; 0 where it is slower even for the fewest.
+    """The most sequences up to which the megakernel is faster; 0 where it is slower even for the fewest.
+
+    Both mappings give the ms of a token by the number of sequences.
     """
     most = 0
     for sequences in sorted(megakernel_ms):

@@ -17,7 +17,7 @@ def shared_out(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -
 
 
 def one_by_one(one: Callable[[Item], Found], items: Sequence[Item], jobs: int) -> Iterator[Found]:
-    """As `shared_out`, each as soon as it and those before it are there."""
+    """As `shared_out`, but yields each result as soon as it and all before it have come."""
     if jobs <= 1:
         yield from map(one, items)
         return

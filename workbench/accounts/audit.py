@@ -11,7 +11,7 @@ DATE = forms.DateInput(attrs={"type": "date"})
 
 
 class AuditFilter(forms.Form):
-    """What, who, whose and when; an empty field leaves nothing out. Days are UTC."""
+    """A filter by action, person, thing and days (UTC); an empty field filters nothing."""
 
     action = forms.ChoiceField(choices=[("", "Everything"), *Action.choices], required=False, label="What")
     actor = forms.CharField(max_length=254, required=False, label="By whom", help_text="Part of the email address.")

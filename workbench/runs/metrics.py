@@ -103,7 +103,7 @@ def _recent(now: datetime) -> Iterator[GaugeMetricFamily]:
 
 
 def _ends(runs: QuerySet[Run]) -> dict[tuple[str, str], float]:
-    """How many ended where, and how: a failed run whose input was the cause is `refused`."""
+    """Numbers of ended runs by end state and stage; a run that failed by its input counts as `refused`."""
     ended = runs.exclude(state__in=Run.OPEN).values_list("state", "stage", "error__refused")
     counted = Counter(
         ("refused" if state == Run.State.FAILED and refused else state, stage) for state, stage, refused in ended

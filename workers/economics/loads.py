@@ -87,7 +87,7 @@ class Priced:
         return self.tested(curve, held, highest=True) if held is not None else None
 
     def tested(self, curve: LoadCurve, test: LoadResult, highest: bool = False) -> ServedLoad | None:
-        """One load of a curve; None where nothing was served. Shares of its interval are those of its tokens."""
+        """One load of a curve; None where nothing was served. All rates have the relative interval of the tokens."""
         rate, server = test.tokens_per_second, curve.server
         if not rate or not test.requests_per_second:
             return None

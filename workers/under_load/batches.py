@@ -102,7 +102,7 @@ class BatchLoop:
         return exchanges
 
     def _exchange(self, due: int, planned: PlannedRequest, begun: int, times: list[int]) -> Exchange:
-        """What one user of the batch had; nobody turned to it late, so the generator has no lag."""
+        """The exchange of one user of the batch. The generator has no lag: the request begins when it is due."""
         told = times[: min(planned.output_tokens, planned.cancel_after or planned.output_tokens)]
         found = Exchange(planned, due, due, begun, told[0], told[-1], told, [True] * len(told))
         found.counted_prompt, found.counted_output = planned.prompt_tokens, len(told)

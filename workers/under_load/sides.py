@@ -41,7 +41,7 @@ IN_PROCESS = (
 
 
 class Sides:
-    """Measures one side after the other, on the same device, users and objectives."""
+    """Measures one side after the other, on the same device, with the same users and objectives."""
 
     def __init__(self, document: StageInput, context: Context, objectives: list[Objective], hardware: str) -> None:
         self.document, self.context, self._objectives = document, context, objectives

@@ -132,7 +132,7 @@ def test_it_is_right(epilogue: str, shape: tuple[int, int, int]) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("params", PING_PONG, ids=str)
 @pytest.mark.parametrize("shape", [(300, 264, 328), (1, 8, 8), (2100, 8200, 520), (257, 131, 136)])
-def test_turns_are_right(shape: tuple[int, int, int], params: dict[str, Any]) -> None:
+def test_ping_pong_is_right(shape: tuple[int, int, int], params: dict[str, Any]) -> None:
     m, n, k = shape
     _gate(case(m=m, n=n, k=k), params | {"ping_pong": True})
 

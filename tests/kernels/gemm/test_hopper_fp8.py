@@ -103,7 +103,7 @@ def test_it_is_right(scales: Scales, epilogue: str) -> None:
 @pytest.mark.parametrize("params", PING_PONG, ids=str)
 @pytest.mark.parametrize("scales", ["tensor", "row"])
 @pytest.mark.parametrize("shape", [(300, 272, 336), (1, 16, 16), (2100, 8208, 528)])
-def test_turns_are_right(shape: tuple[int, int, int], scales: Scales, params: dict[str, Any]) -> None:
+def test_ping_pong_is_right(shape: tuple[int, int, int], scales: Scales, params: dict[str, Any]) -> None:
     m, n, k = shape
     _gate("gemm_hopper_fp8", case(m=m, n=n, k=k, scales=scales), params | {"ping_pong": True})
 

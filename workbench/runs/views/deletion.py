@@ -20,7 +20,7 @@ KINDS: dict[str, Any] = {"model": Model, "workload": Workload, "run": Run}
 @require_http_methods(["GET", "HEAD", "POST"])
 @submitter_required
 def delete(request: HttpRequest, kind: str, **keys: UUID) -> HttpResponse:
-    """Asks with everything that would be deleted as well; a POST is the answer yes."""
+    """A page that asks, and lists what would be deleted with the thing; a POST deletes it."""
     thing = get_object_or_404(KINDS[kind].objects.for_user(request.user), pk=keys[f"{kind}_id"])
     if request.method != "POST":
         found = deletion.dependents(thing)
