@@ -70,12 +70,12 @@ def shares_over(objective: Objective, served: Sequence[Served], usd_per_hour: fl
 
 
 def places_apart(metric: str, served: Sequence[Served]) -> int:
-    """How far apart two batches must have been served for their values of the metric to be independent."""
+    """The least distance, in batches, at which two batches have independent values of the metric."""
     return max((each.waited for each in served), default=1) if metric in FROM_SENDING else 1
 
 
 def every(samples: Sequence[float], apart: int) -> Sequence[float]:
-    """The samples that are so many places apart from each other; nearer ones where fewer than two would be left."""
+    """Every `apart`-th sample; more of them where fewer than two would be left."""
     return samples[:: max(1, min(apart, len(samples) // 2))]
 
 

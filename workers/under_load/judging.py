@@ -1,7 +1,7 @@
 """Answers that were served under load, held against the model's logits by `kernels/proof/served_ids.py`.
 
 Of every ASKED_OF-th request the ids are asked for; up to ANSWERS of each load, drawn by chance, are judged once both
-sides have ended. They are judged in turns, one of each load, so that a lack of time leaves out no load.
+sides have ended. They are judged round-robin over the loads, so that a lack of time leaves out no load.
 """
 
 import itertools

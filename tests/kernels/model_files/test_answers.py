@@ -32,7 +32,8 @@ def test_an_answer_by_its_class(model_type, name, unit, form):
 
 
 @pytest.mark.parametrize(
-    ("model_type", "name"), [("llava", "LlavaForConditionalGeneration"), ("qwen2_vl", "Qwen2VLForConditionalGeneration")]
+    ("model_type", "name"),
+    [("llava", "LlavaForConditionalGeneration"), ("qwen2_vl", "Qwen2VLForConditionalGeneration")],
 )
 def test_a_model_that_writes_about_images_is_refused(model_type, name):
     with pytest.raises(ModelRefused, match=f"{name} answers images and text together"):
