@@ -23,7 +23,7 @@ from workers.documents.prediction import PredictedFigure, PredictedPlan, Predict
 from workers.documents.workload import Precision, Workload
 from workers.promises import divides
 
-USUAL_N = 64
+DEFAULT_N = 64
 """The token that TTF-N is predicted for where no objective names one."""
 SIXTEEN_BITS = BYTES["bf16"]
 BATCHED = ("compiled", "cuda_graphs")
@@ -180,7 +180,7 @@ def _latencies(request: _Request, workload: Workload, rates: Rates) -> list[Pred
     """TTFT, TTF-N, TPOT and E2E of requests that are served batch by batch."""
     batch, output = workload.traffic.batch, request.output
     first, step = request.prompt_ms(batch, rates), request.step_ms(batch, rates)
-    wanted = [each.n for each in workload.objectives if each.n is not None] or [USUAL_N]
+    wanted = [each.n for each in workload.objectives if each.n is not None] or [DEFAULT_N]
     figures = [PredictedFigure(metric="ttft", value=first)]
     for n in sorted({each for each in wanted if each <= output}):
         figures.append(PredictedFigure(metric="ttf_n", n=n, value=first + (n - 1) * step))

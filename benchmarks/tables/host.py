@@ -44,7 +44,7 @@ def host_cost() -> str:
     lines = []
     for variant, label, where in CALLS:
         old, new = (_row(each["rows"], variant, where) for each in (before, now))
-        times = [f"{new[name][0]:.1f}" if new else "–" for name in TIMES]
+        times = [f"{new[name][0]:.1f}" if new and name in new else "–" for name in TIMES]
         lines.append([f"`{variant}`, {label}", f"{old['checked'][0]:.1f}" if old else "–", *times])
     lines += [[label, "", f"{now['torch'][name][0]:.1f}", "", ""] for name, label in OTHERS]
     return markdown(["", "before", "checked", "checked, `out=`", "unchecked, `out=`"], lines)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kernels.tune.autotune import Trial
 
 
-USUAL_SECONDS = 20.0
+DEFAULT_SECONDS = 20.0
 """The longest time for one case, to which twice the longest builds of its compiled peers are added."""
 LONG_CACHE = 4096
 """Keys from which on attention over a cache stands beside compiled peers as well."""
@@ -183,7 +183,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
         print(f"Proven ahead: {len(proven)} in {time.monotonic() - started:.0f} s.", flush=True)
     for case in wanted:
         building = sum(registry.variant(name).build_seconds for name in compiled_peers(case) & tried[case.key])
-        seconds = (options.seconds or USUAL_SECONDS) + 2 * building
+        seconds = (options.seconds or DEFAULT_SECONDS) + 2 * building
         trials = try_case(replace(bench, only=tried[case.key]), case, seconds=seconds)
         yield from bench_rows(trials, "burst" if device.type == "cuda" else None)
         _say_refused(options.variant or [], trials)

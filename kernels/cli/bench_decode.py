@@ -41,7 +41,7 @@ TABLE = (
 )
 """(model, batch, prompt) of the groups of a GPU when none is named."""
 CPU_TABLE = (("tiny-llama", 1, 128),)
-USUAL_BUILD_SECONDS = 60.0
+QUICK_BUILD_SECONDS = 60.0
 """Variants that may take longer to build run only when they are named, or with `--compiled`."""
 COMPARED_TOKENS = 256
 """So much of each row's prompt is compared."""
@@ -214,8 +214,8 @@ def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[Wanted]:
         if options.runners:
             picked = variant.name in options.runners
         else:
-            usual = options.slow_builds or variant.build_seconds <= USUAL_BUILD_SECONDS
-            picked = usual and (variant.in_plans or bool(os.environ.get(PYTHON_VARIABLE)))
+            builds = options.slow_builds or variant.build_seconds <= QUICK_BUILD_SECONDS
+            picked = builds and (variant.in_plans or bool(os.environ.get(PYTHON_VARIABLE)))
         own = _with_weights(case, variant.options.get("weights", case.weights))
         listed = not options.weights or own.weights in options.weights or variant.peer
         able = variant.serves(case, gpu) is None or variant.serves(own, gpu) is None

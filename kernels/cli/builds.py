@@ -115,7 +115,7 @@ def _tried(model: Decoder, gpu: Gpu, traffic: BatchShape, weights: Sequence[str]
 
 
 def _prompts(model: Decoder, gpu: Gpu, traffic: BatchShape) -> Iterator[Build]:
-    """The usual ops of a megakernel's prompts, in every bucket up to the whole sequence."""
+    """The default ops of a megakernel's prompts, in every bucket up to the whole sequence."""
     ops = prompt_ops(LayerOps(model, traffic), gpu)
     buckets = {bucket(length) for length in range(1, traffic.longest + 1)}
     for queries in sorted(buckets):

@@ -58,7 +58,7 @@ def configuration(config: dict[str, Any]) -> PreTrainedConfig:
 
 
 def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
-    """The class to build: the first of `architectures` that transformers has, else the family's usual one."""
+    """The class to build: the first of `architectures` that transformers has, else the family's default one."""
     for name in config.architectures or []:
         found = getattr(transformers, name, None)
         if isinstance(found, type) and issubclass(found, PreTrainedModel) and found.config_class is not None:
@@ -66,9 +66,9 @@ def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
                 return found
             raise ValueError(f"config.json: architectures names {name}, which is no {config.model_type} model")
     for mapping in (MODEL_FOR_MASKED_LM_MAPPING_NAMES, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_MAPPING_NAMES):
-        usual = mapping.get(config.model_type)
-        if isinstance(usual, str) and hasattr(transformers, usual):
-            return getattr(transformers, usual)
+        default = mapping.get(config.model_type)
+        if isinstance(default, str) and hasattr(transformers, default):
+            return getattr(transformers, default)
     raise ValueError(f"config.json: transformers has no model for model_type {config.model_type!r}")
 
 

@@ -44,13 +44,13 @@ def _is_rms_norm(module: nn.Module) -> bool:
 
 
 def _norm_forward(module: Any, variants: BoundVariants) -> Callable[[Tensor], Tensor]:
-    eps, usual = _epsilon(module), module.forward
+    eps, original = _epsilon(module), module.forward
 
     def forward(x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
         case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=DTYPE_NAMES[x.dtype])
         bound = variants.planned(case)
-        return usual(x) if bound is None else bound.function(rows, module.weight, eps=eps).view(x.shape)
+        return original(x) if bound is None else bound.function(rows, module.weight, eps=eps).view(x.shape)
 
     return forward
 

@@ -23,7 +23,7 @@ from kernels.engine.products import Rows, Stream, added_product, gated_product, 
 from kernels.engine.state import State
 from kernels.ops import AttentionCase, RmsNormCase, RopeCase, StepAttentionCase
 
-USUAL_SCALE_ERROR = 1e-6
+DEFAULT_SCALE_ERROR = 1e-6
 
 
 @dataclass
@@ -239,4 +239,4 @@ class Pass:
 
 def default_scale(shape: decoder.LayerShape) -> bool:
     """Whether scores are scaled by 1 / √head_dim, as every variant does."""
-    return abs(shape.scaling * shape.head_dim**0.5 - 1) < USUAL_SCALE_ERROR
+    return abs(shape.scaling * shape.head_dim**0.5 - 1) < DEFAULT_SCALE_ERROR

@@ -140,8 +140,8 @@ def _attention_forward(planned: PlannedAttention) -> Any:
         module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **keywords: Any
     ) -> tuple[Tensor, Tensor | None]:
         q, k, v = (x.transpose(1, 2) for x in (query, key, value))
-        usual = keywords.get("scaling") in (None, q.shape[-1] ** -0.5) and getattr(module, "is_causal", False)
-        found = planned.pick(q, k) if usual and attention_mask is None else None
+        plain = keywords.get("scaling") in (None, q.shape[-1] ** -0.5) and getattr(module, "is_causal", False)
+        found = planned.pick(q, k) if plain and attention_mask is None else None
         if found is None:
             return sdpa_attention_forward(module, query, key, value, attention_mask, **keywords)
         return found(q, k, v), None

@@ -16,8 +16,8 @@ def thread_settings(outer: Mapping[str, str]) -> dict[str, str]:
     """Environment variables for a process that computes on the CPU, unless `outer` sets them. Apply before torch is
     imported.
     """
-    usual = {"OMP_NUM_THREADS": str(usable_cores()), "GOMP_SPINCOUNT": SPIN_COUNT}
-    return {name: outer.get(name, value) for name, value in usual.items()}
+    wanted = {"OMP_NUM_THREADS": str(usable_cores()), "GOMP_SPINCOUNT": SPIN_COUNT}
+    return {name: outer.get(name, value) for name, value in wanted.items()}
 
 
 def usable_cores(cpus: Path = CPUS, quota: Path = QUOTA, affinity: Collection[int] | None = None) -> int:

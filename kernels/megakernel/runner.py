@@ -59,7 +59,7 @@ class MegakernelRunner(Runner):
     A model that is `Divided` already runs on the GPUs of its parts, and each GPU holds its part alone; `model` is then
     the first part. Another one is divided here, and stays on the first GPU beside that GPU's part.
 
-    The prompt's pass runs the plan's `variants`; without any, it runs the usual ones for the longest prompt that the
+    The prompt's pass runs the plan's `variants`; without any, it runs the default ones for the longest prompt that the
     cache was made for. In lower precision it multiplies by the same rounded weights, from a bf16 copy that `prepare`
     makes; the embedding is not rounded. A model that is divided already is rounded in place, another one is not
     changed. Raises ValueError that names the feature of a model, device, dtype or precision that it does not serve.
@@ -93,7 +93,7 @@ class MegakernelRunner(Runner):
         if self._gpus[0] != weight.device:
             raise ValueError(f"devices: the model is on {weight.device}, which must come first")
         if len(self._gpus) > 1 and variants:
-            raise ValueError("ops: the prompt's pass over several GPUs takes the usual variants, and none of a plan")
+            raise ValueError("ops: the prompt's pass over several GPUs takes the default variants, and none of a plan")
         self._part = part_of(self.shape, len(self._gpus))
         self._variants = variants
         self._prompts: PromptReader | None = None

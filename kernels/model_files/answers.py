@@ -41,8 +41,8 @@ class AnswerKind(NamedTuple):
 
 
 def answer_of(model_type: str, architectures: list[str], encoder_decoder: bool = False) -> AnswerKind:
-    """The kind of answer of the class that the configuration names, or else of the family's usual class."""
-    name = architectures[0] if architectures else _usual(model_type)
+    """The kind of answer of the class that the configuration names, or else of the family's default class."""
+    name = architectures[0] if architectures else _default_class(model_type)
     if kind_of(model_type, [name], encoder_decoder) == "decoder" or name in names_of("MASKED_LM"):
         return AnswerKind("tokens", "tokens")
     unit = _unit(model_type, name)
@@ -57,7 +57,7 @@ def answer_of_config(config: dict[str, Any]) -> AnswerKind:
     return answer_of(config["model_type"], names, bool(config.get("is_encoder_decoder")))
 
 
-def _usual(model_type: str) -> str:
+def _default_class(model_type: str) -> str:
     """As `kernels.engine.loading.model_class` chooses it."""
     for table in ("MODEL_FOR_MASKED_LM", "MODEL_FOR_CAUSAL_LM", "MODEL"):
         found = mappings()[f"{table}_MAPPING_NAMES"].get(model_type)

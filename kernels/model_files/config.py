@@ -48,7 +48,7 @@ def value(config: dict[str, Any], what: str) -> int | None:
 
 
 def dimension_name(config: dict[str, Any], what: str) -> str:
-    """The name that the configuration uses for the dimension, or the usual one."""
+    """The name that the configuration uses for the dimension, or the default one."""
     return next((name for name in ALIASES[what] if config.get(name) is not None), ALIASES[what][0])
 
 

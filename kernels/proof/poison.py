@@ -29,19 +29,19 @@ class PoisonedEmpty:
     _NAMES = ((torch, ("empty", "empty_like", "empty_strided")), (torch.Tensor, ("new_empty", "new_empty_strided")))
 
     def __enter__(self) -> None:
-        self._usual = [(owner, name, getattr(owner, name)) for owner, names in self._NAMES for name in names]
-        for owner, name, usual in self._usual:
-            setattr(owner, name, _poisoned(usual))
+        self._originals = [(owner, name, getattr(owner, name)) for owner, names in self._NAMES for name in names]
+        for owner, name, original in self._originals:
+            setattr(owner, name, _poisoned(original))
 
     def __exit__(self, *_: object) -> None:
-        for owner, name, usual in self._usual:
-            setattr(owner, name, usual)
+        for owner, name, original in self._originals:
+            setattr(owner, name, original)
 
 
-def _poisoned(usual: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    @functools.wraps(usual)
+def _poisoned(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @functools.wraps(original)
     def made(*arguments: Any, **keywords: Any) -> torch.Tensor:
-        found = usual(*arguments, **keywords)
+        found = original(*arguments, **keywords)
         return found.fill_(math.nan if found.is_floating_point() else -1)
 
     return made

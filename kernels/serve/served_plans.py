@@ -18,7 +18,7 @@ def precision_refusal(plan: Plan) -> str | None:
 
 def taken_of_plan(plan: Plan) -> str:
     """What the server takes of the plan, in a sentence: packed passes of many requests have kernels of their own."""
-    size = f"{plan.serving.running} requests at once" if plan.serving else "the size that is usual"
+    size = f"{plan.serving.running} requests at once" if plan.serving else "the default size"
     what = f"the plan's model, {plan.dtype} and {size}"
     if plan.runner == "kernels":
         return f"takes {what}, and its variants where they were chosen for the same number of rows"

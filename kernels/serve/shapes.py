@@ -38,7 +38,7 @@ class Shape(NamedTuple):
 def shapes(limits: SchedulerLimits, singles: Sequence[int] = (), mixed: Sequence[int] = MIXED_SINGLES) -> list[Shape]:
     """The shapes that hold every step within the limits, the cheapest first.
 
-    `singles` are those of passes without chunks (none: the usual ones), `mixed` those of passes with chunks.
+    `singles` are those of passes without chunks (none: the defaults), `mixed` those of passes with chunks.
     """
     block, most = limits.chunk_rows, limits.running
     alone = {*(each for each in singles if each < most), most} if singles else set(default_singles(most))

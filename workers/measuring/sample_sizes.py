@@ -14,7 +14,7 @@ LEAST_REQUESTS = 20
 """Fewer samples make a poor distribution, even where the percentile needs fewer."""
 PAIRS_OF_A_RATIO = 40
 """Requests of each side by which a promise relative to before is judged in one process. It is looked at once, then."""
-USUAL_METRICS = {
+DEFAULT_METRICS = {
     "decoder": ("ttft", "tpot", "itl", "e2e", "throughput"),
     "encoder": ("batch_latency", "throughput"),
     "other": ("batch_latency", "throughput"),
@@ -48,11 +48,11 @@ def is_enough(objectives: Sequence[Objective], served: Sequence[Served], usd_per
 def distributions(
     model: ModelManifest, objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None
 ) -> list[Distribution]:
-    """The objectives' metrics first, with their percentiles, then the usual ones of the kind of model."""
+    """The objectives' metrics first, with their percentiles, then the defaults of the kind of model."""
     promised = [(each.metric, each.n) for each in objectives]
-    usual = [(metric, None) for metric in USUAL_METRICS[model.kind]]
+    defaults = [(metric, None) for metric in DEFAULT_METRICS[model.kind]]
     found = []
-    for metric, n in dict.fromkeys([*promised, *usual]):
+    for metric, n in dict.fromkeys([*promised, *defaults]):
         samples = pooled(served, metric, n, usd_per_hour)
         extra = [each.percentile for each in objectives if (each.metric, each.n) == (metric, n)]
         if samples:
