@@ -32,6 +32,11 @@ def test_no_long_lived_process_imports_torch(module: str) -> None:
     assert not _loaded(module) & {"torch", "transformers", "triton"}
 
 
+def test_explore_starts_without_transformers() -> None:
+    """It takes longer to import than torch, and only a GPU's candidates need the model that it builds."""
+    assert "transformers" not in _loaded("workers.stages.explore")
+
+
 def test_the_gpu_worker_knows_no_database() -> None:
     loaded = _loaded("workers.gpu")
     assert not {"django.db", "django.conf", "sqlite3", "psycopg"} & loaded

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernels import registry
-from kernels.engine import decoder, loading
+from kernels.engine import decoder
 from kernels.engine import prompt_ops as defaults
 from kernels.engine.layer_ops import BatchShape, LayerOps
-from kernels.engine.pass_timer import GraphTimer
 from kernels.hardware import GPUS
 from kernels.ops import Case, case_from
 from kernels.plan import PlannedOp
@@ -24,14 +23,20 @@ TUNING_SHARE, TUNING_SECONDS = 0.25, 20.0
 
 def composes(document: StageInput, model: Any) -> bool:
     """Whether a plan of composed variants can be made for the model, which may be a skeleton."""
-    allowed = VARIANT not in document.workload.constraints.exclude
-    return allowed and document.gpu_class != "cpu" and decoder.refusal(model) is None
+    return _may_compose(document) and decoder.refusal(model) is None
+
+
+def _may_compose(document: StageInput) -> bool:
+    """Whether such plans are made for the workload and its GPU class, whatever the model."""
+    return VARIANT not in document.workload.constraints.exclude and document.gpu_class != "cpu"
 
 
 def cases(document: StageInput) -> dict[Case, float]:
     """Every case that a kernels plan may consist of, and how often one request runs it; {} where there is none."""
-    if document.model.kind != "decoder":
+    if document.model.kind != "decoder" or not _may_compose(document):
         return {}
+    from kernels.engine import loading  # it imports transformers
+
     model = loading.skeleton(document.model.config, dtype_of(document))
     return layer_ops(document, decoder.Decoder(model)).cases() if composes(document, model) else {}
 
@@ -46,6 +51,8 @@ def chosen_ops(
     document: StageInput, model: decoder.Decoder, candidates: Sequence[Candidate], seconds: float, lossy: bool
 ) -> Chosen:
     """The candidates that make the fastest passes; lossy ones among them only when asked for."""
+    from kernels.engine.pass_timer import GraphTimer  # it imports transformers
+
     wanted = layer_ops(document, model)
     timer = None if document.gpu_class == "cpu" else GraphTimer(model, GPUS[document.gpu], wanted.traffic)
     end = time.monotonic() + min(TUNING_SECONDS, TUNING_SHARE * seconds)

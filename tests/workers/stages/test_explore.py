@@ -131,6 +131,14 @@ def test_a_composed_plan_is_explored_in_the_forms_it_can_take():
     assert explore.composed_cases(stage_input("explore"), CEILINGS) == []
 
 
+def test_no_model_is_built_where_no_composed_plan_can_be_made():
+    """A model_type that transformers does not know shows it: building it raises ValueError."""
+    unknown = manifest(TINY).model_copy(update={"config": TINY | {"model_type": "none-such"}})
+    with pytest.raises(ValueError, match="none-such"):
+        explore.composed_cases(stage_input("explore", unknown, gpu_class="h200"), CEILINGS)
+    assert explore.composed_cases(stage_input("explore", unknown), CEILINGS) == []
+
+
 def test_excluded_variants_are_not_tried(context):
     result = explored(context, [row(ATTENTION, 2)], constraints={"exclude": ["sdpa_math"]})
     assert "sdpa_flash" in {each.variant for each in result.candidates}
