@@ -22,7 +22,7 @@ from celery.exceptions import WorkerShutdown
 from celery.signals import worker_ready
 from pydantic import ValidationError
 
-from workers import child, gpu_lock, logs, vllm_folder
+from workers import bytecode, child, gpu_lock, logs, vllm_folder
 from workers.child_environment import shown, stage_environment
 from workers.client import AttemptRefused, Client, Rejected, Unreachable
 from workers.config import WorkerConfig
@@ -271,6 +271,7 @@ def _say_hello(sender: Any, **_: Any) -> None:
     queues = sender.app.amqp.queues.consume_from
     classes = sorted(filter(None, map(gpu_class_of, queues)))
     if classes:
+        bytecode.warn()
         for gpu_class in classes:
             try:
                 gpus_for(gpu_class, list(visible_gpus()))

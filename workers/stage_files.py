@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CODE = ("kernels", "workers")
 FIRST_USER, USERS = 2_000_000_000, 100_000_000
 LIBRARY_PATHS = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "PATH")
-NAMED_FOLDERS = ("PYTHONPATH", "WORKER_STAGE_READABLE", "KERNELS_GPUS", "KERNELS_PREBUILT")
+NAMED_FOLDERS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "WORKER_STAGE_READABLE", "KERNELS_GPUS", "KERNELS_PREBUILT")
 LIBRARY_FOLDERS = ("CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV")
 
 
@@ -43,7 +43,7 @@ def readable(outer: Mapping[str, str], packages: Iterable[str], closed: Iterable
 
     `packages` are the top packages beside our own that hold stages. WORKER_STAGE_READABLE names more paths, separated
     by colons, KERNELS_GPUS a folder of GPU entries, KERNELS_PREBUILT one of compiled kernels, WORKER_VLLM the folder of
-    vLLM's environment.
+    vLLM's environment, PYTHONPYCACHEPREFIX one of bytecode.
     """
     names = (*LIBRARY_PATHS, *LIBRARY_FOLDERS, *NAMED_FOLDERS)
     listed = [path for name in names for path in outer.get(name, "").split(os.pathsep) if os.path.isabs(path)]

@@ -23,6 +23,7 @@ folder = os.path.join(sysconfig.get_paths()["purelib"], "nvidia")
 print(":".join(sorted({os.path.dirname(each) for each in glob.glob(folder + "/*/lib/*.so*")})))')
     {
         echo '#!/bin/sh'
+        echo "export PYTHONPYCACHEPREFIX=${PYTHONPYCACHEPREFIX:-}"
         echo "export PYTHONPATH=$VLLM_FOLDER/site LD_LIBRARY_PATH=\${LD_LIBRARY_PATH:+\$LD_LIBRARY_PATH:}$libraries"
         echo 'export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1 TOKENIZERS_PARALLELISM=false'
         echo 'export VLLM_USE_FLASHINFER_SAMPLER=0 VLLM_USE_DEEP_GEMM=0 VLLM_HOST_IP=127.0.0.1'
@@ -30,6 +31,7 @@ print(":".join(sorted({os.path.dirname(each) for each in glob.glob(folder + "/*/
         echo "exec $python \"\$@\""
     } > "$VLLM_FOLDER/bin/python"
     chmod +x "$VLLM_FOLDER/bin/python"
+    "$VLLM_FOLDER/bin/python" -m compileall -q -j 0 "$VLLM_FOLDER/site" > /dev/null || true  # as use-site.sh does
     # vLLM imports xgrammar, whose compiled part may not have been packed; plain text needs none of it.
     if ! "$VLLM_FOLDER/bin/python" -c 'import xgrammar' 2> /dev/null; then
         rm -rf "$VLLM_FOLDER/site/xgrammar"

@@ -35,3 +35,9 @@ def test_a_compiler_opens_no_closed_folder(compiler: Path) -> None:
 
 def test_a_compiler_at_the_root_does_not_open_everything() -> None:
     assert "/" not in stage_files.readable({"CC": "/bin/sh", "CXX": "nowhere"}, [], [])
+
+
+def test_the_bytecode_that_a_worker_names_may_be_read(tmp_path: Path) -> None:
+    outer = {"PYTHONPYCACHEPREFIX": str(tmp_path / "bytecode")}
+    assert str(tmp_path / "bytecode") in stage_files.readable(outer, [], [])
+    assert str(tmp_path / "bytecode") not in stage_files.readable(outer, [], [tmp_path])
