@@ -22,8 +22,9 @@ from workbench.intake.services.recordings import named_recording
 from workbench.intake.services.workloads import class_memory_gib, needed_gib, reasons
 from workbench.runs import placement
 from workers.budget import MINUTES_WITH_VLLM
-from workers.charts.text import request_words
+from workers.charts.text import plain, request_words, speed_words
 from workers.documents.model import ModelManifest
+from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
 
@@ -108,6 +109,16 @@ def _facts(reference: str, rows: Any) -> ModelManifest | None:
     return model.reading[0] if isinstance(model, Model) else None
 
 
+def _load_words(most: int, traffic: Traffic) -> str:
+    """What is put on both sides under load."""
+    what = "one user" if most == 1 else f"up to {most:,} users at once"
+    if traffic.rate is not None:
+        what = f"up to {plain(traffic.rate)} requests per second, {most:,} served at once at most"
+    if traffic.speed is not None:
+        what = f"the recording, up to {speed_words(traffic.speed)}, {most:,} served at once at most"
+    return f"Under load, before and after: {what}."
+
+
 def _check_model(
     found: Checks, document: WorkloadDocument, rows: Any, labels: Mapping[str, str], recording: Recording | None
 ) -> None:
@@ -120,6 +131,8 @@ def _check_model(
     traffic = document.traffic
     what = request_words(traffic, facts)
     found.facts.insert(0, f"A request: {what}; batch {traffic.batch}, {traffic.concurrency} at once.")
+    if document.load is not None:
+        found.facts.insert(1, _load_words(document.load.most_users, traffic))
     needs = needed_gib(facts, document)
     fits = [name for name in document.constraints.gpu_classes if needs <= class_memory_gib(name)]
     found.facts.append(

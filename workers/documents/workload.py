@@ -276,7 +276,8 @@ class Workload(Sla):
             )
         if field and self.load is None:
             raise ValueError(
-                f"traffic.{field}: a run measures equal requests; with `load` it also has this traffic, under load"
+                f"traffic.{field}: a run without load measures equal requests; for this traffic say how many users "
+                "there are at most (load.most_users)"
             )
         if self.baseline_runner == "vllm":
             self._check_vllm()

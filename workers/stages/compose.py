@@ -274,7 +274,7 @@ class _Composer:
     def _known(self) -> dict[str, str]:
         """Every plan measured so far, for the run's page."""
         return {
-            trial.label: f"{trial.primary.value:.4g} {trial.unit}" if trial.primary else trial.gate
+            trial.label: f"{trial.primary.value:,.4g} {trial.unit}" if trial.primary else trial.gate
             for trial in self.done
             if trial.gate != "refused"
         }

@@ -71,7 +71,8 @@ def test_the_form_takes_it_and_says_what_is_wrong_beside_its_inputs(api: Clients
     assert f'<option value="{sha(CALLS)}" selected>calls.csv: 61 requests over 60 s</option>' in page
     good = sent | {"traffic.arrivals.speed": "4"}
     page = browser(engineer).post("/workloads/new/", good | {"load.most_users": ""}).content.decode()
-    assert shown_errors(page) == ["a run measures equal requests; with `load` it also has this traffic, under load"]
+    said = "a run without load measures equal requests; for this traffic say how many users there are at most"
+    assert shown_errors(page) == [f"{said} (load.most_users)"]
     seen = browser(engineer).post("/workloads/new/check/", good | {"load.most_users": "8"}).content.decode()
     assert "calls.csv: 61 requests over 60 s." in seen
     assert browser(engineer).post("/workloads/new/", good | {"load.most_users": "8"}).status_code == 302
@@ -129,7 +130,7 @@ def test_one_that_is_too_large_or_has_another_hash_is_refused(
         ({"traffic": {"recording": "calls.csv"}}, "traffic.recording", "a run names a recording by its SHA-256"),
         ({"traffic": {"arrivals": RECORDED | {"speed": 40}}}, "traffic.arrivals.speed", "40 times as fast is 1.5 s"),
         ({"objectives": [{"metric": "ttf_n", "n": 65, "limit": 9}]}, "objectives[0].n", "token 65 is promised, but"),
-        ({"load": None}, "traffic.prompt_lengths", "a run measures equal requests; with `load`"),
+        ({"load": None}, "traffic.prompt_lengths", "a run without load measures equal requests"),
     ],
 )
 def test_a_workload_that_cannot_replay_it_is_refused(

@@ -148,3 +148,18 @@ def test_the_page_shows_them_without_scripts(browser, engineer, organisation):
     page = browser(engineer).get("/workloads/new/?model=llama-3.2-1b").content.decode()
     assert 'aria-live="polite"' in page
     assert "In 50 % of requests the first 64 tokens come within 100 ms." in page
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "words"),
+    [
+        ({}, "up to 64 users at once."),
+        (
+            {"traffic.arrivals.kind": "poisson", "traffic.arrivals.rate": "12.5"},
+            "up to 12.5 requests per second, 64 served at once at most.",
+        ),
+    ],
+)
+def test_the_load_that_is_put_on_is_said(said, arrivals, words):
+    assert f"Under load, before and after: {words}" in said(**{"load.most_users": "64"}, **arrivals)
+    assert "Under load, before and after" not in said()

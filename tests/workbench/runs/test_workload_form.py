@@ -186,4 +186,4 @@ def test_an_open_loop_under_load_is_said_by_the_form(browser: Callable[[User], C
     assert 'value="12.5"' in copy
     page = browser(engineer).post("/workloads/new/", sent | {"load.most_users": ""})
     assert page.status_code == 422
-    assert "with `load` it also has this traffic" in unescape(page.content.decode())
+    assert "a run without load measures equal requests" in unescape(page.content.decode())

@@ -56,7 +56,7 @@ def test_a_promise_about_a_token_that_no_answer_has_is_refused():
 def test_a_run_refuses_traffic_that_it_would_not_send():
     open_loop = {"arrivals": {"kind": "poisson", "rate": 3}}
     said = refusal(Workload, model="llama-3.2-1b", objectives=OBJECTIVES, traffic=open_loop)
-    assert "traffic.arrivals: a run measures equal requests; with `load` it also has this traffic" in said
+    assert "traffic.arrivals: a run without load measures equal requests; for this traffic say how many users" in said
     loaded = {"model": "llama-3.2-1b", "objectives": OBJECTIVES, "load": {}}
     assert Workload.model_validate(loaded | {"traffic": open_loop}).traffic.rate == 3
     assert Sla.model_validate({"objectives": OBJECTIVES, "traffic": open_loop})
@@ -66,7 +66,7 @@ def test_a_run_refuses_traffic_that_it_would_not_send():
     assert Workload.model_validate(loaded | {"traffic": recorded | {"recording": "a" * 64}}).traffic.speed is None
     thinking = {"model": "llama-3.2-1b", "objectives": OBJECTIVES, "traffic": {"arrivals": {"think_s": 2}}}
     thinking["traffic"]["arrivals"]["kind"] = "closed"
-    assert "with `load` it also has this traffic" in refusal(Workload, **thinking)
+    assert "a run without load measures equal requests" in refusal(Workload, **thinking)
     assert Workload.model_validate(thinking | {"load": {"most_users": 8}}).load.most_users == 8
 
 
