@@ -21,6 +21,7 @@ from workers.charts import (
     serving,
     text,
     timeline,
+    under_load,
 )
 from workers.charts.base import Figure, Table
 from workers.charts.svg import draw
@@ -167,6 +168,7 @@ def context(
         "unit_loads": economics.loads(units, economics.sides(results)),
         "units": units,
         "demand": study.demand_of(units, workload) if workload and results.price else None,
+        "load_promises": under_load.promises(results, workload.objectives if workload else []),
         "any_load": anywhere,
         "any_load_rows": economics.any_load_rows(anywhere),
         "energy_words": economics.energy_words(units, economics.sides(results)),

@@ -1,9 +1,11 @@
 """Before, after and the endpoint over the load: tokens per second, and the first promise with its limit."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from workers.charts.base import AFTER, BAD, BEFORE, PALETTE, Cell, Chart, Figure, Table, layout, limit_line, log_axis
-from workers.charts.text import number, quantity
+from workers.charts.text import number, promised, quantity
+from workers.documents.base import Basis
 from workers.documents.load import LoadCurve, LoadOutcome, LoadResult
 from workers.documents.measurement import Interval
 from workers.documents.stages import Results
@@ -46,6 +48,16 @@ def _outcome(load: LoadResult, objective: Objective) -> LoadOutcome | None:
 
 def _traffic(results: Results) -> Traffic | None:
     return results.load.traffic if results.load else None
+
+
+def promises(results: Results, asked: Sequence[Objective]) -> list[tuple[str, str, Basis]]:
+    """The promises that loads are judged by: label, words, and whether a limit was stated or follows from today's."""
+    return [
+        (each.label, promised(each), "stated")
+        if each in asked
+        else (each.label, f"{promised(each)}, from the median that verify measured before", "measured")
+        for each in (results.load.objectives if results.load else [])
+    ]
 
 
 def _axis(traffic: Traffic | None, users: str = "users at once") -> str:

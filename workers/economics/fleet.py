@@ -136,7 +136,13 @@ def stated(workload: Workload, before: ServedLoad | None, after: ServedLoad | No
     sides = {"before": before, "after": after}
     held = {name: side for name, side in sides.items() if side and side.holds and side.usd_per_hour is not None}
     fleets = {name: fleet(demand, side) for name, side in held.items()}
-    if len(held) == len(sides):
+    if "before" in held and before == after:
+        today = fleets["before"]
+        said = (
+            f"To carry {asked.words} it takes {_count(today.gpus)} as it runs today, with {100 * demand.spare:.0f} % "
+            f"of each kept free: {_usd(today.month.value)} a month."
+        )
+    elif len(held) == len(sides):
         said = f"To carry {asked.words} it takes {compare(demand, held['before'], held['after']).sentence}"
     elif fleets:
         ((name, one),) = fleets.items()

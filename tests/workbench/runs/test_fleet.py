@@ -111,6 +111,7 @@ def test_the_demand_that_the_workload_states_begins_result_calculator_and_report
     page = client.get(reverse("run-fleet", args=[run.id])).content.decode()
     assert said in page
     assert 'name="users" value="70"' in page
+    assert f"{reverse('run-result', args=[run.id])}#any-load" in page, "before has no fleet, and a price at each load"
     assert term("GPUs needed", "gpus-needed") in page
     others = client.get(reverse("run-fleet", args=[run.id]), {"users": 3}).content.decode()
     assert 'name="users" value="3"' in others

@@ -1,6 +1,7 @@
 """What a load stage found, in words."""
 
 from tests import sample_loads
+from workers.charts import under_load
 from workers.under_load.sentences import whole_sentence
 
 
@@ -12,3 +13,12 @@ def test_the_sentence_names_vllm_where_it_is_before():
         "Before (vLLM 0.22.1): no load is shown to hold every objective; after: every objective holds with 20 users"
     )
     assert whole_sentence(found.before, None).startswith("Before: no load is shown")
+
+
+def test_a_limit_under_load_that_nobody_stated_says_where_it_comes_from():
+    found = sample_loads.results()
+    asked = found.load.objectives
+    assert under_load.promises(found, asked) == [("TTF64 p50", "≤ 100 ms", "stated")]
+    relative = [each.model_copy(update={"limit": None, "at_least_faster": 1.5}) for each in asked]
+    said = "≤ 100 ms, from the median that verify measured before"
+    assert under_load.promises(found, relative) == [("TTF64 p50", said, "measured")]

@@ -12,7 +12,7 @@ from django_htmx.http import replace_url
 from workbench.runs import services
 from workbench.runs.fleet import FleetAnswer, FleetForm, answer, demanded
 from workbench.runs.views.runs import get_run
-from workers.economics import study
+from workers.economics import any_load, study
 
 
 @require_safe
@@ -39,7 +39,9 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
             calculated = answer(found, form.cleaned_data)
         except ValueError as error:
             form.add_error(None, str(error))
-    context = {"run": run, "form": form, "answer": calculated, "stated": stated}
+    alone = found.before is None or found.after is None
+    more = bool(alone and workload and manifest and any_load.of_results(known, workload, manifest))
+    context = {"run": run, "form": form, "answer": calculated, "stated": stated, "any_load": more}
     page = render(request, template, context)
     return replace_url(page, request.get_full_path()) if part and _shown_at(request) else page
 
