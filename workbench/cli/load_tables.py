@@ -5,11 +5,11 @@ from rich.table import Table
 from rich.text import Text
 
 from workbench.cli.tables import figure, verdict_markup
-from workers.charts.text import plain, promised
+from workers.charts.text import plain, promised, traffic_words
 from workers.documents.load import LimitResult, LoadResult, UnderLoadResult
 from workers.documents.measurement import Interval
 from workers.documents.workload import metric_title
-from workers.under_load.sentences import at_load, traffic_words
+from workers.under_load.sentences import at_load
 
 
 def load_result(result: LoadResult, console: Console) -> None:

@@ -4,15 +4,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.charts import latency, provenance
+from workers.charts import latency, provenance, under_load
 from workers.charts.base import PALETTE, Cell, Figure, Table, layout
-from workers.charts.text import MISSING, case_label, dollars, number, promised, quantity
+from workers.charts.text import MISSING, case_label, dollars, number, promised, quantity, traffic_words
+from workers.documents.load import LoadResult
 from workers.documents.measurement import Candidate, Distribution, Interval
+from workers.documents.prices import PriceResult
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
 
 MOST_RUNS = 6
 AFTER = "The figures of the plan, each measured in its own run."
+LOADS = "The highest load at which every promise of the run holds, and the load that gave the most, whatever they say."
 VERDICTS = {
     "met": "met",
     "missed": "missed",
@@ -72,7 +75,8 @@ def sections(sides: Sequence[ComparedRun]) -> list[ComparisonSection]:
         ComparisonSection("ops", "Operations", overlap, (["Operation", *names], _operations(sides))),
         ComparisonSection("plan", "Plans", "", (["", *names], _plans(sides))),
         ComparisonSection("where", "Where it was measured", "", (["", *names], _places(sides))),
-        ComparisonSection("cost", "Cost", "Modelled from throughput and price.", (["", *names], _costs(sides))),
+        ComparisonSection("load", "Under load", LOADS, (["", *names], _under_load(sides))),
+        ComparisonSection("cost", "Cost", _cost_note(sides), (["", *names], _costs(sides))),
     ]
     return [section for section in found if section.table[1]]
 
@@ -239,9 +243,39 @@ def _costs(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
         for line in price.lines if price else []:
             if price and line.label in ("before", "after") and line.usd_per_mtok is not None:
                 name = f"A million {price.counted}, {line.label}"
-                cells.setdefault(name, {})[side.label] = (
-                    f"{dollars(line.usd_per_mtok)} at {dollars(line.usd_per_hour)} per hour"
-                )
+                hour = f"{dollars(line.usd_per_mtok)} at {dollars(line.usd_per_hour)} per hour"
+                load = _priced_load(price, line.label)
+                cells.setdefault(name, {})[side.label] = f"{hour}, {load}" if load else hour
+    return _rows(sides, cells)
+
+
+def _priced_load(price: PriceResult, label: str) -> str:
+    """The load that a side's price stands at; "" in documents that do not say."""
+    side = getattr(price.economics, label) if price.economics else None
+    return side.load if side else price.load
+
+
+def _cost_note(sides: Sequence[ComparedRun]) -> str:
+    """How to read the prices: those at unlike loads are no comparison of plans."""
+    loads = {_priced_load(side.results.price, "after") for side in sides if side.results.price}
+    unlike = "These prices stand at unlike loads: a GPU that serves more at once gives each token for less. "
+    return unlike * (len(loads) > 1) + "Modelled from throughput and price."
+
+
+def _gave(found: LoadResult) -> str:
+    return f"{traffic_words(found.traffic)}, {quantity(found.tokens_per_second, 'tokens/s')}"
+
+
+def _under_load(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
+    """The highest load that holds on each side of each run, and what it gave there."""
+    cells: dict[str, dict[str, str]] = {}
+    for side in sides:
+        for name, _, curve in under_load.sides(side.results):
+            held = curve.limit.held
+            words = _gave(held) if held else "none is shown to hold"
+            cells.setdefault(f"{name}, every promise holds", {})[side.label] = f"{words} ({curve.server.label})"
+            most = max(curve.limit.loads, key=lambda each: each.tokens_per_second)
+            cells.setdefault(f"{name}, most tokens per second", {})[side.label] = _gave(most)
     return _rows(sides, cells)
 
 

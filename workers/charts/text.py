@@ -74,6 +74,23 @@ def speed_words(speed: float) -> str:
     return "the recorded speed" if speed == 1 else f"{plain(speed)} times the recorded speed"
 
 
+def traffic_words(traffic: Traffic) -> str:
+    """A load in words: `one user`, `8 users`, `12.5 requests per second`, `2.5 times the recorded speed`."""
+    if traffic.speed is not None:
+        return speed_words(traffic.speed)
+    return users_words(traffic.concurrency) if traffic.rate is None else rate_words(traffic.rate)
+
+
+def users_words(count: int) -> str:
+    """How many users: `one user`, `8 users`."""
+    return "one user" if count == 1 else f"{count:,} users"
+
+
+def rate_words(rate: float) -> str:
+    """A rate of arrivals: `1 request per second`, `12.5 requests per second`."""
+    return "1 request per second" if rate == 1 else f"{plain(rate)} requests per second"
+
+
 def percent(value: float | None, digits: int = 1) -> str:
     """A share as a percentage; `value` is a fraction. A share that would be rounded to nothing is `<1 %`, `<0.1 %`."""
     if value is None:

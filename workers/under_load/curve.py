@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from kernels.load.generator import LoadDuration, Sent
 from kernels.measure import environment
+from workers.charts.text import traffic_words
 from workers.documents.load import LimitResult, LoadResult
 from workers.documents.measurement import Telemetry
 from workers.documents.workload import Objective
@@ -15,7 +16,6 @@ from workers.traffic.ladder import Ladder
 from workers.traffic.measuring import LoadTest, judged
 from workers.traffic.searching import searched
 from workers.under_load import judging
-from workers.under_load.sentences import traffic_words
 
 LEAST_LOADS = 3
 """The loads of a curve that are measured even when time is up."""

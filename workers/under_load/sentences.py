@@ -1,8 +1,7 @@
 """The sentences of the load stage: of one server's curve, and of both sides. Imports no torch."""
 
-from workers.charts.text import number, plain, speed_words
+from workers.charts.text import number, plain, rate_words, speed_words, traffic_words, users_words
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer
-from workers.documents.traffic import Traffic
 
 IN_ITS_PLACE = "Generate of transformers in batches is before under load in its place."
 NO_VLLM = (
@@ -46,31 +45,16 @@ def _sentence(limit: LimitResult) -> str:
     return " ".join([*said, *filter(None, [limit.unfinished])])
 
 
-def traffic_words(traffic: Traffic) -> str:
-    """A load in words: `one user`, `8 users`, `12.5 requests per second`, `2.5 times the recorded speed`."""
-    if traffic.speed is not None:
-        return speed_words(traffic.speed)
-    return _users(traffic.concurrency) if traffic.rate is None else _rate(traffic.rate)
-
-
 def at_load(limit: LimitResult) -> str:
     """The highest load that holds: `with 8 users at once`, `at 12.5 requests per second`, `at the recorded speed`."""
     closed = limit.rate is None and limit.speed is None
-    return f"with {_users(limit.users)} at once" if closed else f"at {_level(limit, limit.level)}"
+    return f"with {users_words(limit.users)} at once" if closed else f"at {_level(limit, limit.level)}"
 
 
 def _level(limit: LimitResult, level: float) -> str:
     if limit.speed is not None:
         return speed_words(level)
-    return _users(round(level)) if limit.rate is None else _rate(level)
-
-
-def _users(count: int) -> str:
-    return "one user" if count == 1 else f"{count:,} users"
-
-
-def _rate(rate: float) -> str:
-    return "1 request per second" if rate == 1 else f"{plain(rate)} requests per second"
+    return users_words(round(level)) if limit.rate is None else rate_words(level)
 
 
 def whole_sentence(before: LoadCurve | None, after: LoadCurve | None) -> str:

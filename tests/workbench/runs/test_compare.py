@@ -93,3 +93,18 @@ def test_a_difference_takes_intervals_apart(low, high, said):
     reference = candidate.model_copy(update={"ms": 1.0, "ms_low": 0.95, "ms_high": 1.05})
     found = candidate.model_copy(update={"ms": (low + high) / 2, "ms_low": low, "ms_high": high})
     assert comparison.difference(found, reference) == said
+
+
+def test_the_loads_that_hold_stand_side_by_side_and_a_price_names_its_load(browser, engineer, organisation, runs):
+    loaded = sample_runs.run(organisation, engineer, load=True)
+    page = _compare(browser(engineer), [loaded, runs[0]])
+    sections = {section.key: section for section in page.context["sections"]}
+    rows = {row[0][0]: [text for text, _ in row[1:]] for row in sections["load"].rows}
+    assert rows["After, every promise holds"][0].startswith("20 users, ")
+    assert rows["After, every promise holds"][0].endswith("(this workbench's server, the plan's kernels)")
+    assert rows["Before, every promise holds"] == ["none is shown to hold (generate of transformers in batches)", "–"]
+    assert rows["Before, most tokens per second"][0].startswith("4 users, ")
+    cost = {row[0][0]: [text for text, _ in row[1:]] for row in sections["cost"].rows}["A million tokens, after"]
+    assert cost[0].endswith("per hour, the highest load that holds, 20 requests at once")
+    assert cost[1].endswith("per hour, one request at a time")
+    assert sections["cost"].note.startswith("These prices stand at unlike loads")
