@@ -35,14 +35,14 @@ def at_any_load(priced: Priced, results: Results) -> AnyLoad | None:
         return None
     rows = [_row(each, after, first) for each in before]
     most = [min(side, key=lambda each: each.usd_per_mtok.value) for side in (before, after)]
-    said = [*_same(rows), *_no_slower(rows, first), _most(before, after, *most)]
+    said = [same_load(rows), *_no_slower(rows, first), _most(before, after, *most)]
     return AnyLoad(
         promise=first.label,
         unit=first.unit,
         rows=rows,
         most_before=most[0],
         most_after=most[1],
-        sentence=" ".join(said),
+        sentence=" ".join(filter(None, said)),
     )
 
 
@@ -87,13 +87,13 @@ def _usd(price: LoadPrice) -> str:
     return f"{plain(price.usd_per_mtok.value)} USD"
 
 
-def _same(rows: Sequence[AnyLoadRow]) -> list[str]:
-    """The highest load that was measured on both sides."""
+def same_load(rows: Sequence[AnyLoadRow]) -> str:
+    """Both prices at the highest load that was measured on both sides; "" where there is none."""
     both = [(row.before, row.same) for row in rows if row.same is not None]
     if not both:
-        return []
+        return ""
     before, after = both[-1]
-    return [f"At {before.load} a million output tokens costs {_usd(before)} before and {_usd(after)} after."]
+    return f"At {before.load} a million output tokens costs {_usd(before)} before and {_usd(after)} after."
 
 
 def _no_slower(rows: Sequence[AnyLoadRow], first: Objective) -> list[str]:

@@ -12,7 +12,7 @@ from workers.documents.money import ServedLoad
 from workers.documents.prices import CostLine, PriceBook, PriceResult, Sensitivity
 from workers.documents.stages import PlanTrial, Results, StageInput, VerifyResult
 from workers.documents.workload import Workload
-from workers.economics.any_load import at_any_load
+from workers.economics.any_load import at_any_load, same_load
 from workers.economics.loads import LoadPair, Priced
 from workers.economics.present import present_line, present_ratios
 from workers.economics.several_gpus import several_gpus
@@ -188,6 +188,7 @@ def price(
     ]
     if workload.present is not None:
         lines.append(present_line(workload.present, workload, model))
+    anywhere = at_any_load(priced, known)
     against = present_ratios(workload, verify, gpu, model, after)
     result = PriceResult(
         book=book,
@@ -204,12 +205,18 @@ def price(
         sensitivity=_sensitivity(gpu, sides),
         counted=model.counted,
         economics=study(priced, known),
-        any_load=at_any_load(priced, known),
+        any_load=anywhere,
         sentence="",
     )
     several = several_gpus(verify, trials, workload.objectives[0], gpu.typical, model.counted)
-    said = " ".join(part for part in (_sentence(result, gpu, verify), several, _one_step(model)) if part)
-    return result.model_copy(update={"sentence": said})
+    said = [_sentence(result, gpu, verify), several, _one_step(model), _whatever_the_promise(result)]
+    return result.model_copy(update={"sentence": " ".join(filter(None, said))})
+
+
+def _whatever_the_promise(result: PriceResult) -> str:
+    """Both prices at one load, where before has none under the promise; "" elsewhere."""
+    found = same_load(result.any_load.rows) if result.any_load and result.lines[0].usd_per_mtok is None else ""
+    return f"Whatever the promise: {found[0].lower()}{found[1:]}" if found else ""
 
 
 def _per_dollar(sides: LoadPair) -> float | None:

@@ -18,6 +18,10 @@ def found_of(results: Results):
 def test_a_promise_that_before_misses_at_every_load_leaves_a_price_at_each():
     results = sample_loads.results()
     assert results.price.lines[0].usd_per_mtok is None, "no load of before holds"
+    said = (
+        "Whatever the promise: at 4 requests at once a million output tokens costs 1.28 USD before and 0.316 USD after."
+    )
+    assert results.price.sentence.endswith(said)
     found = found_of(results)
     assert found == results.price.any_load
     assert [row.before.level for row in found.rows] == [1, 2, 4]
