@@ -97,12 +97,8 @@ def describe(config: dict[str, Any], dtype: str | None = None) -> ConfigurationF
     wanted = configuration(config)
     own = wanted.dtype if isinstance(wanted.dtype, torch.dtype) else torch.float32
     model = _build(wanted, DTYPES[dtype] if dtype else own, "meta")
-    text = wanted.get_text_config(decoder=True)
-    heads = getattr(text, "num_key_value_heads", None) or getattr(text, "num_attention_heads", 0) or 0
-    head_dim = getattr(text, "head_dim", None) or _ratio(getattr(text, "hidden_size", 0), text, "num_attention_heads")
-    layers = getattr(text, "num_hidden_layers", 0) or 0
     kind = kind_of(model)
-    cached = 2 * layers * heads * head_dim * model.dtype.itemsize if kind == "decoder" else 0
+    cached = _cached_per_token(wanted) * model.dtype.itemsize if kind == "decoder" else 0
     return ConfigurationFacts(
         kind=kind,
         family=wanted.model_type,
@@ -113,6 +109,14 @@ def describe(config: dict[str, Any], dtype: str | None = None) -> ConfigurationF
         kv_bytes_per_token=cached,
         dtype=DTYPE_NAMES.get(model.dtype, str(model.dtype)),
     )
+
+
+def _cached_per_token(config: Any) -> int:
+    """The elements of keys and values that a decoder keeps of each token."""
+    text = config.get_text_config(decoder=True)
+    heads = getattr(text, "num_key_value_heads", None) or getattr(text, "num_attention_heads", 0) or 0
+    head_dim = getattr(text, "head_dim", None) or _ratio(getattr(text, "hidden_size", 0), text, "num_attention_heads")
+    return 2 * (getattr(text, "num_hidden_layers", 0) or 0) * heads * head_dim
 
 
 def _ratio(numerator: int, config: Any, field: str) -> int:

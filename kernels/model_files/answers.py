@@ -43,11 +43,13 @@ class AnswerKind(NamedTuple):
 def answer_of(model_type: str, architectures: list[str], encoder_decoder: bool = False) -> AnswerKind:
     """The kind of answer of the class that the configuration names, or else of the family's default class."""
     name = architectures[0] if architectures else _default_class(model_type)
-    if kind_of(model_type, [name], encoder_decoder) == "decoder" or name in names_of("MASKED_LM"):
+    if kind_of(model_type, [name], encoder_decoder) == "decoder":
         return AnswerKind("tokens", "tokens")
     unit = _unit(model_type, name)
-    if name in names_of(*NEXT_TOKEN):
+    if name in names_of(*NEXT_TOKEN):  # BART is in the table of masked language models as well
         return AnswerKind(unit, "classes", "first token")
+    if name in names_of("MASKED_LM"):
+        return AnswerKind("tokens", "tokens")
     return AnswerKind(unit, "classes" if name in names_of(*CLASSES) else "vectors")
 
 

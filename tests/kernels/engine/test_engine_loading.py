@@ -114,6 +114,8 @@ def test_facts_of_known_models() -> None:
     assert engine.describe(catalogue.entry("qwen2.5-1.5b")[0]).parameters == 1_543_714_304
     assert engine.describe(catalogue.entry("tiny-bert")[0]).kind == "encoder"
     assert engine.describe({"model_type": "t5", "d_model": 64, "vocab_size": 100}).kind == "other"
+    stages = {"model_type": "segformer", "architectures": ["SegformerForSemanticSegmentation"]}
+    assert engine.describe(stages | {"num_attention_heads": [1, 2, 5, 8]}).kind == "other"
 
 
 @pytest.mark.parametrize("name", catalogue.names())

@@ -21,12 +21,13 @@ from kernels.model_files.errors import ModelRefused
         ("vit", "", "images", "vectors"),
         ("t5", "T5ForConditionalGeneration", "sequences", "classes"),
         ("t5", "T5EncoderModel", "embeddings", "vectors"),
+        ("bart", "BartForConditionalGeneration", "sequences", "classes"),
         ("whisper", "WhisperForConditionalGeneration", "recordings", "classes"),
         ("whisper", "WhisperModel", "recordings", "vectors"),
     ],
 )
 def test_an_answer_by_its_class(model_type, name, unit, form):
-    config = {"model_type": model_type, "is_encoder_decoder": model_type in ("t5", "whisper")}
+    config = {"model_type": model_type, "is_encoder_decoder": model_type in ("t5", "bart", "whisper")}
     found = answer_of_config(config | ({"architectures": [name]} if name else {}))
     assert (found.unit, found.form) == (unit, form)
 

@@ -1,0 +1,17 @@
+"""Tables of docs/method.md that a command prints, so that tests can hold what is quoted against what it computes."""
+
+from pathlib import Path
+
+PAGE = Path(__file__).parents[1] / "docs" / "method.md"
+
+
+def quoted_shares(command: str) -> dict[str, list[float]]:
+    """The rows of the table that follows `python -m COMMAND`: the first cell, and the others' percentages as shares."""
+    table = PAGE.read_text().partition(f"python -m {command}`")[2].partition("\n| --- ")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[1:]]
+    return {name: [float(cell.rstrip("%")) / 100 for cell in cells] for name, *cells in rows}
+
+
+def agrees(found: float, quoted: float, paths: int) -> bool:
+    """Whether a share found among so many `paths` lies within four standard deviations of the one that is quoted."""
+    return abs(found - quoted) <= 4 * (max(quoted, 1 / paths) * (1 - quoted) / paths) ** 0.5
