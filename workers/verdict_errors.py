@@ -1,11 +1,14 @@
-"""How often verdicts err, simulated by the rule that measuring stops by: `python -m workers.verdict_errors`.
+"""How often verdicts err, by the rule that measuring stops by: `python -m workers.verdict_errors`.
 
-Requests beyond the limit are drawn at the promised rate itself, where a promise is just kept and just broken. Measuring
-looks after every request and stops at the first verdict. The simulated shares are the most that either error can be.
+Requests lie beyond the limit at the promised rate itself, where a promise is just kept and just broken. Measuring looks
+after every request and stops at the first verdict. The probabilities are exact, by recursion over the count beyond the
+limit; they are the most that either error can be.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -14,8 +17,6 @@ from workers.verdicts import CONFIDENCE, log_capital
 
 PERCENTILES = (50, 90, 95, 99, 99.9)
 REQUESTS = (200, 1_000, 5_000, 20_000)
-PATHS = 20_000
-BLOCK = 100
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,14 @@ class Boundaries:
 
 
 @dataclass(frozen=True)
-class FirstVerdicts:
-    """Of each simulated path: the request that brought the first verdict (0: none did), and the verdict."""
+class VerdictErrors:
+    """The probability that a verdict has been said by each number of requests, at the promised rate itself."""
 
-    request: np.ndarray
     met: np.ndarray
     missed: np.ndarray
 
 
+@cache
 def boundaries(percentile: float, requests: int) -> Boundaries:
     """The counts beyond the limit at which each verdict is reached, for every number of requests up to `requests`."""
     rate, enough = 1 - percentile / 100, -math.log(1 - CONFIDENCE)
@@ -53,38 +54,34 @@ def boundaries(percentile: float, requests: int) -> Boundaries:
     return Boundaries(met, missed)
 
 
-def first_verdicts(limits: Boundaries, over: np.ndarray, least: int) -> FirstVerdicts:
-    """`over` [paths, requests]: how many lay beyond the limit after each request; no look before `least` requests."""
-    count = over.shape[1]
-    met, missed = over <= limits.met[:count], over >= limits.missed[:count]
-    met[:, : least - 1] = missed[:, : least - 1] = False
-    decided = met | missed
-    stopped, first = decided.any(axis=1), decided.argmax(axis=1)
-    rows = np.arange(len(over))
-    return FirstVerdicts(np.where(stopped, first + 1, 0), stopped & met[rows, first], stopped & missed[rows, first])
+def errors(percentile: float, requests: int, least: int = LEAST_REQUESTS) -> VerdictErrors:
+    """Both errors of measurements of up to `requests` that look after every one from `least` on."""
+    limits, rate = boundaries(percentile, requests), 1 - percentile / 100
+    met, missed = np.zeros(requests), np.zeros(requests)
+    going, low = np.ones(1), 0  # `going[i]`: it goes on with low + i beyond the limit
+    for index in range(requests):
+        going = np.append(going * (1 - rate), 0.0) + np.append(0.0, going * rate)
+        if index + 1 >= least:
+            few, many = max(0, limits.met[index] + 1 - low), max(0, limits.missed[index] - low)
+            met[index], missed[index] = going[:few].sum(), going[many:].sum()
+            going, low = going[few:many], low + few
+    return VerdictErrors(met.cumsum(), missed.cumsum())
 
 
-def highest_plausible(paths: int) -> int:
-    """The most errors among `paths` that a true error of 1 % explains: four standard deviations above the mean."""
-    error = 1 - CONFIDENCE
-    return math.ceil(paths * error + 4 * math.sqrt(paths * error * (1 - error)))
+def rows(percentile: float) -> Iterator[str]:
+    """The Markdown rows of one percentile."""
+    found = errors(percentile, REQUESTS[-1])
+    for requests in REQUESTS:
+        met, missed = (each[requests - 1] for each in (found.met, found.missed))
+        yield f"| p{percentile:g} | {requests:,} | {met:.2%} | {missed:.2%} |"
 
 
 def main() -> None:
-    """Prints a Markdown table of the share of wrong verdicts."""
+    """Prints a Markdown table of the probabilities of wrong verdicts."""
     print("| percentile | requests at most | just broken, called met | just kept, called missed |")
     print("| --- | --- | --- | --- |")
     for percentile in PERCENTILES:
-        generator, limits = np.random.default_rng(1), boundaries(percentile, REQUESTS[-1])
-        errors = {requests: np.zeros(2) for requests in REQUESTS}
-        for _ in range(PATHS // BLOCK):
-            drawn = generator.random((BLOCK, REQUESTS[-1]), dtype=np.float32) < 1 - percentile / 100
-            found = first_verdicts(limits, drawn.cumsum(axis=1), LEAST_REQUESTS)
-            for requests, each in errors.items():
-                soon = found.request <= requests
-                each += (found.met & soon).sum(), (found.missed & soon).sum()
-        for requests, (met, missed) in errors.items():
-            print(f"| p{percentile:g} | {requests:,} | {met / PATHS:.2%} | {missed / PATHS:.2%} |")
+        print("\n".join(rows(percentile)))
 
 
 if __name__ == "__main__":

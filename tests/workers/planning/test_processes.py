@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from kernels.plan import Plan
+from tests.method_page import agrees, quoted_shares
 from tests.workers.conftest import stage_input
 from tests.workers.measuring.test_outcomes import E2E, served
 from workers.harness.context import Context
@@ -13,7 +14,7 @@ from workers.measuring.outcomes import outcomes_of, speedup
 from workers.planning import processes
 from workers.planning.fresh_process import Result
 from workers.planning.verdict_words import sentence
-from workers.speedup_coverage import coverage
+from workers.speedup_coverage import FACTORS, coverage
 from workers.statistics import across_processes, against_itself, drift, joined, tokens_per_second
 
 SEEN_BEFORE = (494.0, 497.0, 649.0)
@@ -86,6 +87,13 @@ def test_a_trend_is_drift_and_scatter_is_not():
 def test_the_interval_covers_the_truth_as_often_as_it_says():
     assert coverage("log-normal", 3, paths=2000) > 0.935
     assert coverage("two kinds of processes, equally many", 6, paths=2000) > 0.945
+
+
+@pytest.mark.parametrize("kind", FACTORS)
+def test_the_coverage_is_the_one_that_the_page_quotes(kind):
+    quoted = quoted_shares("workers.speedup_coverage")[kind]
+    for count, share in zip((3, 4, 5, 6), quoted, strict=True):
+        assert agrees(coverage(kind, count, paths=1000), share, 1000)
 
 
 def test_an_interval_over_two_processes_is_refused():
