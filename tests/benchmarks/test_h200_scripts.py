@@ -17,6 +17,7 @@ from kernels import registry
 from kernels.__main__ import COMMANDS
 from kernels.cases import GROUPS, cases
 from kernels.cli import bench
+from kernels.hardware import NO_MULTICAST
 from kernels.model_files import catalogue
 
 ROOT = Path(__file__).parents[2]
@@ -85,6 +86,8 @@ def test_what_it_calls_exists(script: Path, tmp_path: Path) -> None:
             for path in paths:
                 assert (ROOT / path).exists(), path
                 assert "pytest.mark.gpu" in sources(ROOT / path), f"{path} has no test for a GPU"
+        elif module.startswith("tests."):
+            assert (ROOT / f"{module.replace('.', '/')}.py").is_file()
         else:
             assert module == "torch.distributed.run"
     assert not list(tmp_path.iterdir()), "a dry run writes nothing"
@@ -142,6 +145,19 @@ def test_the_modes_of_the_flagship(tmp_path: Path) -> None:
     assert [words[at + 1] for at, each in enumerate(words) if each == "--exclude"] == ["compiled", "compiled_tuned"]
     assert "benchmarks.workbench_run" in commands(script, tmp_path, DETACHED="1")[0]
     assert [each[0] for each in commands(script, tmp_path, COLLECT="1")] == ["bash", "cp"]
+
+
+@pytest.mark.parametrize("gpus", ["2", "4"])
+@pytest.mark.parametrize("script", ["gpus", "gpus-70b"])
+def test_as_many_gpus_as_are_named_are_measured(script: str, gpus: str, tmp_path: Path) -> None:
+    called = commands(FOLDER / f"{script}.sh", tmp_path, GPUS=gpus)
+    options = {"--gpus", "--nproc-per-node"}
+    named = {words[at + 1] for words in called for at, each in enumerate(words) if each in options}
+    assert named == {gpus}
+    picked = [words[words.index("-k") + 1] for words in called if "-k" in words]
+    assert all(each.startswith("(four-gpus)" if gpus == "4" else "(two-gpus or two_gpus)") for each in picked)
+    text = (FOLDER / f"{script}.sh").read_text()
+    assert f"export {' '.join(f'{name}={value}' for name, value in NO_MULTICAST.items())}" in text
 
 
 def test_a_run_under_load_compares_with_vllm_where_its_folder_is_named(tmp_path: Path) -> None:

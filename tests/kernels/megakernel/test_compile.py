@@ -87,6 +87,13 @@ def test_nothing_is_spilled_on_several_gpus(name: str, ranks: int, layout: dict[
     assert said.registers * device.THREADS <= 65536
 
 
+def test_several_gpus_have_a_build_that_notes_words_and_times() -> None:
+    shape = part_of(shape_of(CONFIGS["qwen2.5-1.5b"]), 2)
+    program = programs(shape, default_layout(shape, ranks=2))[1]
+    said = resources(compile_log(DECODE, device.defines(program, device.Tuning(debug=True, trace=True))))
+    assert said.registers * device.THREADS <= 65536
+
+
 @pytest.mark.parametrize(
     ("name", "capacity", "through"), [("llama-3.2-1b", 4096, 1), ("llama-3.2-1b", 192, 0), ("voice-agent", 4096, 0)]
 )

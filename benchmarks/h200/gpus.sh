@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# The megakernel on the GPUS (2 or 4, default 2) first GPUs of one host: its tests, Llama-3.1-8B and Llama-3.2-1B in
+# bf16 and fp8 beside one GPU, a timeline over all GPUs, and the peers: torch, and vLLM where VLLM names it
+# (use-vllm.sh). All GPUs read the prompt too; a row's ttft_ms and ttf64_ms count that.
+#
+# Writes decode-8b.json, decode-1b.json, timeline-llama-3.2-1b.json.gz, peer-<model>-<sum>.json and serve-vllm.json.
+# Predicted: 280 s for the first four steps on two GPUs; what follows gets what is left, or all of it in 590 s with
+# LIMIT=595. Six tests 50 s, 10 of them for 2,000 generations; the 8B 125 s: start and ceilings 25, weights drawn 5, bf16
+# 45 (its rows are written then), fp8 50, half of it one GPTQ for both runners; its peer 40 s (torch.compile); the 1B 90
+# s, 10 of them for 4,096 tokens of its fidelity; the timeline 25 s; other tests 100 s; each further peer 40 s; the
+# sanitizer 40 s. Four GPUs: as two, and 20 s less for the 8B. A pass over a prompt has two sums a layer, each a copy of
+# 0.5 MB (1B) or 1 MB (8B) to each other GPU, 10 to 20 µs: 0.3 to 0.6 ms of TTFT in the 1B, 0.6 to 1.3 in the 8B.
+# By 1.23 GB and 33 exchanges of 1.1 µs a token of the 1B takes 0.28 + 0.04 ms at least on two GPUs, where one has
+# 0.56; of the 8B 1.64 ms, where cuBLAS and NCCL under a graph take 2.99. On four, with exchanges of 1.8 µs: 0.14 + 0.06
+# and 0.90, where cuBLAS and NCCL take 2.26.
+set -euo pipefail
+LIMIT=${LIMIT:-290}
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+. "$here/use-vllm.sh"
+
+# NVLink multicast stays off: a program that ends badly with it can leave a host's GPUs unusable.
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1 VLLM_ALLREDUCE_USE_SYMM_MEM=0
+
+gpus=${GPUS:-2}
+megakernel=tests/kernels/megakernel
+case $gpus in
+2) places="two-gpus or two_gpus" ;;
+4) places="four-gpus" ;;
+*) echo "gpus: GPUS is $gpus; 2 and 4 are measured" >&2; exit 2 ;;
+esac
+decode=("$PYTHON" -m kernels bench decode --gpus "$gpus" --batch 1 --prompt 128 --seconds 10
+    --runner megakernel --runner megakernel_fp8)
+peer=("$PYTHON" -m torch.distributed.run --standalone --nproc-per-node "$gpus" -m benchmarks.tensor_parallel)
+tests=("$PYTHON" -m pytest -m gpu -q -p no:cacheprovider --maxfail=4 --durations=3)
+files=(tests/kernels/engine/test_divided.py $megakernel/test_gpu_ranks.py $megakernel/test_gpu_fidelity.py)
+first="graph or generation or bits or answer"
+
+step first-tests 80 "${tests[@]}" -k "($places) and ($first)" "${files[@]}"
+step decode-8b 150 "${decode[@]}" --model llama-3.1-8b --json "$OUT/decode-8b.json"
+step peer-8b-symm 60 "${peer[@]}" llama-3.1-8b --sum symm_mem --json "$OUT/peer-llama-3.1-8b-symm_mem.json"
+step decode-1b 120 "${decode[@]}" --model llama-3.2-1b --fidelity 4096 --json "$OUT/decode-1b.json"
+step record 60 "$PYTHON" -m kernels megakernel record llama-3.2-1b --gpus "$gpus" -o "$scratch/timeline.npz"
+step timeline 30 "$PYTHON" -m kernels megakernel trace "$scratch/timeline.npz" \
+    -o "$OUT/timeline-llama-3.2-1b.json.gz"
+step peer-8b-nccl 60 "${peer[@]}" llama-3.1-8b --sum nccl --json "$OUT/peer-llama-3.1-8b-nccl.json"
+step further-tests 150 "${tests[@]}" -k "($places) and not ($first)" "${files[@]}"
+step peer-1b-symm 50 "${peer[@]}" llama-3.2-1b --sum symm_mem --json "$OUT/peer-llama-3.2-1b-symm_mem.json"
+step peer-1b-nccl 50 "${peer[@]}" llama-3.2-1b --sum nccl --json "$OUT/peer-llama-3.2-1b-nccl.json"
+step sanitizer 90 env PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --kernel-name kns=decode --tool memcheck \
+    --error-exitcode 9 "$PYTHON" -m tests.kernels.megakernel.small_launch llama 1 bf16 ranks
+if [[ -n $VLLM_PYTHON ]]; then
+    step vllm 200 "$PYTHON" -m kernels bench serve --model llama-3.1-8b --vllm "$VLLM_PYTHON" --users 1 \
+        "--vllm-option=--tensor-parallel-size=$gpus" --json "$OUT/serve-vllm.json"
+fi
+finish
