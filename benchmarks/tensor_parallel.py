@@ -4,8 +4,9 @@
 
 Heads, MLP columns and vocabulary are divided as by the megakernel, weights are random, batch is 1. Each layer has two
 sums over the GPUs: by NCCL, or by torch's one-shot kernel over symmetric memory, without multicast. A step is one graph
-with both, its token feeds the next step, and the host reads each token. Prints ms a token: the median of `--rounds`
-requests of 64 tokens behind 128. `--device cpu` proves the division by gloo, without graphs.
+with both, its token feeds the next step, and the host reads each token. Prints ms a token, the median of `--rounds`
+requests of 64 tokens behind 128, with machine, versions and commit beside it. `--device cpu` proves the division by
+gloo, without graphs.
 """
 
 import argparse
@@ -26,6 +27,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
+from kernels.measure.environment import environment_info
 from kernels.model_files import catalogue
 
 PROMPT, TOKENS = 128, 64
@@ -197,9 +199,9 @@ def main() -> None:
         "peer": f"torch.compile, {asked.sum}" if on_gpu else "gloo", "model": asked.model, "gpus": part.ranks,
         "ms_per_token": statistics.median(ms for _, ms in made), "rounds": asked.rounds,
         "same_ids": all(ids == made[0][0] for ids, _ in made), "ids": made[0][0][:8],
-        "device": torch.cuda.get_device_name() if on_gpu else "cpu", "torch": torch.__version__,
     }  # fmt: skip
     if part.rank == 0:
+        found |= environment_info(device=asked.device)
         print(json.dumps(found), flush=True)
         if asked.json:
             asked.json.write_text(json.dumps(found, indent=1) + "\n")
