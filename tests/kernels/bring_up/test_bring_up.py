@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -24,9 +25,12 @@ def test_a_bring_up_of_this_cpu_writes_its_report_and_goes_on(tmp_path, monkeypa
     monkeypatch.setattr(cli, "_cases", lambda kind, quick: FEW)
     monkeypatch.setattr(cli, "check_cases", lambda op, cpu: [])
     monkeypatch.setattr(work, "MODELS", {"cpu": ()})
-    assert main(["bring-up", str(tmp_path / "here"), "--quick"]) == 0
+    for name in ("KERNELS_CACHE", "TRITON_CACHE_DIR", "KERNELS_WITHOUT_GPUS"):
+        monkeypatch.setenv(name, "")  # restored behind the test
+    assert main(["bring-up", str(tmp_path / "here"), "--quick", "--stranger"]) == 0
+    assert not Path(os.environ["KERNELS_CACHE"]).exists()
     found = BringUp.model_validate_json((tmp_path / "here" / "bring-up.json").read_text())
-    assert found.environment.gpu_class == "cpu"
+    assert (found.environment.gpu_class, found.stranger) == ("cpu", True)
     assert found.ceilings.read_tbps > 0
     assert found.limits is not None
     assert found.limits.shared_tbps is None
