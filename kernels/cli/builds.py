@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from kernels import registry
 from kernels.cases import GROUPS, check_cases
 from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import EMPTY_BUILD
-from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.decoder import Decoder, refusal
 from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.loading import skeleton
@@ -23,17 +21,10 @@ from kernels.engine.prompts import CAPACITY_STEP, bucket, room_for
 from kernels.engine.state import State
 from kernels.hardware import Gpu
 from kernels.measure import limits as of_gpu
-from kernels.megakernel import device
-from kernels.megakernel.layout import default_layout
-from kernels.megakernel.ranks import programs
-from kernels.megakernel.shape import BATCH_MOST, Unsupported, shape_of
-from kernels.ops import Case, LinearCase, LmHeadCase
-from kernels.plan import PlannedOp
-from kernels.registry import Variant
+from kernels.ops import LinearCase, LmHeadCase
 from kernels.serve.backend import KernelsBackend
-from kernels.serve.inputs import size, views
+from kernels.serve.compiling import NotedVariants, megakernel_builds
 from kernels.serve.megakernel_backend import BATCHES, capacity_of
-from kernels.serve.packed import PackedPass
 from kernels.serve.sizing import RequestedSize, context_of, limits_for
 
 META = torch.device("meta")
@@ -69,12 +60,13 @@ def of_model(
         yield from _tried(decoder, gpu, traffic, weights)
         yield from _prompts(decoder, gpu, traffic)
         for each in ("bf16", *weights):
-            yield from _megakernel(config, gpu, traffic.batch, room_for(traffic.prompt, traffic.tokens), each)
+            room = room_for(traffic.prompt, traffic.tokens)
+            yield from megakernel_builds(config, gpu, room, [traffic.batch], each)
     for server in servers:
         wanted = RequestedSize(server.context, server.running)
         yield from _served(decoder, model.config, gpu, wanted)
-        for batch in (each for each in BATCHES if each < 2 * server.running):
-            yield from _megakernel(config, gpu, batch, capacity_of(context_of(model.config, wanted)), "bf16")
+        batches = [each for each in BATCHES if each < 2 * server.running]
+        yield from megakernel_builds(config, gpu, capacity_of(context_of(model.config, wanted)), batches)
 
 
 def of_checks(gpu: Gpu) -> Iterator[Build]:
@@ -83,20 +75,6 @@ def of_checks(gpu: Gpu) -> Iterator[Build]:
         for case in check_cases(op, False):
             for variant in registry.offers(case, gpu)[0]:
                 yield from variant.cuda_builds(case, {}, gpu)
-
-
-class _Noted(BoundVariants):
-    """Variants that are noted with what they compile, and never built. Their weights are not packed."""
-
-    def __init__(self, ops: Sequence[PlannedOp], gpu: Gpu) -> None:
-        super().__init__(ops, gpu)
-        self.builds: list[Build] = []
-
-    def built(self, variant: Variant, case: Case, params: dict[str, Any]) -> Any:
-        self.builds += variant.cuda_builds(case, params, self.gpu)
-
-    def pack(self, bound: Any, weight: Tensor, norm: Tensor | None = None) -> Any:
-        return weight
 
 
 def _tried(model: Decoder, gpu: Gpu, traffic: BatchShape, weights: Sequence[str]) -> Iterator[Build]:
@@ -122,32 +100,11 @@ def _prompts(model: Decoder, gpu: Gpu, traffic: BatchShape) -> Iterator[Build]:
         cos, sin = model.rope_table(queries)
         token = torch.zeros(traffic.batch, 1, dtype=torch.int64, device=META)
         state = State(traffic.batch, queries, cos, sin, model.cache(traffic.batch, queries), token[0], token)
-        noted = _Noted(ops, gpu)
+        noted = NotedVariants(ops, gpu)
         Pass(model, noted, state, queries, whole=False)
         yield from noted.builds
 
 
-def _megakernel(config: dict[str, Any], gpu: Gpu, batch: int, capacity: int, weights: str) -> Iterator[Build]:
-    """The megakernel on one GPU that holds all pairs of SMs at once, as an H200 does."""
-    if gpu.sm != 90 or batch > BATCH_MOST:
-        return
-    try:
-        shape = shape_of(config)
-    except Unsupported:
-        return
-    layout = default_layout(shape, batch, capacity, weights, gpu.sms)
-    try:
-        yield device.build_of(device.defines(programs(shape, layout)[0], device.Tuning()))
-    except ValueError:  # the runtime refuses it too
-        return
-
-
 def _served(model: Decoder, config: Any, gpu: Gpu, wanted: RequestedSize) -> Iterator[Build]:
     """Every pass of a server's kernels backend, in each arrangement of its attention."""
-    backend = KernelsBackend(model, gpu, limits_for(model, config, wanted))
-    pages = backend.state.positions // backend.limits.page_size
-    for shape, ops in backend.passes():
-        memory = torch.zeros(size(shape, pages), dtype=torch.uint8, device=META)
-        noted = _Noted(ops, gpu)
-        PackedPass(model, noted, backend.state, shape, views(memory, shape, pages))
-        yield from noted.builds
+    yield from KernelsBackend(model, gpu, limits_for(model, config, wanted)).builds()

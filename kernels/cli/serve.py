@@ -6,16 +6,26 @@ import logging
 import math
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kernels.engine.plan_files import PlanRefused, read_plan
 from kernels.load import sockets
 from kernels.plan import Serving
 from kernels.serve.spec import Spec, configuration
+from kernels.serve.starting import start_line
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from kernels.serve.client import EngineClient
 
 KEY_VARIABLE = "KERNELS_SERVE_API_KEY"
 GIB = 1 << 30
+LAST_SECONDS = 5
+"""What open requests get to be told that the server ends, once they have had their time."""
 MOST_CONNECTIONS = 1 << 16
 """Connections are open files. On many systems a process may have 1,024 of them unless it asks for more."""
 
@@ -62,12 +72,8 @@ def serve(options: argparse.Namespace) -> int:
 
 
 async def _serve(options: argparse.Namespace) -> int:
-    import uvicorn
-
     from kernels.serve import encoder, worker
-    from kernels.serve.app import Server
     from kernels.serve.client import EngineClient
-    from kernels.serve.text import text_of
 
     size = (read_plan(options.plan).serving if options.plan else None) or Serving()
     spec = Spec(
@@ -82,17 +88,37 @@ async def _serve(options: argparse.Namespace) -> int:
         megakernel=not options.no_megakernel,
     )
     directory, config = configuration(spec)
-    name = options.name or (directory.resolve().name if directory else options.model)
-    embeds = encoder.gives_vectors(config)
+    key, embeds = _key(options.api_key_file), encoder.gives_vectors(config)
     client = EngineClient(spec, options.wait_seconds, encoder.main if embeds else worker.main)
-    app = Server(client, text_of(directory, config), name, _key(options.api_key_file), embeds).app()
-    server = uvicorn.Server(
+    client.start()  # it takes the longest: the web server is made beside it
+    try:
+        from kernels.serve.app import Server
+        from kernels.serve.text import text_of
+
+        name = options.name or (directory.resolve().name if directory else options.model)
+        app = Server(client, text_of(directory, config), name, key, embeds).app()
+        return await _until_signalled(options, client, app, name)
+    finally:
+        await client.stop()
+
+
+async def _until_signalled(options: argparse.Namespace, client: "EngineClient", app: "Starlette", name: str) -> int:
+    """Serves until a signal, and then until open requests have ended or been ended."""
+    import uvicorn
+
+    class Draining(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            asyncio.get_running_loop().call_later(options.drain_seconds, client.end_open)
+            await super().shutdown(sockets)
+
+    server = Draining(
         uvicorn.Config(
             app,
             host=options.host,
             port=options.port,
             log_level="warning",
-            timeout_graceful_shutdown=options.drain_seconds,
+            ws="none",
+            timeout_graceful_shutdown=options.drain_seconds + LAST_SECONDS,
         )
     )
 
@@ -105,6 +131,7 @@ async def _serve(options: argparse.Namespace) -> int:
                 return
             if client.ready:
                 where = f"http://{options.host}:{options.port}"
+                print(start_line(client.seconds, graphs=client.ready.graphs), file=sys.stderr)
                 print(f"serving {name} on {where}, {client.ready.device}", file=sys.stderr, flush=True)
 
     watcher = asyncio.create_task(watch())

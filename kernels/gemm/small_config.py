@@ -4,7 +4,7 @@ One wave fills the GPU, or the best of several; a cluster is the `splits` blocks
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_MOST, clusters_at_once
 from kernels.ops import LinearCase
@@ -187,8 +187,12 @@ class SmallTileConfig:
         }  # fmt: skip
 
 
-def configs(case: LinearCase) -> list[SmallTileConfig]:
-    """Every tile config of the case, the best guess first; of two equal guesses the one that uses more SMs."""
+@cache
+def configs(case: LinearCase) -> tuple[SmallTileConfig, ...]:
+    """Every tile config of the case, the best guess first; of two equal guesses the one that uses more SMs.
+
+    A model's passes ask for the same ones again and again.
+    """
     found = [
         SmallTileConfig(case, groups, splits, tokens)
         for groups in (1, 2, 3, 4)
@@ -197,7 +201,7 @@ def configs(case: LinearCase) -> list[SmallTileConfig]:
     ]
     found += [config for groups in (1, 2, 3, 4) for tokens in (1, 2, 4) for config in _wide(case, groups, tokens)]
     fitting = (each for each in found if each.fits)
-    return sorted(fitting, key=lambda each: (each.microseconds(), each.waves, -each.blocks))
+    return tuple(sorted(fitting, key=lambda each: (each.microseconds(), each.waves, -each.blocks)))
 
 
 def _wide(case: LinearCase, groups: int, tokens: int) -> list[SmallTileConfig]:

@@ -6,7 +6,7 @@ import json
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from typing import Any
 
 from starlette.applications import Starlette
@@ -45,14 +45,7 @@ class Server:
         self._began = int(time.time())
 
     def app(self) -> Starlette:
-        """The ASGI application. The engine starts and ends with it."""
-
-        @asynccontextmanager
-        async def lifespan(_: Starlette) -> AsyncIterator[None]:
-            self.client.start()
-            yield
-            await self.client.stop()
-
+        """The ASGI application. Who made the client starts and stops it."""
         routes = [
             self._told("/v1/completions", self._completions, "POST"),
             self._told("/v1/chat/completions", self._chat, "POST"),
@@ -64,7 +57,7 @@ class Server:
             Route("/metrics", self._metrics),
         ]
         handlers = {HTTPException: _http_error, Exception: _failed}
-        found = Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
+        found = Starlette(routes=routes, exception_handlers=handlers)
         found.router.redirect_slashes = False
         return found
 
@@ -151,7 +144,7 @@ class Server:
     def _check_prompts(self, prompts: list[list[int]], name: str = "prompt") -> None:
         ready = self.client.ready
         if ready is None:
-            raise ApiError(503, "the engine is not ready; ask again in a moment", code="engine_not_ready")
+            raise self.client.not_ready()
         if not prompts or any(not each for each in prompts):
             raise ApiError(400, f"{name}: a text has no token", name)
         for ids in prompts:
@@ -176,9 +169,7 @@ class Server:
         return PlainTextResponse("ok\n")
 
     async def _ready(self, request: Request) -> Response:
-        if self.client.ready is None:
-            return PlainTextResponse("the engine is not ready\n", 503)
-        return PlainTextResponse("ready\n")
+        return PlainTextResponse(f"{self.client.state}\n", 503 if self.client.ready is None else 200)
 
     async def _metrics(self, request: Request) -> Response:
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from kernels.attention.decode_split import MOST_ROWS, SAFE_ROWS
+from kernels.cuda.nvrtc import Build
 from kernels.engine import decoder
 from kernels.engine.bound_variants import BoundVariants, Packed
 from kernels.engine.graphs import captured
 from kernels.hardware import Gpu
 from kernels.plan import PlannedOp
+from kernels.serve.compiling import NotedVariants
 from kernels.serve.inputs import Fields, Sequences, size, views
 from kernels.serve.logprobs import Copied, logprobs_of, read_back
 from kernels.serve.ops import packed_ops
@@ -184,6 +186,16 @@ class KernelsBackend:
     def passes(self) -> Iterator[tuple[Shape, list[PlannedOp]]]:
         """Every shape with the ops of its pass, once for each arrangement."""
         return ((shape, ops) for shape in self.shapes for ops in self._arrangements(shape).values())
+
+    def builds(self) -> list[Build]:
+        """What the passes compile with NVRTC, found without compiling, packing or running anything."""
+        found: list[Build] = []
+        for shape, ops in self.passes():
+            memory = torch.empty(size(shape, self._pages), dtype=torch.uint8, device=self.device)
+            noted = NotedVariants(ops, self.gpu)
+            PackedPass(self.model, noted, self.state, shape, views(memory, shape, self._pages))
+            found += noted.builds
+        return list(dict.fromkeys(found))
 
     def _arrangements(self, shape: Shape) -> dict[str, list[PlannedOp]]:
         """The ops of the pass, by how attention is arranged."""

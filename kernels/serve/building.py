@@ -17,19 +17,21 @@ from kernels.megakernel.shape import Unsupported
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan, Serving
 from kernels.serve.backend import Backend, KernelsBackend
+from kernels.serve.compiling import compile_together, megakernel_builds
 from kernels.serve.engine import Engine
 from kernels.serve.megakernel_backend import BATCHES, MegakernelBackend, batches_within, capacity_of, crossing
 from kernels.serve.messages import Ready
 from kernels.serve.served_plans import precision_refusal, taken_of_plan
 from kernels.serve.sizing import RequestedSize, context_of, limits_for
 from kernels.serve.spec import Spec, configuration
+from kernels.serve.starting import Phases
 
 MEGAKERNEL_SHARE = 0.4
 """The share of the GPU's free memory that all megakernel instances may take. Each has packed weights of its own."""
 
 
-def build_engine(spec: Spec) -> tuple[Engine, Ready]:
-    """Loads the model and captures its graphs; returns the engine, and its first message to the server.
+def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
+    """Loads the model and captures its graphs; returns the engine, and its message that it is ready.
 
     Raises ValueError with one sentence, or PlanRefused where the plan is the cause.
     """
@@ -44,7 +46,10 @@ def build_engine(spec: Spec) -> tuple[Engine, Ready]:
     elif plan is not None:
         seed = catalogue_seed(spec.model, config, plan)
     dtype = spec.dtype or (plan.dtype if plan else "bf16" if device == "cuda" else "fp32")
-    model: Any = models.load(directory, config, seed=seed, generated=generated, dtype=dtype, device=device)
+    with phases.phase("device"):  # makes the CUDA context
+        torch.zeros(1, device=device)
+    with phases.phase("weights"):
+        model: Any = models.load(directory, config, seed=seed, generated=generated, dtype=dtype, device=device)
     reason = refusal(model)
     if reason:
         raise ValueError(f"this server runs the compact decoder, which cannot run the model: {reason}")
@@ -58,9 +63,14 @@ def build_engine(spec: Spec) -> tuple[Engine, Ready]:
         plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
     said = plan.serving if plan else None
     wanted = RequestedSize(spec.context, spec.running, spec.kv_bytes or (said.kv_bytes if said else None))
-    found = backends(model, wanted, plan, spec.megakernel)
+    found = backends(model, wanted, plan, spec.megakernel, phases)
     serving = chosen(found, said, here, spec.megakernel)
-    return Engine(found), Ready(found[0].limits.longest, len(model.lm_head.weight), facts["device"], serving)
+    kernels, vocabulary = found[-1], len(model.lm_head.weight)
+    assert isinstance(kernels, KernelsBackend)
+    ready = Ready(
+        kernels.limits.longest, vocabulary, facts["device"], serving, phases.seconds, graphs=len(kernels.shapes)
+    )
+    return Engine(found), ready
 
 
 def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Serving | None:
@@ -107,7 +117,13 @@ def chosen(
     )
 
 
-def backends(model: Any, wanted: RequestedSize, plan: Plan | None = None, megakernel: bool = True) -> list[Backend]:
+def backends(
+    model: Any,
+    wanted: RequestedSize,
+    plan: Plan | None = None,
+    megakernel: bool = True,
+    phases: Phases | None = None,
+) -> list[Backend]:
     """The backends of a transformers model, in the order in which a step tries them.
 
     The last one runs this library's kernels and can run every step; its graphs are captured, and it uses the plan's
@@ -117,13 +133,22 @@ def backends(model: Any, wanted: RequestedSize, plan: Plan | None = None, megake
     decoder, gpu = Decoder(model), gpu_of(model.device)
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
     most = min(wanted.running, BATCHES[-1] if up_to is None else up_to) if megakernel else 0
-    batches = megakernel_batches(model, gpu, context_of(model.config, wanted), most)
+    context = context_of(model.config, wanted)
+    batches = megakernel_batches(model, gpu, context, most)
     limits = limits_for(decoder, model.config, wanted, sum(batches.values()))
     rows = plan.serving.graph_rows if plan and plan.serving else ()
     ops = plan.ops if plan and plan.runner == "kernels" else ()
     kernels = KernelsBackend(decoder, gpu, limits, singles=rows, ops=ops)
-    kernels.prepare()
-    return [*megakernel_beside(model, kernels, list(batches), up_to), kernels]
+    phases = phases or Phases()
+    with phases.phase("compile"):
+        if decoder.embedding.is_cuda:
+            few = megakernel_builds(model.config.to_dict(), gpu, capacity_of(context), batches)
+            compile_together([*kernels.builds(), *few])
+    with phases.phase("graphs"):
+        kernels.prepare()
+    with phases.phase("megakernel"):
+        beside = megakernel_beside(model, kernels, list(batches), up_to)
+    return [*beside, kernels]
 
 
 def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int) -> dict[int, int]:

@@ -18,7 +18,7 @@ from kernels.ops.sampling import GREEDY, Sampling
 from kernels.serve import worker
 from kernels.serve.encoder import RequestVectors
 from kernels.serve.errors import ApiError
-from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ready, Stop
+from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ready, Starting, Stop
 from kernels.serve.requests import Logprobs
 from kernels.serve.spec import Spec
 
@@ -51,6 +51,10 @@ class EngineClient:
         """
         self.spec, self.wait_seconds, self._main = spec, wait_seconds, main
         self.ready: Ready | None = None
+        self.phase: str | None = None
+        """What the engine does while it starts; None if there is no engine."""
+        self.seconds: dict[str, float] = {}
+        """Of the phases of the last start that ended."""
         self.declined: str | None = None
         self.report = EngineReport()
         self.restarts = 0
@@ -64,9 +68,20 @@ class EngineClient:
         self._stopping = False
         self._early_deaths = 0
         self._restart: asyncio.Task[None] | None = None
+        self._began = self._told = 0.0
+
+    @property
+    def state(self) -> str:
+        """What the engine does, for people: `ready`, or why not yet."""
+        if self.ready is not None:
+            return "ready"
+        if self.phase is None:
+            return "the engine has ended; it is started again in a moment"
+        return f"the engine is starting: {self.phase}, {time.monotonic() - self._began:.0f} s since its start"
 
     def start(self) -> None:
         """Starts the process. It is ready when `ready` is set."""
+        self.phase, self._began = "process", time.monotonic()
         context = get_context("spawn")
         ours, theirs = context.Pipe()
         self._outbox = SimpleQueue()
@@ -93,6 +108,14 @@ class EngineClient:
         await asyncio.to_thread(process.join, STOP_SECONDS)
         if process.is_alive():
             process.kill()
+        self.end_open()
+
+    def not_ready(self) -> ApiError:
+        """What a request is told meanwhile."""
+        return ApiError(503, f"{self.state}; ask again in a moment", code="engine_not_ready")
+
+    def end_open(self) -> None:
+        """Ends all open requests with an error, because the server ends."""
         self._fail(ApiError(503, "the server is shutting down"))
 
     async def answer(
@@ -109,7 +132,7 @@ class EngineClient:
         Raises ApiError when the engine is not ready, refuses or dies.
         """
         if self.ready is None:
-            raise ApiError(503, "the engine is not ready; ask again in a moment", code="engine_not_ready")
+            raise self.not_ready()
         name, queue = str(next(self._names)), asyncio.Queue[Any]()
         self._open[name] = queue
         self._outbox.put(Added(name, ids, max_tokens, sampling, stop_ids, self.wait_seconds, logprobs))
@@ -135,7 +158,7 @@ class EngineClient:
     async def embed(self, ids: list[int]) -> list[float]:
         """The vector of one text. Raises ApiError as `answer` does."""
         if self.ready is None:
-            raise ApiError(503, "the engine is not ready; ask again in a moment", code="engine_not_ready")
+            raise self.not_ready()
         name, queue = str(next(self._names)), asyncio.Queue[Any]()
         self._open[name] = queue
         self._outbox.put(Added(name, ids, 1, GREEDY, frozenset(), self.wait_seconds))
@@ -167,8 +190,14 @@ class EngineClient:
             self._died()
 
     def _take(self, message: Any) -> None:
-        if isinstance(message, Ready):
+        if isinstance(message, Starting):
+            if self.phase == "process":
+                self._told = time.monotonic()
+            self.phase = message.phase
+        elif isinstance(message, Ready):
             self.ready, self._early_deaths = message, 0
+            self.seconds = {"process": self._told - self._began, **message.seconds}
+            self.seconds["other"] = max(0.0, time.monotonic() - self._began - sum(self.seconds.values()))
             self.changed.set()
         elif isinstance(message, Declined):
             self.declined = message.sentence
@@ -198,7 +227,7 @@ class EngineClient:
             self.report = EngineReport(**news.report)
 
     def _died(self) -> None:
-        was_ready, self.ready, self.report = self.ready is not None, None, EngineReport()
+        was_ready, self.ready, self.phase, self.report = self.ready is not None, None, None, EngineReport()
         self._outbox.put(None)
         self._fail(ApiError(500, "the engine died while it served this request; it is being started again"))
         self.changed.set()

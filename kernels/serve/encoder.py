@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels.model_files.architectures import kind_of
-from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ready, Stop
+from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ready, Starting, Stop
 from kernels.serve.spec import Spec, configuration
+from kernels.serve.starting import Phases
 
 if TYPE_CHECKING:
     import torch
@@ -82,13 +83,15 @@ def pooling_of(directory: Path | None) -> str:
     return known[chosen[0]]
 
 
-def build_encoder(spec: Spec) -> tuple[Encoder, Ready]:
+def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
     """The encoder, ready to serve. Raises ValueError with one sentence."""
-    import torch
+    with phases.phase("imports"):
+        import torch
 
-    from kernels import engine as models
-    from kernels.engine.bucket_session import positions
-    from kernels.measure.environment import environment_info
+        from kernels import engine as models
+        from kernels.engine import loading  # noqa: F401  with the classes of transformers' models
+        from kernels.engine.bucket_session import positions
+        from kernels.measure.environment import environment_info
 
     if spec.plan is not None:
         raise ValueError("--plan: plans of models that give vectors are not served; serve the model without it")
@@ -98,18 +101,22 @@ def build_encoder(spec: Spec) -> tuple[Encoder, Ready]:
         raise ValueError("--device: torch finds no NVIDIA GPU on this machine")
     generated = directory is None or not list(directory.rglob("*.safetensors"))
     dtype = spec.dtype or ("bf16" if device == "cuda" else "fp32")
-    model: Any = models.load(directory, config, seed=spec.seed, generated=generated, dtype=dtype, device=device)
+    with phases.phase("weights"):
+        model: Any = models.load(directory, config, seed=spec.seed, generated=generated, dtype=dtype, device=device)
     longest = min(positions(model.config), spec.context or MOST_TOKENS)
     encoder = Encoder(model, pooling_of(directory), longest)
-    encoder.vectors([[0]])
-    return encoder, Ready(longest, int(model.config.vocab_size), environment_info(device=device)["device"])
+    with phases.phase("first batch"):
+        encoder.vectors([[0]])
+    name = environment_info(device=device)["device"]
+    return encoder, Ready(longest, int(model.config.vocab_size), name, seconds=phases.seconds)
 
 
 def main(spec: Spec, connection: Connection) -> None:
     """The process's main function. Ends at `Stop`, and when the other side of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    phases = Phases(lambda name: connection.send(Starting(name)))
     try:
-        encoder, ready = build_encoder(spec)
+        encoder, ready = build_encoder(spec, phases)
     except (ValueError, OSError) as error:
         connection.send(Declined(str(error)))
         return

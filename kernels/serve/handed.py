@@ -17,9 +17,15 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from select import select
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kernels.serve.spec import Spec, configuration
+from kernels.serve.starting import start_line
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from kernels.serve.client import EngineClient
 
 ANSWER_BYTES = 65_536
 END_SECONDS = 60.0
@@ -80,15 +86,23 @@ class HandedServer:
 
 
 async def _serve(control: socket.socket, spec: Spec) -> None:
-    import uvicorn
-
     from kernels.serve.app import Server
     from kernels.serve.client import EngineClient
     from kernels.serve.text import text_of
 
     directory, config = configuration(spec)
     client = EngineClient(spec)
-    app = Server(client, text_of(directory, config), NAME).app()
+    client.start()  # it takes the longest
+    try:
+        app = Server(client, text_of(directory, config), NAME).app()
+        await _serve_handed(control, client, app)
+    finally:
+        await client.stop()
+
+
+async def _serve_handed(control: socket.socket, client: "EngineClient", app: "Starlette") -> None:
+    import uvicorn
+
     settings = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
     server = uvicorn.Server(settings)
     serving = asyncio.create_task(server.serve(sockets=[]))
@@ -96,6 +110,7 @@ async def _serve(control: socket.socket, spec: Spec) -> None:
     if client.ready is None:
         await asyncio.get_running_loop().sock_sendall(control, _declined(client.declined or "The engine died."))
     else:
+        print(start_line(client.seconds, graphs=client.ready.graphs), file=sys.stderr, flush=True)
         chosen = client.ready.serving.model_dump(mode="json") if client.ready.serving else {}
         ready = json.dumps({"ready": client.ready.device, "serving": chosen}).encode()
         await asyncio.get_running_loop().sock_sendall(control, ready)

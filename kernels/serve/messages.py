@@ -30,17 +30,26 @@ class Stop(NamedTuple):
     """To the engine: end the process."""
 
 
+class Starting(NamedTuple):
+    """From the engine, while it starts: the phase that begins."""
+
+    phase: str
+
+
 @dataclass(frozen=True)
 class Ready:
     """From the engine, once: it is ready, for sequences of up to `longest` tokens with ids below `vocabulary`.
 
-    `serving` holds the settings that it runs with; an encoder has none (None).
+    `serving` holds the settings that it runs with; an encoder has none (None). `seconds` are those of the phases of its
+    start, `graphs` the number of passes that it captured.
     """
 
     longest: int
     vocabulary: int
     device: str
     serving: Serving | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    graphs: int = 0
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,10 @@ class _Engine:
         }
         for name, (text, value) in gauges.items():
             yield GaugeMetricFamily(f"serve_{name}", text, value=value)
+        start = GaugeMetricFamily("serve_start_seconds", "the engine's last start, by phase", labels=["phase"])
+        for phase, seconds in client.seconds.items():
+            start.add_metric([phase], seconds)
+        yield start
         yield CounterMetricFamily("serve_preemptions", "requests that gave their pages up", value=report.preempted)
         yield CounterMetricFamily("serve_steps", "passes of the engine since it started", value=report.steps)
         yield CounterMetricFamily(

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
+from kernels.serve.chat_template import ChatTemplate, template_of
+
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 PLAIN_TEMPLATE = "{role}: {content}\n"
 """A message of a chat where the model has no template of its own; the answer begins after `assistant:`."""
@@ -47,10 +49,11 @@ def _stop_ids(directory: Path | None, config: dict[str, Any]) -> frozenset[int]:
 
 
 class ModelText:
-    """tokenizer.json, read by transformers' own class for it. Its chat templates run in jinja2's sandbox."""
+    """tokenizer.json, read by its own library. transformers, which brings torch, takes seconds to import."""
 
     def __init__(self, directory: Path, stop_ids: frozenset[int]) -> None:
-        from transformers import PreTrainedTokenizerFast
+        """Raises ValueError for a tokenizer or a template that cannot be read."""
+        from tokenizers import AddedToken, Tokenizer
 
         path = directory / "tokenizer_config.json"
         said = json.loads(path.read_text()) if path.is_file() else {}
@@ -59,31 +62,37 @@ class ModelText:
             for name, value in said.items()
             if name in ("bos_token", "eos_token", "unk_token", "pad_token") and value
         }
-        self._own: Any = PreTrainedTokenizerFast(tokenizer_file=str(directory / "tokenizer.json"), **special)
-        template = directory / "chat_template.jinja"
-        self._own.chat_template = template.read_text() if template.is_file() else said.get("chat_template")
+        try:
+            own = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        except Exception as error:  # the library raises no class of its own
+            raise ValueError(f"{directory / 'tokenizer.json'}: it cannot be read: {error}") from error
+        own.no_truncation()
+        own.no_padding()
+        known = {each.content for each in own.get_added_tokens_decoder().values()}
+        own.add_tokens(
+            [AddedToken(each, special=True) for each in dict.fromkeys(special.values()) if each not in known]
+        )
+        self._own = own
+        file = directory / "chat_template.jinja"
+        template = file.read_text() if file.is_file() else template_of(said.get("chat_template"))
+        self._template = None if template is None else ChatTemplate(template, special)
         self.stop_ids = stop_ids
-        self._before: list[int] = self._own("a", add_special_tokens=False).input_ids
+        self._before: list[int] = own.encode("a", add_special_tokens=False).ids
         """A token stands behind these, since some tokenizers drop a space at the beginning of a text."""
         self._bytes: dict[int, bytes] = {}
 
     def encode(self, text: str) -> list[int]:
-        found: list[int] = self._own(text).input_ids
+        found: list[int] = self._own.encode(text).ids
         return found
 
     def chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        if self._own.chat_template is None:
+        if self._template is None:
             return self.encode(plain_chat(messages))
-        try:
-            text = self._own.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
-        except Exception as error:  # a template raises what it likes
-            raise ValueError(f"messages: the model's chat template refuses them: {error}") from error
-        ids: list[int] = self._own(text, add_special_tokens=False).input_ids
-        return ids
+        found: list[int] = self._own.encode(self._template.render(messages), add_special_tokens=False).ids
+        return found
 
     def decode(self, ids: Sequence[int]) -> str:
-        # the tokenizer itself: transformers' wrapper around it takes several times as long for a single id
-        found: str = self._own.backend_tokenizer.decode(list(ids), skip_special_tokens=True)
+        found: str = self._own.decode(list(ids), skip_special_tokens=True)
         return found
 
     def token_bytes(self, token: int) -> bytes:
@@ -92,7 +101,7 @@ class ModelText:
         return self._bytes[token]
 
     def _found_bytes(self, token: int) -> bytes:
-        own = self._own.backend_tokenizer
+        own = self._own
         before, both = (own.decode(ids, skip_special_tokens=False) for ids in (self._before, [*self._before, token]))
         text: str = both[len(before) :]
         if REPLACEMENT not in text:

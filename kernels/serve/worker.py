@@ -9,9 +9,10 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from kernels.engine.plan_files import PlanRefused
-from kernels.serve.messages import Cancelled, Declined, EngineReport, News, Stop
+from kernels.serve.messages import Cancelled, Declined, EngineReport, News, Starting, Stop
 from kernels.serve.requests import Request
 from kernels.serve.spec import Spec
+from kernels.serve.starting import Phases
 
 if TYPE_CHECKING:
     from kernels.serve.engine import Engine
@@ -23,10 +24,13 @@ REPORT_SECONDS = 0.25
 def main(spec: Spec, connection: Connection) -> None:
     """The process's main function. Ends at `Stop`, and when the other side of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server drains first
+    phases = Phases(lambda name: connection.send(Starting(name)))
     try:
-        from kernels.serve.building import build_engine  # it imports torch, which the server's process does without
+        with phases.phase("imports"):  # torch and transformers, which the server's process does without
+            from kernels.engine import loading  # noqa: F401  with the classes of transformers' models
+            from kernels.serve.building import build_engine
 
-        engine, ready = build_engine(spec)
+        engine, ready = build_engine(spec, phases)
     except (ValueError, OSError, PlanRefused) as error:
         connection.send(Declined(str(error)))
         return

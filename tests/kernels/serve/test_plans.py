@@ -15,6 +15,7 @@ from kernels.serve.building import build_engine, for_size, known_here, plan_refu
 from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.shapes import default_singles, shapes
 from kernels.serve.spec import Spec
+from kernels.serve.starting import Phases
 
 ROOT = Path(__file__).parents[3]
 CASE = {"op": "linear", "m": 1, "n": 64, "k": 64, "dtype": "bf16", "weights": "fp8", "epilogue": "none"}
@@ -80,7 +81,7 @@ def test_a_plan_of_another_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "llama"}))
     with pytest.raises(PlanRefused, match="the plan is for the model 000000000000"):
-        build_engine(Spec(str(tmp_path / "model"), plan=str(path), device="cpu"))
+        build_engine(Spec(str(tmp_path / "model"), plan=str(path), device="cpu"), Phases())
 
 
 @pytest.mark.parametrize("command", [["-m", "kernels"], ["-c", "from workbench.cli import app; app()"]])

@@ -6,12 +6,7 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import pytest
@@ -21,48 +16,11 @@ from kernels import engine
 from kernels.load import sockets
 from kernels.serve.text import text_of
 from tests.kernels.serve.bad_requests import BAD_REQUESTS, PYTHON
-from tests.ports import reserved_port
-from tests.waiting import wait_for
+from tests.kernels.serve.conftest import LONG, MODEL, ready, until
 
-ROOT = Path(__file__).parents[3]
-MODEL = ROOT / "samples" / "voice-agent"
 CONFIG = json.loads((MODEL / "config.json").read_text())
 PROMPT, TOKENS = "The for statement is used to", 12
-LONG = {"model": "voice-agent", "prompt": "a", "max_tokens": 100, "n": 100, "ignore_eos": True}
-"""Many more answers than run at once."""
 GREEDY = {"model": "voice-agent", "temperature": 0, "ignore_eos": True}
-
-
-def until(true) -> None:
-    end = time.monotonic() + 300
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def ready(api: httpx.Client) -> bool:
-    try:
-        return api.get("/ready").status_code == 200
-    except httpx.TransportError:
-        return False
-
-
-@pytest.fixture(scope="module")
-def api() -> Iterator[httpx.Client]:
-    port = reserved_port()
-    command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--device", "cpu", "--port", str(port)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "KERNELS_SERVE_API_KEY": "secret"}
-    server = subprocess.Popen([*command, "--running", "4", "--context", "128"], env=environment)
-    headers = {"Authorization": "Bearer secret"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=300, trust_env=False) as found:
-        try:
-            wait_for(lambda: ready(found), 300, "the server", processes={"the server": server})
-            yield found
-            server.send_signal(signal.SIGTERM)
-            assert server.wait(120) == 0
-        finally:
-            server.kill()
-            server.wait()
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +168,10 @@ def test_the_key_is_asked_for_and_models_are_listed(api: httpx.Client) -> None:
     card = api.get("/v1/models").json()["data"][0]
     assert (card["id"], card["max_model_len"]) == ("voice-agent", 128)
     assert api.get("/v1/models/other/name").json()["error"]["code"] == "model_not_found"
-    assert "other/name" not in api.get("/metrics").text
+    metrics = api.get("/metrics").text
+    assert "other/name" not in metrics
+    phases = re.findall(r'^serve_start_seconds\{phase="(\w+)"\} \d', metrics, re.MULTILINE)
+    assert phases == ["process", "imports", "device", "weights", "compile", "graphs", "megakernel", "other"]
     assert api.get("/v1/nothing").json()["error"]["message"] == "there is no /v1/nothing here"
 
 

@@ -8,13 +8,14 @@ import pytest
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteFallback, Fuse, Replace, Sequence, Strip
 from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
 
 from kernels.serve.answering import Piece, Told
 from kernels.serve.client import TokenEvent
 from kernels.serve.entries import Entries, LogprobEntry
 from kernels.serve.forms import of_chat, of_completion
 from kernels.serve.requests import Logprobs
-from kernels.serve.text import ByteText, Pieces, Stops, text_of
+from kernels.serve.text import ByteText, Pieces, Stops, TextCodec, text_of
 
 MODEL = Path(__file__).parents[3] / "samples" / "voice-agent"
 BYTES = ByteText(frozenset())
@@ -141,6 +142,47 @@ def test_a_template_that_refuses_is_told_in_a_sentence(tmp_path: Path) -> None:
     assert text.chat([{"role": "user", "content": "the list"}]) == text.encode("the list")
     with pytest.raises(ValueError, match="no tools"):
         text.chat([{"role": "tool", "content": "x"}])
+
+
+def templated(folder: Path, template: str) -> TextCodec:
+    """The sample's tokenizer with a template, and with a token at the beginning that its vocabulary lacks."""
+    (folder / "tokenizer.json").write_bytes((MODEL / "tokenizer.json").read_bytes())
+    said = json.loads((MODEL / "tokenizer_config.json").read_text())
+    more = {"bos_token": {"content": "<begin>"}, "chat_template": [{"name": "default", "template": template}]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(said | more))
+    return text_of(folder, {})
+
+
+def test_chats_and_ids_are_those_of_transformers(tmp_path: Path) -> None:
+    """What templates in use ask for: special tokens, `generation`, `break`, `tojson`, trimmed blocks."""
+    template = (
+        "{{ bos_token }}{% for m in messages %}\n  {% if loop.index0 == 3 %}{% break %}{% endif %}\n[{{ m.role }}] "
+        "{% generation %}{{ m['content'] | trim }}{% endgeneration %}{{ eos_token }}\n{% endfor %}"
+        "{{ {'é': '<'} | tojson }}{% if add_generation_prompt and not tools %}[assistant]{% endif %}"
+    )
+    text = templated(tmp_path, template)
+    theirs = PreTrainedTokenizerFast(
+        tokenizer_file=str(tmp_path / "tokenizer.json"), bos_token="<begin>", eos_token="<|end|>"
+    )
+    theirs.chat_template = template
+    chat = [{"role": "user", "content": f" {TEXT} {{{{ 7 * 7 }}}} "}] * 5
+    assert text.chat(chat) == theirs.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
+    for each in ("", TEXT, "<begin> a<|end|>b", " \n\n  x"):
+        assert text.encode(each) == theirs(each).input_ids
+        assert text.decode(text.encode(each)) == theirs.backend_tokenizer.decode(theirs(each).input_ids)
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{% include '/etc/passwd' %}", "fails"),
+        ("{% for i in range(10**9) %}{% endfor %}", "fails"),
+        ("{% for i in range(9999) %}{% for j in range(9999) %}{{ 'a' * 99 }}{% endfor %}{% endfor %}", "writes over"),
+    ],
+)
+def test_a_template_reads_no_file_and_ends(tmp_path: Path, template: str, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^messages: the model's chat template {said}"):
+        templated(tmp_path, template).chat([{"role": "user", "content": "a"}])
 
 
 def test_a_template_runs_in_a_sandbox(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""A server of the sample model in a process of its own, for the tests of a module."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.ports import reserved_port
+from tests.waiting import wait_for
+
+ROOT = Path(__file__).parents[3]
+MODEL = ROOT / "samples" / "voice-agent"
+LONG = {"model": "voice-agent", "prompt": "a", "max_tokens": 100, "n": 100, "ignore_eos": True}
+"""Many more answers than run at once."""
+
+
+def until(true) -> None:
+    end = time.monotonic() + 300
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def ready(api: httpx.Client) -> bool:
+    try:
+        return api.get("/ready").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[httpx.Client]:
+    port = reserved_port()
+    command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--device", "cpu", "--port", str(port)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "KERNELS_SERVE_API_KEY": "secret"}
+    server = subprocess.Popen([*command, "--running", "4", "--context", "128", "--drain-seconds", "1"], env=environment)
+    headers = {"Authorization": "Bearer secret"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=300, trust_env=False) as found:
+        try:
+            wait_for(lambda: ready(found), 300, "the server", processes={"the server": server})
+            yield found
+            with found.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as stream:
+                lines = stream.iter_lines()
+                next(lines)
+                server.send_signal(signal.SIGTERM)
+                *_, last, done = (line.removeprefix("data: ") for line in lines if line)
+            assert (json.loads(last)["error"]["message"], done) == ("the server is shutting down", "[DONE]")
+            assert server.wait(120) == 0
+        finally:
+            server.kill()
+            server.wait()

@@ -1,0 +1,95 @@
+"""What the server says of its engine while it starts, and how long each phase took."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from kernels.cuda import compiler, nvrtc
+from kernels.cuda.nvrtc import Build
+from kernels.serve.client import EngineClient
+from kernels.serve.compiling import compile_together
+from kernels.serve.messages import Ready, Starting, Stop
+from kernels.serve.spec import Spec
+from kernels.serve.starting import Phases, start_line
+
+
+def engine(spec: Spec, connection: Connection) -> None:
+    """An engine that serves nothing. It goes on with its start when it is sent anything."""
+    phases = Phases(lambda name: connection.send(Starting(name)))
+    with phases.phase("weights"):
+        connection.recv()
+    connection.send(Ready(8, 8, spec.model, seconds=phases.seconds, graphs=3))
+    while not isinstance(connection.recv(), Stop):
+        pass
+
+
+async def becomes(client: EngineClient, said: str) -> None:
+    async with asyncio.timeout(300):
+        while not client.state.startswith(said):
+            await asyncio.sleep(0.01)
+
+
+def test_the_state_tells_the_phase_and_the_start_is_kept() -> None:
+    async def whole() -> None:
+        client = EngineClient(Spec("a"), main=engine)
+        client.start()
+        assert client.state.startswith("the engine is starting: process, 0 s")
+        await becomes(client, "the engine is starting: weights, ")
+        assert client.not_ready().status == 503
+        client._outbox.put("go on")
+        await becomes(client, "ready")
+        assert list(client.seconds) == ["process", "weights", "other"]
+        assert all(each >= 0 for each in client.seconds.values())
+        assert client.process is not None
+        client.process.kill()
+        await becomes(client, "the engine has ended")
+        await client.stop()
+
+    asyncio.run(whole())
+
+
+def test_the_line_of_a_start_is_json() -> None:
+    phases = Phases()
+    with phases.phase("imports"):
+        time.sleep(0.02)
+    word, _, line = start_line(phases.seconds, graphs=3).partition(" ")
+    found = json.loads(line)
+    assert (word, list(found["phases"]), found["graphs"]) == ("start", ["imports"], 3)
+    assert found["seconds"] >= 0.02
+
+
+def test_the_web_servers_process_imports_no_torch() -> None:
+    """torch and transformers took half of its start, and the engine's waited for it."""
+    program = (
+        "import sys; from pathlib import Path; from kernels.serve import app, client, encoder; "
+        "from kernels.serve.text import ModelText; ModelText(Path('samples/voice-agent'), frozenset()); "
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3], timeout=300)
+
+
+def test_what_is_missing_is_compiled_together_and_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each compilation waits for the other: one after the other they would wait for ever."""
+    source, both, made = tmp_path / "one.cu", threading.Barrier(2, timeout=300), []
+    source.write_text("")
+
+    def compiled(path: Path, options: object) -> tuple[str, bytes]:
+        made.append(options)
+        both.wait()
+        return "", b"binary"
+
+    monkeypatch.setattr(compiler, "compiled", compiled)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv(nvrtc.PREBUILT, raising=False)
+    builds = [Build(source, (("N", each),)) for each in (1, 2)]
+    assert compile_together([*builds, *builds]) == 2
+    assert compile_together(builds) == 2
+    assert len(made) == 2
