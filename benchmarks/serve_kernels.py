@@ -1,0 +1,189 @@
+"""Where the time of one captured step of the server goes, by its kernels.
+
+    python -m benchmarks.serve_kernels --model qwen2.5-1.5b --steps 32+0 32+128 --json serve-kernels.json
+
+`32+128` is a pass of 32 single tokens beside 128 tokens of prompts. Each pass is timed as the engine runs it,
+without a profiler. Then torch's profiler (CUPTI) records some of its replays. Kernels
+overlap, since dependent launches begin early. So the time of a kernel is that from the end of the one that ended before
+it to its own end: these add up to the pass. `busy_us_a_call` is the time from a kernel's own beginning to its end. On a
+CPU the rows have torch's operators, which proves the program alone.
+"""
+
+import argparse
+import json
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from kernels import engine as models
+from kernels.engine.decoder import Decoder
+from kernels.measure.environment import environment_info
+from kernels.measure.gpu_entry import gpu_of
+from kernels.model_files import catalogue
+from kernels.serve.backend import KernelsBackend
+from kernels.serve.compiling import compile_together
+from kernels.serve.requests import Part, Request, Step
+from kernels.serve.shapes import fitting
+from kernels.serve.sizing import RequestedSize, limits_for
+
+TIMED, RECORDED = 20, 3
+"""Steps that are timed, and steps that the profiler records."""
+LONGEST_NAME, SHOWN = 120, 14
+"""Characters of a kernel's name that are kept, and kernels that are printed."""
+
+
+class Span(NamedTuple):
+    """A kernel as it ran: its name, and when, in µs."""
+
+    name: str
+    begin: float
+    end: float
+
+
+@dataclass
+class KernelTime:
+    """All calls of one kernel in a pass."""
+
+    calls: int = 0
+    us: float = 0.0
+    busy_us: float = 0.0
+    places: list[int] = field(default_factory=list)
+
+    def document(self, name: str, passes: int) -> dict[str, Any]:
+        """As it is written: of one pass. `first` is its first place in the pass."""
+        return {
+            "kernel": name[:LONGEST_NAME],
+            "calls": round(self.calls / passes, 2),
+            "us": round(self.us / passes, 2),
+            "us_a_call": round(self.us / self.calls, 3),
+            "busy_us_a_call": round(self.busy_us / self.calls, 3),
+            "first": min(self.places),
+        }
+
+
+def by_kernel(replays: Sequence[Sequence[Span]]) -> list[dict[str, Any]]:
+    """The time of each kernel in one of the replays, the longest first. That of the first one is its own duration."""
+    found: dict[str, KernelTime] = defaultdict(KernelTime)
+    for spans in replays:
+        ended = min(each.begin for each in spans)
+        for place, span in enumerate(sorted(spans, key=lambda each: each.end)):
+            own = found[span.name]
+            own.calls += 1
+            own.us += span.end - ended
+            own.busy_us += span.end - span.begin
+            own.places.append(place)
+            ended = span.end
+    rows = [each.document(name, len(replays)) for name, each in found.items()]
+    return sorted(rows, key=lambda row: -row["us"])
+
+
+@dataclass(frozen=True)
+class MeasuredStep:
+    """A step such as `32+128`: single tokens of sequences of `length` tokens beside prompts of `prompt` tokens."""
+
+    singles: int
+    tokens: int
+
+    @classmethod
+    def of(cls, text: str) -> "MeasuredStep":
+        singles, tokens = map(int, text.split("+"))
+        return cls(singles, tokens)
+
+    def step(self, backend: KernelsBackend, length: int, prompt: int) -> Step:
+        """The step, over pages that no two of its requests share."""
+        limits = backend.limits
+        pages, free = -(-length // limits.page_size), iter(range(1, limits.pages))
+        parts: list[list[Part]] = [[], []]
+        sizes = [(1, length)] * self.singles + [
+            (min(prompt, self.tokens - at), prompt) for at in range(0, self.tokens, prompt)
+        ]
+        for slot, (tokens, whole) in enumerate(sizes):
+            request = Request(str(slot), [slot] * whole, 1)
+            request.slot, request.admitted, request.pages = slot, 1, list(islice(free, pages))
+            parts[tokens > 1].append(Part(request, whole - tokens, tokens, True, whole))
+        return Step(*parts)
+
+
+def pass_ms(backend: KernelsBackend, step: Step) -> float:
+    """The ms of a step as the engine runs it: each is launched before the one ahead is read."""
+    backend.launch(step)
+    began = time.perf_counter()
+    for _ in range(TIMED):
+        backend.launch(step)
+        backend.read()
+    backend.read()
+    return (time.perf_counter() - began) * 1e3 / TIMED
+
+
+def recorded(backend: KernelsBackend, step: Step) -> list[Span]:
+    """What one step runs on the device; on a CPU torch's operators, without those that another one calls."""
+    kinds = torch.profiler.ProfilerActivity, torch.autograd.DeviceType
+    cuda = backend.device.type == "cuda"
+    activity, wanted = (kinds[0].CUDA, kinds[1].CUDA) if cuda else (kinds[0].CPU, kinds[1].CPU)
+    with torch.profiler.profile(activities=[activity]) as profile:
+        backend.launch(step)
+        backend.read()
+    return [
+        Span(each.name, each.time_range.start, each.time_range.end)
+        for each in profile.events() or []
+        if each.device_type == wanted and each.cpu_parent is None and not each.name.startswith(("[", "Profiler"))
+    ]
+
+
+def row(backend: KernelsBackend, wanted: MeasuredStep, length: int, prompt: int) -> dict[str, Any]:
+    """One step: its ms, the ms in which the datasheet's bandwidth reads the weights, and its kernels."""
+    step, model = wanted.step(backend, length, prompt), backend.model
+    shape = fitting(backend.shapes, step)
+    ms = pass_ms(backend, step)
+    replays = [recorded(backend, step) for _ in range(RECORDED)]
+    matrices = [each for layer in model.layers for each in (*layer.qkv, layer.o, *layer.gate_up, layer.down)]
+    weights = sum(each.nbytes for each in (*matrices, model.lm_head))
+    return {
+        "singles": wanted.singles,
+        "tokens_of_prompts": wanted.tokens,
+        "rows": shape.rows,
+        "ms": round(ms, 4),
+        "attention_ms": {name: round(each, 4) for name, each in backend.timed.get(shape, {}).items()},
+        "weight_bytes": weights,
+        "read_ms": round(weights / backend.gpu.memory_tbps / 1e9, 4) if backend.gpu.memory_tbps else None,
+        "kernels": by_kernel(replays),
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="qwen2.5-1.5b", choices=catalogue.names())
+    parser.add_argument("--steps", nargs="+", default=["32+0", "32+128"], type=MeasuredStep.of)
+    parser.add_argument("--length", type=int, default=160, help="tokens of the sequences of single tokens")
+    parser.add_argument("--prompt", type=int, default=128, help="tokens of a prompt")
+    parser.add_argument("--json", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    dtype = "bf16" if torch.cuda.is_available() else "fp32"
+    model: Any = models.load(None, catalogue.entry(options.model)[0], generated=True, dtype=dtype)
+    decoder, gpu = Decoder(model), gpu_of(model.device)
+    running = max(each.singles + -(-each.tokens // options.prompt) for each in options.steps)
+    limits = limits_for(decoder, model.config, RequestedSize(max(options.length, options.prompt) + 32, running))
+    singles = sorted({each.singles for each in options.steps})
+    backend = KernelsBackend(decoder, gpu, limits, singles=[each for each in singles if each], mixed=singles)
+    if decoder.embedding.is_cuda:
+        compile_together(backend.builds())
+    backend.prepare()
+    document = environment_info(device=model.device.type) | {"model": options.model, "rows": []}
+    for each in options.steps:
+        found = row(backend, each, options.length, options.prompt)
+        document["rows"].append(found)
+        print(f"{each.singles}+{each.tokens}: {found['ms']:.3f} ms, its weights {found['read_ms']} ms", flush=True)
+        for kernel in found["kernels"][:SHOWN]:
+            print("  {us:9.1f} us {calls:6.1f} calls of {us_a_call:7.2f} us  {kernel}".format(**kernel), flush=True)
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
