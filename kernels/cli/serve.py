@@ -15,7 +15,7 @@ from kernels.engine.plan_files import PlanRefused, read_plan
 from kernels.load import sockets
 from kernels.plan import Serving
 from kernels.serve.spec import Spec, configuration
-from kernels.serve.starting import start_line
+from kernels.serve.starting import settle, start_line
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -97,6 +97,7 @@ async def _serve(options: argparse.Namespace) -> int:
 
         name = options.name or (directory.resolve().name if directory else options.model)
         app = Server(client, text_of(directory, config), name, key, embeds).app()
+        settle()
         return await _until_signalled(options, client, app, name)
     finally:
         await client.stop()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernels.model_files.architectures import kind_of
 from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ready, Starting, Stop
 from kernels.serve.spec import Spec, configuration
-from kernels.serve.starting import Phases
+from kernels.serve.starting import Phases, settle
 
 if TYPE_CHECKING:
     import torch
@@ -120,6 +120,7 @@ def main(spec: Spec, connection: Connection) -> None:
     except (ValueError, OSError) as error:
         connection.send(Declined(str(error)))
         return
+    settle()
     connection.send(ready)
     try:
         serve(encoder, connection)

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kernels.serve.spec import Spec, configuration
-from kernels.serve.starting import start_line
+from kernels.serve.starting import settle, start_line
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -95,6 +95,7 @@ async def _serve(control: socket.socket, spec: Spec) -> None:
     client.start()  # it takes the longest
     try:
         app = Server(client, text_of(directory, config), NAME).app()
+        settle()
         await _serve_handed(control, client, app)
     finally:
         await client.stop()

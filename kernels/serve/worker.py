@@ -12,7 +12,7 @@ from kernels.engine.plan_files import PlanRefused
 from kernels.serve.messages import Cancelled, Declined, EngineReport, News, Starting, Stop
 from kernels.serve.requests import Request
 from kernels.serve.spec import Spec
-from kernels.serve.starting import Phases
+from kernels.serve.starting import Phases, settle
 
 if TYPE_CHECKING:
     from kernels.serve.engine import Engine
@@ -34,6 +34,7 @@ def main(spec: Spec, connection: Connection) -> None:
     except (ValueError, OSError, PlanRefused) as error:
         connection.send(Declined(str(error)))
         return
+    settle()
     connection.send(ready)
     try:
         serve(engine, connection)

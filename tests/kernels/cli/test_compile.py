@@ -175,7 +175,7 @@ def test_what_is_there_is_not_made_again(
     monkeypatch.setattr("kernels.cli.builds._served", lambda *given: ())
     monkeypatch.setattr("kernels.cli.builds._tried", lambda *given: ())
     monkeypatch.setattr("kernels.cli.builds._prompts", lambda *given: ())
-    monkeypatch.setattr("kernels.cli.builds._megakernel", lambda *given: ())
+    monkeypatch.setattr("kernels.cli.builds.megakernel_builds", lambda *given: ())
     folder = tmp_path / "made"
     command = ["compile", "--into", str(folder), "--model", "llama-3.2-1b", "--jobs", "1"]
     assert main(command) == 0

@@ -19,6 +19,8 @@ from kernels.serve.messages import Ready, Starting, Stop
 from kernels.serve.spec import Spec
 from kernels.serve.starting import Phases, start_line
 
+ROOT = Path(__file__).parents[3]
+
 
 def engine(spec: Spec, connection: Connection) -> None:
     """An engine that serves nothing. It goes on with its start when it is sent anything."""
@@ -55,6 +57,14 @@ def test_the_state_tells_the_phase_and_the_start_is_kept() -> None:
     asyncio.run(whole())
 
 
+def test_after_a_start_no_collection_looks_at_what_it_left() -> None:
+    program = (
+        "import gc; from kernels.serve import app; from kernels.serve.starting import settle; settle(); "
+        "assert gc.get_freeze_count() > 10_000 > 1000 > len(gc.get_objects())"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=300)
+
+
 def test_the_line_of_a_start_is_json() -> None:
     phases = Phases()
     with phases.phase("imports"):
@@ -72,7 +82,7 @@ def test_the_web_servers_process_imports_no_torch() -> None:
         "from kernels.serve.text import ModelText; ModelText(Path('samples/voice-agent'), frozenset()); "
         "assert not {'torch', 'transformers'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[3], timeout=300)
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=300)
 
 
 def test_what_is_missing_is_compiled_together_and_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
