@@ -17,8 +17,11 @@ Row = Mapping[str, Any]
 
 @cache
 def document(name: str) -> dict[str, Any]:
-    """The result `NAME.json` of an H200, else of a CPU, the site or a model. Raises ValueError when there is none."""
-    for folder in (RESULTS, *map(RESULTS.with_name, ("cpu", "2-core-epyc", "modelled"))):
+    """The result `NAME.json` of an H200, else of a CPU, the site or a model; `h200x2/NAME` is of two H200s.
+
+    Raises ValueError when there is none.
+    """
+    for folder in (RESULTS, RESULTS.parent, *map(RESULTS.with_name, ("cpu", "2-core-epyc", "modelled"))):
         path = folder / f"{name}.json"
         if path.is_file():
             found: dict[str, Any] = json.loads(path.read_text("utf-8"))

@@ -73,6 +73,33 @@ def test_compiled_and_packed_peers_get_columns_where_a_document_has_them(monkeyp
     assert "cuDNN, heads packed" not in decode[0]
 
 
+def test_what_several_gpus_took_stands_beside_what_was_wanted_and_the_peers(monkeypatch, tmp_path):
+    assert TABLES["several-gpus"]().splitlines()[3].startswith("| Llama-3.1-8B bf16, a token | – (3.45) | – (1.95) |")
+    row = {
+        "variant": "megakernel",
+        "gate": "pass",
+        "case": {"weights": "bf16"},
+        "ms_per_token": 3.5,
+        "kl": 0.0004,
+        "disagreement": 0.031,
+    }
+    both = row | {"case": {"weights": "bf16", "gpus": 2}, "ms_per_token": 2.0}
+    failed = row | {"case": {"weights": "fp8", "gpus": 2}, "gate": "fail"}
+    (tmp_path / "h200x2").mkdir()
+    (tmp_path / "h200x2" / "decode-8b.json").write_text(json.dumps({"rows": [failed, row, both]}))
+    (tmp_path / "h200x2" / "peer-llama-3.1-8b-nccl.json").write_text(json.dumps({"ms_per_token": 3.25}))
+    monkeypatch.setattr(documents, "RESULTS", tmp_path / "h200")
+    document.cache_clear()
+    try:
+        lines = TABLES["several-gpus"]().splitlines()
+    finally:
+        document.cache_clear()
+    assert lines[3] == (
+        "| Llama-3.1-8B bf16, a token | 3.50 (3.45) | 2.00 (1.95) | – (1.15) | 0.00040 | 3.1 % | – | 3.25 | – | – |"
+    )
+    assert lines[4].startswith("| Llama-3.1-8B fp8, a token | – (2.00) | – (1.20) |")
+
+
 def test_a_table_between_its_markers_is_written_anew():
     assert figures.filled("<!-- table: step -->\nold\n<!-- end -->").splitlines()[1].startswith("| heads, head_dim |")
 

@@ -1,0 +1,62 @@
+"""The table of models on one, two and four GPUs, beside torch's peers."""
+
+from benchmarks.documents import Row, document, field
+from benchmarks.tables.writing import fidelity, markdown, table
+
+CLASSES = {2: "h200x2", 4: "h200x4"}
+SUMS = {"symm_mem": "symm_mem", "nccl": "NCCL"}
+"""The peers' sums by their names in files and in the table."""
+
+CASES = (
+    ("Llama-3.2-1B bf16, first 64 tokens", "decode-1b", "bf16", "ttf64_ms", (37, 24, 18)),
+    ("Llama-3.1-8B bf16, a token", "decode-8b", "bf16", "ms_per_token", (3.45, 1.95, 1.15)),
+    ("Llama-3.1-8B fp8, a token", "decode-8b", "fp8", "ms_per_token", (2.0, 1.2, 0.8)),
+    ("Llama-3.1-70B's shape bf16, a token", "decode-70b", "bf16", "ms_per_token", (None, 17.5, 9.0)),
+    ("Llama-3.1-70B's shape fp8, a token", "decode-70b", "fp8", "ms_per_token", (None, 9.3, 5.0)),
+)
+"""What is measured, the result and its field, and what was wanted of 1, 2 and 4 GPUs in ms."""
+
+MODELS = {"decode-1b": "llama-3.2-1b", "decode-8b": "llama-3.1-8b", "decode-70b": "llama-3.1-70b"}
+
+
+@table("several-gpus")
+def several_gpus() -> str:
+    """ms by GPUs, measured and wanted, and the fidelity; a dash where nothing is measured.
+
+    What one GPU takes is of the first result that has it. Peers are in bf16 and measured by the token.
+    """
+    lines = []
+    for label, source, weights, name, wanted in CASES:
+        alone = next(filter(None, (_row(each, source, weights, None) for each in CLASSES.values())), None)
+        found = [alone, *(_row(each, source, weights, gpus) for gpus, each in CLASSES.items())]
+        times = [_ms(field(row, name) if row else None) for row in found]
+        goals = [f" ({_ms(goal)})" if goal else "" for goal in wanted]
+        by_token = weights == "bf16" and name == "ms_per_token"
+        peers = [_peer(each, source, how) if by_token else None for each in CLASSES.values() for how in SUMS]
+        judged = next((row for row in reversed(found) if row and row.get("kl") is not None), {"kl": None})
+        lines.append([label, *map(str.__add__, times, goals), *fidelity(judged), *map(_ms, peers)])
+    header = ["ms, measured (wanted)", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats", "other tokens"]
+    return markdown([*header, *(f"torch on {gpus}, {how}" for gpus in CLASSES for how in SUMS.values())], lines)
+
+
+def _row(folder: str, source: str, weights: str, gpus: int | None) -> Row | None:
+    """The megakernel on so many GPUs, None for one; None where it is not measured."""
+    rows: list[Row] = _document(f"{folder}/{source}").get("rows", [])
+    ours = [row for row in rows if row["variant"].startswith("megakernel") and field(row, "weights") == weights]
+    return next((row for row in ours if field(row, "gpus") == gpus and row["gate"] == "pass"), None)
+
+
+def _peer(folder: str, source: str, how: str) -> float | None:
+    found: float | None = _document(f"{folder}/peer-{MODELS[source]}-{how}").get("ms_per_token")
+    return found
+
+
+def _document(name: str) -> Row:
+    try:
+        return document(name)
+    except ValueError:
+        return {}
+
+
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
