@@ -198,10 +198,10 @@ def _missing(workload: Workload) -> list[str]:
 
 
 def _under_load(request: _Request, workload: Workload, rates: Rates) -> list[PredictedFigure]:
-    """Tokens per second for users who always wait, powers of two: all prompts, then the tokens behind them, together.
+    """Tokens per second for 1, 2, 4 and so on users who always wait: all prompts are read, then all write together.
 
-    A server reads prompts in passes of so many tokens at most, padded where several users' come as they may. It has
-    steps of many users made by the library's kernels, which do not run on several GPUs.
+    A server reads prompts in passes of at most CHUNK_TOKENS tokens, which are padded where there are several users.
+    Steps with more users than the runner serves run by the library's kernels, which do not run on several GPUs.
     """
     users, figures = 1, []
     while workload.load is not None and users <= workload.load.most_users:

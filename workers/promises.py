@@ -46,7 +46,7 @@ def impossible(
 
 
 def divides(model: ModelManifest, gpus: int) -> bool:
-    """Whether the megakernel can divide the model over so many GPUs."""
+    """Whether the megakernel can divide the model over `gpus` GPUs."""
     try:
         part_of(shape_of(model.config), gpus)
     except (Unsupported, KeyError):

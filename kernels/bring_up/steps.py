@@ -119,7 +119,7 @@ class _Worker:
         self._ours: Connection | None = None
 
     def run(self, step: BringUpStep, seconds: float) -> StepOutcome | None:
-        """The step's outcome; None when it has not ended after so many seconds."""
+        """The step's outcome; None when it has not ended after `seconds`."""
         ours = self._start()
         try:
             ours.send((step.work, step.arguments))

@@ -83,7 +83,7 @@ def _packed(draw: random.Random, longest: int) -> tuple[int, ...]:
 
 
 def _heads(draw: random.Random, most: int) -> tuple[int, int]:
-    """KV heads and the heads of each, at most so many heads in all."""
+    """KV heads and the query heads of each, at most `most` query heads in all."""
     kv_heads = draw.choice([each for each in (1, 2, 4, 8, 16, 32) if each <= most])
     return kv_heads, draw.choice([each for each in (1, 1, 3, 4, 8) if kv_heads * each <= most])
 

@@ -55,9 +55,9 @@ FEWEST, SLOW = 5, 3.0
 class Options:
     """What to measure; None is what the tables and the variants offer. `seconds` bounds one group's rounds.
 
-    `fidelity` tokens are compared with the float32 model, by eager and by every variant that is no peer. Each number of
-    `gpus` adds the megakernel's variants on so many GPUs, the first ones of the machine. Of a model that is larger than
-    one GPU they alone are measured, one after the other, each over parts that the GPUs make of it.
+    `fidelity` tokens are compared with the float32 model, by eager and by every variant that is no peer. Each number in
+    `gpus` adds the megakernel's variants on that number of GPUs, the first ones of the machine. A model that is larger
+    than one GPU is measured with these variants alone, one after the other, each over parts that the GPUs make of it.
     """
 
     models: Sequence[str] | None = None

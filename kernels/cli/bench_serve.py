@@ -35,9 +35,9 @@ JUDGED = 8
 SIGMA = 0.8
 """Of the lengths that are log-normal."""
 MOST_TIMES = 4
-"""They are cut to so many times the median."""
+"""Lengths are cut to this multiple of the median."""
 MOST_SECONDS = 600.0
-"""Sending a list stops after so long."""
+"""The longest time that a list is sent for."""
 SHARE_OF_CAPACITY = 0.8
 MODELS = ("llama-3.2-1b", "qwen2.5-1.5b")
 USERS = (1, 8, 32, 128, 256)

@@ -31,8 +31,9 @@ EMPTY_BUILD = nvrtc.Build(Path(__file__).with_name("empty.cu"))
 def clusters_at_once(size: int, threads: int, shared_bytes: int, kernel: Any = None) -> int:
     """How many clusters of `size` blocks the current GPU runs at once; without a GPU, how many an H200 runs.
 
-    A block has so many threads and so many bytes of dynamic shared memory. `kernel` is what `nvrtc.load` returned; its
-    registers and static shared memory count too. Without one, threads and shared memory alone limit the clusters.
+    A block has `threads` threads and `shared_bytes` bytes of dynamic shared memory. `kernel` is what `nvrtc.load`
+    returned: its registers and static shared memory count too. Without one, threads and shared memory alone limit the
+    clusters.
 
     The driver is asked where torch is imported and its current GPU has compute capability 9.0. Elsewhere the answer is
     `H200_CLUSTERS`. ValueError is raised where two blocks would fit on an SM, and for a size that it lacks.

@@ -18,7 +18,7 @@ from kernels.cuda.launch import Launch
 
 WARP = 32
 ALIGNMENT = 16
-"""Triton compiles a kernel of its own for pointers that are multiples of so many bytes. Outputs always are."""
+"""Triton compiles a kernel of its own for pointers that are multiples of ALIGNMENT bytes. Outputs always are."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Divided:
 
 
 def devices_of(gpus: int, kind: str | None = None) -> list[torch.device]:
-    """The devices of so many parts: the first GPUs, or with the `kind` "cpu" as often this machine's memory.
+    """The devices of `gpus` parts: the first GPUs, or with the `kind` "cpu" this machine's memory for each part.
 
     Raises ValueError where fewer GPUs can be seen.
     """

@@ -45,7 +45,7 @@ def tile_of(case: GroupedCase, params: dict[str, Any]) -> Tile:
 
 
 def sizes(case: GroupedCase, tile: Tile, rows: int) -> dict[str, int]:
-    """The sizes among the params of a launch with so many rows of x."""
+    """The sizes among the params of a launch; x has `rows` rows."""
     return {
         "rows": rows, "columns": case.n, "steps": -(-case.k // STAGE_VALUES[tile.kind]),
         "column_tiles": -(-case.weight_rows // tile.columns), "weight_rows": case.weight_rows,

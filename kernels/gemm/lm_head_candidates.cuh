@@ -69,7 +69,7 @@ struct Logits {
   }
 };
 
-// The largest number of so many bits for which `holds` is true. If it is true for a number, it is for all below.
+// The largest number of `bits` bits for which `holds` is true. If it is true for a number, it is for all below.
 template <class Holds>
 __device__ __forceinline__ u32 largest_with(int bits, Holds holds) {
   u32 found = 0;

@@ -52,7 +52,7 @@ BEGIN_US, JOIN_US, ALIAS_US, END_US = 1.1, 0.25, 1.1, 1.05
 class SmallTileConfig:
     """`groups` warpgroups of 64 rows of w a block; `splits` blocks divide k; `tokens` tiles of rows of x.
 
-    With `wide` it is 64 rows of x a warpgroup, and so many rows of w a block.
+    With `wide` a warpgroup has 64 rows of x, and a block `wide` rows of w.
     """
 
     case: LinearCase

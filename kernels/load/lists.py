@@ -56,7 +56,7 @@ class RequestList:
     def drawn(
         cls, lengths: Lengths, count: int, vocabulary: int, seed: int, rate: float | None = None, judged: int = 0
     ) -> "RequestList":
-        """`count` requests of random ids below `vocabulary`; with `rate` they arrive so many a second, as Poisson."""
+        """`count` requests of random ids below `vocabulary`; with a `rate` (requests a second) in a Poisson process."""
         times = draws.arrivals(rate, 1.0, seed, GAPS) if rate else itertools.repeat(None)
         planned = [
             PlannedRequest(index, at_s, 0.0, *pair)

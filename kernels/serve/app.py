@@ -27,7 +27,7 @@ from kernels.serve.text import TextCodec
 
 MOST_ANSWERS = 1024
 LONG_TEXT = 20_000
-"""Texts of so many characters are tokenized in a thread, so that other requests do not wait for them."""
+"""Texts of at least this many characters are tokenized in a thread, so that other requests do not wait for them."""
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 CLOSED = 499
 """The status that is counted for a client that went away."""

@@ -26,7 +26,7 @@ from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.shapes import MIXED_SINGLES, Shape, fitting, shapes
 
 IN_FLIGHT = 2
-"""Steps that may be launched and not read. The host's memory of one step is written again after so many more."""
+"""Steps that may be launched and not read. The host's memory of a step is written again IN_FLIGHT + 1 steps later."""
 BLOCK = 16
 """The most queries of a block of a chunk."""
 TIMED_LENGTH, TIMED_REPLAYS = 256, 20
@@ -173,7 +173,7 @@ class KernelsBackend:
 
     @torch.no_grad()
     def pass_ms(self, singles: int) -> float:
-        """The ms of a pass of so many singles, or of the most that run, of TIMED_LENGTH tokens."""
+        """The ms of a pass of `singles` sequences of TIMED_LENGTH tokens, or of the most that run if that is less."""
         alone = [each for each in self.shapes if not each.blocks]
         shape = next((each for each in alone if each.singles >= singles), alone[-1])
         return self._ms(shape, self._graph(shape))

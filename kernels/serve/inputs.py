@@ -112,7 +112,7 @@ class Sequences:
         return slot
 
     def pretend(self, shape: Shape, length: int, pages: int, fields: "dict[str, NDArray]") -> None:
-        """Fills a pass whose singles are sequences of `length` tokens on any of so many pages, to time it. Their newest
+        """Fills a pass whose singles are sequences of `length` tokens on any of `pages` pages, to time it. Their newest
         tokens are written to the scratch page, so nothing that the pages hold is lost.
         """
         self.fill(Step(), shape, fields)

@@ -152,7 +152,7 @@ class MegakernelBackend:
 
     @torch.no_grad()
     def token_ms(self, sequences: int) -> float:
-        """The ms of a token of so many sequences of TIMED_LENGTH tokens, without joining."""
+        """The ms of one token of each of `sequences` sequences of TIMED_LENGTH tokens, without joining."""
         instance, host = self.instances[self._number(sequences)], self._host[0]
         first = torch.zeros(instance.batch, dtype=torch.int64, device=self._device)
         positions = [min(TIMED_LENGTH, self.longest) - self.count] * instance.batch
@@ -168,7 +168,7 @@ class MegakernelBackend:
         return (time.perf_counter() - began) * 1e3 / rounds / self.count
 
     def _number(self, sequences: int) -> int:
-        """The smallest instance for so many sequences."""
+        """The number of the smallest instance for `sequences` sequences."""
         return next(at for at, each in enumerate(self.instances) if each.batch >= sequences)
 
     def _joined(self, number: int, step: Step) -> tuple[list[int], NDArray[np.int64]]:

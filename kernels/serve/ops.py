@@ -44,14 +44,14 @@ def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity:
 
 
 def fused(rows: int) -> Collection[str]:
-    """The epilogues of a layer's products that have so many rows."""
+    """The epilogues that are fused into a layer's products of `rows` rows."""
     if rows <= MOST_ROWS:
         return {"rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "residual"}
     return {"swiglu", "residual"} if rows <= FEW else {"swiglu"} if rows >= LONG else ()
 
 
 def _layer(model: decoder.Decoder, rows: int) -> Iterator[Case]:
-    """Norms, products and activation of one layer, with the fusions for so many rows."""
+    """Norms, products and activation of one layer, with the fusions for `rows` rows."""
     wanted = fused(rows)
     layer_ops = LayerOps(model, BatchShape(rows, 1, 1))
 

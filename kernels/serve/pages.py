@@ -40,7 +40,7 @@ class Pages:
         return len(self._empty) + len(self._unread)
 
     def needed(self, tokens: int) -> int:
-        """The pages of so many tokens."""
+        """The number of pages that hold `tokens` tokens."""
         return -(-tokens // self.size)
 
     def take(self) -> int:

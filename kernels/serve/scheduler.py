@@ -61,7 +61,7 @@ class Scheduler:
         self._arrived = 0
 
     def refusal(self, prompt: int, tokens: int) -> str | None:
-        """Why a request of so many tokens can never be served, in a sentence; None if it can."""
+        """Why a request of `prompt` and `tokens` tokens can never be served, in a sentence; None if it can."""
         if prompt < 1 or tokens < 1:
             return f"a request needs a token in its prompt and one to make, not {prompt} and {tokens}"
         if prompt + tokens > self.limits.longest:
@@ -126,7 +126,7 @@ class Scheduler:
         return Step(step.singles, [], count)
 
     def _missing(self, request: Request, more: int) -> int:
-        """The pages that the request lacks for so many more tokens."""
+        """The pages that the request lacks for `more` further tokens."""
         return max(0, self.pages.needed(request.computed + more) - len(request.pages))
 
     def commit(
@@ -179,7 +179,7 @@ class Scheduler:
         return cost
 
     def _reserve(self, request: Request, tokens: int) -> bool:
-        """Gives the request pages for so many tokens. Requests that came later give theirs up, the last one first.
+        """Gives the request pages for `tokens` tokens. Requests that came later give theirs up, the last one first.
 
         False if the request itself was the last one and gave its own up.
         """

@@ -21,7 +21,7 @@ struct ClusterQueue {
   }
 };
 
-// The numbers of the clusters whose work this one does: its own, then every so manyth, or with Dynamic those of
+// The numbers of the clusters whose work this one does: its own, then those at a stride of all clusters, or with Dynamic those of
 // clusters that it takes over, by the answers in the queue. A thread, or a whole warp, reads all of them.
 template <int Blocks, int Threads, bool Dynamic>
 struct ClusterNumbers {

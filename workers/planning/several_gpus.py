@@ -34,7 +34,7 @@ def case_of(variant: WholeModel, document: StageInput, gpus: int) -> ModelCase:
 
 
 def refusal(document: StageInput, gpus: int) -> Refusal | None:
-    """Why the model is not divided over so many GPUs: a size that does not divide, or a promise below their floor."""
+    """Why the model is not divided over `gpus` GPUs: a size that does not divide, or a promise below their floor."""
     if gpus == 1:
         return None
     try:

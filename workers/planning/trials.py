@@ -147,7 +147,7 @@ class Trier:
 
 
 def primary(document: StageInput, clients: Clients, gpus: int = 1) -> Interval | None:
-    """The median of the first objective's metric with a 95 % interval, served on so many GPUs."""
+    """The median of the first objective's metric with a 95 % interval, served on `gpus` GPUs."""
     objective, usd = document.workload.objectives[0], hourly_price(document.prices, document.gpu_class, gpus)
     samples = pooled(clients.served, objective.metric, objective.n, usd)
     apart = places_apart(objective.metric, clients.served)
@@ -155,7 +155,7 @@ def primary(document: StageInput, clients: Clients, gpus: int = 1) -> Interval |
 
 
 def keeps(document: StageInput, clients: Clients, gpus: int) -> Verdict:
-    """The verdict at 99 % on all promises with a limit together, served on so many GPUs; met where there is none."""
+    """The verdict at 99 % on all promises with a limit together, served on `gpus` GPUs; met where there is none."""
     usd = hourly_price(document.prices, document.gpu_class, gpus)
     return overall(verdicts(document.workload.objectives, clients.served, usd))
 

@@ -45,7 +45,7 @@ def judge(
     `allowed`: the mean logit gap that rounding explains on each side. Raises StageError where the model cannot be
     loaded, and what a forward pass raises.
     """
-    lines = {name: _in_turns(loads) for name, loads in answers.items()}
+    lines = {name: _round_robin(loads) for name, loads in answers.items()}
     found: dict[str, list[LogitGaps]] = {name: [] for name, line in lines.items() if line}
     if not found:
         return {}
@@ -62,7 +62,7 @@ def judge(
     return {name: _said(gaps, allowed[name]) for name, gaps in found.items()}
 
 
-def _in_turns(loads: Sequence[Sequence[Answer]]) -> list[Answer]:
+def _round_robin(loads: Sequence[Sequence[Answer]]) -> list[Answer]:
     """The first answer of each load, then the second of each, and so on."""
     return [each for turn in itertools.zip_longest(*loads) for each in turn if each is not None]
 
