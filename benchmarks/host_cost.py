@@ -83,6 +83,7 @@ def in_order(name: str, function: Any, arguments: dict[str, Any]) -> tuple[Any, 
     """The arguments by position, as a careful caller gives them, with the defaults between them."""
     from kernels.attention.decode_call import DecodeArguments
     from kernels.attention.step_hopper_call import StepArguments
+    from kernels.fused.rmsnorm_triton import NormArguments
     from kernels.gemm.lm_head_call import LmHeadArguments
     from kernels.ops.rope import AppendArguments
 
@@ -91,6 +92,7 @@ def in_order(name: str, function: Any, arguments: dict[str, Any]) -> tuple[Any, 
         "decode_split": DecodeArguments,
         "step_hopper": StepArguments,
         "lm_head_skinny": LmHeadArguments,
+        "rmsnorm_triton": NormArguments,
         "rope_triton": AppendArguments,
     }
     if name in tuples:

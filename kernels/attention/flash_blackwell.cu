@@ -18,7 +18,7 @@
 //   q_full[h]    1, the bytes       the queries of half h are in shared memory
 //   q_empty[h]   1, a commit        the last scores of half h in this tile are in TMEM
 //   scores[h]    1, a commit        the scores of half h with a block are in TMEM
-//   weights[h]   4 warps            their exponentials are in TMEM, and the sums so far have today's base
+//   weights[h]   4 warps            their exponentials are in TMEM, and the sums so far are rescaled to their base
 //   sums[h]      1, a commit        the values of that block are summed
 #include "tcgen05_tiles.cuh"
 #include "visible.cuh"

@@ -1,5 +1,6 @@
 """A call of step_attention.cu: checks and packs the arguments."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from kernels.attention.step_hopper_plan import FIELDS, THREADS, page_size_of
 from kernels.check_args import check_out, check_presence, check_tensor
-from kernels.cuda.call import CudaCall, Prepared, layout, nothing, size
+from kernels.cuda.call import CudaCall, Prepared, layout, nothing
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
 from kernels.ops import StepAttentionCase
@@ -29,14 +30,27 @@ class StepArguments(NamedTuple):
     page_table: Tensor | None = None
 
 
+def contiguous_layout(values: Iterable[Any]) -> tuple[Any, ...]:
+    """What can differ between the output and arguments of two right calls without pages: the case fixes all shapes but
+    the capacity of the caches and the number of positions, one for all sequences or one for each.
+    """
+    out, qkv, cos, sin, k_cache, v_cache, position, *_ = values
+    return (
+        out.data_ptr(), qkv.data_ptr(), cos.data_ptr(), sin.data_ptr(), k_cache.data_ptr(), v_cache.data_ptr(),
+        position.data_ptr(), k_cache.numel(), position.numel(),
+    )  # fmt: skip
+
+
 class StepCall(CudaCall):
     """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None) -> o; see `StepHopper.build`."""
+
+    in_order = StepArguments
 
     def __init__(
         self, case: StepAttentionCase, kernel: Any, grid: tuple[int, int, int], shared_bytes: int, pdl: bool
     ) -> None:
         super().__init__()
-        self.open_layout = layout if case.paged else size
+        self.open_layout = layout if case.paged else contiguous_layout
         self.case, self.kernel, self.grid, self.shared_bytes, self.pdl = case, kernel, grid, shared_bytes, pdl
 
     def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:

@@ -1,5 +1,6 @@
 """RMSNorm in Triton: each program takes a block of whole rows; residual, and fp8 with a scale per row, in one pass."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -8,7 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernels.check_args import check_outputs, check_tensor
-from kernels.cuda.call import CudaCall, Output, Prepared, allocation, nothing, size_and_strides
+from kernels.cuda.call import CudaCall, Output, Prepared, allocation, nothing
 from kernels.cuda.pdl_triton import dependent, pdl_prologue
 from kernels.cuda.triton_launch import prepared
 from kernels.ops.base import EPSILON
@@ -54,6 +55,24 @@ def _rmsnorm(x, residual, w, out, shape, eps, C: tl.constexpr):
     tl.store(y + packed, out.to(y.dtype.element_ty), mask=inside)
 
 
+class NormArguments(NamedTuple):
+    """The arguments of a call, in their order."""
+
+    x: Tensor
+    w: Tensor
+    residual: Tensor | None = None
+    eps: float = EPSILON
+
+
+def norm_layout(values: Iterable[Any]) -> tuple[Any, ...]:
+    """What can differ between the outputs and arguments of two right calls: the case fixes the length of a row."""
+    out, x, w, *rest = values
+    residual, *eps = rest or (None,)
+    outputs = tuple([y.data_ptr() for y in out]) if isinstance(out, tuple) else out.data_ptr()
+    added = None if residual is None else (residual.data_ptr(), residual.stride())
+    return outputs, x.data_ptr(), x.numel(), x.stride(), w.data_ptr(), added, *eps
+
+
 class RmsNorm(CudaCall):
     """f(x, w, residual=None, eps=1e-6, out=None) -> y of x [m, n] and w [n]; (values, scale [m, 1] float32) when a
     dtype for `values` is given.
@@ -63,16 +82,15 @@ class RmsNorm(CudaCall):
     dependent launch. Raises ValueError that names the argument.
     """
 
-    open_layout = staticmethod(size_and_strides)
+    open_layout = staticmethod(norm_layout)
+    in_order = NormArguments
 
     def __init__(self, values: torch.dtype | None = None, rows: int = 1, warps: int = 4, pdl: bool = False) -> None:
         super().__init__()
         self.values, self.rows, self.warps, self.pdl = values, rows, warps, pdl
 
-    def _prepare(
-        self, check: bool, stream: int, out: Any, /, x: Tensor, w: Tensor, residual: Tensor | None = None,
-        eps: float = EPSILON,
-    ) -> Prepared:  # fmt: skip
+    def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
+        x, w, residual, eps = NormArguments(*arguments, **named)
         if check:
             _check(x, w, residual)
         (m, n), values = x.shape, self.values
@@ -90,14 +108,14 @@ class RmsNorm(CudaCall):
         config = Config(residual is not None, values is not None, self.rows, triton.next_power_of_2(n), pdl)
         other = x if residual is None else residual
 
-        def arguments(outputs: Any) -> tuple[Any, ...]:
+        def passed(outputs: Any) -> tuple[Any, ...]:
             made = (outputs,) if isinstance(outputs, Tensor) else outputs
             y, scale, total = made[0], made[1 if values else 0], made[0 if residual is None else -1]
             rows = (x, x.stride(0)), (other, other.stride(0))
             return (*rows, w, (y, total, scale), (m, n), float(eps), config)
 
         grid = (triton.cdiv(m, self.rows),)
-        return prepared(_rmsnorm, grid, stream, allocate, arguments, num_warps=self.warps, launch_pdl=pdl)
+        return prepared(_rmsnorm, grid, stream, allocate, passed, num_warps=self.warps, launch_pdl=pdl)
 
 
 def _check(x: Tensor, w: Tensor, residual: Tensor | None) -> None:

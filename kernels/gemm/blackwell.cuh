@@ -12,10 +12,10 @@
 // of all BN rows of w, which each block of a pair needs: with BN of 256 each sends half of them to both. TMEM holds two
 // accumulators where there is room, so that one is read while the next is summed.
 //   barrier      arrivals a phase                means
-//   full[s]      1 of each block, the bytes      stage s holds one step of K, in a pair of both blocks
+//   full[s]      1 of each block, the bytes      stage s holds one step of K; in a pair, that of both blocks
 //   empty[s]     1, a commit                     the products that read stage s have ended
 //   summed[a]    1, a commit                     accumulator a holds a whole tile
-//   drained[a]   4 warps of each block           accumulator a has been read, in a pair by both blocks
+//   drained[a]   4 warps of each block           accumulator a has been read; in a pair, by both blocks
 // A pair uses full and drained of its first block.
 #pragma once
 #include "blackwell_epilogue.cuh"

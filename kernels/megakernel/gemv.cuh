@@ -65,7 +65,7 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineS
 // warp keeps in registers from unit to unit if it fits. There are Tiles column tiles; if not Even, some SMs have one
 // less. Returns false when the SM has given up.
 // `load` brings the input. GATE_UP waits for it while the ring is full, so the first chunks of its first unit are
-// loaded into registers meanwhile: the overlapped prologue.
+// loaded into registers before that: the overlapped prologue.
 // `epilogue.row_of<Which>(valid, unit, row, b, value, above)` is called by whole warps, once for each output row, with
 // neighbouring rows in neighbouring lanes. For GATE_UP rows are 0 to 7, and `above` is the value of row + 8.
 template <Op Which, int Tiles, bool Even, class Load, class Epilogue>

@@ -21,8 +21,8 @@ struct ClusterQueue {
   }
 };
 
-// The numbers of the clusters whose work this one does: its own, then those at a stride of all clusters, or with Dynamic those of
-// clusters that it takes over, by the answers in the queue. A thread, or a whole warp, reads all of them.
+// The numbers of the clusters whose work this one does: its own first. Then those at a stride of all that run, or
+// with Dynamic those of clusters that it takes over, by the answers in the queue. A thread, or a whole warp, reads all.
 template <int Blocks, int Threads, bool Dynamic>
 struct ClusterNumbers {
   ClusterQueue& queue;

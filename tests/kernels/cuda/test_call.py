@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from kernels.attention.step_hopper_call import contiguous_layout
 from kernels.cuda import call
 from kernels.cuda.call import (
     CALLS_KEPT,
@@ -162,6 +163,18 @@ def test_the_key_of_scaled_operands_tells_right_calls_apart() -> None:
         for rest in ((), (bias[0],), (bias[1],))
     ]
     assert len({_with_contiguous_scales(each) for each in calls}) == len(calls)
+
+
+def test_the_key_of_a_step_tells_right_calls_apart() -> None:
+    """Of a decode step: every argument elsewhere, a cache of another capacity, one position for all or one for each."""
+    memory = torch.zeros(2, 4096)
+    first = [memory[0, 64 * at : 64 * at + 64] for at in range(7)]
+    calls = [[each if at != other else each + 0 for at, each in enumerate(first)] for other in range(7)]
+    longer = [*first[:4], memory[0, 256:384], memory[0, 320:448], first[6]]
+    one_position = [*first[:6], first[6][:1]]
+    found = {contiguous_layout(each) for each in (first, *calls, longer, one_position)}
+    assert len(found) == 10
+    assert contiguous_layout([*first, None]) == contiguous_layout(first)
 
 
 def test_what_is_kept_is_bounded(doubled: Doubled) -> None:
