@@ -12,7 +12,7 @@ from workers.documents.workload import Objective
 from workers.endpoint.asking import Asking
 from workers.traffic.ladder import Ladder
 from workers.traffic.measuring import LoadTest, NotMeasurable, judged
-from workers.traffic.searching import searched
+from workers.traffic.searching import OUT_OF_TIME, searched
 from workers.traffic.sending import LoadTarget
 
 LEAST_LOADS = 3
@@ -68,4 +68,4 @@ class Rising:
     def _unfinished(self) -> str:
         if self._done < LEAST_LOADS or self._ends - time.monotonic() >= LEAST_SECONDS:
             return ""
-        return f"The search ended after {self._done} loads: the minutes were up. A higher load may hold as well."
+        return OUT_OF_TIME

@@ -10,6 +10,8 @@ from workers.traffic.limit import LimitSearch
 from workers.traffic.measuring import LoadTest, measure
 from workers.traffic.recording import facts
 
+OUT_OF_TIME = "The search ended early: the minutes were up."
+
 
 def find_limit(test: LoadTest, most: int, shown: Callable[[LoadResult], None]) -> LimitResult:
     """The most users of a closed loop, or the highest rate or speed of an open one, at which every objective holds.

@@ -14,7 +14,7 @@ from workers.harness.context import Context
 from workers.measuring.conditions import SECONDS_BETWEEN_SAMPLES
 from workers.traffic.ladder import Ladder
 from workers.traffic.measuring import LoadTest, judged
-from workers.traffic.searching import searched
+from workers.traffic.searching import OUT_OF_TIME, searched
 from workers.under_load import judging
 
 LEAST_LOADS = 3
@@ -69,7 +69,7 @@ class Curve:
     def _unfinished(self) -> str:
         if len(self._done) < LEAST_LOADS or self._left >= LEAST_SECONDS:
             return ""
-        return f"The search ended after {len(self._done)} loads: the minutes were up. A higher load may hold as well."
+        return OUT_OF_TIME
 
 
 def _in_time(test: LoadTest) -> LoadTest:

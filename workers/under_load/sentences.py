@@ -42,7 +42,9 @@ def _sentence(limit: LimitResult) -> str:
     if limit.saturation:
         at = limit.saturation.users
         said.append(f"Beyond {_level(limit, at)} more hardly bring more tokens.")
-    return " ".join([*said, *filter(None, [limit.unfinished])])
+    if limit.unfinished:
+        said.append(f"{limit.unfinished} A higher load may hold as well." if limit.held else limit.unfinished)
+    return " ".join(said)
 
 
 def at_load(limit: LimitResult) -> str:

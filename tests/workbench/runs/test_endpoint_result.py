@@ -81,5 +81,5 @@ def test_its_curve_stands_beside_those_of_before_and_after():
     legend = [each["name"] for each in under_load.figure(results)["data"] if each.get("showlegend", True)]
     assert legend == ["Before", "After", under_load.OPEN, "Endpoint", under_load.CROSSED]
     report = text(render(sample_results.stage_input().model_copy(update={"results": results})))
-    assert "The customer's endpoint A server of the customer's, asked by /v1/completions" in report
+    assert f"The customer's endpoint {results.load.endpoint.sentence} A server of the customer's, asked by" in report
     assert f"Answers judged, after {results.load.after.served_ids.sentence}" in report

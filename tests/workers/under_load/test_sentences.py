@@ -2,7 +2,8 @@
 
 from tests import sample_loads
 from workers.charts import under_load
-from workers.under_load.sentences import whole_sentence
+from workers.traffic.searching import OUT_OF_TIME
+from workers.under_load.sentences import curve_of, whole_sentence
 
 
 def test_the_sentence_names_vllm_where_it_is_before():
@@ -22,3 +23,13 @@ def test_a_limit_under_load_that_nobody_stated_says_where_it_comes_from():
     relative = [each.model_copy(update={"limit": None, "at_least_faster": 1.5}) for each in asked]
     said = "≤ 100 ms, from the median that verify measured before"
     assert under_load.promises(found, relative) == [("TTF64 p50", said, "measured")]
+
+
+def test_a_higher_load_may_hold_only_where_one_does():
+    found = sample_loads.under_load()
+    early = [
+        curve_of(each.server, each.limit.model_copy(update={"unfinished": OUT_OF_TIME})).sentence
+        for each in (found.before, found.after)
+    ]
+    assert early[0].endswith(OUT_OF_TIME)
+    assert early[1].endswith(f"{OUT_OF_TIME} A higher load may hold as well.")
