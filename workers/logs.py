@@ -13,7 +13,7 @@ from structlog.contextvars import bind_contextvars, bound_contextvars, clear_con
 bound = bound_contextvars
 """`with bound(run_id=…, stage=…):` puts the ids on every line of this thread, and of threads begun by `inheriting`."""
 bind, clear = bind_contextvars, clear_contextvars
-"""The same until `clear`."""
+"""`bind(run_id=…)` puts the ids on every line of this thread until `clear()`."""
 
 _ENRICH: list[Any] = [
     structlog.contextvars.merge_contextvars,

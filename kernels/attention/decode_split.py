@@ -15,8 +15,9 @@ MOST_ROWS = 64
 """Queries times grouped heads that one program holds."""
 
 SAFE_ROWS = 32
-"""The same with an fp8 cache or a head_dim up to 32. With more rows Triton 3.6 pads to 64 and uses `wgmma` in place of
-`mma`; with tiles of values 32 columns wide, the results on an H200 were wrong."""
+"""Queries times grouped heads that one program holds with an fp8 cache or a head_dim up to 32. With more rows Triton
+3.6 pads to 64 and uses `wgmma` in place of `mma`; with tiles of values 32 columns wide, results on an H200 were wrong.
+"""
 
 
 @register

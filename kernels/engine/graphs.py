@@ -34,7 +34,7 @@ def captured(function: Callable[[], None], device: torch.device) -> Callable[[],
 
 
 def captured_together(function: Callable[[], None], devices: Sequence[torch.device]) -> Callable[[], object]:
-    """The same for a function that works on several GPUs: one graph over all of them, launched on the first.
+    """As `captured`, for a function that works on several GPUs: one graph over all of them, launched on the first.
 
     The function must fork and join: its work on the other GPUs' current streams begins after the work that is on the
     first GPU's current stream, and that stream waits for it at the end. Where CUDA refuses such a graph, the function

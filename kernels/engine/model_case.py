@@ -31,7 +31,7 @@ def model_case(model: Any, name: str, dtype: str, batch: int, prompt: int, token
 
 
 def case_of_shapes(config: dict[str, Any], name: str, dtype: str, batch: int, prompt: int, tokens: int) -> ModelCase:
-    """The same by the configuration alone, for a model that need not be loaded, or is not in one piece."""
+    """As `model_case`, by the configuration alone: for a model that is not loaded, or not in one piece."""
     whole: Any = loading.skeleton(config, dtype)
     whole.tie_weights()
     return model_case(whole, name, dtype, batch, prompt, tokens)

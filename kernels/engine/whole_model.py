@@ -105,7 +105,7 @@ class CompiledTuned(WholeModel):
 
 @register
 class CompiledMaxAutotune(WholeModel):
-    """The same with every matrix product autotuned among cuBLAS and generated kernels."""
+    """torch.compile, with every matrix product autotuned among cuBLAS and generated kernels."""
 
     name = "compiled_max_autotune"
     summary = "compiled with max-autotune"
@@ -178,7 +178,7 @@ class Kernels(_Kernels):
 
 @register
 class KernelsFp8(_Kernels):
-    """The same, with variants that hold fp8 weights as candidates; they are rounded as the megakernel's are."""
+    """As `Kernels`, with variants that hold fp8 weights as candidates; they are rounded as the megakernel's are."""
 
     name = "kernels_fp8"
     summary = "the kernels plan with weights in fp8 where that is faster"

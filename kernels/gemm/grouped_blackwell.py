@@ -56,7 +56,7 @@ class GroupedBlackwell(Variant):
 
 @register
 class GroupedBlackwellFp8(GroupedBlackwell):
-    """The same of e4m3 operands with a float32 scale for each row of x and w."""
+    """As `GroupedBlackwell`, of e4m3 operands with a float32 scale for each row of x and w."""
 
     name = "grouped_blackwell_fp8"
     summary = "all experts' products in fp8 in tensor memory (sm_100a); compiles, emulated, never run on the chip"

@@ -23,7 +23,7 @@ from kernels.tiles.maps import named
 
 SOURCE = Path(__file__).with_name("hopper.cu")
 PING_PONG = Path(__file__).with_name("hopper_ping_pong.cu")
-"""The same product with the ping-pong schedule."""
+"""The product of SOURCE with the ping-pong schedule."""
 PARAMS = np.dtype(
     [(name, np.uint64) for name in ("bias", "x_scales", "w_scales", "y_scales")]
     + [(name, np.int32) for name in ("rows", "columns", "k", "row_tiles", "column_tiles", "group")]

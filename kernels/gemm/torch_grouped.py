@@ -89,7 +89,7 @@ class TorchGrouped(Variant):
 
 @register
 class TorchGroupedCompiled(TorchGrouped):
-    """The same compiled by Inductor, which makes one kernel of the gate."""
+    """`TorchGrouped` compiled by Inductor, which makes one kernel of the gate."""
 
     name = "torch_grouped_mm_compiled"
     summary = "torch._grouped_mm and its gate compiled by Inductor"

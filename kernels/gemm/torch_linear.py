@@ -100,7 +100,7 @@ class TorchLinearSeparate(Variant):
 
 @register
 class TorchLinearCompiled(Variant):
-    """The same product compiled by Inductor, which fuses the epilogue and, on a GPU, autotunes its own GEMMs."""
+    """torch's product compiled by Inductor, which fuses the epilogue and, on a GPU, autotunes its own GEMMs."""
 
     name = "torch_linear_compiled"
     op = "linear"

@@ -20,7 +20,7 @@ counted (`decode-vllm.json`, `llama-3.2-1b.json`, `qwen2.5-1.5b.json`)."""
 EXCHANGE_US = 0.52
 """A word's way from one SM to another through the L2, beside a stream of weights (`chain-study.json`)."""
 ALL_TO_ALL_US = 2.09
-"""The same from all SMs to all, 8 KB: what an exchange takes that no stream of weights hides (`chain-study.json`)."""
+"""A word's way from all SMs to all, 8 KB: an exchange that no stream of weights hides (`chain-study.json`)."""
 EXCHANGES = 5
 """Exchanges of a megakernel's layer: q, k, v; attention; output; gate and up; down."""
 SEQUENCE_US = 1.2

@@ -38,7 +38,7 @@ SPLIT_KEYS = {32: 256, 64: 256, 128: 192}
 FEW_SPLITS, FEW_SPLIT_KEYS = 4, 48
 """OUT merges up to FEW_SPLITS splits of one sequence at almost no cost; FEW_SPLIT_KEYS keys then justify another."""
 SHARED_SPLIT_KEYS = 128
-"""The same where neighbours share the splits, and each merges half of them."""
+"""Keys for which another split saves time where neighbours share the splits, and each merges half of them."""
 
 POINTERS = (
     "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",

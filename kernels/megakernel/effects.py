@@ -228,8 +228,8 @@ def _out(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> E
 
 
 def keeps_newest(shape: ModelShape, words: dict[str, int], kv: int) -> bool:
-    """Whether an OUT that attends keeps the key-value head's newest row: only the one with the first row and column
-    does.
+    """Whether this OUT writes the newest key and value of the head to the cache. Of all OUTs that attend with the head,
+    the one with its first row tile and column does.
     """
     column = kv * (shape.heads // shape.kv_heads) * (shape.head_dim // TILE)
     return words["tile"] == 0 and column >= words["k_tile"]

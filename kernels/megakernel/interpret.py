@@ -61,7 +61,7 @@ class SimulatedGpu:
         self.sms = [Sm(self, number, np.asarray(context.first)) for number in range(layout.sms)]
 
     def run(self, pick: Pick) -> NDArray[np.int64]:
-        """Runs the SMs of a single GPU to their end; see `run`."""
+        """Runs the SMs of this GPU alone to their end, as the function `run` does."""
         return run([self], pick)
 
 

@@ -73,7 +73,7 @@ class Layout:
 
     @property
     def down_partials(self) -> int:
-        """The same of DOWN."""
+        """The partials of DOWN that a reader adds up, of all ranks."""
         return self.ranks * self.down_parts
 
     @property

@@ -157,7 +157,7 @@ class Rank:
             )
 
     def clear(self) -> None:
-        """Enqueues the emptying of the words, after a launch and for the next, which then need not wait for it."""
+        """Enqueues zeros for all words. Called after a launch, so that the next one need not wait for them."""
         self._words.zero_()
 
     def clear_fault(self) -> None:

@@ -44,7 +44,7 @@ FORCED_MOST = 1024
 
 
 def pinned(count: int, fill: int) -> tuple[Any, np.ndarray]:
-    """Pinned host memory of `count` int32, and a numpy view of it. Keep the first as long as the second."""
+    """Pinned host memory of `count` int32, and a numpy view of it. The memory must outlive the view."""
     memory = cupy.cuda.alloc_pinned_memory(4 * count)
     array = np.frombuffer(memory, np.int32, count)
     array[:] = fill

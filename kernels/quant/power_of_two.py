@@ -44,7 +44,7 @@ class PowerOfTwoWeight:
         return PowerOfTwoWeight(self.codes[:, first : first + count], self.row_scales, blocks)
 
     def to(self, device: torch.device) -> "PowerOfTwoWeight":
-        """The same on another device."""
+        """The weight on another device."""
         blocks = None if self.block_scales is None else self.block_scales.to(device)
         return PowerOfTwoWeight(self.codes.to(device), self.row_scales.to(device), blocks)
 

@@ -136,7 +136,7 @@ class Completion:
 
 @dataclass
 class Told:
-    """One choice as far as it is told."""
+    """What has been sent of one choice, and what waits for further tokens."""
 
     pieces: Pieces
     stops: Stops

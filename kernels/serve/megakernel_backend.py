@@ -172,8 +172,10 @@ class MegakernelBackend:
         return next(at for at, each in enumerate(self.instances) if each.batch >= sequences)
 
     def _joined(self, number: int, step: Step) -> tuple[list[int], NDArray[np.int64]]:
-        """The places of the parts, and the rows [2, any] in the pages and in the instance that they still lack there.
-        Places without a part are lost: the launch writes into them.
+        """The place of each part in the instance, and the rows to copy: [2, any], in the pages and in the instance.
+
+        A sequence that stays in its place lacks only the rows of its latest tokens. What lies in places without a part
+        is lost: the launch writes into them.
         """
         instance, held = self.instances[number], self._held[number]
         known = {(id(each.request), each.admitted): at for at, each in enumerate(held) if each is not None}

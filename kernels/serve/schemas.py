@@ -120,7 +120,7 @@ class Asked(BaseModel, ABC):
 
 
 def _without_effect(name: str, given: dict[str, Any]) -> bool:
-    """Whether a field that is not served changes nothing beside the others, as `min_tokens` where no token ends one."""
+    """Whether a field that is not served has no effect here: `min_tokens` where no token ends an answer."""
     return name == "min_tokens" and given.get("ignore_eos") is True
 
 

@@ -91,7 +91,7 @@ def reading(run: Run) -> tuple[Results, str]:
 
 
 def reading_of(rows: Iterable[tuple[str, Any]]) -> tuple[Results, str]:
-    """The same of rows at hand: names of stages that are done, and their stored results."""
+    """As `reading`, of rows that are at hand: names of stages that are done, and their stored results."""
     known, unreadable = Results(), ""
     for stage, result in rows:
         try:

@@ -34,7 +34,7 @@ RESERVE = 0.9
 CASE_RULE = Rule(seconds=1.5, width=0.02, least=8)
 """The rule by which the timing of one case stops."""
 COMPOSED_SECONDS = 0.4
-"""The same, when compose times the best candidates again in the whole model."""
+"""Seconds of timing one case, where compose times the best candidates again in the whole model."""
 
 
 @dataclass(frozen=True)

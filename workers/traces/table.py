@@ -109,7 +109,7 @@ def _shapes(counted: Sequence[CountedOp]) -> str:
 
 
 def beyond(device_ms: float, request_ms: float) -> str:
-    """A sentence when the traced times add up to more than the request that they are of; "" otherwise."""
+    """A sentence when the traced times add up to more than an untraced request takes; "" otherwise."""
     if device_ms <= LARGEST_SHARE * request_ms:
         return ""
     return (

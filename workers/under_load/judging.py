@@ -52,10 +52,11 @@ def judge(
     context.say(0.95, "judging answers under load")
     device, reference = device_of(document.gpu_class), engine.runner("eager", load(document, context))
     try:
-        for turn in itertools.zip_longest(*(lines[name] for name in found)):
-            for gaps, answer in zip(found.values(), turn, strict=True):
+        for answers_of_sides in itertools.zip_longest(*(lines[name] for name in found)):
+            for gaps, answer in zip(found.values(), answers_of_sides, strict=True):
                 if answer is not None and (not gaps or context.seconds_left > 0):
-                    gaps.append(answer_gaps(reference, *answer, device))
+                    prompt, served = answer
+                    gaps.append(answer_gaps(reference, prompt, served, device))
     finally:
         reference.close()
         free()
