@@ -76,7 +76,7 @@ class EngineClient:
         if self.ready is not None:
             return "ready"
         if self.phase is None:
-            return "the engine has ended; it is started again in a moment"
+            return "the engine has ended and is started again"
         return f"the engine is starting: {self.phase}, {time.monotonic() - self._began:.0f} s since its start"
 
     def start(self) -> None:

@@ -45,8 +45,10 @@ def main(spec: Spec, connection: Connection) -> None:
 def serve(engine: "Engine", connection: Connection) -> None:
     """Runs steps until it is stopped or the pipe is closed, which raises EOFError. Waits only while there are none.
 
+    The first news are a report, so that nobody takes a server without requests for one without free KV pages.
     While the server does not read, its news are gathered, so that the engine does not wait for it.
     """
+    connection.send(News(report=asdict(_report(engine))))
     open_requests: dict[str, Request] = {}
     news, told = News(), 0.0
     arrived, has_room = select.poll(), select.poll()

@@ -45,6 +45,8 @@ def test_the_engine_goes_on_while_the_server_does_not_read() -> None:
         server.send(Added(name, [1, 2, 3], TOKENS, GREEDY, frozenset(), 1e9, 1 if name == "b" else None))
     working = threading.Thread(target=_until_closed, args=(own, connection), daemon=True)
     working.start()
+    report = server.recv().report
+    assert (report["free_pages"], report["running"]) == (report["pages"], 0)
     wait_for(lambda: own.steps >= TOKENS and own.idle, 300, "an engine that has served them all")
     told: dict[str, list[int | None]] = {name: [] for name in "abcd"}
     logprobs: dict[str, list[Logprobs]] = {"b": []}
