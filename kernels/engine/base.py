@@ -17,13 +17,15 @@ class Generation:
     """What one request gave.
 
     `tokens` [batch][new_tokens] ids; `times_ns` [new_tokens] the host's monotonic clock when that step's ids could be
-    read by the host; `start_ns` the same clock when the request was handed in.
+    read by the host; `start_ns` the same clock when the request was handed in. `output` is what `encode` computed, as
+    `Runner.logits` gives it; the next call may overwrite it.
     """
 
     tokens: list[list[int]]
     times_ns: list[int]
     start_ns: int
     extra: dict[str, Any] = field(default_factory=dict)
+    output: "torch.Tensor | None" = None
 
 
 def check_request(prompt: "torch.Tensor", tokens: int) -> None:

@@ -35,10 +35,16 @@ class TrafficShape(Protocol):
 
 @dataclass(frozen=True)
 class KeptBatch:
-    """A served batch: `prompt` [batch, prompt_tokens] int64, and the ids that came back, `tokens` [batch][new]."""
+    """A served batch: `prompt` [batch, prompt_tokens] int64, and the ids that came back, `tokens` [batch][new].
+
+    Of a model that does not generate `output` is that of the request `row`, a batch of one on the host; None where none
+    came.
+    """
 
     prompt: torch.Tensor
     tokens: list[list[int]]
+    row: int = 0
+    output: torch.Tensor | None = None
 
 
 class Clients:
@@ -46,13 +52,15 @@ class Clients:
 
     The runner takes `batch` requests at a time, so there are at least that many clients. The clock runs only inside
     `serve`: while another runner is measured in between, these clients and their queue stand still. A model that does
-    not generate makes one pass over its input. `kept` holds some of the timed batches with the ids that were served.
+    not generate makes one pass over its input. `kept` holds some of the timed batches with what was served.
+    `unstated_s` has the seconds from the last time that the runner states until the ids could be read, batch by batch.
     """
 
     def __init__(self, runner: Runner, traffic: TrafficShape, seed: int) -> None:
         self.runner, self.traffic, self.kind = runner, traffic, kind_of(runner.model)
         self.served: list[Served] = []
         self.kept: list[KeptBatch] = []
+        self.unstated_s: list[float] = []
         self._generator = torch.Generator().manual_seed(seed)
         self._keeping = random.Random()
         self._per_request = 0 if self.kind == "decoder" else counted_per_request(runner.model, traffic)
@@ -71,6 +79,7 @@ class Clients:
             self.serve()
         self.served.clear()
         self.kept.clear()
+        self.unstated_s.clear()
 
     def serve(self) -> Served:
         """The next batch: the requests that have waited longest, on fresh random prompts."""
@@ -79,21 +88,29 @@ class Clients:
         waiting = [self._queue.popleft() for _ in range(self.traffic.batch)]
         start_ns = time.monotonic_ns() - self._away_ns
         generation = self._answer(prompt)
+        ids = [[int(each) for each in row] for row in generation.tokens]  # an answer that comes late is waited for
+        self.unstated_s.append((time.monotonic_ns() - max(generation.times_ns)) / 1e9)
         times = tuple(each - self._away_ns for each in generation.times_ns)
         self._queue.extend([times[-1]] * len(waiting))
         self._left_ns = time.monotonic_ns()
         tokens = self._per_request or len(times)
         served = Served(min(waiting), start_ns, times, len(waiting), tokens, self.rounds)
         self.served.append(served)
-        self._keep(KeptBatch(prompt, generation.tokens))
+        self._keep(prompt, ids, generation.output)
         return served
 
-    def _keep(self, batch: KeptBatch) -> None:
-        """Keeps a random sample of the batches (reservoir sampling), so that no runner can know which are judged."""
-        if len(self.kept) < KEPT_BATCHES:
-            self.kept.append(batch)
-        elif (place := self._keeping.randrange(len(self.served))) < KEPT_BATCHES:
-            self.kept[place] = batch
+    def _keep(self, prompt: torch.Tensor, ids: list[list[int]], output: torch.Tensor | None) -> None:
+        """Keeps a random sample of the batches (reservoir sampling), so that no runner can know which are judged, and
+        of outputs a random row.
+        """
+        place = len(self.kept)
+        if place == KEPT_BATCHES:
+            place = self._keeping.randrange(len(self.served))
+        if place >= KEPT_BATCHES:
+            return
+        row = self._keeping.randrange(len(prompt))
+        answer = None if output is None else output[row : row + 1].detach().to("cpu", copy=True)
+        self.kept[place : place + 1] = [KeptBatch(prompt, ids, row, answer)]
 
     def draw(self) -> torch.Tensor:
         """Random ids [batch, prompt_tokens], images or recordings on the device, ready before the clock runs."""

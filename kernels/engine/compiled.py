@@ -125,8 +125,9 @@ class CompiledRunner(Runner):
     @torch.no_grad()
     def encode(self, ids: Tensor) -> Generation:
         start_ns = time.monotonic_ns()
-        self._encoded(ids).flatten()[0].item()
-        return Generation([], [time.monotonic_ns()], start_ns)
+        out = self._encoded(ids)
+        out.flatten()[0].item()
+        return Generation([], [time.monotonic_ns()], start_ns, output=out)
 
     def _encoded(self, ids: Tensor) -> Tensor:
         shape = tuple(ids.shape)

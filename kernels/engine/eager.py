@@ -82,4 +82,4 @@ class EagerRunner(Runner):
         start_ns = time.monotonic_ns()
         out = output_tensor(self.model(**forward_inputs(self.model, ids)))
         out.flatten()[0].item()
-        return Generation([], [time.monotonic_ns()], start_ns)
+        return Generation([], [time.monotonic_ns()], start_ns, output=out)

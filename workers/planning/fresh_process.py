@@ -12,7 +12,6 @@ from pathlib import Path
 from kernels import engine
 from kernels.measure.latency import Served
 from kernels.plan import Plan
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.base import Document
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.stages import StageInput
@@ -20,8 +19,7 @@ from workers.harness.context import Context
 from workers.measuring.alternation import warm_clients
 from workers.measuring.conditions import watched
 from workers.measuring.served_model import load, planned, prepared
-from workers.planning.precision import rounding_of
-from workers.planning.served_checks import judge_ids, too_fast
+from workers.planning.served_checks import judge_served
 
 
 class VerifyTask(Document):
@@ -63,9 +61,7 @@ def measure(request: VerifyTask, context: Context) -> Result:
             for _ in range(request.pairs):
                 for side in sides:
                     side.serve()
-        judged = judge_ids(engine.runner("eager", model), sides[1].kept, LARGEST_DIFFERENCE[rounding_of(plan)])
-        wrong = judged.sentence if judged is not None and not judged.acceptable else ""
-        refusal = wrong or too_fast(after, plan, document, sides[1]) or ""
+        judged, refusal = judge_served(engine.runner("eager", model), after, plan, document, sides[1])
     return Result(
         environment=environment(),
         before=list(sides[0].served),

@@ -1,5 +1,6 @@
 """Measures a plan in further processes, to see how much its speedup differs between processes."""
 
+import secrets
 import subprocess
 import sys
 import time
@@ -62,7 +63,9 @@ def measure_again(document: StageInput, plan: Plan, context: Context, seconds: f
 def _run(document: StageInput, plan: Plan, context: Context, number: int, seconds: float) -> Result | str:
     """The result of one process, or the end of a sentence on why it gave none."""
     request, result = (context.artifacts / f"process-{number}-{name}.json" for name in ("request", "result"))
-    request.write_text(VerifyTask(document=document, plan=plan, pairs=PAIRS, seed=2 + number).model_dump_json())
+    request.write_text(
+        VerifyTask(document=document, plan=plan, pairs=PAIRS, seed=secrets.randbits(32)).model_dump_json()
+    )
     command = [sys.executable, "-m", "workers.planning.fresh_process", str(request), str(result)]
     command += ["--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
     try:

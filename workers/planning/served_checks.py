@@ -1,20 +1,76 @@
-"""Whether what a runner served is the model's, and no faster than its chip could ever be."""
+"""Whether what a runner served is the model's, as late as it states, and no faster than its chip could ever be."""
 
 from collections.abc import Sequence
 from statistics import median
 
 from kernels.engine import Runner
-from kernels.engine.clients import Clients, KeptBatch
+from kernels.engine.clients import KEPT_BATCHES, Clients, KeptBatch
 from kernels.engine.model_case import case_of_shapes, model_case
 from kernels.hardware import GPUS
 from kernels.measure.roofline import CACHED_BYTES, exceeds_peak
 from kernels.ops import BYTES
 from kernels.plan import Plan
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE, difference
 from kernels.proof.served_ids import joined, logit_gaps
 from workers.documents.measurement import ServedIds
 from workers.documents.stages import StageInput
 from workers.measuring.judged_ids import served_ids
-from workers.planning.precision import weights_of
+from workers.planning.precision import rounding_of, weights_of
+
+MOST_LATE, MOST_LATE_S = 0.1, 1e-3
+"""The median answer may be read later than the runner states by this share of a request and this many seconds."""
+
+
+def judge_served(
+    reference: Runner, runner: Runner, plan: Plan, document: StageInput, clients: Clients, batches: int = KEPT_BATCHES
+) -> tuple[ServedIds | None, str]:
+    """The ids of so many timed batches, and why what `runner` served to `clients` is not valid; "" where it is.
+
+    Ids and outputs are held against `reference`, times against the clients' clock and the chip.
+    """
+    allowed, kept = LARGEST_DIFFERENCE[rounding_of(plan)], clients.kept[:batches]
+    judged = judge_ids(reference, kept, allowed)
+    wrong = judged.sentence if judged is not None and not judged.acceptable else None
+    wrong = wrong or _other_outputs(reference, kept, clients.kind, allowed)
+    wrong = wrong or _too_few(kept, clients, document.workload.traffic.output_tokens)
+    return judged, wrong or _late(clients) or too_fast(runner, plan, document, clients) or ""
+
+
+def _too_few(kept: Sequence[KeptBatch], clients: Clients, asked: int) -> str | None:
+    """A sentence when a request was answered with another number of ids or times than was asked for, else None."""
+    if clients.kind != "decoder":
+        return None
+    counts = {len(row) for batch in kept for row in batch.tokens} | {len(each.times_ns) for each in clients.served}
+    other = next((each for each in sorted(counts) if each != asked), None)
+    return None if other is None else f"It answered with {other:,} ids or times where {asked:,} were asked for."
+
+
+def _other_outputs(reference: Runner, kept: Sequence[KeptBatch], kind: str, allowed: float) -> str | None:
+    """A sentence when timed answers of a model that does not generate are not the reference's answers, else None."""
+    if kind == "decoder":
+        return None
+    for batch in kept:
+        expected = reference.logits(batch.prompt)[batch.row : batch.row + 1].float().cpu()
+        if batch.output is None or batch.output.shape != expected.shape:
+            return "A timed request has no answer, or one of another shape than the model's."
+        found = difference(batch.output.float(), expected)
+        if not found <= allowed:
+            return (
+                f"Its answer to a timed request differs from the model's by {found:.1%}; rounding explains "
+                f"{allowed:.0%}."
+            )
+    return None
+
+
+def _late(clients: Clients) -> str | None:
+    """A sentence when the median answer could be read later than the runner says, by the clients' clock, else None."""
+    late, stated = median(clients.unstated_s), median(each.service_s for each in clients.served)
+    if late <= MOST_LATE_S + MOST_LATE * stated:
+        return None
+    return (
+        f"It states {1e3 * stated:.3g} ms for a request, but by the clients' clock its answers could be read "
+        f"{1e3 * late:.3g} ms later."
+    )
 
 
 def judge_ids(reference: Runner, served: Sequence[KeptBatch], allowed: float) -> ServedIds | None:

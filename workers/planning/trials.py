@@ -1,5 +1,6 @@
 """One whole-model plan, tried quickly: built, compared with the model as it is served today, and measured."""
 
+import secrets
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -12,7 +13,6 @@ from kernels.engine.clients import Clients
 from kernels.measure.latency import pooled
 from kernels.plan import Plan
 from kernels.proof import logit_gate
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.base import Verdict
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
@@ -23,7 +23,7 @@ from workers.measuring.sample_sizes import verdicts
 from workers.measuring.served_model import prepared
 from workers.planning import summaries
 from workers.planning.precision import rounding_of
-from workers.planning.served_checks import judge_ids, too_fast
+from workers.planning.served_checks import judge_served
 from workers.pricing import hourly_price
 from workers.statistics import median_interval, places_apart, tokens_per_second
 from workers.verdicts import needed_requests, overall
@@ -136,14 +136,11 @@ class Trier:
             return "fail", f"{found}; the workload allows {most}."
         return "pass", f"{found}."
 
-    def _refusal(self, runner: Runner, plan: Plan, clients: Clients) -> str | None:
-        """Why what was served does not count: the ids contradict the runner's own logits, which have passed the gate,
-        or it took less time than the chip can take.
+    def _refusal(self, runner: Runner, plan: Plan, clients: Clients) -> str:
+        """Why what was served does not count: it contradicts the runner's own logits, which have passed the gate, or
+        it took more time than the runner states, or less than the chip can take. "" where it counts.
         """
-        judged = judge_ids(runner, clients.kept[:JUDGED_BATCHES], LARGEST_DIFFERENCE[rounding_of(plan)])
-        if judged is not None and not judged.acceptable:
-            return judged.sentence
-        return too_fast(runner, plan, self.document, clients)
+        return judge_served(runner, runner, plan, self.document, clients, JUDGED_BATCHES)[1]
 
 
 def primary(document: StageInput, clients: Clients, gpus: int = 1) -> Interval | None:
@@ -162,7 +159,7 @@ def keeps(document: StageInput, clients: Clients, gpus: int) -> Verdict:
 
 def served_rounds(runner: Runner, document: StageInput, seconds: float) -> Clients:
     """Times a few requests of the workload's traffic on a prepared runner; more where a promise takes more to prove."""
-    clients = Clients(runner, document.workload.traffic, seed=3)
+    clients = Clients(runner, document.workload.traffic, secrets.randbits(32))
     end = time.monotonic() + seconds
     clients.warm_up()
     limited = [each.percentile for each in document.workload.objectives if each.limit is not None]

@@ -1,5 +1,6 @@
 """Measures the plan interleaved with what the customer runs, at the workload's traffic, until the SLA is decided."""
 
+import secrets
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,7 +16,6 @@ from kernels.engine.whole_model import rebuild_spread
 from kernels.measure.latency import Served, pooled
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Expected, Plan
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import StageInput, VerifyResult
 from workers.documents.workload import Objective
@@ -38,8 +38,8 @@ from workers.planning.confirmation import (
     without_void_verdicts,
 )
 from workers.planning.plan_profile import profile_plan
-from workers.planning.precision import lowers_precision, rounding_of
-from workers.planning.served_checks import judge_ids, too_fast
+from workers.planning.precision import lowers_precision
+from workers.planning.served_checks import judge_served
 from workers.planning.serving import serving_of
 from workers.planning.verdict_words import no_change_sentence, overall_verdict, sentence
 from workers.pricing import hourly_price
@@ -119,11 +119,8 @@ class _Bench:
     started: float
 
     def __post_init__(self) -> None:
-        self.today = self._clients(self.runner)
+        self.today = warm_clients(self.document, self.runner, secrets.randbits(32))
         self._loading_seconds = time.monotonic() - self.started
-
-    def _clients(self, runner: Runner) -> Clients:
-        return warm_clients(self.document, runner, seed=2)
 
     def attempts(self, composed: Plan) -> tuple[list[Attempt], list[str]]:
         """The plans in the order of `to_verify` until one is confirmed, and the labels of those left out for time.
@@ -151,10 +148,7 @@ class _Bench:
                 now, _, environment = self._served(after, plan, start, reserve)
             loss = largest_loss(document, plan)
             judged, no_quality = quality_by_kind.measure(document, context, self.runner, after, loss)
-            allowed = LARGEST_DIFFERENCE[rounding_of(plan)]
-            served_ids = judge_ids(engine.runner("eager", self.model), now.kept, allowed)
-            wrong = served_ids.sentence if served_ids is not None and not served_ids.acceptable else None
-            refusal = wrong or too_fast(after, plan, document, now) or ""
+            served_ids, refusal = judge_served(engine.runner("eager", self.model), after, plan, document, now)
             counts = is_change(plan, document) and not refusal
             left = profile_plan(after, plan, self.model, document, now.draw(), context) if counts else None
         alternations = [Alternation(self.today.served, now.served)]
@@ -178,8 +172,12 @@ class _Bench:
         )
 
     def _served(self, after: Runner, plan: Plan, start: float, reserve: float) -> tuple[Clients, float, Environment]:
-        """The clients of `after`, which took turns with today's, the seconds until both were warm, and where."""
-        self.today, now = self._clients(self.runner), self._clients(after)
+        """The clients of `after`, which took turns with today's, the seconds until both were warm, and where.
+
+        Both sides get the same prompts, which no earlier measurement has had: a runner may remember those.
+        """
+        seed = secrets.randbits(32)
+        self.today, now = (warm_clients(self.document, runner, seed) for runner in (self.runner, after))
         ready_seconds = self._loading_seconds + time.monotonic() - start
         hours = self.usd, self.usd and self.usd * plan.gpus
         with watched(self.document) as environment:

@@ -1,8 +1,10 @@
 """A runner that is fast because it does not run the model is refused, in compose and in verify, by a sentence."""
 
+import json
 import time
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -17,12 +19,15 @@ from kernels.model_files import catalogue
 from kernels.plan import Plan
 from tests.workers.conftest import stage_input
 from tests.workers.stages.test_compose import composed
-from workers.documents.stages import ComposeResult, VerifyResult
+from tests.workers.stages.test_kinds import EMBEDDER, documents
+from workers.documents.stages import ComposeResult, StageInput, VerifyResult
 from workers.harness.context import Context
 from workers.measuring import alternation
 from workers.measuring.conditions import watched
+from workers.measuring.served_model import load
 from workers.planning import fresh_process
 from workers.planning.served_checks import too_fast
+from workers.planning.trials import Times, Trier
 from workers.stages import verify
 
 
@@ -35,6 +40,68 @@ class ZeroRunner(EagerRunner):
     def generate(self, prompt: torch.Tensor, tokens: int, sampling: Any = None) -> Generation:
         start_ns = time.monotonic_ns()
         return Generation([[0] * tokens] * len(prompt), [start_ns + 1000 * (n + 1) for n in range(tokens)], start_ns)
+
+
+class EarlyClock(ZeroRunner):
+    """Serves what is asked for and states times that have been over long before."""
+
+    def generate(self, prompt: torch.Tensor, tokens: int, sampling: Any = None) -> Generation:
+        made = EagerRunner.generate(self, prompt, tokens, sampling)
+        return Generation(made.tokens, [made.start_ns + 1000 * (n + 1) for n in range(tokens)], made.start_ns)
+
+
+class LateAnswer(list):
+    """Ids that are computed when somebody reads them."""
+
+    def __init__(self, compute: Callable[[], list[list[int]]]) -> None:
+        super().__init__()
+        self._compute = compute
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self._compute())
+
+
+class AnswersLater(ZeroRunner):
+    """Stops the clock at once and computes the ids after it."""
+
+    def generate(self, prompt: torch.Tensor, tokens: int, sampling: Any = None) -> Generation:
+        start_ns = time.monotonic_ns()
+        answer = LateAnswer(lambda: EagerRunner.generate(self, prompt, tokens, sampling).tokens)
+        return Generation(answer, [start_ns + 1000 * (n + 1) for n in range(tokens)], start_ns)
+
+
+class ShortAnswers(ZeroRunner):
+    """Serves the first two ids of each request and states times of all."""
+
+    def generate(self, prompt: torch.Tensor, tokens: int, sampling: Any = None) -> Generation:
+        made = EagerRunner.generate(self, prompt, 2, sampling)
+        return Generation(made.tokens, made.times_ns + [made.times_ns[-1]] * (tokens - 2), made.start_ns)
+
+
+class Remembers(ZeroRunner):
+    """Keeps its answers by the ids of the prompt, across measurements."""
+
+    answers: ClassVar[dict[bytes, list[list[int]]]] = {}
+    hits: ClassVar[int] = 0
+
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        """Nothing: the same ids come each time."""
+
+    def generate(self, prompt: torch.Tensor, tokens: int, sampling: Any = None) -> Generation:
+        start_ns, key = time.monotonic_ns(), prompt.numpy().tobytes()
+        if key in self.answers:
+            Remembers.hits += 1
+        else:
+            self.answers[key] = EagerRunner.generate(self, prompt, tokens, sampling).tokens
+        return Generation(self.answers[key], [time.monotonic_ns()] * tokens, start_ns)
+
+
+class NoForward(ZeroRunner):
+    """Its output for a comparison is honest; a timed request gets zeros at once."""
+
+    def encode(self, ids: torch.Tensor) -> Generation:
+        start_ns = time.monotonic_ns()
+        return Generation([], [time.monotonic_ns()], start_ns, output=torch.zeros(len(ids), ids.shape[1], 32))
 
 
 class WrongPrompts(ZeroRunner):
@@ -92,6 +159,58 @@ def test_verify_refuses_made_up_ids(context):
     assert found.plan["runner"] == "eager"
     assert found.refusal.startswith("The ids that it served are not the model's")
     assert f"The plan is refused. {found.refusal}" in found.sentence
+
+
+def of_cheat(document: StageInput) -> Plan:
+    return Plan(model_digest=document.model.digest, gpu="cpu", runner="megakernel", dtype="fp32")
+
+
+@pytest.mark.parametrize(
+    ("cheat", "said"),
+    [
+        (EarlyClock, "ms for a request, but by the clients' clock its answers could be read"),
+        (AnswersLater, "ms for a request, but by the clients' clock its answers could be read"),
+        (ShortAnswers, "It answered with 2 ids or times where 8 were asked for."),
+    ],
+)
+def test_compose_and_a_further_process_refuse_what_is_not_whole_when_the_clock_stops(context, monkeypatch, cheat, said):
+    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.{cheat.__name__}")
+    document = stage_input("verify")
+    task = fresh_process.VerifyTask(document=document, plan=of_cheat(document), pairs=3, seed=3)
+    assert said in fresh_process.measure(task, context).refusal
+    model = load(document, context)
+    trial = Trier(document).attempt("cheat", task.plan, lambda: cheat(model), Times(60, 0.2), lossy=False)
+    assert trial.gate == "fail"
+    assert said in trial.reason
+
+
+def test_no_measurement_repeats_the_prompts_of_another(context):
+    document = stage_input("verify")
+    model, plan = load(document, context), of_cheat(document)
+    for _ in range(2):
+        Trier(document).attempt("memo", plan, lambda: Remembers(model), Times(60, 0.1), lossy=False)
+    bench = verify._Bench(document, context, model, EagerRunner(model), None, time.monotonic())
+    for _ in range(2):
+        bench._served(Remembers(model), plan, time.monotonic(), context.seconds_left)
+    assert len(Remembers.answers) > 20
+    assert Remembers.hits == 0
+
+
+def test_compose_and_verify_refuse_made_up_embeddings(tmp_path, monkeypatch):
+    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.NoForward")
+    (tmp_path / "config.json").write_text(json.dumps(EMBEDDER))
+    context, document = Context(tmp_path, tmp_path, seconds=20), documents("verify", EMBEDDER)
+    model, said = load(document, context), "Its answer to a timed request differs from the model's by 100.0%"
+    trial = Trier(document).attempt("cheat", of_cheat(document), lambda: NoForward(model), Times(60, 0.2), lossy=False)
+    assert trial.gate == "fail"
+    assert trial.reason.startswith(said)
+    with watched(document) as environment:
+        pass
+    plan = of_cheat(document).model_dump()
+    document.results.compose = ComposeResult(environment=environment(), trials=[], plan=plan)
+    found = verify.run(document, context)
+    assert not found.recommended
+    assert found.refusal.startswith(said)
 
 
 def test_a_further_process_refuses_made_up_ids(context):
