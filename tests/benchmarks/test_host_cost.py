@@ -55,6 +55,32 @@ def test_a_kernel_is_slower_when_its_interval_lies_above_the_limit() -> None:
     assert refused["refused"] == "no"
 
 
+TREE = """
+import json, sys
+print(json.dumps({"1": "it cannot be built"}), flush=True)
+for _ in sys.stdin:
+    print(json.dumps([float(sys.argv[1]), None]), flush=True)
+"""
+
+
+def test_pairs_are_timed_a_few_at_a_time_and_counted_after_each_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[str]] = []
+    alive: list[int] = []
+
+    def start(tree: Path, order: str, only: list[str]) -> subprocess.Popen[str]:
+        process = subprocess.Popen([sys.executable, "-c", TREE, tree.name], stdin=-1, stdout=-1, text=True, bufsize=1)
+        started.append(process)
+        alive.append(sum(each.returncode is None for each in started))
+        return process
+
+    monkeypatch.setattr(two_commits, "_start", start)
+    monkeypatch.setattr(two_commits, "HERE", Path("3"))
+    told = [(len(pairs), refused) for pairs, refused in two_commits.pairs_of(Path("2"), [])]
+    assert told == [(count, {"1": "it cannot be built"}) for count in (4, 8, 12)]
+    assert (len(started), max(alive)) == (24, 8)
+    assert not any(each.returncode for each in started)
+
+
 def test_a_folder_without_kernels_is_refused_in_a_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.two_commits", str(tmp_path), "--json", str(tmp_path / "new.json")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
