@@ -5,7 +5,8 @@
 #
 # Needs no GPU. JOBS says how many processes compile (default: one a core). What FOLDER (default build/prebuilt) has is
 # not made again, so it may be stopped and repeated; remove that folder to be rid of the binaries of other commits.
-# Predicted: ten minutes of two Xeon cores and 2 MB, as the 888 binaries of commit 00a7441 took.
+# Predicted: twelve minutes of two Xeon cores and 2.5 MB: the 888 binaries of commit 00a7441 took ten and 2 MB; some 150
+# of Llama-3.1-8B and of several GPUs came afterwards, eight of them megakernels.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -23,6 +24,8 @@ made() { "$python" -m kernels compile --into "$folder" --jobs "${JOBS:-$(nproc)}
 models=(--model llama-3.2-1b --model qwen2.5-1.5b)
 made "${models[@]}" --no-server --batch 1 --batch 8 --prompt 128 --prompt 1024 --weights fp8 --weights nvfp4
 made "${models[@]}" --running 64 --running 256 --context 8192 --context 768 --context 192
+# gpus.sh divides models over several GPUs.
+for each in llama-3.2-1b llama-3.1-8b; do made --model $each --no-server --weights fp8 --gpus 2 --gpus 4; done
 made --checks
 # The models of the GPU tests; their server has 12 places of 512 tokens.
 "$python" - "$scratch" << 'END'

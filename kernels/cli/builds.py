@@ -13,10 +13,11 @@ from kernels.cases import GROUPS, check_cases
 from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import EMPTY_BUILD
 from kernels.engine.decoder import Decoder, refusal
+from kernels.engine.divided import part_of_config
 from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.loading import skeleton
 from kernels.engine.passes import Pass
-from kernels.engine.prompt_ops import prompt_ops
+from kernels.engine.prompt_ops import PACKS_HEAD, prompt_ops
 from kernels.engine.prompts import CAPACITY_STEP, bucket, room_for
 from kernels.engine.state import State
 from kernels.hardware import Gpu
@@ -44,11 +45,13 @@ def of_model(
     traffics: Sequence[BatchShape],
     servers: Sequence[ServerSize],
     weights: Sequence[str],
+    gpus: Sequence[int] = (),
 ) -> Iterator[Build]:
     """Every build of a model in bf16 on the GPU: of what explore and compose try at each traffic, the kernels runner,
-    the megakernel, and the servers. `weights` are the lower precisions that are tried too.
+    the megakernel, and the servers. `weights` are the lower precisions that are tried too, `gpus` the numbers of GPUs
+    that the megakernel is divided over beside one.
 
-    Raises ValueError for a model that the compact decoder does not run.
+    Raises ValueError for a model that the compact decoder does not run, and for a number that does not divide it.
     """
     model = skeleton(config, "bf16")
     if reason := refusal(model):
@@ -62,6 +65,13 @@ def of_model(
         for each in ("bf16", *weights):
             room = room_for(traffic.prompt, traffic.tokens)
             yield from megakernel_builds(config, gpu, room, [traffic.batch], each)
+    for ranks in gpus:
+        part = Decoder(skeleton(part_of_config(config, ranks), "bf16"))
+        for traffic in traffics:
+            yield from _prompts(part, gpu, traffic, divided=True)
+            room = room_for(traffic.prompt, traffic.tokens)
+            for each in ("bf16", *weights):
+                yield from megakernel_builds(config, gpu, room, [traffic.batch], each, ranks)
     for server in servers:
         wanted = RequestedSize(server.context, server.running)
         yield from _served(decoder, model.config, gpu, wanted)
@@ -92,16 +102,18 @@ def _tried(model: Decoder, gpu: Gpu, traffic: BatchShape, weights: Sequence[str]
                         yield from variant.cuda_builds(each, {**params, **more}, gpu)
 
 
-def _prompts(model: Decoder, gpu: Gpu, traffic: BatchShape) -> Iterator[Build]:
-    """The default ops of a megakernel's prompts, in every bucket up to the whole sequence."""
-    ops = prompt_ops(LayerOps(model, traffic), gpu)
+def _prompts(model: Decoder, gpu: Gpu, traffic: BatchShape, *, divided: bool = False) -> Iterator[Build]:
+    """The default ops of a megakernel's prompts, in every bucket up to the whole sequence. Of a `divided` model, those
+    of its first rank.
+    """
+    ops = prompt_ops(LayerOps(model, traffic), gpu, PACKS_HEAD if divided else (), divided=divided)
     buckets = {bucket(length) for length in range(1, traffic.longest + 1)}
     for queries in sorted(buckets):
         cos, sin = model.rope_table(queries)
         token = torch.zeros(traffic.batch, 1, dtype=torch.int64, device=META)
         state = State(traffic.batch, queries, cos, sin, model.cache(traffic.batch, queries), token[0], token)
         noted = NotedVariants(ops, gpu)
-        Pass(model, noted, state, queries, whole=False)
+        Pass(model, noted, state, queries, whole=False, rank=0 if divided else None)
         yield from noted.builds
 
 

@@ -34,6 +34,7 @@ def compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights", action="append", choices=("int8", "fp8", "nvfp4", "int4"), help="a lower precision; repeatable"
     )
+    parser.add_argument("--gpus", **several, help="GPUs that a megakernel is divided over, beside one; repeatable")
     parser.add_argument("--running", **several, help="requests at once of a server (default 64); repeatable")
     parser.add_argument(
         "--context", **several, help="tokens of a server's sequences (default: the model's, at most 8,192); repeatable"
@@ -89,7 +90,9 @@ def _wanted(options: argparse.Namespace) -> Iterator["Build"]:
     ]
     for model in options.model:
         config = _config(model)
-        yield from of_model(config, gpu, traffics, () if options.no_server else servers, options.weights or ())
+        yield from of_model(
+            config, gpu, traffics, () if options.no_server else servers, options.weights or (), options.gpus or ()
+        )
 
 
 def _config(model: str) -> dict[str, Any]:

@@ -34,6 +34,9 @@ ONE_TILE = {"tokens": 1}
 """The tile config of a product with residual up to LARGE_ROWS rows. In the chain it is fastest; alone another one is.
 """
 
+PACKS_HEAD = ("lm_head_skinny",)
+"""A variant of the prompt's LM head that several GPUs do without: it holds the head once more, on the first of them."""
+
 
 def prompt_ops(
     layer_ops: LayerOps, gpu: Gpu, exclude: Collection[str] = (), *, divided: bool = False

@@ -18,7 +18,7 @@ from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.divided import Divided
 from kernels.engine.divided_pass import DividedPrompts, RankPart
 from kernels.engine.layer_ops import BatchShape, LayerOps
-from kernels.engine.prompt_ops import prompt_ops
+from kernels.engine.prompt_ops import PACKS_HEAD, prompt_ops
 from kernels.engine.prompts import PromptReader, room_for
 from kernels.engine.rounding import Rounding
 from kernels.engine.state import State
@@ -37,8 +37,6 @@ from kernels.ops.sampling import Samplings, of_batch
 
 LOOK_NS = 1_000_000
 """How long a token may take before the host looks whether the launch has ended without it."""
-PACKS_HEAD = ("lm_head_skinny",)
-"""A variant of the prompt's LM head that several GPUs do without: it holds the head once more, on the first of them."""
 FORCED_MOST = 1024
 """Steps of one teacher-forced launch."""
 

@@ -12,7 +12,7 @@ from kernels.engine.bound_variants import BoundVariants
 from kernels.hardware import Gpu
 from kernels.megakernel import device
 from kernels.megakernel.layout import default_layout
-from kernels.megakernel.ranks import programs
+from kernels.megakernel.ranks import part_of, programs
 from kernels.megakernel.shape import BATCH_MOST, Unsupported, shape_of
 from kernels.ops import Case
 from kernels.plan import PlannedOp
@@ -34,19 +34,19 @@ class NotedVariants(BoundVariants):
 
 
 def megakernel_builds(
-    config: dict[str, Any], gpu: Gpu, capacity: int, batches: Iterable[int], weights: str = "bf16"
+    config: dict[str, Any], gpu: Gpu, capacity: int, batches: Iterable[int], weights: str = "bf16", ranks: int = 1
 ) -> Iterator[Build]:
-    """The megakernel for each of the batches on one GPU that holds all pairs of SMs at once, as an H200 does; nothing
-    where it does not serve the model.
+    """The megakernel for each of the batches on GPUs that hold all pairs of SMs at once, as an H200 does, a rank on
+    each; nothing where it does not serve the model.
     """
     for batch in batches:
         if gpu.sm != 90 or batch > BATCH_MOST:
             continue
         try:
-            shape = shape_of(config)
+            shape = part_of(shape_of(config), ranks)
         except Unsupported:
             return
-        layout = default_layout(shape, batch, capacity, weights, gpu.sms)
+        layout = default_layout(shape, batch, capacity, weights, gpu.sms, ranks)
         try:
             yield device.build_of(device.defines(programs(shape, layout)[0], device.Tuning()))
         except ValueError:  # the runtime refuses it too

@@ -16,11 +16,20 @@ from kernels.cases import GROUPS, check_cases
 from kernels.cli.builds import ServerSize, of_model
 from kernels.cuda import call, compiler, launch, nvrtc, occupancy
 from kernels.cuda.nvrtc import Build
+from kernels.engine import divided
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.decoder import Decoder
 from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.loading import skeleton
+from kernels.engine.passes import Pass
+from kernels.engine.prompt_ops import PACKS_HEAD, prompt_ops
+from kernels.engine.prompts import room_for
+from kernels.engine.state import State
 from kernels.hardware import GPUS
+from kernels.megakernel import device
+from kernels.megakernel.layout import default_layout
+from kernels.megakernel.ranks import part_of
+from kernels.megakernel.shape import shape_of
 from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase
 from kernels.proof import gate, inputs
 from kernels.registry import Variant
@@ -66,7 +75,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(flash_call.FlashCall, "_table", lambda self, device: torch.zeros(1, H200.sms))
     monkeypatch.setattr("kernels.attention.decode_hopper_call.processors", lambda: H200.sms)
-    for build in of_model(CONFIG, H200, [TRAFFIC], [SERVER], ["fp8"]):
+    for build in of_model(CONFIG, H200, [TRAFFIC], [SERVER], ["fp8"], [2]):
         (tmp_path / build.name).touch()
     return names
 
@@ -141,6 +150,26 @@ def test_the_servers_megakernels_find_their_binaries(asked: set[str], monkeypatc
             megakernel_instance.MachineInstance(model, batch, capacity_of(SERVER.context or 0))
     assert len(asked) == len(BATCHES)
     assert all(name.startswith("decode-") for name in asked)
+
+
+def test_a_model_over_two_gpus_finds_its_binaries(asked: set[str]) -> None:
+    part = part_of(shape_of(CONFIG), 2)
+    capacity = room_for(TRAFFIC.prompt, TRAFFIC.tokens)
+    for weights in ("bf16", "fp8"):
+        layout = default_layout(part, TRAFFIC.batch, capacity, weights, H200.sms, 2)
+        device.compile_kernel(device.built(part, layout, device.Tuning()).constants)
+    assert len([name for name in asked if name.startswith("decode-")]) == 2
+    parts = divided.generate(CONFIG, [torch.device("cpu")] * 2, "bf16").parts
+    for number, made in enumerate(map(Decoder, parts)):
+        ops = prompt_ops(LayerOps(made, TRAFFIC), H200, PACKS_HEAD, divided=True)
+        bound, (cos, sin) = BoundVariants(ops, H200), made.rope_table(64)
+        token = torch.zeros(TRAFFIC.batch, 1, dtype=torch.int64)
+        state = State(TRAFFIC.batch, 64, cos, sin, made.cache(TRAFFIC.batch, 64), token[0], token)
+        Pass(made, bound, state, 64, whole=False, rank=number)
+        for found in filter(None, bound._found.values()):
+            if found.variant.cuda_builds(found.case, found.params, H200):
+                runs(found.variant, found.case, found.params)
+    assert {name.partition("-")[0] for name in asked} >= {"decode", "skinny", "small"}
 
 
 def test_every_source_of_a_variant_is_some_variants_build() -> None:
