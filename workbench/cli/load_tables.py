@@ -83,8 +83,10 @@ def under_load(found: UnderLoadResult, console: Console) -> None:
             table.add_row(name, _load(load), *rates, *values, word)
     if sides:
         console.print(table)
-    for sentence in (found.sentence, *(f"{name.capitalize()}: {side.server.sentence}" for name, side in sides)):
-        console.print(Text(sentence))
+    console.print(Text(found.sentence))
+    for name, side in sides:
+        judged = f" {side.served_ids.sentence}" if side.served_ids else ""
+        console.print(Text(f"{name.capitalize()}: {side.server.sentence}{judged}"))
     for note in found.notes:
         console.print(Text(note, "yellow"))
 

@@ -21,6 +21,7 @@ def test_both_sides_stand_in_one_table_with_the_load_that_holds():
     assert "void" in said
     assert "every objective holds with 20 users at once" in said
     assert "After: This workbench's server with the plan's kernels" in said
+    assert "64 of its answers were held against the model's logits" in " ".join(said.split())
 
 
 def test_the_endpoint_stands_below_them():
