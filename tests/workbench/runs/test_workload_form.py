@@ -1,5 +1,6 @@
 """The form of a workload: what it fills in, keeps, adds, and reads from an SLA."""
 
+import re
 from collections.abc import Callable
 from html import unescape
 
@@ -187,3 +188,39 @@ def test_an_open_loop_under_load_is_said_by_the_form(browser: Callable[[User], C
     page = browser(engineer).post("/workloads/new/", sent | {"load.most_users": ""})
     assert page.status_code == 422
     assert "a run without load measures equal requests" in unescape(page.content.decode())
+
+
+BEHAVIOUR = {
+    "prompt_lengths": {"kind": "uniform", "low": 8, "high": 16},
+    "output_lengths": {"kind": "log-normal", "median": 8, "sigma": 0.5, "most": 16},
+    "arrivals": {"kind": "closed", "think_s": 2},
+    "sampling": {"temperature": 0.7, "top_p": 0.9, "top_k": 40},
+    "cancellations": {"share": 0.1, "after_tokens": 4},
+    "shared_prefix": 4,
+    "time_out_s": 30,
+    "end_of_text": True,
+}
+
+
+def test_unequal_requests_and_how_they_end_are_said_by_the_form_and_kept_in_a_copy(
+    browser: Callable[[User], Client], engineer: User
+) -> None:
+    form = WorkloadForm.empty([], "tiny-llama")
+    form.values |= flatten({"traffic": BEHAVIOUR, "load": {"most_users": 8}}) | {"objectives[0].metric": "ttft"}
+    form.values.pop("objectives[0].n")
+    sent = {name: "on" if value is True else value for name, value in form.values.items() if value is not False}
+    assert form.names_behaviour
+    assert not WorkloadForm.empty([]).names_behaviour
+    answer = browser(engineer).post("/workloads/new/", sent)
+    assert answer.status_code == 302, answer.content.decode()[-3000:]
+    stored = Workload.objects.get().document["traffic"]
+    assert {name: stored[name] for name in BEHAVIOUR} == BEHAVIOUR
+    copy = browser(engineer).get(f"/workloads/new/?from={Workload.objects.get().pk}").content.decode()
+    for name, value in (("cancellations.share", "0.1"), ("prompt_lengths.low", "8"), ("sampling.top_p", "0.9")):
+        assert re.search(f'name="traffic.{name}"[^>]* value="{value}"', copy), name
+
+
+def test_a_kind_that_is_not_chosen_takes_its_inputs_with_it() -> None:
+    form = WorkloadForm.empty([])
+    form.values |= {"traffic.prompt_lengths.kind": "", "traffic.prompt_lengths.low": "8", "traffic.arrivals.cv": "2"}
+    assert not {"prompt_lengths", "arrivals"} & set(form.document()["traffic"])

@@ -29,11 +29,18 @@ RUNNERS: Choices = [
 PREFERRED: Choices = [("cheapest", "the cheapest by the token"), ("fastest", "the fastest")]
 ARRIVALS: Choices = [
     ("", "users of a closed loop"),
+    ("closed", "users of a closed loop who pause"),
     ("poisson", "Poisson, an open loop"),
     ("gamma", "gamma, bursts or regular"),
     ("recorded", "as in a recording"),
 ]
-LENGTHS: Choices = [("", "as stated above"), ("recorded", "as in a recording")]
+LENGTHS: Choices = [
+    ("", "as stated above"),
+    ("fixed", "all alike"),
+    ("uniform", "uniform"),
+    ("log-normal", "log-normal"),
+    ("recorded", "as in a recording"),
+]
 APIS: Choices = [
     ("completions", "/v1/completions"),
     ("chat", "/v1/chat/completions"),
@@ -132,6 +139,7 @@ def traffic() -> list[Input]:
             "Times as fast as recorded, at most",
             hint="Finds the highest speed that holds. Users are those served at once.",
         ),
+        Input("traffic.arrivals.think_s", "Mean pause, seconds", hint="Between an answer and the next request."),
     ]
 
 
@@ -139,8 +147,35 @@ def recording(known: Choices | None = None) -> list[Input]:
     """What is taken from a recording; `known` are the organisation's, by SHA-256."""
     return [
         Input("traffic.recording", "Recording", "select", choices=[("", "none"), *(known or [])]),
-        Input("traffic.prompt_lengths.kind", "Prompt lengths under load", "select", choices=LENGTHS),
-        Input("traffic.output_lengths.kind", "Output lengths under load", "select", choices=LENGTHS),
+    ]
+
+
+def behaviour() -> list[Input]:
+    """What load alone has: unequal lengths, sampling, and how answers and users end."""
+    return [
+        *_lengths("traffic.prompt_lengths", "Prompt"),
+        *_lengths("traffic.output_lengths", "Output"),
+        Input("traffic.shared_prefix", "Shared beginning, tokens", hint="That all prompts begin with."),
+        Input("traffic.sampling.temperature", "Temperature", hint="Left empty, the likeliest token is taken."),
+        Input("traffic.sampling.top_p", "Top-p"),
+        Input("traffic.sampling.top_k", "Top-k"),
+        Input("traffic.cancellations.share", "Users who go away, 0 to 1", hint="Share of the requests; empty: none."),
+        Input("traffic.cancellations.after_tokens", "After so many tokens"),
+        Input("traffic.time_out_s", "Time-out, seconds", hint="A request that takes longer has failed."),
+        Input("traffic.end_of_text", "Answers may end early", "check", hint="Where the model ends the text."),
+    ]
+
+
+def _lengths(at: str, name: str) -> list[Input]:
+    """The kind of lengths, and what describes each kind; the page shows those of the chosen one."""
+    return [
+        Input(f"{at}.kind", f"{name} lengths under load", "select", choices=LENGTHS),
+        Input(f"{at}.tokens", f"{name} length, tokens"),
+        Input(f"{at}.low", f"{name} length, least"),
+        Input(f"{at}.high", f"{name} length, most"),
+        Input(f"{at}.median", f"{name} length, median"),
+        Input(f"{at}.sigma", f"{name} length, sigma", hint="Standard deviation of the logarithm; 1 is a wide spread."),
+        Input(f"{at}.most", f"{name} length, cut to"),
     ]
 
 
@@ -223,7 +258,7 @@ def model(groups: Sequence[tuple[str, Choices]]) -> Input:
     return Input("model", "Model", "groups", required=True, choices=list(groups))  # type: ignore[arg-type]
 
 
-FIXED = [*general(), *traffic(), *recording(), *constraints(), *quality(), *endpoint(), *present()]
+FIXED = [*general(), *traffic(), *recording(), *behaviour(), *constraints(), *quality(), *endpoint(), *present()]
 LISTS = {each.name for each in FIXED if each.kind == "checks"}
 FLAGS = {each.name for each in FIXED if each.kind == "check"}
 NUMBERS = {each.name for each in FIXED if each.kind == "number"}
@@ -231,5 +266,8 @@ TEXTS = {each.name for each in FIXED} - LISTS - FLAGS | {"model"}
 FACTS = {
     "present.": {each.name for each in present() if each.kind != "select"},
     "endpoint.": {each.name for each in endpoint() if each.kind != "select"},
+    "traffic.prompt_lengths.": {"traffic.prompt_lengths.kind"},
+    "traffic.output_lengths.": {"traffic.output_lengths.kind"},
+    "traffic.arrivals.": {"traffic.arrivals.kind"},
 }
-"""The present deployment and the endpoint count as stated as soon as one of these inputs is filled in."""
+"""These parts count as stated as soon as one of their inputs is filled in, of lengths and arrivals the kind."""

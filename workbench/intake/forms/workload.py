@@ -15,6 +15,7 @@ from workbench.intake.forms import inputs as form_inputs
 from workbench.intake.forms import templates
 from workbench.intake.forms.inputs import FACTS, FLAGS, LISTS, NUMBERS, TEXTS, Choices, Input
 from workers.documents.model import Kind
+from workers.documents.traffic import Traffic
 
 Values = dict[str, Any]
 MAX_ROWS = 16
@@ -105,6 +106,7 @@ class WorkloadForm:
         for section in (
             self.traffic,
             self.recording,
+            self.behaviour,
             self.general,
             self.constraints,
             self.quality,
@@ -138,6 +140,16 @@ class WorkloadForm:
     @property
     def recording(self) -> list[Input]:
         return [self._bound(each) for each in form_inputs.recording(self.recordings)]
+
+    @property
+    def behaviour(self) -> list[Input]:
+        return [self._bound(each) for each in form_inputs.behaviour()]
+
+    @property
+    def names_behaviour(self) -> bool:
+        """Whether requests or users are said to differ from the document's defaults, be it wrongly."""
+        plain = flatten({"traffic": Traffic().model_dump(mode="json")})
+        return any(each.errors or (each.value and each.value != plain.get(each.name)) for each in self.behaviour)
 
     @property
     def names_recording(self) -> bool:

@@ -8,26 +8,35 @@ function matchN(select) {
   n.closest(".field").hidden = n.disabled;
 }
 
-// What describes one kind of arrivals is switched off for the others.
-const OF_ARRIVALS = { rate: ["poisson", "gamma"], cv: ["gamma"], speed: ["recorded"] };
+// What describes one kind of arrivals or lengths is switched off for the others.
+const ARRIVALS = { rate: ["poisson", "gamma"], cv: ["gamma"], speed: ["recorded"], think_s: ["closed"] };
+const LENGTHS = {
+  tokens: ["fixed"], low: ["uniform"], high: ["uniform"],
+  median: ["log-normal"], sigma: ["log-normal"], most: ["log-normal"],
+};
+const OF_KIND = {
+  "traffic.arrivals": ARRIVALS, "traffic.prompt_lengths": LENGTHS, "traffic.output_lengths": LENGTHS,
+};
 
-function matchArrivals() {
-  const kind = document.querySelector("select[name='traffic.arrivals.kind']").value;
-  for (const [name, kinds] of Object.entries(OF_ARRIVALS)) {
-    const input = document.querySelector(`[name='traffic.arrivals.${name}']`);
-    input.disabled = !kinds.includes(kind);
-    input.closest(".field").hidden = input.disabled;
+function matchKinds() {
+  for (const [part, fields] of Object.entries(OF_KIND)) {
+    const kind = document.querySelector(`select[name='${part}.kind']`).value;
+    for (const [name, kinds] of Object.entries(fields)) {
+      const input = document.querySelector(`[name='${part}.${name}']`);
+      input.disabled = !kinds.includes(kind);
+      input.closest(".field").hidden = input.disabled;
+    }
   }
 }
 
 function matchAll() {
   document.querySelectorAll("select[name$='.metric']").forEach(matchN);
-  matchArrivals();
+  matchKinds();
 }
 
 document.addEventListener("change", (event) => {
   if (event.target.matches("select[name$='.metric']")) matchN(event.target);
-  if (event.target.matches("select[name='traffic.arrivals.kind']")) matchArrivals();
+  if (event.target.matches("select[name$='.kind']")) matchKinds();
 });
 document.addEventListener("htmx:afterSettle", matchAll);
 document.addEventListener("DOMContentLoaded", () => {
