@@ -18,7 +18,7 @@ from workers.harness.context import Context
 from workers.measuring.judged_ids import served_ids
 from workers.measuring.served_model import device_of, free, load
 
-ASKED_OF = 8
+ASKED_OF = 4
 ANSWERS = 8
 SHARE = 0.05
 """Of the stage's seconds, kept for judging. One answer of each side is judged even when time is up."""
