@@ -95,7 +95,7 @@ def _result(made: Run, known: Results, stage: str) -> dict[str, Any]:
     assert known.verify is not None
     html = _keep(made, "report.html", "text/html", render(sample_results.stage_input()).encode())
     plan = _keep(made, "plan.json", "application/json", b"{}\n")
-    said = {"verdict": known.verify.verdict, "headline": headline(known.verify)}
+    said = {"verdict": known.verify.verdict, "headline": headline(known.verify, known.load)}
     return said | {"html": html, "plan": plan, "predicted": [each.model_dump() for each in compared(known)]}
 
 

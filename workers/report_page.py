@@ -14,6 +14,7 @@ from workers import budget
 from workers.charts import CHARTS, cells, economics, endpoint, plans, prediction, provenance, serving, text
 from workers.charts.svg import draw
 from workers.documents.base import Verdict
+from workers.documents.load import UnderLoadResult
 from workers.documents.model import ModelManifest
 from workers.documents.prices import PriceBook
 from workers.documents.stages import Results, VerifyResult
@@ -67,14 +68,24 @@ class Cover:
     """A data URI of a PNG, or empty."""
 
 
-def headline(verify: VerifyResult) -> str:
-    """The result in one line: `Met: TTF64 p50 81.0 ms (limit 100 ms), 3.47x faster than before in the median`."""
+def headline(verify: VerifyResult, load: UnderLoadResult | None = None) -> str:
+    """The result in one line: `Met: TTF64 p50 81.0 ms (limit 100 ms), 3.47x faster than before in the median`, and
+    where both sides were put under load `; held under load: 20 users after, none before`.
+    """
     first = verify.outcomes[0]
     objective, after = first.objective, text.quantity(first.after, first.objective.unit)
     limit = text.promised(objective) if objective.limit is None else text.quantity(objective.limit, objective.unit)
     said = "promised" if objective.limit is None else "limit"
     line = f"{VERDICTS[verify.verdict]}: {objective.label} {after} ({said} {limit})"
-    return f"{line}, {speedup_words(verify)}"
+    return f"{line}, {speedup_words(verify)}{_under_load(load)}"
+
+
+def _under_load(load: UnderLoadResult | None) -> str:
+    if load is None or load.before is None or load.after is None:
+        return ""
+    after, before = (curve.limit.held for curve in (load.after, load.before))
+    said = [text.traffic_words(each.traffic) if each else "none" for each in (after, before)]
+    return f"; held under load: {said[0]} after, {said[1]} before"
 
 
 def speedup_words(verify: VerifyResult) -> str:
@@ -122,7 +133,7 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         results=document.results,
         verify=verify,
         verdicts=VERDICTS,
-        headline=headline(verify),
+        headline=headline(verify, document.results.load),
         request_words=text.request_words(workload.traffic, document.model),
         speedup_words=speedup_words(verify),
         when_before=text.when(verify.compared_with),

@@ -27,7 +27,7 @@ def run(document: StageInput, context: Context) -> ReportResult:
         html=context.keep(html_file, "report.html", "text/html"),
         plan=context.keep(plan_file, "plan.json", "application/json"),
         verdict=verify.verdict,
-        headline=headline(verify),
+        headline=headline(verify, document.results.load),
         predicted=prediction.compared(document.results),
     )
 

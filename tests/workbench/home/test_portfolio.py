@@ -106,7 +106,7 @@ def test_only_what_was_served_several_at_once_makes_tokens_cheaper(browser, orga
     run = sample_runs.run(organisation, engineer)
     stage = run.stages.get(stage="price")
     sample_runs.run(organisation, engineer)
-    none = "no run has served several at once, before and after"
+    none = "no run has a price on both sides with several at once"
     for at_once, ratio, found, words in (
         (None, 3.5, (0, None), none),
         (1, 3.5, (0, None), none),
