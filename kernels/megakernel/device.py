@@ -15,7 +15,7 @@ from kernels.megakernel.layout import EVEN_HIDDEN, Layout, groups_of, heads_of_c
 from kernels.megakernel.program import Program
 from kernels.megakernel.ranks import RANKS, programs
 from kernels.megakernel.shape import BATCH_MOST, ModelShape
-from kernels.megakernel.validate import check_programs
+from kernels.megakernel.validate import check_programs_once
 from kernels.megakernel.weights import FORMATS
 from kernels.ops.sampling import Sampling
 from kernels.tiles.maps import TENSOR_MAP
@@ -236,7 +236,7 @@ def built(shape: ModelShape, layout: Layout, tuning: Tuning, beside: int = 1) ->
     Raises InvalidProgram for programs that fail validation, and ValueError for some that leave no room for a ring.
     """
     made = programs(shape, layout)
-    check_programs(*made)
+    check_programs_once(*made)
     constants = defines(made[0], tuning)  # those of all ranks
     if made[0].layout.pairs and 2 * pairs_at_once(compile_kernel(constants), constants) < beside * made[0].layout.sms:
         return built(shape, replace(layout, pairs=False), tuning, beside)

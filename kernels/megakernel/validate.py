@@ -12,8 +12,12 @@ What is proved, for every number of splits a context may need:
 The programs of several ranks are proven together: words in a peer's memory are ordered like the rest.
 """
 
+import hashlib
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
+from kernels.cuda.nvrtc import cache_directory
 from kernels.megakernel.ordering import Ordering
 from kernels.megakernel.program import Program
 from kernels.megakernel.structure import ProgramProblem, structure
@@ -56,3 +60,28 @@ def check_programs(*programs: Program) -> None:
     problems = validate(*programs)
     if problems:
         raise InvalidProgram(problems)
+
+
+def check_programs_once(*programs: Program) -> None:
+    """As `check_programs`, but programs that this code has proven before are taken as proven: a file in the cache of
+    compiled kernels says so.
+    """
+    mark = cache_directory() / f"proof-{_digest(programs)}"
+    if mark.exists():
+        return
+    check_programs(*programs)
+    with suppress(OSError):  # a cache that nobody may write to: the next process proves them again
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+
+
+def _digest(programs: tuple[Program, ...]) -> str:
+    """Of all that a proof depends on: the programs, and the code of this package."""
+    found = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        found.update(path.read_bytes())
+    for program in programs:
+        found.update(repr((program.shape, program.layout, program.rank, program.sections)).encode())
+        for instructions in program.instructions:
+            found.update(repr(instructions.shape).encode() + instructions.tobytes())
+    return found.hexdigest()[:32]

@@ -1,5 +1,6 @@
 """The build of a layout for a GPU: pairs of SMs only where all of them find room."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +17,9 @@ IN_PAIRS = Layout(sms=6, splits=0, out_parts=2, pairs=True)
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What kernels are compiled with, on a GPU that holds two clusters."""
+def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[dict[str, Any]]:
+    """What kernels are compiled with, on a GPU that holds two clusters. Proofs are kept nowhere else."""
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path))
     found: list[dict[str, Any]] = []
     monkeypatch.setattr(device, "compile_kernel", lambda constants: found.append(constants) or len(found))
     monkeypatch.setattr(device, "pairs_at_once", lambda *given: 2)

@@ -136,7 +136,7 @@ def test_a_program_that_waits_for_nothing_gives_up_and_names_the_instruction(bat
         return [without(program, *at_work(program, op))]
 
     monkeypatch.setattr(device, "programs", broken)
-    monkeypatch.setattr(device, "check_programs", lambda program: None)
+    monkeypatch.setattr(device, "check_programs_once", lambda program: None)
     monkeypatch.setattr(machine, "TIMEOUT_NS", 20_000_000)
     began = time.monotonic()
     with pytest.raises(machine.MegakernelFault, match=r"^SM \d+ waited too long at instruction \d+ \(\w+\)$"):

@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from kernels.megakernel import ordering
 from kernels.megakernel import program as program_module
+from kernels.megakernel import validate as validate_module
 from kernels.megakernel.effects import Access, Effects, effects
 from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.layout import Layout, can_attend, default_layout, fitted
@@ -16,7 +18,7 @@ from kernels.megakernel.ordering import Ordering
 from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.shape import ModelShape, shape_of
 from kernels.megakernel.structure import instruction_rows
-from kernels.megakernel.validate import InvalidProgram, check_programs, validate
+from kernels.megakernel.validate import InvalidProgram, check_programs, check_programs_once, validate
 from tests.kernels.megakernel.broken import changed, find, kinds, one_half, swapped, with_rows, without
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import program_of
@@ -209,6 +211,26 @@ def test_each_kind_of_problem_is_called_by_its_name(breaks: object, kind: str) -
     assert kind in kinds(breaks(SMALL))  # type: ignore[operator]
     with pytest.raises(InvalidProgram, match=r"SM \d|layer \d|bounds|stream"):
         check_programs(breaks(SMALL))  # type: ignore[operator]
+
+
+def test_only_what_was_proven_is_not_proven_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A program that fails leaves no mark, and one changed instruction is another program."""
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
+    broken = left_out(SMALL)
+    for _ in range(2):
+        with pytest.raises(InvalidProgram):
+            check_programs_once(broken)
+    check_programs_once(SMALL)
+    monkeypatch.setattr(validate_module, "check_programs", lambda *programs: pytest.fail("proven again"))
+    check_programs_once(SMALL)
+    with pytest.raises(pytest.fail.Exception):
+        check_programs_once(broken)
+
+
+def test_programs_are_proven_where_the_cache_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "file" / "cache"))
+    check_programs_once(SMALL)
 
 
 def test_values_that_nobody_reads_are_found() -> None:
