@@ -71,7 +71,8 @@ def _default_class(model_type: str) -> str:
 def _unit(model_type: str, name: str) -> Unit:
     known = mappings()
     plain = name in names_of("") or name in names_of("TEXT_ENCODING")
-    if name in names_of(*IMAGES) or (plain and model_type in known["MODEL_FOR_IMAGE_MAPPING_NAMES"]):
+    sees = model_type in known["MODEL_FOR_IMAGE_MAPPING_NAMES"] or "VisionModel" in name
+    if name in names_of(*IMAGES) or (plain and sees):
         return "images"
     if name in names_of(*SOUND) or (
         plain and any(model_type in known[f"MODEL_FOR_{each}_MAPPING_NAMES"] for each in SOUND)

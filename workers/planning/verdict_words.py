@@ -76,7 +76,7 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
     if outcome.void:
         return f"{words}, which is void"
     if outcome.verdict == "not_enough_samples":
-        words += f", {outcome.requests} requests of the {outcome.needed} or more it takes"
+        words += f", {outcome.requests:,} requests of the {outcome.needed:,} or more it takes"
     if outcome.missed_in:
         return f"{words}, too close to call: the requests of {outcome.missed_in} of the processes miss it"
     if outcome.ratio is not None and outcome.ratio.low == outcome.ratio.high == 1:

@@ -19,6 +19,8 @@ from kernels.model_files.errors import ModelRefused
         ("vit", "ViTForImageClassification", "images", "classes"),
         ("vit", "ViTModel", "images", "vectors"),
         ("vit", "", "images", "vectors"),
+        ("clip_vision_model", "CLIPVisionModel", "images", "vectors"),
+        ("siglip_vision_model", "SiglipVisionModel", "images", "vectors"),
         ("t5", "T5ForConditionalGeneration", "sequences", "classes"),
         ("t5", "T5EncoderModel", "embeddings", "vectors"),
         ("bart", "BartForConditionalGeneration", "sequences", "classes"),
