@@ -12,6 +12,7 @@ import psutil
 from kernels import engine, model_files
 from kernels.engine.vllm_runner import PYTHON_VARIABLE
 from kernels.hardware import GPUS
+from kernels.model_files.architectures import check_architecture
 from kernels.model_files.config import value
 from kernels.ops import BYTES
 from workers.documents.gpu_class import Feasibility, gpus_of, single_gpu_class
@@ -218,10 +219,11 @@ def run(document: StageInput, context: Context) -> AdmitResult:
     _check_files(document, context)
     workload, config = document.workload, document.model.config
     try:
+        check_architecture(config["model_type"], config.get("architectures") or [])
         facts = engine.describe(config)
         if facts.kind != "decoder":
             inputs.check(config)
-    except ValueError as error:
+    except (ValueError, model_files.ModelRefused) as error:
         raise StageError(str(error), refused=True, file="config.json") from error
     context.say(0.5, "comparing the tensors with the configuration")
     notes = _compare_tensors(document, context)

@@ -232,7 +232,8 @@ def test_a_comparison_is_told_now_and_then_and_at_its_end(tmp_path, monkeypatch)
 def test_what_cannot_be_fed_is_refused_at_admission(tmp_path):
     wav2vec2 = {"model_type": "wav2vec2", "architectures": ["Wav2Vec2ForCTC"], "dtype": "float32"}
     wav2vec2 |= {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 64}
-    for config, said in ((wav2vec2, "takes input_values, which the workbench cannot make up"), (CLIP, "alone")):
+    refused = [(wav2vec2, "takes input_values, which the workbench cannot make up"), (CLIP, "alone")]
+    for config, said in [*refused, (LLAVA, "answers images and text together")]:
         with pytest.raises(StageError, match=said) as caught:
             admit.run(documents("admit", config), Context(tmp_path, tmp_path, seconds=20))
         assert caught.value.failure.refused
@@ -244,6 +245,15 @@ CLIP = {
     "projection_dim": 16,
     "text_config": {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2},
     "vision_config": {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2},
+    "dtype": "float32",
+}
+
+
+LLAVA = {
+    "model_type": "llava",
+    "architectures": ["LlavaForConditionalGeneration"],
+    "text_config": {"model_type": "llama", "num_attention_heads": 2} | {k: BERT[k] for k in BERT if "size" in k},
+    "vision_config": CLIP["vision_config"] | {"model_type": "clip_vision_model", "image_size": 32, "patch_size": 16},
     "dtype": "float32",
 }
 
