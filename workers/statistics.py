@@ -157,10 +157,12 @@ def paired_difference(before: Sequence[float], after: Sequence[float], seed: int
 def median_interval(samples: Sequence[float], apart: int = 1) -> Interval:
     """The median with the 95 % interval of `kernels.measure.intervals`, as a document.
 
-    Samples `apart` places from each other are independent, and the interval is of those.
+    Samples `apart` places from each other are independent, and the interval is of those; with fewer than LEAST_PAIRS of
+    them it is the whole range.
     """
-    value = intervals.median_interval(samples)[0]
-    _, low, high = intervals.median_interval(every(samples, apart))
+    value, taken = intervals.median_interval(samples)[0], every(samples, apart)
+    few = len(taken) < LEAST_PAIRS
+    _, low, high = intervals.median_interval([min(samples), max(samples)] if few else taken)
     return Interval(value=value, low=min(low, value), high=max(high, value))
 
 

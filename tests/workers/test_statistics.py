@@ -87,6 +87,12 @@ def test_requests_that_wait_in_one_line_make_no_difference_of_the_same_plan():
     assert found[8] <= 1
 
 
+def test_few_independent_samples_leave_the_whole_range():
+    samples = [5.0, 1.0, 3.0, 2.0, 4.0, 6.0, 7.0, 9.0, 8.0]
+    found = statistics.median_interval(samples, apart=4)
+    assert (found.low, found.value, found.high) == (1.0, 5.0, 9.0)
+
+
 def test_intervals_are_the_same_each_time():
     values = [1.0, 2.0, 3.0, 5.0, 8.0]
     assert statistics.median_interval(values) == statistics.median_interval(values)
