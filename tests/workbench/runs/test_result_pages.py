@@ -37,7 +37,7 @@ def test_result_says_the_verdict_first_and_labels_its_numbers(browser, engineer,
     assert "weights: fp8 is not among the allowed precisions." in page
     assert "<dt>Not to be used</dt><dd>skinny, megakernel</dd>" in page
     assert "ceilings</a>, settled: 4.00 TB/s read" in page
-    assert "of which floors are computed: 4.10 TB/s read" in page
+    assert "from which floors are computed: 4.10 TB/s read" in page
     for basis in ("basis-measured", "basis-modelled", "basis-stated"):
         assert basis in page
 
