@@ -98,7 +98,7 @@ class MeasuredStep:
     def step(self, backend: KernelsBackend, length: int, prompt: int) -> Step:
         """The step, over pages that no two of its requests share."""
         limits = backend.limits
-        pages, free = -(-length // limits.page_size), iter(range(1, limits.pages))
+        pages, free = -(-max(length, prompt) // limits.page_size), iter(range(1, limits.pages))
         parts: list[list[Part]] = [[], []]
         sizes = [(1, length)] * self.singles + [
             (min(prompt, self.tokens - at), prompt) for at in range(0, self.tokens, prompt)
