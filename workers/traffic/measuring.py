@@ -26,6 +26,8 @@ SMALLER = (1, 4, 16)
 """The probes have so many times fewer words where the server refuses the longer ones, as models of short context do."""
 STREAMED = ("ttft", "tpot", "itl", "e2e")
 NOT_STREAMED = ("batch_latency",)
+MANY_ALIKE = 3.0
+"""From so many requests of a closed loop on that tell as much as one, the result says so."""
 OF_TOKENS = ("ttft", "ttf_n", "tpot", "itl", "cost_per_mtok")
 
 
@@ -180,5 +182,10 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
         found.append(
             f"Requests that queue behind each other are alike: verdicts count up to {most:.1f} as one. Intervals take "
             "them as independent."
+        )
+    elif (alike := max((load.alike(each) for each in test.objectives), default=1.0)) >= MANY_ALIKE:
+        found.append(
+            f"Requests that are answered together are alike: about {alike:.0f} of them tell as much as one. Verdicts "
+            "and intervals take each as independent, so they are less sure than they say."
         )
     return found

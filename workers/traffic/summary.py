@@ -142,6 +142,14 @@ class LoadSummary:
             alike=size,
         )
 
+    def alike(self, objective: Objective) -> float:
+        """How many successive requests tell as much of the objective as one independent request: 1 + 2 Σ ρ(k)."""
+        if objective.metric in OF_WINDOWS:
+            return 1.0
+        return (
+            autocorrelation.statistical_inefficiency(_values(self._requests(objective.metric, objective.n))) + 1
+        ) / 2
+
     def _requests(self, metric: str, n: int | None) -> list[list[float] | None]:
         """A metric's samples of each request in the order of due times, None where it failed."""
         served = {id(exchange): each for exchange, each in self._served}

@@ -5,6 +5,7 @@ import statistics
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kernels.load.connection import Address, BadAddress
@@ -161,6 +162,20 @@ def test_one_process_that_was_late_voids_the_load_of_all(stub):
     result = judged(test, found, "now")
     assert (result.lag.void, result.verdict, result.lag.loop_p99) == (True, None, 6.0)
     assert result.notes[0].startswith("One of the generator's 2 processes was 6.0 ms late at p99")
+
+
+@pytest.mark.parametrize(("batch", "said"), [(1, False), (16, True)])
+def test_requests_that_one_batch_answers_are_said_to_be_alike(stub, batch, said):
+    """First tokens come after times that are drawn anew for each batch."""
+    test = a_test(stub, concurrency=4)
+    found = sent(test)
+    ttft_ms = np.repeat(np.random.default_rng(1).integers(1, 1000, len(found.exchanges)), batch).tolist()
+    for each, drawn in zip(sorted(found.exchanges, key=lambda each: each.intended_ns), ttft_ms, strict=False):
+        later = each.intended_ns + drawn * 1_000_000 - each.chunk_ns[0]
+        each.chunk_ns = [at + later for at in each.chunk_ns]
+        each.end_ns += later
+    notes = judged(test, found, "now").notes
+    assert any("of them tell as much as one" in note for note in notes) == said
 
 
 @pytest.mark.parametrize("processes", [1, 2])
