@@ -233,10 +233,8 @@ def _sentence(compared: Compared, called: str, largest_loss: float | None, accep
     over = f"{called.capitalize()} over {compared.requests:,} {noun} ({compared.source})"
     allowed = "any rise is allowed, since the workload lets quality be unverified"
     if largest_loss is not None:
-        allowed = (
-            f"rises of at most {100 * largest_loss:g} % of {_what_may_rise(compared)} and "
-            f"{100 * largest_error(largest_loss):.2g} % of the largest value are allowed"
-        )
+        share = "" if compared.values == 1 else f"{100 * largest_loss:g} % of {_what_may_rise(compared)} and "
+        allowed = f"rises of at most {share}{100 * largest_error(largest_loss):.2g} % of the largest value are allowed"
     few, result = "", "acceptable" if acceptable else "not acceptable"
     if compared.answers < compared.needed:
         result += " so far" if acceptable else ""

@@ -85,6 +85,7 @@ def test_a_single_score_is_judged_by_its_value():
     assert not found.acceptable
     assert [each.name for each in found.measures] == ["Largest error of a logit"]
     assert "most likely" not in found.sentence
+    assert "rises of at most 14 % of the largest value are allowed" in found.sentence
     assert judged(classes(count=1), lambda output: output * 1.01, CLASSES).acceptable
 
 
