@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from workers.documents.stages import GPU_STAGES, STAGES, Stage
 from workers.documents.workload import Workload
 
-USUAL_SHARE = 0.1
+DEFAULT_SHARE = 0.1
 SHARES: dict[str, float] = {
     "admit": 0.05,
     "baseline": 0.14,
@@ -15,7 +15,7 @@ SHARES: dict[str, float] = {
     "verify": 0.27,
     "load": 0.4,
 }
-"""Shares of the workload's minutes, beside each other. A GPU stage that is not listed gets USUAL_SHARE."""
+"""Shares of the workload's minutes, beside each other. A GPU stage that is not listed gets DEFAULT_SHARE."""
 LOAD_WITH_VLLM = 0.8
 """The load stage's share where vLLM is before: its server takes about a minute to start."""
 MINUTES_WITH_VLLM = 8.0
@@ -38,7 +38,7 @@ WORTH_NAMING = 1.0
 def share(stage: str, workload: Workload) -> float:
     """The stage's share of the minutes, beside those of the others; 0 for the load stage of a run without one."""
     if stage != "load":
-        return SHARES.get(stage, USUAL_SHARE)
+        return SHARES.get(stage, DEFAULT_SHARE)
     if workload.load is None:
         return 0.0
     return LOAD_WITH_VLLM if workload.baseline_runner == "vllm" else SHARES[stage]

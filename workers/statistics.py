@@ -69,14 +69,14 @@ def shares_over(objective: Objective, served: Sequence[Served], usd_per_hour: fl
     return [count_over(objective, samples) / len(samples) for samples in each if samples]
 
 
-def places_apart(metric: str, served: Sequence[Served]) -> int:
+def independent_spacing(metric: str, served: Sequence[Served]) -> int:
     """The least distance, in batches, at which two batches have independent values of the metric."""
     return max((each.waited for each in served), default=1) if metric in FROM_SENDING else 1
 
 
-def every(samples: Sequence[float], apart: int) -> Sequence[float]:
-    """Every `apart`-th sample; more of them where fewer than two would be left."""
-    return samples[:: max(1, min(apart, len(samples) // 2))]
+def every(samples: Sequence[float], spacing: int) -> Sequence[float]:
+    """Every `spacing`-th sample; more of them where fewer than two would be left."""
+    return samples[:: max(1, min(spacing, len(samples) // 2))]
 
 
 def tokens_per_second(served: Sequence[Served]) -> float:
@@ -130,18 +130,18 @@ def _ratio_of_medians(pairs: np.ndarray) -> np.ndarray:
     return medians[..., 0] / medians[..., 1]
 
 
-def paired_ratio(before: Sequence[float], after: Sequence[float], apart: int = 1) -> Interval:
+def paired_ratio(before: Sequence[float], after: Sequence[float], spacing: int = 1) -> Interval:
     """median(before) / median(after) of interleaved samples, with the paired bootstrap's 95 % interval.
 
-    Samples `apart` places from each other are independent, and the interval is of those. With fewer than LEAST_PAIRS of
-    them it reaches from the smallest ratio of any two samples to the largest.
+    Samples `spacing` places from each other are independent, and the interval is of those. With fewer than LEAST_PAIRS
+    of them it reaches from the smallest ratio of any two samples to the largest.
     """
     count = min(len(before), len(after))
     pairs = np.column_stack([before[:count], after[:count]])
-    taken = np.column_stack([every(side[:count], apart) for side in (before, after)])
+    taken = np.column_stack([every(side[:count], spacing) for side in (before, after)])
     found = bootstrap(_ratio_of_medians, taken)
     low, high, value = found.low, found.high, float(_ratio_of_medians(pairs))
-    if count < LEAST_PAIRS * apart:
+    if count < LEAST_PAIRS * spacing:
         smallest, largest = pairs.min(axis=0), pairs.max(axis=0)
         low, high = float(smallest[0] / largest[1]), float(largest[0] / smallest[1])
     return Interval(value=value, low=min(low, value), high=max(high, value))
@@ -154,25 +154,25 @@ def paired_difference(before: Sequence[float], after: Sequence[float], seed: int
     )
 
 
-def median_interval(samples: Sequence[float], apart: int = 1) -> Interval:
+def median_interval(samples: Sequence[float], spacing: int = 1) -> Interval:
     """The median with the 95 % interval of `kernels.measure.intervals`, as a document.
 
-    Samples `apart` places from each other are independent, and the interval is of those; with fewer than LEAST_PAIRS of
-    them it is the whole range.
+    Samples `spacing` places from each other are independent, and the interval is of those; with fewer than LEAST_PAIRS
+    of them it is the whole range.
     """
-    value, taken = intervals.median_interval(samples)[0], every(samples, apart)
+    value, taken = intervals.median_interval(samples)[0], every(samples, spacing)
     few = len(taken) < LEAST_PAIRS
     _, low, high = intervals.median_interval([min(samples), max(samples)] if few else taken)
     return Interval(value=value, low=min(low, value), high=max(high, value))
 
 
-def noise_floor(*sides: Sequence[float], apart: int = 1) -> Interval:
+def noise_floor(*sides: Sequence[float], spacing: int = 1) -> Interval:
     """The ratio of each side's odd samples to its even ones, as if they were two variants; the widest counts.
 
-    Samples `apart` places from each other are independent; those are taken. A ratio inside this interval is no
+    Samples `spacing` places from each other are independent; those are taken. A ratio inside this interval is no
     difference. Raises ValueError when no side has two samples.
     """
-    taken = [every(side, apart) for side in sides]
+    taken = [every(side, spacing) for side in sides]
     found = [paired_ratio(side[0::2], side[1::2]) for side in taken if len(side) > 1]
     if not found:
         raise ValueError("a noise floor needs at least two samples of one side")

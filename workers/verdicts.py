@@ -16,8 +16,8 @@ at any time (Ville's inequality). *Met* is said when the capital of the bets on 
 of the bets on r > q is. Measuring may stop after any request, also because a verdict has been reached.
 
 Requests that wait in one line are not independent: each latency has in it the service of those before it. Those that
-are `apart` places from each other are, so every `apart`-th request makes a sequence with a capital of its own, and a
-verdict is said when all sequences say it. It is wrong only where the first of them errs.
+are `spacing` places from each other are, so every `spacing`-th request makes a sequence with a capital of its own, and
+a verdict is said when all sequences say it. It is wrong only where the first of them errs.
 """
 
 import math
@@ -38,16 +38,16 @@ MISSED_ODDS = np.geomspace(1.05, 1e4, 24)
 """The other alternatives of *missed*, as multiples of the promised rate's odds."""
 
 
-def verdict(percentile: float, shares: Sequence[float], confidence: float = CONFIDENCE, apart: int = 1) -> Verdict:
+def verdict(percentile: float, shares: Sequence[float], confidence: float = CONFIDENCE, spacing: int = 1) -> Verdict:
     """The verdict for `percentile` (a number such as 99), with each request's share of samples beyond the limit.
 
-    Requests `apart` places from each other are independent. *Too close* means undecided after as many requests as a
+    Requests `spacing` places from each other are independent. *Too close* means undecided after as many requests as a
     clean result takes; *not enough samples*, after fewer.
     """
-    proven = {_proven(percentile, shares[first::apart], confidence) for first in range(apart)}
+    proven = {_proven(percentile, shares[first::spacing], confidence) for first in range(spacing)}
     if len(proven) == 1 and (found := proven.pop()) is not None:
         return found
-    needed = apart * needed_requests(percentile, confidence=confidence)
+    needed = spacing * needed_requests(percentile, confidence=confidence)
     return "too_close" if len(shares) >= needed else "not_enough_samples"
 
 

@@ -80,16 +80,16 @@ def test_requests_that_wait_in_one_line_make_no_difference_of_the_same_plan():
     for _ in range(30):
         ends = generator.lognormal(0, 0.1, (2, 80 + clients)).cumsum(axis=1)
         sides = [list(each) for each in ends[:, clients:] - ends[:, :-clients]]
-        for apart in found:
-            noise = statistics.noise_floor(*sides, apart=apart)
-            found[apart] += statistics.is_difference(statistics.paired_ratio(*sides, apart=apart), noise)
+        for spacing in found:
+            noise = statistics.noise_floor(*sides, spacing=spacing)
+            found[spacing] += statistics.is_difference(statistics.paired_ratio(*sides, spacing=spacing), noise)
     assert found[1] > 5
     assert found[8] <= 1
 
 
 def test_few_independent_samples_leave_the_whole_range():
     samples = [5.0, 1.0, 3.0, 2.0, 4.0, 6.0, 7.0, 9.0, 8.0]
-    found = statistics.median_interval(samples, apart=4)
+    found = statistics.median_interval(samples, spacing=4)
     assert (found.low, found.value, found.high) == (1.0, 5.0, 9.0)
 
 

@@ -121,8 +121,8 @@ def test_requests_that_wait_in_one_line_do_not_count_as_if_they_were_independent
     over = (latencies > np.quantile(latencies, percentile / 100)).astype(float)
     looks = range(LEAST_REQUESTS, over.shape[1], 200)
 
-    def wrong(apart):
-        return sum(any(verdicts.verdict(percentile, row[:n], apart=apart) == "met" for n in looks) for row in over)
+    def wrong(spacing):
+        return sum(any(verdicts.verdict(percentile, row[:n], spacing=spacing) == "met" for n in looks) for row in over)
 
     assert wrong(1) > 0.2 * paths
     assert wrong(clients) <= highest_plausible(paths)

@@ -52,7 +52,7 @@ def _number(label: str, what: str, low: float, high: float, whole: bool = False)
 
 
 class FleetForm(forms.Form):
-    """A demand and the terms it is served by; what is left empty is as measured, stated or usual."""
+    """A demand and the terms it is served by; what is left empty is as measured, stated or a default."""
 
     users = _number("Users at once", "Users at once are a whole number", 1, MOST, whole=True)
     cycle_s = _number("Seconds between requests", "A user's cycle is a number of seconds", 0.001, 86_400)
@@ -68,7 +68,7 @@ class FleetForm(forms.Form):
     def __init__(self, found: UnitEconomics, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         usd = found.after.usd_per_hour if found.after else None
-        usual = {
+        defaults = {
             "usd_per_hour": f"{usd / found.after.gpus:.2f}" if usd and found.after else "",
             "cycle_s": "always waiting",
             "hours_per_day": "24",
@@ -77,7 +77,7 @@ class FleetForm(forms.Form):
             "prompt_tokens": str(found.prompt_tokens),
             "output_tokens": str(found.output_tokens),
         }
-        for name, value in usual.items():
+        for name, value in defaults.items():
             self.fields[name].widget.attrs["placeholder"] = value
         if not found.generates:
             del self.fields["prompt_tokens"], self.fields["output_tokens"]

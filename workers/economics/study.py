@@ -101,19 +101,19 @@ def moves(found: UnitEconomics, price: GpuPrice) -> list[PricePoint]:
     The price that is changed is that of the run's own GPU class.
     """
     sides: LoadPair = (found.before, found.after)
-    usual = [side.usd_per_hour if side else None for side in sides]
+    hourly = [side.usd_per_hour if side else None for side in sides]
     points = []
     for usd in sorted({price.low, price.typical, price.high}):
         factors = [usd / price.typical if side and side.gpu == _own(found) else 1.0 for side in sides]
-        each = [_thousand(side, hour, by) for side, hour, by in zip(sides, usual, factors, strict=True)]
+        each = [_thousand(side, hour, by) for side, hour, by in zip(sides, hourly, factors, strict=True)]
         points.append(_point("price", f"{dollars(usd)} per GPU-hour", each))
     for duty in dict.fromkeys((found.duty_cycle, *DUTY_CYCLES)):
-        each = [_thousand(side, hour, 1 / duty) for side, hour in zip(sides, usual, strict=True)]
+        each = [_thousand(side, hour, 1 / duty) for side, hour in zip(sides, hourly, strict=True)]
         points.append(_point("duty cycle", f"{100 * duty:.0f} % of the hour", each))
     for prompt, output in _lengths(found) if found.generates else []:
         each = [
             _thousand(side, hour, length_factor(found, side, prompt, output) if side else None)
-            for side, hour in zip(sides, usual, strict=True)
+            for side, hour in zip(sides, hourly, strict=True)
         ]
         points.append(_point("lengths", f"{prompt:,} prompt and {output:,} output tokens", each))
     return [each for each in points if each.before is not None or each.after is not None]

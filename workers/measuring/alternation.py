@@ -17,7 +17,7 @@ Hours = tuple[float | None, float | None]
 LEAST_PAIRS = 9
 LEAST_SECONDS = 8.0
 """The least interleaved pairs and seconds, even when time is up. The pairs are one more than a p50 needs."""
-USUAL_PAIRS = 2 * LEAST_REQUESTS
+ENOUGH_PAIRS = 2 * LEAST_REQUESTS
 """Pairs after which before is not served any more, once it is decided."""
 
 
@@ -46,7 +46,7 @@ def alternate(
     """Before and after alternate until the objectives of both are decided, then after alone until they are decided.
 
     `hours` are the USD per hour of each. Before is not pursued where it is too close to call. Once before is decided,
-    after goes on alone when USUAL_PAIRS are served, or as soon as the time left is twice what the requests take that
+    after goes on alone when ENOUGH_PAIRS are served, or as soon as the time left is twice what the requests take that
     after still needs. Stops when `reserve` seconds of the stage are left, but never before LEAST_PAIRS and
     LEAST_SECONDS.
     """
@@ -61,7 +61,7 @@ def alternate(
             return
         wanted = max([LEAST_REQUESTS, *(needed(each, after.served) for each in objectives if each.limit is not None)])
         short = done > 0 and 2 * (wanted - done) * spent / done >= context.seconds_left - reserve
-        alone = alone or (paired and (pairs >= USUAL_PAIRS or short))
+        alone = alone or (paired and (pairs >= ENOUGH_PAIRS or short))
         if not alone:
             before.serve()
         start = time.monotonic()

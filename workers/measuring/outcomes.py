@@ -16,12 +16,12 @@ from workers.statistics import (
     count_over,
     drift,
     every,
+    independent_spacing,
     is_difference,
     joined,
     noise_floor,
     objective_value,
     paired_ratio,
-    places_apart,
     shares_over,
 )
 from workers.verdicts import overall
@@ -113,8 +113,10 @@ def _relative(outcome: ObjectiveOutcome, processes: Sequence[Alternation]) -> Ob
     What runs today is once as fast as itself.
     """
     promised, ratio = outcome.objective.at_least_faster or 1.0, speedup(outcome.objective, processes, None).ratio
-    apart = places_apart(outcome.objective.metric, processes[0].after) if len(processes) < LEAST_PROCESSES else 1
-    needed_pairs = apart * LEAST_PAIRS_OF_A_RATIO
+    spacing = (
+        independent_spacing(outcome.objective.metric, processes[0].after) if len(processes) < LEAST_PROCESSES else 1
+    )
+    needed_pairs = spacing * LEAST_PAIRS_OF_A_RATIO
     few = min(each.pairs for each in processes) < needed_pairs
     met, missed = ratio.low >= promised, ratio.high < promised
     found: Verdict = "met" if met else "missed" if missed else "too_close"
@@ -150,11 +152,11 @@ def speedup(
     hours = usd_per_hour, usd_per_hour and usd_per_hour * gpus
     sides = [_interleaved(objective, each, hours) for each in processes]
     medians = [_medians(objective, *each) for each in sides]
-    apart = places_apart(objective.metric, processes[0].after)
+    spacing = independent_spacing(objective.metric, processes[0].after)
     past, now = sides[0]
     if len(processes) < LEAST_PROCESSES:
         pair = (now, past) if objective.direction == "at_least" else (past, now)
-        ratio, noise = paired_ratio(*pair, apart=apart), noise_floor(past, now, apart=apart)
+        ratio, noise = paired_ratio(*pair, spacing=spacing), noise_floor(past, now, spacing=spacing)
     else:
         ratio = across_processes([each.ratio for each in medians])
         noise = against_itself([each.after for each in medians])
@@ -164,7 +166,7 @@ def speedup(
         noise=noise,
         difference=is_difference(ratio, noise),
         processes=medians,
-        drifts=_drifts(sides, apart),
+        drifts=_drifts(sides, spacing),
     )
 
 
@@ -183,12 +185,12 @@ def _medians(objective: Objective, past: Sequence[float], now: Sequence[float]) 
     return ProcessMedians(before=before, after=after, ratio=ratio, pairs=len(now))
 
 
-def _drifts(sides: Sequence[tuple[Sequence[float], Sequence[float]]], apart: int) -> list[Drift]:
+def _drifts(sides: Sequence[tuple[Sequence[float], Sequence[float]]], spacing: int) -> list[Drift]:
     found = []
     for process, (past, now) in enumerate(sides, start=1):
-        if (ratio := drift(every(past, apart))) is not None:
+        if (ratio := drift(every(past, spacing))) is not None:
             found.append(Drift(process=process, side="before", ratio=ratio))
-        if (ratio := drift(every(now, apart))) is not None:
+        if (ratio := drift(every(now, spacing))) is not None:
             found.append(Drift(process=process, side="after", ratio=ratio))
     return found
 

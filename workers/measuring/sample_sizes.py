@@ -7,7 +7,7 @@ from workers.documents.base import Verdict
 from workers.documents.measurement import Distribution
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective
-from workers.statistics import distribution, places_apart, shares_over
+from workers.statistics import distribution, independent_spacing, shares_over
 from workers.verdicts import needed_requests, verdict
 
 LEAST_REQUESTS = 20
@@ -29,18 +29,18 @@ def verdicts(objectives: Sequence[Objective], served: Sequence[Served], usd_per_
 
 def judged(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> Verdict:
     """The verdict on an objective, by the batches that are independent of each other."""
-    apart = places_apart(objective.metric, served)
-    return verdict(objective.percentile, shares_over(objective, served, usd_per_hour), apart=apart)
+    spacing = independent_spacing(objective.metric, served)
+    return verdict(objective.percentile, shares_over(objective, served, usd_per_hour), spacing=spacing)
 
 
 def needed(objective: Objective, served: Sequence[Served]) -> int:
     """How many batches without a sample beyond the limit prove the objective, with clients as those of `served`."""
-    return places_apart(objective.metric, served) * needed_requests(objective.percentile)
+    return independent_spacing(objective.metric, served) * needed_requests(objective.percentile)
 
 
 def is_enough(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> bool:
     """Whether every objective is proven met or missed, and those relative to before have their requests."""
-    ratios = [PAIRS_OF_A_RATIO * places_apart(each.metric, served) for each in objectives if each.limit is None]
+    ratios = [PAIRS_OF_A_RATIO * independent_spacing(each.metric, served) for each in objectives if each.limit is None]
     least = max([LEAST_REQUESTS, *ratios])
     return len(served) >= least and {*verdicts(objectives, served, usd_per_hour)} <= {"met", "missed"}
 

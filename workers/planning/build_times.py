@@ -6,7 +6,7 @@ from typing import Any
 from kernels.tune.tuning_cache import cache_directory
 from workers.documents.stages import StageInput
 
-USUAL_SHARE = 0.5
+EXPECTED_SHARE = 0.5
 """`build_seconds` of a variant is its worst case. Without an earlier build this share of it is expected."""
 
 
@@ -21,8 +21,8 @@ class Builds:
     def expect(self, variant: str, worst: float) -> float:
         """Seconds that building probably takes; after a first build, however slow, the compiler caches are warm."""
         known = self._read().get(f"{self._key}-{variant}")
-        usual = USUAL_SHARE * worst
-        return min(float(known), usual) if isinstance(known, int | float) else usual
+        expected = EXPECTED_SHARE * worst
+        return min(float(known), expected) if isinstance(known, int | float) else expected
 
     def note(self, variant: str, seconds: float) -> None:
         """Records the duration of a build. A write error is printed and ignored."""

@@ -25,10 +25,10 @@ from workers.planning import summaries
 from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_served
 from workers.pricing import hourly_price
-from workers.statistics import median_interval, places_apart, tokens_per_second
+from workers.statistics import independent_spacing, median_interval, tokens_per_second
 from workers.verdicts import needed_requests, overall
 
-LEAST_ROUNDS, USUAL_ROUNDS, MOST_ROUNDS = 3, 5, 50
+LEAST_ROUNDS, ENOUGH_ROUNDS, MOST_ROUNDS = 3, 5, 50
 """Rounds of a trial; more than MOST_ROUNDS only where a promised percentile takes more requests to be proven."""
 MEASURE_SECONDS = 4.0
 OVERRUN_SECONDS = 20.0
@@ -147,8 +147,8 @@ def primary(document: StageInput, clients: Clients, gpus: int = 1) -> Interval |
     """The median of the first objective's metric with a 95 % interval, served on `gpus` GPUs."""
     objective, usd = document.workload.objectives[0], hourly_price(document.prices, document.gpu_class, gpus)
     samples = pooled(clients.served, objective.metric, objective.n, usd)
-    apart = places_apart(objective.metric, clients.served)
-    return median_interval(samples, apart) if samples else None
+    spacing = independent_spacing(objective.metric, clients.served)
+    return median_interval(samples, spacing) if samples else None
 
 
 def keeps(document: StageInput, clients: Clients, gpus: int) -> Verdict:
@@ -167,7 +167,7 @@ def served_rounds(runner: Runner, document: StageInput, seconds: float) -> Clien
     for done in range(1, most + 1):
         clients.serve()
         late = time.monotonic() - end
-        if (late > 0 and done >= USUAL_ROUNDS) or (late > seconds and done >= LEAST_ROUNDS):
+        if (late > 0 and done >= ENOUGH_ROUNDS) or (late > seconds and done >= LEAST_ROUNDS):
             break
     return clients
 

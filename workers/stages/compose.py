@@ -23,7 +23,7 @@ from workers.measuring import texts
 from workers.measuring.conditions import watched
 from workers.measuring.served_model import dtype_of, kind_of, load, random_input, vocabulary
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps
-from workers.planning.build_times import USUAL_SHARE, Builds
+from workers.planning.build_times import EXPECTED_SHARE, Builds
 from workers.planning.choosing import choose_plan
 from workers.planning.precision import lossy_refusal, lowers_precision
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, PROBE_STEPS, Times, Trier, untried, yardstick
@@ -73,7 +73,7 @@ class _Composer:
         """Every trial, the winner flagged, each with its reason."""
         self._set_yardstick()
         for variant in self._whole_models():
-            if self.done and variant.build_seconds > peers.WORST_START_SECONDS * USUAL_SHARE:
+            if self.done and variant.build_seconds > peers.WORST_START_SECONDS * EXPECTED_SHARE:
                 self._measure_peers()
             for gpus in several_gpus.counts(variant, self.document):
                 self._try_whole(variant, gpus)

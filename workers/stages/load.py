@@ -66,7 +66,7 @@ def _starting(document: StageInput, notes: list[str]) -> float:
     if refusal := vllm.refusal():
         notes.append(refusal)
         return 0.0
-    return vllm.USUAL_START_SECONDS
+    return vllm.EXPECTED_START_SECONDS
 
 
 def _before(document: StageInput, sides: Sides, starting: float, until: float) -> LoadCurve:

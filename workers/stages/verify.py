@@ -43,7 +43,7 @@ from workers.planning.served_checks import judge_served
 from workers.planning.serving import serving_of
 from workers.planning.verdict_words import no_change_sentence, overall_verdict, sentence
 from workers.pricing import hourly_price
-from workers.statistics import goodput, joined, median_interval, places_apart, tokens_per_second
+from workers.statistics import goodput, independent_spacing, joined, median_interval, tokens_per_second
 
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing. Quality gets the rest."""
@@ -73,7 +73,7 @@ def _expected(
 
     def median_of(served: Sequence[Served]) -> Interval:
         samples = pooled(served, objective.metric, objective.n, usd)
-        return median_interval(samples, places_apart(objective.metric, served))
+        return median_interval(samples, independent_spacing(objective.metric, served))
 
     middle = median_of(joined([each.after for each in processes]))
     composed = document.results.compose

@@ -26,7 +26,7 @@ from workers.traffic.prompts import WORDS
 from workers.under_load.sentences import NO_NETWORK, NO_VLLM, curve_of
 from workers.under_load.sides import Sides
 
-USUAL_START_SECONDS, LONG_START_SECONDS = 70.0, 150.0
+EXPECTED_START_SECONDS, LONG_START_SECONDS = 70.0, 150.0
 """vLLM loads the weights, compiles and captures its graphs; with empty caches that took 63 s for Llama-3.2-1B. It is
 waited for LONG_START_SECONDS, and longer where the stage has more time left."""
 FREE_SHARE = 0.9

@@ -3,7 +3,7 @@
 from kernels.measure.latency import Served
 from workers.documents.workload import Workload
 from workers.measuring import alternation
-from workers.measuring.alternation import LEAST_PAIRS, USUAL_PAIRS, alternate
+from workers.measuring.alternation import ENOUGH_PAIRS, LEAST_PAIRS, alternate
 from workers.measuring.sample_sizes import LEAST_REQUESTS
 from workers.verdicts import needed_requests
 
@@ -55,14 +55,14 @@ def alternated(monkeypatch, seconds, before, after=0.04, reserve=10.0):
 
 def test_with_time_before_gets_its_usual_pairs_and_after_goes_on_until_it_is_decided(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=1000, before=0.7)
-    assert len(before.served) == USUAL_PAIRS
+    assert len(before.served) == ENOUGH_PAIRS
     assert len(after.served) == NEEDED
 
 
 def test_short_of_time_a_decided_before_leaves_what_is_left_to_after(monkeypatch):
     """Else 40 pairs with a slow before would use up the time, and after would stay undecided."""
     before, after, clock = alternated(monkeypatch, seconds=32, before=0.7)
-    assert LEAST_REQUESTS <= len(before.served) < USUAL_PAIRS
+    assert LEAST_REQUESTS <= len(before.served) < ENOUGH_PAIRS
     assert len(after.served) == NEEDED
     assert clock.seconds_left >= 9
     pairs = len(before.served)

@@ -34,7 +34,7 @@ def quick(monkeypatch, tmp_path, context):
     """
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(compose, "MEASURE_SECONDS", 0.3)
-    for rounds in ("LEAST_ROUNDS", "USUAL_ROUNDS"):
+    for rounds in ("LEAST_ROUNDS", "ENOUGH_ROUNDS"):
         monkeypatch.setattr(trials, rounds, needed_requests(50))
     monkeypatch.setattr(context, "_deadline", context._deadline + 600)
     monkeypatch.setattr("kernels.engine.whole_model.shutil.which", lambda name: None)

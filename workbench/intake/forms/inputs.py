@@ -83,9 +83,9 @@ class Input:
         return "f-" + re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
 
 
-def _names(literal: Any, usual: Sequence[str]) -> Choices:
+def _names(literal: Any, default: Sequence[str]) -> Choices:
     """The default choices first, in their order, since the order that is sent is the order of preference."""
-    return [(name, name) for name in dict.fromkeys([*usual, *get_args(literal)])]
+    return [(name, name) for name in dict.fromkeys([*default, *get_args(literal)])]
 
 
 def _said(document: Any, name: str) -> str:
@@ -191,16 +191,18 @@ def objective(index: int) -> list[Input]:
 
 
 def constraints() -> list[Input]:
-    usual = Constraints()
+    default = Constraints()
     variants = sorted((each for each in registry.variants() if not each.peer), key=_place)
     return [
-        Input("constraints.gpu_classes", "GPU classes allowed", "checks", choices=_names(GpuClass, usual.gpu_classes)),
+        Input(
+            "constraints.gpu_classes", "GPU classes allowed", "checks", choices=_names(GpuClass, default.gpu_classes)
+        ),
         Input(
             "constraints.precisions",
             "Precisions allowed",
             "checks",
             hint="int8, fp8, nvfp4 and int4 round the weights: such a plan is kept only within the quality loss.",
-            choices=_names(Precision, usual.precisions),
+            choices=_names(Precision, default.precisions),
         ),
         Input("constraints.prefer", "Plan to prefer", "select", choices=PREFERRED, hint=_said(Constraints, "prefer")),
         Input("constraints.minutes", "Minutes", hint=_said(Constraints, "minutes")),
