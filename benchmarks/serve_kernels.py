@@ -99,15 +99,16 @@ class MeasuredStep:
         """The step, over pages that no two of its requests share."""
         limits = backend.limits
         pages, free = -(-max(length, prompt) // limits.page_size), iter(range(1, limits.pages))
-        parts: list[list[Part]] = [[], []]
+        found = Step()
         sizes = [(1, length)] * self.singles + [
             (min(prompt, self.tokens - at), prompt) for at in range(0, self.tokens, prompt)
         ]
         for slot, (tokens, whole) in enumerate(sizes):
             request = Request(str(slot), [slot] * whole, 1)
             request.slot, request.admitted, request.pages = slot, 1, list(islice(free, pages))
-            parts[tokens > 1].append(Part(request, whole - tokens, tokens, True, whole))
-        return Step(*parts)
+            parts = found.chunks if tokens > 1 else found.singles
+            parts.append(Part(request, whole - tokens, tokens, True, whole))
+        return found
 
 
 def pass_ms(backend: KernelsBackend, step: Step) -> float:

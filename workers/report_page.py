@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from workers import budget
-from workers.charts import CHARTS, cells, economics, endpoint, plans, prediction, provenance, serving, text
+from workers.charts import CHARTS, cells, economics, endpoint, plans, prediction, provenance, serving, text, under_load
 from workers.charts.svg import draw
 from workers.documents.base import Verdict
 from workers.documents.load import UnderLoadResult
@@ -153,6 +153,7 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         predicted=prediction.rows(document.results),
         predicted_words=prediction.words(document.results),
         time_words=budget.sentence(workload, document.taken),
+        load_notes=under_load.load_notes(document.results),
         endpoint=endpoint.measured(document.results),
         endpoint_promises=endpoint.promises(document.results),
         endpoint_words=endpoint.words(document.results),

@@ -168,6 +168,7 @@ def context(
         "unit_loads": economics.loads(units, economics.sides(results)),
         "units": units,
         "demand": study.demand_of(units, workload) if workload and results.price else None,
+        "load_notes": under_load.load_notes(results),
         "load_promises": under_load.promises(results, workload.objectives if workload else []),
         "any_load": anywhere,
         "any_load_rows": economics.any_load_rows(anywhere),

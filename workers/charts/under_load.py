@@ -1,5 +1,6 @@
 """Before, after and the endpoint over the load: tokens per second, and the first promise with its limit."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ MARKERS = {
 }
 SHOWN = ("ttft", "tpot", "itl", "batch_latency")
 """The metrics of the table beside the promises."""
+FIGURES = re.compile(r"\d[\d,.]*")
 
 
 def sides(results: Results) -> list[tuple[str, str, LoadCurve]]:
@@ -58,6 +60,26 @@ def promises(results: Results, asked: Sequence[Objective]) -> list[tuple[str, st
         else (each.label, f"{promised(each)}, from the median that verify measured before", "measured")
         for each in (results.load.objectives if results.load else [])
     ]
+
+
+def load_notes(results: Results) -> list[str]:
+    """What is to be known of single loads. Notes that differ in figures alone are one, with those of the last load."""
+    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    for name, _, curve in sides(results):
+        for load in curve.limit.loads:
+            for note in load.notes:
+                found.setdefault((name, FIGURES.sub("", note)), []).append((load.level, note))
+    return [
+        f"{name} at {_levels(results, [level for level, _ in each])}: {each[-1][1]}"
+        for (name, _), each in found.items()
+    ]
+
+
+def _levels(results: Results, levels: Sequence[float]) -> str:
+    """Loads in words, such as `4 and 8 users at once, with figures of 8`."""
+    *others, last = (f"{each:,g}" for each in levels)
+    words = f"{', '.join(others)} and {last}" if others else last
+    return f"{words} {_axis(_traffic(results))}{f', with figures of {last}' if others else ''}"
 
 
 def _axis(traffic: Traffic | None, users: str = "users at once") -> str:

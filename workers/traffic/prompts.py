@@ -17,15 +17,15 @@ PATHS: Mapping[Api, str] = {
     "embeddings": "/embeddings",
 }
 NOUNS = """
-time year people way day man thing woman life child world school state family student group country problem hand
-part place case week company system program question work number night point home water room mother area money
-story fact month lot right study book eye job word business issue side kind head house service friend father
-power hour game line end member law car city name president team minute idea kid body information back parent
-face level office door health person art war history party result change morning reason research girl guy moment
-air teacher force education
+time year life work week case hand part room area book word head line city name team idea body face door game
+home side kind hour fact food land road view rate tree wall town form plan step unit test note card file page
+list text bank boat farm fish gold hill lake moon rain rock sand ship snow song star wind wood
 """
 WORDS = NOUNS.split()
-"""Nouns that most tokenizers know as one token each with the space before them."""
+"""Nouns that most tokenizers know as one token each with the space before them.
+
+All have four letters, so that a server that reads bytes counts as many tokens in each.
+"""
 
 
 @dataclass(frozen=True)

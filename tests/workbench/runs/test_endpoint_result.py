@@ -83,3 +83,4 @@ def test_its_curve_stands_beside_those_of_before_and_after():
     report = text(render(sample_results.stage_input().model_copy(update={"results": results})))
     assert f"The customer's endpoint {results.load.endpoint.sentence} A server of the customer's, asked by" in report
     assert f"Answers judged, after {results.load.after.served_ids.sentence}" in report
+    assert "Of single loads After at 24 users at once: The generator itself was 7.1 ms late" in report
