@@ -6,6 +6,7 @@ from kernels.model_files.headers import Tensor, read_header
 from kernels.model_files.inspection import ModelFacts, inspect, inspect_config
 from kernels.model_files.memory import kv_bytes_per_token, needed_bytes
 from kernels.model_files.paths import check_paths
+from kernels.model_files.positions import longest_sequence
 
 __all__ = [
     "AnswerKind",
@@ -18,6 +19,7 @@ __all__ = [
     "inspect",
     "inspect_config",
     "kv_bytes_per_token",
+    "longest_sequence",
     "needed_bytes",
     "read_header",
 ]

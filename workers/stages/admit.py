@@ -164,14 +164,14 @@ def check_workload(
 
 
 def _check_length(workload: Workload, kind: str, config: dict[str, Any]) -> None:
-    longest = config.get("max_position_embeddings") or config.get("n_positions")
+    longest = model_files.longest_sequence(config)
     traffic = workload.traffic
     output = traffic.output_tokens if kind == "decoder" else 0
     length = traffic.prompt_tokens + output
-    if isinstance(longest, int) and length > longest:
+    if longest is not None and length > longest.tokens:
         raise StageError(
             f"A request has {traffic.prompt_tokens:,} {f'prompt and {output:,} output ' if output else ''}tokens, more "
-            f"than the {longest:,} tokens that the model's configuration allows.",
+            f"than the {longest.tokens:,} tokens that the model's configuration allows{longest.why}.",
             refused=True,
             file="config.json",
             field="traffic.prompt_tokens",

@@ -258,6 +258,18 @@ LLAVA = {
 }
 
 
+def test_a_request_longer_than_roberta_takes_is_refused_at_admission(tmp_path):
+    roberta = BERT | {"model_type": "roberta", "architectures": ["RobertaModel"]}
+    too_long = documents("admit", roberta, traffic={"prompt_tokens": 63, "batch": 2})
+    with pytest.raises(StageError) as caught:
+        admit.run(too_long, Context(tmp_path, tmp_path, seconds=20))
+    assert caught.value.failure.refused
+    assert caught.value.failure.sentence == (
+        "A request has 63 tokens, more than the 62 tokens that the model's configuration allows: the first 2 of its 64 "
+        "positions are kept for padding."
+    )
+
+
 def test_a_promise_in_another_unit_is_refused(tmp_path):
     promised = [{"metric": "throughput", "limit": 1, "unit": "tokens/s"}]
     with pytest.raises(ValueError, match="images/s, not tokens/s"):

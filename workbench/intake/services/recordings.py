@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from kernels.model_files.config import value
+from kernels.model_files import longest_sequence
 from workbench.accounts.models import Organisation
 from workbench.api.problems import invalid
 from workbench.intake import blobs
@@ -115,11 +115,11 @@ def reasons(
     if traffic.speed is not None and recording.seconds / traffic.speed < LEAST_SECONDS:
         yield {"field": "traffic.arrivals.speed", "reason": _too_short(recording, traffic.speed)}
     prompt, output = longest(traffic, recording)
-    positions = value(facts_of_model.config, "positions")
-    if isinstance(positions, int) and prompt + output > positions:
+    most = longest_sequence(facts_of_model.config)
+    if most is not None and prompt + output > most.tokens:
         reason = (
             f"the longest prompt has {prompt:,} and the longest answer {output:,} tokens, together more than the "
-            f"{positions:,} positions that {facts_of_model.name} has; batches are as long as both"
+            f"{most.tokens:,} positions that {facts_of_model.name} has{most.why}; batches are as long as both"
         )
         yield {"field": FIELD, "reason": reason}
     for index, each in enumerate(document.objectives):

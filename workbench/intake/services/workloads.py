@@ -10,8 +10,7 @@ from django.db import transaction
 
 from kernels import registry
 from kernels.hardware import GPUS
-from kernels.model_files import needed_bytes
-from kernels.model_files.config import value
+from kernels.model_files import longest_sequence, needed_bytes
 from kernels.ops import BYTES
 from workbench.api.problems import invalid
 from workbench.audit.models import Action
@@ -133,12 +132,12 @@ def _unit_reasons(facts: ModelManifest, document: WorkloadDocument) -> Iterator[
 
 
 def _length_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[str, str]]:
-    positions = value(facts.config, "positions")
+    longest = longest_sequence(facts.config)
     prompt, output = document.traffic.prompt_tokens, document.traffic.output_tokens if facts.kind == "decoder" else 0
-    if not isinstance(positions, int) or prompt + output <= positions:
+    if longest is None or prompt + output <= longest.tokens:
         return []
     sum_of = f"{prompt:,} prompt and {output:,} output tokens" if output else f"{prompt:,} tokens"
-    reason = f"{sum_of} are more than the {positions:,} positions that {facts.name} has"
+    reason = f"{sum_of} are more than the {longest.tokens:,} positions that {facts.name} has{longest.why}"
     return [{"field": "traffic.prompt_tokens", "reason": reason}]
 
 
