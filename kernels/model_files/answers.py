@@ -22,7 +22,7 @@ CLASSES: tuple[str, ...] = (
     "MULTIPLE_CHOICE",
     "NEXT_SENTENCE_PREDICTION",
 )
-CLASSES += ("QUESTION_ANSWERING", "IMAGE_CLASSIFICATION", "AUDIO_CLASSIFICATION", "AUDIO_FRAME_CLASSIFICATION", "CTC")
+CLASSES += ("IMAGE_CLASSIFICATION", "AUDIO_CLASSIFICATION", "AUDIO_FRAME_CLASSIFICATION", "CTC")
 NEXT_TOKEN = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
 """These are names of transformers' tables of model classes, without `MODEL_FOR_` and `_MAPPING_NAMES`."""
 
@@ -50,6 +50,8 @@ def answer_of(model_type: str, architectures: list[str], encoder_decoder: bool =
         return AnswerKind(unit, "classes", "first token")
     if name in names_of("MASKED_LM"):
         return AnswerKind("tokens", "tokens")
+    if name in names_of("QUESTION_ANSWERING"):
+        return AnswerKind(unit, "classes", "start or end")
     return AnswerKind(unit, "classes" if name in names_of(*CLASSES) else "vectors")
 
 

@@ -16,6 +16,7 @@ from kernels.model_files.errors import ModelRefused
         ("bert", "BertModel", "embeddings", "vectors"),
         ("distilbert", "DistilBertForSequenceClassification", "sequences", "classes"),
         ("bert", "BertForTokenClassification", "sequences", "classes"),
+        ("bert", "BertForQuestionAnswering", "sequences", "classes"),
         ("vit", "ViTForImageClassification", "images", "classes"),
         ("vit", "ViTModel", "images", "vectors"),
         ("vit", "", "images", "vectors"),

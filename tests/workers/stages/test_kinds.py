@@ -26,6 +26,7 @@ BERT = {
     "dtype": "float32",
 }
 EMBEDDER = BERT | {"architectures": ["BertModel"]}
+ANSWERS = BERT | {"architectures": ["BertForQuestionAnswering"]}
 MASKED = BERT | {"architectures": ["BertForMaskedLM"]}
 CLASSIFIER = {
     "model_type": "distilbert",
@@ -87,8 +88,8 @@ WHISPER = {
     "decoder_start_token_id": 3,
     "dtype": "float32",
 }
-CONFIGS = {"embedder": EMBEDDER, "masked": MASKED, "classifier": CLASSIFIER, "images": IMAGES}
-CONFIGS |= {"image embedder": VIT | {"architectures": ["ViTModel"]}, "T5": T5, "Whisper": WHISPER}
+CONFIGS = {"embedder": EMBEDDER, "masked": MASKED, "classifier": CLASSIFIER, "answers": ANSWERS}
+CONFIGS |= {"images": IMAGES, "image embedder": VIT | {"architectures": ["ViTModel"]}, "T5": T5, "Whisper": WHISPER}
 SLA = {"traffic": {"prompt_tokens": 16, "batch": 2}, "objectives": [{"metric": "batch_latency", "limit": 10_000}]}
 
 
@@ -182,7 +183,14 @@ def test_embeddings_are_judged_by_cosine_and_largest_error(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "noun"), [("classifier", "class"), ("images", "class"), ("T5", "first token"), ("Whisper", "first token")]
+    ("name", "noun"),
+    [
+        ("classifier", "class"),
+        ("answers", "start or end"),
+        ("images", "class"),
+        ("T5", "first token"),
+        ("Whisper", "first token"),
+    ],
 )
 def test_classes_are_judged_by_agreement_and_logits(name, noun):
     judged = run_of(name).results.verify.quality
