@@ -35,12 +35,12 @@ class _Largest:
 
 
 class AnswerDistance(Protocol):
-    """One runner's distance from float32; `broken` answers held values that are no numbers."""
+    """One runner's distance from float32; `broken` answers or vectors hold values that are no numbers."""
 
     broken: int
 
     def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
-        """`expected` and `found` [answers, values] of one request, float64."""
+        """`expected` and `found` [rows, values] of one request, float64: a row for each vector, or for each label."""
 
     @property
     def distances(self) -> list[list[float]]:
@@ -53,7 +53,10 @@ class AnswerDistance(Protocol):
 
 @dataclass
 class ClassDistance:
-    """By the most likely class, KL divergence in nats, and logits."""
+    """By the most likely class, KL divergence in nats, and logits.
+
+    All labels of a request, such as those of a text's tokens, are one answer: they depend on each other.
+    """
 
     wrong: list[float] = field(default_factory=list)
     kl: list[float] = field(default_factory=list)
@@ -62,7 +65,7 @@ class ClassDistance:
 
     def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
         sound = found.isfinite().all(-1)
-        self.broken += int((~sound).sum())
+        self.broken += int(not sound.all())
         kl, wrong = distances(expected.log_softmax(-1), found.log_softmax(-1))
         self.wrong.append(float((wrong | ~sound).double().mean()))
         if sound.all():
@@ -123,15 +126,20 @@ def largest_error(loss: float) -> float:
 
 @dataclass
 class Compared:
-    """What `compare` gives: of both runners, over so many requests and answers of so many values each."""
+    """What `compare` gives: of both runners, over so many requests, and rows of so many values each."""
 
     before: AnswerDistance
     after: AnswerDistance
     answer: AnswerKind
     source: str
     requests: int = 0
-    answers: int = 0
+    rows: int = 0
     values: int = 0
+
+    @property
+    def answers(self) -> int:
+        """What proof counts: requests answered with classes, or vectors."""
+        return self.requests if self.answer.form == "classes" else self.rows
 
     @property
     def noun(self) -> Literal["answers", "vectors"]:
@@ -161,13 +169,13 @@ def compare(
             for side, each in zip((compared.before, compared.after), found, strict=True):
                 side.add(known, each[row])
         compared.requests += len(expected)
-        compared.answers += expected[..., 0].numel()
+        compared.rows += expected[..., 0].numel()
         compared.values = expected.shape[-1]
     return compared
 
 
 def _rows(output: torch.Tensor) -> torch.Tensor:
-    """[requests, answers, values] of an output; one of [requests, values] has one answer a request."""
+    """[requests, rows, values] of an output; one of [requests, values] has one row a request."""
     return output.flatten(1, -2) if output.dim() > 2 else output.unsqueeze(1)
 
 

@@ -23,6 +23,7 @@ def test_an_answer_to_a_question_has_a_start_and_an_end(call):
     model = engine.load(None, ANSWERS, generated=True, dtype="fp32", device="cpu")
     runner, ids = engine.runner("eager", model), torch.arange(32).reshape(2, 16)
     found = runner.logits(ids) if call == "logits" else runner.encode(ids).output
+    assert found is not None
     expected = model(input_ids=ids)
     assert found.shape == (2, 2, 16)
     assert torch.equal(found[:, 0], expected.start_logits)

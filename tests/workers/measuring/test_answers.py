@@ -97,6 +97,22 @@ def test_values_that_are_no_numbers_never_pass(outputs, answer, loss):
     assert "after are no numbers" in found.sentence
 
 
+def test_the_labels_of_a_text_are_one_answer():
+    labels = torch.randn(10, 32, 3, generator=torch.Generator().manual_seed(0)).split(2)
+    found = judged(labels, lambda output: output, CLASSES)
+    assert "so this is acceptable so far. 10 of the 300 answers that this takes were reached" in found.sentence
+    found = judged(labels, lambda output: output * float("nan"), CLASSES)
+    assert "10 answers after are no numbers" in found.sentence
+
+
+def test_the_interval_is_of_texts_whose_labels_change_together():
+    labels = torch.randn(300, 32, 3, generator=torch.Generator().manual_seed(0)).split(1)
+    changed = iter(range(len(labels)))
+    found = judged(labels, lambda output: output.flip(-1) if next(changed) < 3 else output, CLASSES)
+    assert found.tokens == 300
+    assert found.change.high - found.change.low > 0.01
+
+
 def test_too_few_answers_are_admitted_in_the_sentence():
     found = judged(classes(requests=40), lambda output: output, CLASSES)
     assert found.tokens < found.needed
