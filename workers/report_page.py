@@ -11,7 +11,19 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 from workers import budget
-from workers.charts import CHARTS, cells, economics, endpoint, plans, prediction, provenance, serving, text, under_load
+from workers.charts import (
+    CHARTS,
+    cells,
+    economics,
+    endpoint,
+    plans,
+    prediction,
+    provenance,
+    serving,
+    text,
+    time_spent,
+    under_load,
+)
 from workers.charts.svg import draw
 from workers.documents.base import Verdict
 from workers.documents.load import UnderLoadResult
@@ -152,6 +164,8 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         why_chosen=plans.why(document.results),
         predicted=prediction.rows(document.results),
         predicted_words=prediction.words(document.results),
+        unlike_before=time_spent.unlike_before(document.results, workload),
+        unlike_after=time_spent.unlike_after(document.results, workload),
         time_words=budget.sentence(workload, document.taken),
         load_notes=under_load.load_notes(document.results),
         endpoint=endpoint.measured(document.results),

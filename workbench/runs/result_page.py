@@ -20,6 +20,7 @@ from workers.charts import (
     provenance,
     serving,
     text,
+    time_spent,
     timeline,
     under_load,
 )
@@ -183,6 +184,8 @@ def context(
         "other_charts": [each for key, each in found.items() if key not in PLACED],
         "more_latencies": more_latencies(results),
         "timeline": timeline_chart(times),
+        "unlike_before": time_spent.unlike_before(results, workload),
+        "unlike_after": time_spent.unlike_after(results, workload),
         "time_words": time_words(workload, times),
         "predicted": prediction.rows(results),
         "predicted_words": prediction.words(results),

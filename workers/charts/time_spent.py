@@ -3,11 +3,49 @@
 from collections import defaultdict
 
 from workers.charts.base import PALETTE, Chart, Figure, Table, layout
+from workers.charts.text import number
+from workers.documents.measurement import Distribution
 from workers.documents.stages import OpRow, Results
+from workers.documents.workload import Workload
 
 SHOWN = 12
 IDLE, IDLE_PHASE = "waiting for the host", "idle"
 """The labels of the row without an operation or a phase."""
+UNLIKE = 0.25
+"""A profiled request further than this share from verify's median was measured under other conditions."""
+
+
+def unlike_before(results: Results, workload: Workload | None) -> str:
+    """A sentence where the profile's request took another time than verify's before; "" otherwise.
+
+    The profile is of the eager runner, so of others nothing is said.
+    """
+    verify, profile = results.verify, results.profile
+    if verify is None or profile is None or workload is None or workload.present_runner != "eager":
+        return ""
+    return _unlike(profile.request_ms, verify.before, workload)
+
+
+def unlike_after(results: Results, workload: Workload | None) -> str:
+    """The same of the profile of the plan and verify's after."""
+    verify = results.verify
+    if verify is None or verify.profile is None or workload is None or not verify.recommended:
+        return ""
+    return _unlike(verify.profile.request_ms, verify.after, workload)
+
+
+def _unlike(request_ms: float, served: list[Distribution], workload: Workload) -> str:
+    whole = [each for each in served if each.metric in ("e2e", "batch_latency") and each.samples]
+    if not whole or workload.traffic.concurrency > 1:  # several users wait for each other, the profile's request not
+        return ""
+    usual = whole[0].percentiles["p50"]
+    if abs(request_ms - usual) <= UNLIKE * usual:
+        return ""
+    return (
+        f"Such a request took {number(request_ms)} ms when it was profiled, but its median in verify is "
+        f"{number(usual)} ms: conditions were not the same, so times of this profile are not to be compared with "
+        "verify's."
+    )
 
 
 def _rows(results: Results) -> list[OpRow]:

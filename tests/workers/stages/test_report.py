@@ -39,6 +39,24 @@ def test_the_plans_own_profile_is_shown_where_there_is_one():
     assert words not in render(older)
 
 
+def test_a_profile_of_a_request_unlike_those_of_verify_says_so():
+    document = stage_input()
+    words = "ms when it was profiled, but its median in verify is"
+    assert render(document).count(words) == 1
+    verify = document.results.verify
+    slow = document.results.model_copy(
+        update={"verify": verify.model_copy(update={"profile": verify.profile.model_copy(update={"request_ms": 377})})}
+    )
+    page = render(document.model_copy(update={"results": slow}))
+    assert page.count(words) == 2
+    assert f"Such a request took 377 {words} 8" in page
+    workload = document.workload
+    crowd = workload.model_copy(update={"traffic": workload.traffic.model_copy(update={"concurrency": 2})})
+    compiled = workload.model_copy(update={"baseline_runner": "compiled"})
+    assert words not in render(document.model_copy(update={"workload": crowd}))
+    assert words not in render(document.model_copy(update={"workload": compiled}))
+
+
 def test_the_medians_of_each_process_stand_beside_the_speedup():
     page = render(stage_input())
     assert "95 % interval over 3 processes" in page
