@@ -4,6 +4,7 @@ device, which has shapes and no memory.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -22,9 +23,10 @@ from kernels.engine.prompts import CAPACITY_STEP, bucket, room_for
 from kernels.engine.state import State
 from kernels.hardware import Gpu
 from kernels.measure import limits as of_gpu
+from kernels.megakernel.validate import Proof
 from kernels.ops import LinearCase, LmHeadCase
 from kernels.serve.backend import KernelsBackend
-from kernels.serve.compiling import NotedVariants, megakernel_builds
+from kernels.serve.compiling import NotedVariants, megakernels
 from kernels.serve.megakernel_backend import BATCHES, capacity_of
 from kernels.serve.sizing import RequestedSize, context_of, limits_for
 
@@ -46,10 +48,10 @@ def of_model(
     servers: Sequence[ServerSize],
     weights: Sequence[str],
     gpus: Sequence[int] = (),
-) -> Iterator[Build]:
+) -> Iterator[Build | Proof]:
     """Every build of a model in bf16 on the GPU: of what explore and compose try at each traffic, the kernels runner,
-    the megakernel, and the servers. `weights` are the lower precisions that are tried too, `gpus` the numbers of GPUs
-    that the megakernel is divided over beside one.
+    the megakernel with the proofs of its programs, and the servers. `weights` are the lower precisions that are tried
+    too, `gpus` the numbers of GPUs that the megakernel is divided over beside one.
 
     Raises ValueError for a model that the compact decoder does not run, and for a number that does not divide it.
     """
@@ -64,19 +66,19 @@ def of_model(
         yield from _prompts(decoder, gpu, traffic)
         for each in ("bf16", *weights):
             room = room_for(traffic.prompt, traffic.tokens)
-            yield from megakernel_builds(config, gpu, room, [traffic.batch], each)
+            yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], each))
     for ranks in gpus:
         part = Decoder(skeleton(part_of_config(config, ranks), "bf16"))
         for traffic in traffics:
             yield from _prompts(part, gpu, traffic, divided=True)
             room = room_for(traffic.prompt, traffic.tokens)
             for each in ("bf16", *weights):
-                yield from megakernel_builds(config, gpu, room, [traffic.batch], each, ranks)
+                yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], each, ranks))
     for server in servers:
         wanted = RequestedSize(server.context, server.running)
         yield from _served(decoder, model.config, gpu, wanted)
         batches = [each for each in BATCHES if each < 2 * server.running]
-        yield from megakernel_builds(config, gpu, capacity_of(context_of(model.config, wanted)), batches)
+        yield from chain.from_iterable(megakernels(config, gpu, capacity_of(context_of(model.config, wanted)), batches))
 
 
 def of_checks(gpu: Gpu) -> Iterator[Build]:

@@ -1,4 +1,6 @@
-"""`python -m kernels compile`: compiles ahead, without a GPU, what models will ask NVRTC for on one."""
+"""`python -m kernels compile`: compiles ahead, without a GPU, what models will ask NVRTC for on one, and proves the
+programs of their megakernels.
+"""
 
 import argparse
 import json
@@ -16,6 +18,7 @@ from kernels.tune.jobs import one_by_one
 
 if TYPE_CHECKING:
     from kernels.cuda.nvrtc import Build
+    from kernels.megakernel.validate import Proof
 
 HOPPERS = sorted(name for name, gpu in GPUS.items() if gpu.sm == 90)
 """The classes of GPUs that have kernels in CUDA C++ for whole models."""
@@ -44,7 +47,7 @@ def compile_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def compile(options: argparse.Namespace) -> int:
-    """Compiles what the folder lacks. Returns 0, or 1 when a build failed, 2 for a wrong model or folder."""
+    """Makes what the folder lacks. Returns 0, or 1 when some of it failed, 2 for a wrong model or folder."""
     from kernels.cuda import compiler
 
     try:
@@ -53,25 +56,30 @@ def compile(options: argparse.Namespace) -> int:
     except (KeyError, ValueError, OSError, RuntimeError) as error:
         print(f"kernels compile: {error.args[0] if isinstance(error, KeyError) else error}", file=sys.stderr)
         return 2
-    lacking = [each for name, each in wanted.items() if not (options.into / name).exists()]
-    lacking.sort(key=lambda each: each.source.name != "decode.cu")  # the megakernel's take the longest
-    print(f"{len(wanted)} builds, {len(wanted) - len(lacking)} of them there, NVRTC {compiler.version()}", flush=True)
+    lacking = [name for name in wanted if not (options.into / name).exists()]
+    lacking.sort(key=lambda name: not name.startswith(("decode-", "proof-")))  # the megakernel's take the longest
+    print(
+        f"{len(wanted)} binaries and proofs, {len(wanted) - len(lacking)} of them there, NVRTC {compiler.version()}",
+        flush=True,
+    )
     began, spent, failed = time.monotonic(), 0.0, 0
-    for number, (name, seconds, said) in enumerate(
-        one_by_one(partial(_made, options.into), lacking, options.jobs), start=1
-    ):
+    results = one_by_one(partial(_made, options.into), [wanted[name] for name in lacking], options.jobs)
+    for number, (name, (seconds, said)) in enumerate(zip(lacking, results, strict=True), start=1):
         spent, failed = spent + seconds, failed + bool(said)
         print(f"{number} of {len(lacking)}: {said or name} in {seconds:.1f} s", flush=True)
     size = sum((options.into / name).stat().st_size for name in wanted if (options.into / name).exists())
     print(
-        f"{len(lacking) - failed} made in {time.monotonic() - began:.0f} s, {spent:.0f} s of compiling; "
+        f"{len(lacking) - failed} made in {time.monotonic() - began:.0f} s, {spent:.0f} s of compiling and proving; "
         f"{failed} failed; {size / 1e6:.1f} MB in {options.into}"
     )
     return 1 if failed else 0
 
 
-def _wanted(options: argparse.Namespace) -> Iterator["Build"]:
-    """Every build of the models. Raises ValueError, or KeyError for a name that is in no catalogue."""
+def _wanted(options: argparse.Namespace) -> Iterator["Build | Proof"]:
+    """Every build of the models, and the proofs of their megakernels' programs.
+
+    Raises ValueError, or KeyError for a name that is in no catalogue.
+    """
     from kernels.cli.builds import ServerSize, of_checks, of_model
     from kernels.engine.layer_ops import BatchShape
 
@@ -103,11 +111,11 @@ def _config(model: str) -> dict[str, Any]:
     return found
 
 
-def _made(folder: Path, build: "Build") -> tuple[str, float, str]:
-    """The build's name, its seconds, and what failed."""
+def _made(folder: Path, wanted: "Build | Proof") -> tuple[float, str]:
+    """The seconds that one took, and what failed."""
     began = time.monotonic()
     try:
-        build.compile_into(folder)
-    except RuntimeError as error:
-        return build.name, time.monotonic() - began, str(error)
-    return build.name, time.monotonic() - began, ""
+        wanted.make_into(folder)
+    except (RuntimeError, ValueError) as error:  # of the compiler, and InvalidProgram
+        return time.monotonic() - began, str(error)
+    return time.monotonic() - began, ""

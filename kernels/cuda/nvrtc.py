@@ -1,7 +1,8 @@
 """CUDA C++ compiled by NVRTC, for sm_90a or another, and loaded through CuPy; `kernels.cuda.launch` launches it.
 
-A compiled kernel is a file. It is looked for in the folder that KERNELS_PREBUILT names, which nobody writes to but
-`python -m kernels compile`, then in `cache_directory`, where it is kept if it had to be compiled.
+A compiled kernel is a file, as is the proof of a megakernel's programs. It is looked for in the folder that
+KERNELS_PREBUILT names, which nobody writes to but `python -m kernels compile`, then in `cache_directory`, where it is
+kept if it had to be made.
 """
 
 import hashlib
@@ -46,7 +47,7 @@ class Build:
         digest = hashlib.sha256("\0".join((*content, *given)).encode()).hexdigest()
         return f"{self.source.stem}-{digest[:32]}.cubin"
 
-    def compile_into(self, folder: Path) -> Path:
+    def make_into(self, folder: Path) -> Path:
         """The binary in the folder, compiled unless it is there. Raises RuntimeError with the compiler's log."""
         path = folder / self.name
         if not path.exists():
@@ -60,10 +61,7 @@ class Build:
 
     def binary(self) -> Path:
         """The binary's file, compiled ahead, cached or compiled now. Raises RuntimeError with the compiler's log."""
-        ahead = os.environ.get(PREBUILT)
-        if ahead and (path := Path(ahead) / self.name).exists():
-            return path
-        return self.compile_into(cache_directory())
+        return made_ahead(self.name) or self.make_into(cache_directory())
 
 
 def load(build: Build, entry: str, shared_bytes: int = 0) -> Any:
@@ -83,6 +81,12 @@ def load(build: Build, entry: str, shared_bytes: int = 0) -> Any:
 def options(source: Path, defines: Mapping[str, Any]) -> tuple[str, ...]:
     """NVRTC's options, except the architecture and the path of CUDA's own headers."""
     return (STANDARD, f"-I{source.parent}", f"-I{TILES}", *_macros(defines))
+
+
+def made_ahead(name: str) -> Path | None:
+    """The file of that name in the folder that KERNELS_PREBUILT names, or None where there is none."""
+    ahead = os.environ.get(PREBUILT)
+    return path if ahead and (path := Path(ahead) / name).exists() else None
 
 
 def cache_directory() -> Path:

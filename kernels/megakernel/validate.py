@@ -14,12 +14,15 @@ The programs of several ranks are proven together: words in a peer's memory are 
 
 import hashlib
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kernels.cuda.nvrtc import cache_directory
+from kernels.cuda.nvrtc import cache_directory, made_ahead
+from kernels.megakernel.layout import Layout
 from kernels.megakernel.ordering import Ordering
 from kernels.megakernel.program import Program
+from kernels.megakernel.ranks import programs as programs_of
+from kernels.megakernel.shape import ModelShape
 from kernels.megakernel.structure import ProgramProblem, structure
 
 
@@ -63,11 +66,12 @@ def check_programs(*programs: Program) -> None:
 
 
 def check_programs_once(*programs: Program) -> None:
-    """As `check_programs`, but programs that this code has proven before are taken as proven: a file in the cache of
-    compiled kernels says so.
+    """As `check_programs`, but programs that this code has proven before are taken as proven: a file beside the kernels
+    that were compiled ahead, or in the cache of compiled kernels, says so.
     """
-    mark = cache_directory() / f"proof-{_digest(programs)}"
-    if mark.exists():
+    name = _name(programs)
+    mark = cache_directory() / name
+    if made_ahead(name) or mark.exists():
         return
     check_programs(*programs)
     with suppress(OSError):  # a cache that nobody may write to: the next process proves them again
@@ -75,8 +79,31 @@ def check_programs_once(*programs: Program) -> None:
         mark.touch()
 
 
-def _digest(programs: tuple[Program, ...]) -> str:
-    """Of all that a proof depends on: the programs, and the code of this package."""
+@dataclass(frozen=True)
+class Proof:
+    """The proof of a layout's programs, of all ranks together, as a file. `shape` is the part of the model that each
+    rank has.
+    """
+
+    shape: ModelShape
+    layout: Layout
+
+    @property
+    def name(self) -> str:
+        """The name of the file that says that the programs are proven."""
+        return _name(tuple(programs_of(self.shape, self.layout)))
+
+    def make_into(self, folder: Path) -> Path:
+        """Proves the programs, and says so in the folder, which exists. Raises InvalidProgram."""
+        made = tuple(programs_of(self.shape, self.layout))
+        check_programs(*made)
+        path = folder / _name(made)
+        path.touch()
+        return path
+
+
+def _name(programs: tuple[Program, ...]) -> str:
+    """The name of a proof's file: a digest of all that it depends on, the programs and the code of this package."""
     found = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         found.update(path.read_bytes())
@@ -84,4 +111,4 @@ def _digest(programs: tuple[Program, ...]) -> str:
         found.update(repr((program.shape, program.layout, program.rank, program.sections)).encode())
         for instructions in program.instructions:
             found.update(repr(instructions.shape).encode() + instructions.tobytes())
-    return found.hexdigest()[:32]
+    return f"proof-{found.hexdigest()[:32]}"

@@ -17,7 +17,7 @@ from kernels.megakernel.shape import Unsupported
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan, Serving
 from kernels.serve.backend import Backend, KernelsBackend
-from kernels.serve.compiling import compile_together, megakernel_builds
+from kernels.serve.compiling import compile_together, megakernels
 from kernels.serve.engine import Engine
 from kernels.serve.megakernel_backend import BATCHES, MegakernelBackend, batches_within, capacity_of, crossing
 from kernels.serve.messages import Ready
@@ -142,8 +142,8 @@ def backends(
     phases = phases or Phases()
     with phases.phase("compile"):
         if decoder.embedding.is_cuda:
-            few = megakernel_builds(model.config.to_dict(), gpu, capacity_of(context), batches)
-            compile_together([*kernels.builds(), *few])
+            few = megakernels(model.config.to_dict(), gpu, capacity_of(context), batches)
+            compile_together([*kernels.builds(), *(build for build, _ in few)])
     with phases.phase("graphs"):
         kernels.prepare()
     with phases.phase("megakernel"):

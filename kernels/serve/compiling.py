@@ -14,6 +14,7 @@ from kernels.megakernel import device
 from kernels.megakernel.layout import default_layout
 from kernels.megakernel.ranks import part_of, programs
 from kernels.megakernel.shape import BATCH_MOST, Unsupported, shape_of
+from kernels.megakernel.validate import Proof
 from kernels.ops import Case
 from kernels.plan import PlannedOp
 from kernels.registry import Variant
@@ -33,11 +34,11 @@ class NotedVariants(BoundVariants):
         return weight
 
 
-def megakernel_builds(
+def megakernels(
     config: dict[str, Any], gpu: Gpu, capacity: int, batches: Iterable[int], weights: str = "bf16", ranks: int = 1
-) -> Iterator[Build]:
-    """The megakernel for each of the batches on GPUs that hold all pairs of SMs at once, as an H200 does, a rank on
-    each; nothing where it does not serve the model.
+) -> Iterator[tuple[Build, Proof]]:
+    """The megakernel for each of the batches and the proof of its programs, on GPUs that hold all pairs of SMs at once,
+    as an H200 does, a rank on each; nothing where it does not serve the model.
     """
     for batch in batches:
         if gpu.sm != 90 or batch > BATCH_MOST:
@@ -48,9 +49,10 @@ def megakernel_builds(
             return
         layout = default_layout(shape, batch, capacity, weights, gpu.sms, ranks)
         try:
-            yield device.build_of(device.defines(programs(shape, layout)[0], device.Tuning()))
+            build = device.build_of(device.defines(programs(shape, layout)[0], device.Tuning()))
         except ValueError:  # the runtime refuses it too
             continue
+        yield build, Proof(shape, layout)
 
 
 def compile_together(builds: Iterable[Build]) -> int:

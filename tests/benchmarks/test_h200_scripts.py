@@ -218,6 +218,7 @@ def test_kernels_that_were_compiled_ahead_are_unpacked_where_the_library_looks(t
     python.chmod(0o755)
     made.mkdir()
     (made / "empty-0.cubin").write_text("binary")
+    (made / "proof-0").touch()
     environment = {**os.environ, "PYTHON": str(python), "FOLDER": str(made)}
     command = ["bash", str(FOLDER / "caches.sh"), str(archive)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
@@ -228,11 +229,11 @@ def test_kernels_that_were_compiled_ahead_are_unpacked_where_the_library_looks(t
     assert {"--checks", "--weights", "--running"} <= {each for arguments in calls for each in arguments}
     environment = {**os.environ, "PREBUILT": str(archive), "KERNELS_PREBUILT": str(tmp_path / "there")}
     environment |= {"SITE": str(tmp_path / "none"), "SITE_FOLDER": str(tmp_path / "site")}
-    script = f'set -euo pipefail; . {FOLDER}/use-site.sh; cat "$KERNELS_PREBUILT/empty-0.cubin"'
+    script = f'set -euo pipefail; . {FOLDER}/use-site.sh; cd "$KERNELS_PREBUILT"; cat empty-0.cubin proof-0; ls'
     found = subprocess.run(
         ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
     )
-    assert found.stdout == "binary"
+    assert found.stdout == "binaryempty-0.cubin\nproof-0\n"
 
 
 def test_every_package_of_the_site_is_packed_or_of_the_machine() -> None:

@@ -27,9 +27,11 @@ from kernels.engine.prompts import room_for
 from kernels.engine.state import State
 from kernels.hardware import GPUS
 from kernels.megakernel import device
-from kernels.megakernel.layout import default_layout
+from kernels.megakernel.layout import Layout, default_layout
 from kernels.megakernel.ranks import part_of
 from kernels.megakernel.shape import shape_of
+from kernels.megakernel.structure import ProgramProblem
+from kernels.megakernel.validate import InvalidProgram, Proof
 from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase
 from kernels.proof import gate, inputs
 from kernels.registry import Variant
@@ -48,8 +50,8 @@ TRAFFIC, SERVER = BatchShape(2, 64, 64), ServerSize(512, 12)
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
-    """The names of the binaries that were loaded, all of them compiled ahead. CuPy, the driver and torch's questions to
-    a GPU are replaced; the binaries are empty files.
+    """The names of the binaries that were loaded, all of them compiled ahead, as all programs are proven ahead. CuPy,
+    the driver and torch's questions to a GPU are replaced; the binaries are empty files.
     """
     names: set[str] = set()
 
@@ -61,10 +63,15 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
     def refused(source: Path, options: Any) -> Any:
         raise AssertionError(f"{source.name} was not compiled ahead: {options}")
 
+    def not_proven(*programs: Any) -> Any:
+        raise AssertionError(f"{programs[0].layout} was not proven ahead")
+
     nothing = SimpleNamespace(cuTensorMapEncodeTiled=lambda *given: 0, cuLaunchKernelEx=lambda *given: 0)
     monkeypatch.setenv(nvrtc.PREBUILT, str(tmp_path))
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(RawModule=module))
     monkeypatch.setattr(compiler, "compiled", refused)
+    monkeypatch.setattr("kernels.megakernel.validate.check_programs", not_proven)
     for module_with in (maps, launch):
         monkeypatch.setattr(module_with, "driver", lambda: nothing)
     monkeypatch.setattr(call, "current_stream", lambda: (0, 0))
@@ -200,20 +207,21 @@ def test_a_name_says_what_was_compiled_and_not_where(tmp_path: Path) -> None:
 def test_what_is_there_is_not_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Real builds, one of which is lost."""
+    """Real builds and a proof, some of which are lost. What cannot be proven is said, and leaves no file."""
+    proof = Proof(shape_of(CONFIG), Layout(sms=6))
     monkeypatch.setattr("kernels.cli.builds._served", lambda *given: ())
     monkeypatch.setattr("kernels.cli.builds._tried", lambda *given: ())
     monkeypatch.setattr("kernels.cli.builds._prompts", lambda *given: ())
-    monkeypatch.setattr("kernels.cli.builds.megakernel_builds", lambda *given: ())
+    monkeypatch.setattr("kernels.cli.builds.megakernels", lambda *given: [(occupancy.EMPTY_BUILD, proof)])
     folder = tmp_path / "made"
     command = ["compile", "--into", str(folder), "--model", "llama-3.2-1b", "--jobs", "1"]
     assert main(command) == 0
     made = {each.name: each.stat().st_mtime_ns for each in folder.iterdir()}
-    assert {name.partition("-")[0] for name in made} == {"empty", "limits"}
+    assert {name.partition("-")[0] for name in made} == {"empty", "limits", "proof"}
     lost = occupancy.EMPTY_BUILD
     (folder / lost.name).unlink()
     assert main(command) == 0
-    assert "2 builds, 1 of them there" in capsys.readouterr().out
+    assert "3 binaries and proofs, 2 of them there" in capsys.readouterr().out
     assert (folder / lost.name).read_bytes()[:4] == b"\x7fELF"
     assert all((folder / name).stat().st_mtime_ns == when for name, when in made.items() if name != lost.name)
     monkeypatch.setenv(nvrtc.PREBUILT, str(folder))
@@ -221,6 +229,15 @@ def test_what_is_there_is_not_made_again(
     assert lost.binary() == folder / lost.name
     (folder / lost.name).unlink()
     assert lost.binary() == tmp_path / "cache" / lost.name
+
+    def broken(*programs: Any) -> Any:
+        raise InvalidProgram([ProgramProblem("deadlock", 0, 0, "waits for ever")])
+
+    (folder / proof.name).unlink()
+    monkeypatch.setattr("kernels.megakernel.validate.check_programs", broken)
+    assert main(command) == 1
+    assert "waits for ever" in capsys.readouterr().out
+    assert not (folder / proof.name).exists()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The validator accepts what `build_program` makes of every model, and names what is wrong with a program."""
 
 import copy
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kernels.cuda.nvrtc import PREBUILT
 from kernels.megakernel import ordering
 from kernels.megakernel import program as program_module
 from kernels.megakernel import validate as validate_module
@@ -18,7 +20,7 @@ from kernels.megakernel.ordering import Ordering
 from kernels.megakernel.program import Program, build_program
 from kernels.megakernel.shape import ModelShape, shape_of
 from kernels.megakernel.structure import instruction_rows
-from kernels.megakernel.validate import InvalidProgram, check_programs, check_programs_once, validate
+from kernels.megakernel.validate import InvalidProgram, Proof, check_programs, check_programs_once, validate
 from tests.kernels.megakernel.broken import changed, find, kinds, one_half, swapped, with_rows, without
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import program_of
@@ -225,6 +227,26 @@ def test_only_what_was_proven_is_not_proven_again(monkeypatch: pytest.MonkeyPatc
     check_programs_once(SMALL)
     with pytest.raises(pytest.fail.Exception):
         check_programs_once(broken)
+
+
+def test_what_was_proven_ahead_is_not_proven_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A proof of another program or of other sources is not taken: what is proven again is in the cache."""
+    ahead, cache = tmp_path / "ahead", tmp_path / "cache"
+    monkeypatch.setenv(PREBUILT, str(ahead))
+    monkeypatch.setenv("KERNELS_CACHE", str(cache))
+    ahead.mkdir()
+    proof = Proof(SMALL.shape, SMALL.layout).make_into(ahead)
+    check_programs_once(SMALL)
+    assert not cache.exists()
+    check_programs_once(program_of("qwen2", out_parts=2, splits=2))
+    assert len(list(cache.iterdir())) == 1
+    other = shutil.copytree(Path(validate_module.__file__).parent, tmp_path / "other")
+    with (other / "effects.py").open("a") as source:
+        source.write("# another line\n")
+    monkeypatch.setattr(validate_module, "__file__", str(other / "validate.py"))
+    check_programs_once(SMALL)
+    assert len(list(cache.iterdir())) == 2
+    assert list(ahead.iterdir()) == [proof]
 
 
 def test_programs_are_proven_where_the_cache_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,6 +9,10 @@ import pytest
 
 from kernels.cuda.nvrtc import PREBUILT
 from kernels.cuda.occupancy import EMPTY_BUILD
+from kernels.megakernel.layout import Layout
+from kernels.megakernel.shape import shape_of
+from kernels.megakernel.validate import Proof
+from kernels.model_files.catalogue import entry
 from workers import child
 from workers.child_environment import stage_environment
 from workers.confinement.bounds import Bounds, ResourceLimits
@@ -24,12 +28,24 @@ with TelemetrySampler("cpu") as telemetry:
 print(current_device()[2]["commit"], flush=True)
 from kernels.cuda.occupancy import EMPTY_BUILD
 print(EMPTY_BUILD.binary(), flush=True)
+import os
+from pathlib import Path
+from kernels.megakernel.layout import Layout
+from kernels.megakernel.ranks import programs
+from kernels.megakernel.shape import shape_of
+from kernels.megakernel.validate import check_programs_once
+from kernels.model_files.catalogue import entry
+check_programs_once(*programs(shape_of(entry("smollm2-135m")[0]), Layout(sms=6)))
+print(len(list(Path(os.environ["KERNELS_CACHE"]).glob("proof-*"))), flush=True)
 """
 
 
 def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """And a CUDA kernel that was compiled ahead is found, though the stage's code lies elsewhere."""
-    ahead = EMPTY_BUILD.compile_into(tmp_path_factory.mktemp("prebuilt"))
+    """And a CUDA kernel that was compiled ahead is found, though the stage's code lies elsewhere; programs that were
+    proven ahead are not proven again.
+    """
+    ahead = EMPTY_BUILD.make_into(tmp_path_factory.mktemp("prebuilt"))
+    Proof(shape_of(entry("smollm2-135m")[0]), Layout(sms=6)).make_into(ahead.parent)
     ahead.parent.chmod(0o755)
     outer = {**os.environ, PREBUILT: str(ahead.parent)}
     lines: list[str] = []
@@ -51,6 +67,6 @@ def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_fa
         )
         log = (directory / "stage.log").read_text()
     assert (ended.code, ended.why) == (0, "exit"), log
-    assert lines == [f"{env['WORKBENCH_COMMIT']}\n", f"{ahead}\n"]
+    assert lines == [f"{env['WORKBENCH_COMMIT']}\n", f"{ahead}\n", "0\n"]
     assert list((caches / "inductor").rglob("*.so")), "nothing was compiled"
     assert len(protections) == 1
