@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Compiles the CUDA kernels that the scripts here ask for, and packs them for a GPU machine.
+# Compiles the CUDA kernels that the scripts here ask for, proves the programs of their megakernels, and packs both for a
+# GPU machine.
 #
 #   bash benchmarks/h200/caches.sh [OUTPUT]      default: .carry/kernels-cache.tar.xz, which use-site.sh unpacks there
 #
