@@ -38,12 +38,12 @@ def _unlike(request_ms: float, served: list[Distribution], workload: Workload) -
     whole = [each for each in served if each.metric in ("e2e", "batch_latency") and each.samples]
     if not whole or workload.traffic.concurrency > 1:  # several users wait for each other, the profile's request not
         return ""
-    usual = whole[0].percentiles["p50"]
-    if abs(request_ms - usual) <= UNLIKE * usual:
+    verified = whole[0].percentiles["p50"]
+    if abs(request_ms - verified) <= UNLIKE * verified:
         return ""
     return (
         f"Such a request took {number(request_ms)} ms when it was profiled, but its median in verify is "
-        f"{number(usual)} ms: conditions were not the same, so times of this profile are not to be compared with "
+        f"{number(verified)} ms: conditions were not the same, so times of this profile are not to be compared with "
         "verify's."
     )
 
