@@ -175,8 +175,8 @@ class LimitResult(Document):
 
     @property
     def missed(self) -> bool:
-        """Whether a load was shown to miss an objective."""
-        return any(each.verdict == "missed" for each in self.loads)
+        """Whether the lowest load was shown to miss an objective, so that no higher one is expected to hold."""
+        return bool(self.loads) and self.loads[0].verdict == "missed"
 
     @property
     def held(self) -> LoadResult | None:

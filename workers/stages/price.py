@@ -21,7 +21,7 @@ from workers.harness.context import Context, StageError
 from workers.pricing import GpuPrice, gpu_price, usd_per_mtok
 
 NONE_HOLDS = "No load that was measured holds the SLA."
-NONE_SHOWN = "No load is shown to hold the SLA, and none to miss it: there were too few requests to say."
+NONE_SHOWN = "No load is shown to hold the SLA, and the lowest that was measured is not shown to miss it."
 NOT_LOADED = "It was not measured under load, where the price after stands."
 
 
@@ -104,18 +104,21 @@ def _sensitivity(price: GpuPrice, sides: LoadPair) -> list[Sensitivity]:
     ]
 
 
-def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult) -> str:
+def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult, searched: bool) -> str:
+    """The sentence. Where loads were `searched`, the prices stand at these, and the verdict is of another load."""
     recommended, void = verify.recommended, verify.environment.telemetry.void
     before, after = result.lines[0], result.lines[1]
     counted, gpu, hour = result.counted, after.gpu, after.usd_per_hour or price.typical
     if after.usd_per_mtok is None:
         does = "does not hold" if after.holds_sla is False else "is not shown to hold"
         start = f"The SLA {does} on {gpu} at this traffic, so no {counted} served under it have a price there."
+        if searched:
+            start = f"Under load the SLA {does} on {gpu}, not even at the lowest load: no {counted} have a price there."
     else:
         written = "output tokens" if result.economics and result.economics.generates else counted
         start = f"A million {written} costs {plain(after.usd_per_mtok)} USD on {gpu} at {hour:.2f} USD per hour"
         start += "" if after.holds_sla else " if the SLA holds there, for which there are too few samples"
-        start += f"{_was(before) if recommended else ', as it runs today'}."
+        start += f"{_was(before, searched) if recommended else ', as it runs today'}."
     if result.before_after_ratio is not None:
         ratio = result.before_after_ratio
         same = "the same" if before.usd_per_hour == after.usd_per_hour else "its own"
@@ -140,10 +143,12 @@ def _hour(gpus: int) -> str:
     return "a GPU-hour" if gpus == 1 else f"an hour of {gpus} GPUs"
 
 
-def _was(before: CostLine) -> str:
+def _was(before: CostLine, searched: bool) -> str:
     if before.usd_per_mtok is not None:
         return f", {plain(before.usd_per_mtok)} before"
-    return "; before, the SLA did not hold" if before.holds_sla is False else "; what it cost before is not known"
+    if before.holds_sla is False:
+        return "; before, the SLA held at no load" if searched else "; before, the SLA did not hold"
+    return "; what it cost before is not known"
 
 
 def _at_load(result: PriceResult) -> str:
@@ -209,7 +214,8 @@ def price(
         sentence="",
     )
     several = several_gpus(verify, trials, workload.objectives[0], gpu.typical, model.counted)
-    said = [_sentence(result, gpu, verify), several, _one_step(model), _whatever_the_promise(result)]
+    first = _sentence(result, gpu, verify, searched=curves[1] is not None)
+    said = [first, several, _one_step(model), _whatever_the_promise(result)]
     return result.model_copy(update={"sentence": " ".join(filter(None, said))})
 
 

@@ -12,6 +12,7 @@ NO_NETWORK = (
     "vLLM was not started: its processes connect to each other, and this host gives a stage no network of its own. "
     + IN_ITS_PLACE
 )
+TOO_FEW = "served too few requests to say: with more minutes a load lasts longer."
 
 
 def curve_of(server: LoadedServer, limit: LimitResult) -> LoadCurve:
@@ -35,7 +36,9 @@ def _sentence(limit: LimitResult) -> str:
         least = traffic_words(loads[0].traffic)
         said.append(f"No load is shown to hold every objective, not even {least}.")
         if all(each.verdict == "not_enough_samples" for each in loads if each.verdict is not None):
-            said.append("Each served too few requests to say: with more minutes a load lasts longer.")
+            said.append(f"Each {TOO_FEW}")
+        elif loads[0].verdict == "not_enough_samples":
+            said.append(f"The lowest, {least}, {TOO_FEW}")
     said.append(f"{len(loads)} loads were judged at {plain(100 * limit.confidence_each, 5)} % each.")
     if void and len(void) < len(loads):
         said.append(f"Void: {', '.join(traffic_words(each.traffic) for each in void)}.")

@@ -130,7 +130,7 @@ def test_a_side_that_holds_at_no_load_has_no_price():
     assert found.lines[0].usd_per_mtok is None
     assert found.lines[0].note == "No load that was measured holds the SLA."
     assert found.before_after_ratio is None
-    assert "before, the SLA did not hold" in found.sentence
+    assert "before, the SLA held at no load" in found.sentence
     assert "before and after each at its own" not in found.sentence
     assert found.lines[0].holds_sla is False
 
@@ -145,8 +145,17 @@ def test_a_side_of_which_too_little_is_known_is_not_said_to_miss_the_sla():
     assert "too few requests to say" not in curve_of(load.before.server, load.before.limit).sentence
     found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
     assert [each.holds_sla for each in found.lines[:2]] == [False, None]
-    assert "The SLA is not shown to hold on Test device" in found.sentence
-    assert "none to miss it" in found.lines[1].note
+    assert found.sentence.startswith("Under load the SLA is not shown to hold on Test device, not even at the lowest")
+    assert "the lowest that was measured is not shown to miss it" in found.lines[1].note
+    load.after.limit.loads[-1].verdict = "missed"
+    after = curve_of(load.after.server, load.after.limit)
+    assert "The lowest, one user, served too few requests to say" in after.sentence
+    found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    assert found.lines[1].holds_sla is None
+    load.after.limit.loads[0].verdict = "missed"
+    none = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    assert none.lines[1].holds_sla is False
+    assert none.sentence.startswith("Under load the SLA does not hold on Test device, not even at the lowest load")
 
 
 def test_hardware_that_is_not_ours_has_no_price():
