@@ -158,6 +158,7 @@ def test_form_and_api_refuse_with_the_same_words(
     assert page.status_code == 422
     assert said[field] in shown_errors(page.content.decode())
     assert not Workload.objects.exists()
+    assert not Model.objects.exists()
     assert not Run.objects.exists()
 
 

@@ -62,15 +62,19 @@ def create_workload(organisation: Any, user: Any, document: WorkloadDocument, li
 
 
 def check_workload(organisation: Any, user: Any, document: WorkloadDocument, recording: Recording | None) -> Model:
-    """The workload's model, when it suits the objectives and fits a GPU that is allowed. Raises Problem 422."""
+    """The workload's model, when it suits the objectives and fits a GPU that is allowed.
+
+    Raises Problem 422, and leaves no row of a model of the catalogue then.
+    """
     if unprintable := list(_text_reasons(document)):
         raise invalid(unprintable)
-    model = model_for(organisation, user, document.model)
-    facts, unreadable = model.reading
-    if facts is None:
-        raise invalid([{"field": "model", "reason": unreadable}])
-    if found := reasons(facts, document, recording=recording):
-        raise invalid(found)
+    with transaction.atomic():
+        model = model_for(organisation, user, document.model)
+        facts, unreadable = model.reading
+        if facts is None:
+            raise invalid([{"field": "model", "reason": unreadable}])
+        if found := reasons(facts, document, recording=recording):
+            raise invalid(found)
     return model
 
 
