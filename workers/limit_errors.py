@@ -13,7 +13,7 @@ from functools import cache
 
 import numpy as np
 
-from workers.traffic import autocorrelation
+from workers.traffic import dependence
 from workers.traffic.ladder import RATES
 from workers.traffic.limit import LimitSearch
 from workers.verdicts import verdict
@@ -89,7 +89,7 @@ def error_of_rates(holds: int, used: float, percentile: float, requests: int, se
         busy = min(used * rung / (holds + 1), OVERLOADED)
         values = waits(draws, requests, busy)
         shares = (values > limit).astype(float).tolist()
-        return autocorrelation.judged(percentile, values.tolist(), shares, search.confidence)[0] == "met"
+        return dependence.judged(percentile, values.tolist(), shares, search.confidence)[0] == "met"
 
     for _ in range(searches):
         wrong += search.run(lambda rung: "met" if met(rung) else "too_close") > holds

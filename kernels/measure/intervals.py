@@ -43,16 +43,18 @@ def percentile(ordered: Sequence[float], p: float) -> float:
     return ordered[math.floor(len(ordered) * Fraction(str(p)) / 100)]
 
 
-def percentile_interval(samples: Sequence[float], p: float) -> tuple[float, float, float]:
-    """The `percentile` of independent samples, and its 95 % interval from order statistics.
+def percentile_interval(samples: Sequence[float], p: float, alike: float = 1.0) -> tuple[float, float, float]:
+    """The `percentile` of samples, and its 95 % interval. `alike` of them tell as much as one independent sample.
 
-    The interval's ends are the samples between which the number of samples below the true percentile, a binomial with
-    n and p, lies in 95 of 100 cases. Where too few samples lie beyond the percentile, the end is the last of them.
+    The interval's ends are the order statistics between which the number of samples below the true percentile, a
+    binomial with n / alike and p, times alike, lies in 95 of 100 cases. Where too few samples lie beyond the
+    percentile, the end is the last of them.
     Raises ValueError as `percentile`.
     """
     ordered = sorted(samples)
-    value, (low, high) = percentile(ordered, p), _ranks(len(ordered), p)
-    return value, ordered[low], ordered[high]
+    count, value = max(1, int(len(ordered) / alike)), percentile(ordered, p)
+    low, high = _ranks(count, p)
+    return value, ordered[low * len(ordered) // count], ordered[-(-(high + 1) * len(ordered) // count) - 1]
 
 
 @cache

@@ -43,7 +43,7 @@ class LoadOutcome(Document):
     over: int
     needed: int = Field(description="requests without one beyond the limit that prove it")
     alike: float = Field(
-        default=1, description="requests that count as one, since those that queue behind each other are alike"
+        default=1, description="requests that count as one: those that queue or are answered together are alike"
     )
 
 

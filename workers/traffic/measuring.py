@@ -27,7 +27,7 @@ SMALLER = (1, 4, 16)
 STREAMED = ("ttft", "tpot", "itl", "e2e")
 NOT_STREAMED = ("batch_latency",)
 MANY_ALIKE = 3.0
-"""From so many requests of a closed loop on that tell as much as one, the result says so."""
+"""From so many requests on that count as one, the result says so."""
 OF_TOKENS = ("ttft", "ttf_n", "tpot", "itl", "cost_per_mtok")
 
 
@@ -177,15 +177,10 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
         found.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
     if short and not test.traffic.end_of_text:
         found.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
-    if test.traffic.open_loop:
-        most = max((load.outcome(each, test.confidence).alike for each in test.objectives), default=1.0)
+    most = max((load.outcome(each, test.confidence).alike for each in test.objectives), default=1.0)
+    if most >= MANY_ALIKE:
         found.append(
-            f"Requests that queue behind each other are alike: verdicts count up to {most:.1f} as one. Intervals take "
-            "them as independent."
-        )
-    elif (alike := max((load.alike(each) for each in test.objectives), default=1.0)) >= MANY_ALIKE:
-        found.append(
-            f"Requests that are answered together are alike: about {alike:.0f} of them tell as much as one. Verdicts "
-            "and intervals take each as independent, so they are less sure than they say."
+            "Requests that queue behind each other, or are answered together, are alike: verdicts count up to "
+            f"{most:.1f} as one."
         )
     return found

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from workers.documents.load import GeneratorLag, LoadFailure, LoadMetric, LoadOu
 from workers.documents.measurement import Interval
 from workers.documents.workload import Objective, unit_of
 from workers.statistics import SHOWN_PERCENTILES, STUDENT, count_over, meets, objective_value
-from workers.traffic import autocorrelation
+from workers.traffic.dependence import Judged, alike, answered_together, judged
 from workers.verdicts import CONFIDENCE, needed_requests, verdict
 
 MOST_LAG_MS = 5.0
@@ -37,8 +37,10 @@ class LoadSummary:
         self._open_loop = any(each.planned.at_s is not None for each in sent.exchanges)
         self.exchanges = list(itertools.chain.from_iterable(each.counted for each in self.rounds))
         self.seconds = sum(each.steady_seconds for each in self.rounds)
-        found = [(each, each.served()) for each in self.exchanges]
-        self._served: list[tuple[Exchange, Served]] = [(each, served) for each, served in found if served]
+        self._answered = [(each, each.served()) for each in self.exchanges]
+        if not self._open_loop:
+            self._answered.sort(key=lambda each: _first_ns(*each))
+        self._served = [(each, served) for each, served in self._answered if served]
 
     def _samples(self, exchange: Exchange, served: Served, metric: str, n: int | None) -> list[float]:
         """A metric's samples of one request; a request whose user went away has no end of its own."""
@@ -113,53 +115,59 @@ class LoadSummary:
         if not samples:
             return None
         shown = sorted({*SHOWN_PERCENTILES, *extra})
+        values, together = _values(groups), 1.0 if self._open_loop else self._together(metric, n)
+        size = 1.0 if metric in OF_WINDOWS else alike(values, values, together)
         single = len(samples) == len(groups)
-        intervals = [_of_singles(samples, p) for p in shown] if single else _of_groups(groups, shown)
+        intervals = [_of_singles(samples, p, size) for p in shown] if single else _of_groups(groups, shown, size)
         found = {f"p{p:g}": interval for p, interval in zip(shown, intervals, strict=True)}
         return LoadMetric(metric=metric, n=n, unit=unit_of(metric), samples=len(samples), percentiles=found)
 
     def outcome(self, objective: Objective, confidence: float = CONFIDENCE) -> LoadOutcome:
         """The verdict on one objective. A failed request counts as wholly beyond every limit of single requests."""
-        windows = objective.metric in OF_WINDOWS
+        windows, percentile = objective.metric in OF_WINDOWS, objective.percentile
         requests: Sequence[list[float] | None] = (
             self.grouped(objective.metric) if windows else self._requests(objective.metric, objective.n)
         )
         shares = [1.0 if each is None else count_over(objective, each) / len(each) for each in requests]
         samples = list(itertools.chain.from_iterable(each or () for each in requests))
-        if self._open_loop and not windows:
-            values = _values(requests)
-            found, size, needed = autocorrelation.judged(objective.percentile, values, shares, confidence)
+        if windows:
+            needed = needed_requests(percentile, confidence=confidence)
+            found = Judged(verdict(percentile, shares, confidence), 1.0, needed)
         else:
-            found, size = verdict(objective.percentile, shares, confidence), 1.0
-            needed = needed_requests(objective.percentile, confidence=confidence)
+            together = None if self._open_loop else self._together(objective.metric, objective.n)
+            found = judged(percentile, _values(requests), shares, confidence, together)
         return LoadOutcome(
             objective=objective,
             value=objective_value(objective, samples) if samples else None,
-            verdict=found,
+            verdict=found.verdict,
             requests=len(shares),
             over=sum(share > 0 for share in shares),
-            needed=needed,
-            alike=size,
+            needed=found.needed,
+            alike=found.alike,
         )
 
-    def alike(self, objective: Objective) -> float:
-        """How many successive requests tell as much of the objective as one independent request: 1 + 2 Σ ρ(k)."""
-        if objective.metric in OF_WINDOWS:
-            return 1.0
-        return (
-            autocorrelation.statistical_inefficiency(_values(self._requests(objective.metric, objective.n))) + 1
-        ) / 2
+    def _together(self, metric: str, n: int | None) -> float:
+        """How many of a closed loop's requests that gave this metric, or failed, one batch answers."""
+        found = [(exchange, served) for exchange, served, _ in self._by_request(metric, n)]
+        took_s = [(exchange.end_ns - exchange.intended_ns) / 1e9 for exchange, _ in found]
+        return answered_together([_first_ns(*each) / 1e9 for each in found], median(took_s)) if found else 1.0
 
     def _requests(self, metric: str, n: int | None) -> list[list[float] | None]:
-        """A metric's samples of each request in the order of due times, None where it failed."""
-        served = {id(exchange): each for exchange, each in self._served}
-        found: list[list[float] | None] = []
-        for exchange in self.exchanges:
+        """A metric's samples of each request, None where it failed, as `_by_request`."""
+        return [samples for _, _, samples in self._by_request(metric, n)]
+
+    def _by_request(self, metric: str, n: int | None) -> list[tuple[Exchange, Served | None, list[float] | None]]:
+        """Each request with a metric's samples, None where it failed, without those that gave none.
+
+        In the order of due times; of a closed loop in that of first tokens, so that those of one batch are neighbours.
+        """
+        found: list[tuple[Exchange, Served | None, list[float] | None]] = []
+        for exchange, served in self._answered:
             if exchange.error:
-                found.append(None)
-            elif one := served.get(id(exchange)):
-                found.append(self._samples(exchange, one, metric, n))
-        return [each for each in found if each is None or each]
+                found.append((exchange, None, None))
+            elif served and (samples := self._samples(exchange, served, metric, n)):
+                found.append((exchange, served, samples))
+        return found
 
     def lag(self) -> GeneratorLag:
         """The generator's own delays over all requests, those of the warm-up included: of the latest process each."""
@@ -208,26 +216,35 @@ def _values(requests: Sequence[Sequence[float] | None]) -> list[float]:
     return [worst if each is None else fmean(each) for each in requests]
 
 
+def _first_ns(exchange: Exchange, served: Served | None) -> int:
+    """When a request's first token came; when it ended, of one that failed."""
+    return served.times_ns[0] if served else exchange.end_ns
+
+
 def _inside_ns(sent: Sent) -> list[int]:
     """How long each request was open within the steady part."""
     since, until = sent.counted_from_ns, sent.stopped_ns
     return [max(min(each.end_ns, until) - max(each.begun_ns, since), 0) for each in sent.exchanges]
 
 
-def _of_singles(samples: Sequence[float], p: float) -> Interval:
-    value, low, high = percentile_interval(samples, p)
+def _of_singles(samples: Sequence[float], p: float, size: float) -> Interval:
+    value, low, high = percentile_interval(samples, p, size)
     return Interval(value=value, low=low, high=high)
 
 
-def _of_groups(groups: Sequence[Sequence[float]], shown: Sequence[float]) -> list[Interval]:
-    """Percentiles of pooled samples, their intervals by resampling whole requests: gaps of one request are alike."""
-    owner = np.repeat(np.arange(len(groups)), [len(each) for each in groups])
+def _of_groups(groups: Sequence[Sequence[float]], shown: Sequence[float], size: float) -> list[Interval]:
+    """Percentiles of pooled samples, their intervals by resampling `size` successive requests at once.
+
+    Gaps of one request are alike, and so are the requests that count as one.
+    """
+    drawn = max(1, int(len(groups) / size))
+    owner = np.repeat(np.arange(len(groups)) * drawn // len(groups), [len(each) for each in groups])
     values = np.fromiter(itertools.chain.from_iterable(groups), dtype=float, count=len(owner))
     order = np.argsort(values, kind="stable")
     values, owner = values[order], owner[order]
     shares, generator, found = np.array(shown) / 100, np.random.default_rng(0), []
     for _ in range(RESAMPLES):
-        weights = np.bincount(generator.integers(0, len(groups), len(groups)), minlength=len(groups))
+        weights = np.bincount(generator.integers(0, drawn, drawn), minlength=drawn)
         below = np.cumsum(weights[owner])
         found.append(values[np.searchsorted(below, below[-1] * shares, side="right").clip(max=len(values) - 1)])
     ordered: list[float] = values.tolist()

@@ -8,12 +8,13 @@ import pytest
 from kernels.load.connection import Address
 from kernels.load.generator import LoadDuration
 from tests import sample_loads
+from tests.method_page import agrees, quoted_shares
 from tests.workers.traffic.stub import running_stub
-from workers import limit_errors
+from workers import limit_errors, load_verdict_errors
 from workers.charts.text import plain
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
-from workers.traffic import autocorrelation
+from workers.traffic import dependence
 from workers.traffic.ladder import Ladder
 from workers.traffic.limit import LimitSearch, saturation
 from workers.traffic.measuring import LoadTest
@@ -227,14 +228,39 @@ def test_requests_of_one_line_that_count_as_independent_would_err():
     shares = [(values > limit).astype(float).tolist() for values in tests]
     assert sum(verdict(95, each) == "met" for each in shares) > 25
     pairs = zip(tests, shares, strict=True)
-    assert "met" not in [autocorrelation.judged(95, values.tolist(), each, 0.99)[0] for values, each in pairs]
+    assert "met" not in [dependence.judged(95, values.tolist(), each, 0.99)[0] for values, each in pairs]
 
 
 def test_requests_that_are_not_alike_count_each():
     independent = np.random.default_rng(0).exponential(1, 2000).tolist()
-    assert autocorrelation.statistical_inefficiency(independent) < 2
-    assert autocorrelation.statistical_inefficiency([5.0] * 100) == 1
-    assert autocorrelation.grouped([1.0, 0.0, 0.0, 1.0], 2) == [0.5, 0.5]
-    found, size, needed = autocorrelation.judged(50, independent, [0.0] * 2000, 0.99)
+    assert dependence.statistical_inefficiency(independent) < 2
+    assert dependence.statistical_inefficiency([5.0] * 100) == 1
+    assert dependence.grouped([1.0, 0.0, 0.0, 1.0], 2) == [0.5, 0.5]
+    found, size, needed = dependence.judged(50, independent, [0.0] * 2000, 0.99)
     assert (found, needed) == ("met", math.ceil(60 * size))
-    assert autocorrelation.judged(50, independent[:50], [0.0] * 50, 0.99)[0] == "not_enough_samples"
+    assert dependence.judged(50, independent[:50], [0.0] * 50, 0.99)[0] == "not_enough_samples"
+
+
+@pytest.mark.parametrize("name", load_verdict_errors.SERVERS)
+def test_a_load_errs_as_often_as_the_page_says(name):
+    quoted = quoted_shares("workers.load_verdict_errors")[name]
+    for percentile, share in zip(load_verdict_errors.PERCENTILES, quoted, strict=True):
+        found = load_verdict_errors.called_met(load_verdict_errors.SERVERS[name], percentile, loads=100)
+        assert agrees(found, share, 100)
+        assert share <= 0.01 or name in load_verdict_errors.TOO_RARE
+
+
+def test_users_who_are_independent_have_a_verdict_within_a_minute():
+    quoted = quoted_shares("workers.load_verdict_errors")["independent requests, kept"]
+    for percentile, share in zip(load_verdict_errors.PERCENTILES, quoted, strict=True):
+        found = load_verdict_errors.called_met(
+            load_verdict_errors.independent, percentile, load_verdict_errors.KEPT, loads=20
+        )
+        assert agrees(found, share, 20)
+        assert share > 0.9
+
+
+def test_requests_of_one_batch_that_count_as_independent_would_err(monkeypatch):
+    server = load_verdict_errors.SERVERS["two batches in one line"]
+    monkeypatch.setattr(load_verdict_errors, "answered_together", lambda *times: 1.0)
+    assert load_verdict_errors.called_met(server, 99, loads=40) > 0.2

@@ -34,7 +34,7 @@ class LoadOutcome:
         requests (int):
         over (int):
         needed (int): requests without one beyond the limit that prove it
-        alike (float | Unset): requests that count as one, since those that queue behind each other are alike Default:
+        alike (float | Unset): requests that count as one: those that queue or are answered together are alike Default:
             1.0.
     """
 

@@ -1,0 +1,121 @@
+"""How often the verdict on a closed loop errs, by the server under it: `python -m workers.load_verdict_errors`.
+
+Each load has USERS users without pauses for SECONDS. The promise is just broken, where a wrong *met* is most frequent,
+or kept with room to spare, where *met* is right. A server is simulated as when each request's first token came, what
+the request took, and whether it lies beyond the limit.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from workers.traffic.dependence import answered_together, judged
+from workers.verdicts import CONFIDENCE
+
+PERCENTILES = (50, 90, 95, 99)
+USERS, REQUEST_S, SECONDS = 32, 0.5, 48.0
+"""What a request takes on average, and what of a load of 60 s counts in a run."""
+JITTER_S = 0.003
+"""What the network adds to each answer: the standard deviation of a half-normal."""
+KEPT = 0.2
+"""Where the promise is kept, this share of the requests that may lie beyond the limit does."""
+LOADS = 2000
+
+
+class Answers(NamedTuple):
+    """Of each request of a load: when its first token came, in s, what it took, in s, whether beyond the limit."""
+
+    first_s: np.ndarray
+    took_s: np.ndarray
+    beyond: np.ndarray
+
+
+Server = Callable[[np.random.Generator, float], Answers]
+"""Draws the answers of one load. The share that lies beyond the limit in the long run is given."""
+
+
+def batches(in_line: int = 1, request_s: float = REQUEST_S) -> Server:
+    """All users are answered in one batch, or in several that wait for each other; a slow one takes twice its time."""
+
+    def server(draws: np.random.Generator, share: float) -> Answers:
+        count = int(1.5 * SECONDS / request_s * in_line)
+        slow: np.ndarray = np.less(draws.random(count), 1 - (1 - share) ** (1 / in_line))
+        service = request_s / in_line * (1 + slow)
+        took = np.lib.stride_tricks.sliding_window_view(service, in_line).sum(axis=1)
+        beyond = np.lib.stride_tricks.sliding_window_view(slow, in_line).max(axis=1)
+        answered = np.repeat(np.arange(len(took)), USERS // in_line)
+        late = JITTER_S * np.abs(draws.standard_normal(len(answered)))
+        return Answers(service.cumsum()[in_line - 1 :][answered] + late, took[answered] + late, beyond[answered])
+
+    return server
+
+
+def independent(draws: np.random.Generator, share: float) -> Answers:
+    """Continuous batching at its best: each request is as slow as it is by itself."""
+    count = int(2 * SECONDS / REQUEST_S)
+    beyond = draws.random((USERS, count)) < share
+    took = REQUEST_S * (1 + 0.1 * draws.standard_normal((USERS, count))).clip(0.3) * (1 + 0.5 * beyond)
+    first = took.cumsum(axis=1) - REQUEST_S * draws.random((USERS, 1))
+    return Answers(first.ravel(), took.ravel(), beyond.ravel())
+
+
+def slow_periods(in_a_load: float) -> Server:
+    """Periods in which each request takes twice its time; so many begin in a load, on average."""
+
+    def server(draws: np.random.Generator, share: float) -> Answers:
+        of_time = 2 * share / (1 + share)  # half as many requests end meanwhile
+        slow_s, cycle_s = of_time * SECONDS / in_a_load, SECONDS / in_a_load
+        count = int(6 * in_a_load) + 20
+        lengths = draws.exponential([slow_s, cycle_s - slow_s], (count, 2)).ravel()
+        first_slow = int(draws.random() >= of_time)  # the state at the load's begin is that of any moment
+        ends = lengths[first_slow:].cumsum()
+        now, found = -REQUEST_S * draws.random(USERS), []
+        while now.min() < SECONDS:
+            slow = (np.searchsorted(ends, now) + first_slow) % 2 == 0
+            took = REQUEST_S * (1 + slow) * (1 + 0.1 * draws.standard_normal(USERS))
+            now = now + took
+            found.append((now, took, slow))
+        return Answers(*(np.concatenate(each) for each in zip(*found, strict=True)))
+
+    return server
+
+
+SERVERS: dict[str, Server] = {
+    "all users in one batch": batches(),
+    "all users in one batch of 4 s": batches(request_s=4.0),
+    "two batches in one line": batches(2),
+    "independent requests": independent,
+    "8 slow periods in a load": slow_periods(8),
+    "4 slow periods in a load": slow_periods(4),
+    "1 slow period in a load": slow_periods(1),
+}
+TOO_RARE = ("4 slow periods in a load", "1 slow period in a load")
+"""A load may have none of so few slow periods; then nothing tells it from one of a server that keeps the promise."""
+
+
+def called_met(server: Server, percentile: float, times: float = 1.0, loads: int = LOADS) -> float:
+    """The share of `loads` that are called met where `times` as many requests as allowed lie beyond the limit."""
+    met = 0
+    for number in range(loads):
+        found = server(np.random.default_rng([number, int(percentile)]), times * (1 - percentile / 100))
+        order = np.argsort(found.first_s)
+        order = order[(found.first_s[order] >= 0) & (found.first_s[order] < SECONDS)]
+        first, took, beyond = (each[order].astype(float).tolist() for each in found)
+        together = answered_together(first, float(np.median(took)))
+        met += judged(percentile, took, beyond, CONFIDENCE, together).verdict == "met"
+    return met / loads
+
+
+def main() -> None:
+    """Prints a Markdown table of the share of loads that are called met."""
+    print("| server |", " | ".join(f"p{each}" for each in PERCENTILES), "|")
+    print("| --- " * (1 + len(PERCENTILES)) + "|")
+    for name, server in SERVERS.items():
+        print(f"| {name} |", " | ".join(f"{called_met(server, each):.1%}" for each in PERCENTILES), "|", flush=True)
+    kept = [f"{called_met(independent, each, KEPT, LOADS // 10):.1%}" for each in PERCENTILES]
+    print("| independent requests, kept |", " | ".join(kept), "|")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""How many requests of a load count as one in a verdict, which takes its observations as independent.
+
+Requests of one queue have similar latencies. Let ρ(k) be the autocorrelation of the requests' values at lag k, in
+the order in which they were due. The statistical inefficiency 1 + 2 Σ ρ(k) is how many of them carry as much
+information as one independent request. Its sum is doubled here, since it is only estimated: g = 1 + 4 Σ ρ(k) requests
+count as one, by the mean of their shares beyond the limit. The sum ends where two neighbouring correlations no longer
+sum to more than 0 (C. Geyer, "Practical Markov chain Monte Carlo", 1992). Of an open loop, whose line may grow without
+end, *met* takes LEAST_GROUPS groups at least. `workers.limit_errors` simulates how often such verdicts err.
+
+Requests of a closed loop may all be answered in one batch. Then none of them need be slow for them to depend on each
+other, so no correlation shows it: what shows it is that their first tokens come at the same time. So requests are put
+in clusters by that time. Requests of one cluster are taken as one (a design effect with an intra-cluster correlation
+of 1, L. Kish, "Survey Sampling", 1965), and the autocorrelation is that of the means of so many successive requests.
+`workers.load_verdict_errors` simulates these.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from workers.documents.base import Verdict
+from workers.verdicts import needed_requests, verdict
+
+LEAST_GROUPS = 60
+"""With fewer groups of requests of an open loop the correlation is not known well enough for *met*."""
+TOGETHER = 0.02
+"""Requests of a closed loop are of one cluster where their first tokens come within this share of a request's time."""
+LEAST_TOGETHER_S = 0.005
+"""And where they come within so many seconds: the generator's own lag may be as large."""
+
+
+class Judged(NamedTuple):
+    """A verdict, how many requests count as one in it, and how many without one beyond the limit prove *met*."""
+
+    verdict: Verdict
+    alike: float
+    needed: int
+
+
+def statistical_inefficiency(values: Sequence[float]) -> float:
+    """g, how many successive requests count as one; 1 or more. `values` has one of each, in the order of due times."""
+    found = np.asarray(values, dtype=float)
+    if len(found) < 2 or not np.ptp(found):
+        return 1.0
+    centred = found - found.mean()
+    count, power = len(centred), float(centred @ centred)
+    spectrum = np.fft.rfft(centred, 1 << (2 * count - 1).bit_length())
+    correlations = np.fft.irfft(spectrum * np.conj(spectrum))[:count] / power
+    pairs = correlations[: count // 2 * 2].reshape(-1, 2).sum(axis=1)
+    ends = np.flatnonzero(pairs <= 0)
+    whole = float(pairs[: ends[0] if len(ends) else None].sum()) - 1  # without ρ(0)
+    return max(1.0, 1 + 4 * whole)
+
+
+def grouped(shares: Sequence[float], size: float) -> list[float]:
+    """The mean shares of groups of about `size` successive requests. Where `size` is 1, the shares themselves."""
+    if size == 1 or not len(shares):
+        return list(shares)
+    groups = max(1, int(len(shares) / size))
+    edges = np.linspace(0, len(shares), groups + 1).astype(int)
+    sums = np.add.reduceat(np.asarray(shares, dtype=float), edges[:-1])
+    means: list[float] = (sums / np.diff(edges)).tolist()
+    return means
+
+
+def answered_together(first_s: Sequence[float], request_s: float) -> float:
+    """How many requests of a closed loop one batch answers: Σ m² / Σ m over clusters of m requests; 1 or more.
+
+    `first_s`: when the first token of each request came, in s, ascending. `request_s`: what a request takes. A cluster
+    begins with the first request behind the one before it, and has those within TOGETHER of a request's time.
+    """
+    at, sizes, begin = np.asarray(first_s, dtype=float), list[int](), 0
+    window = max(LEAST_TOGETHER_S, TOGETHER * request_s)
+    while begin < len(at):
+        end = int(np.searchsorted(at, at[begin] + window, side="right"))
+        sizes.append(end - begin)
+        begin = end
+    return sum(size * size for size in sizes) / len(at) if sizes else 1.0
+
+
+def alike(values: Sequence[float], shares: Sequence[float], together: float = 1.0) -> float:
+    """How many successive requests count as one, where `together` of them are answered together."""
+    groups = (grouped(values, together), grouped(shares, together))
+    return together * max(map(statistical_inefficiency, groups))
+
+
+def judged(
+    percentile: float,
+    values: Sequence[float],
+    shares: Sequence[float],
+    confidence: float,
+    together: float | None = None,
+) -> Judged:
+    """The verdict on the requests of a load, whose `values` and `shares` stand in the order of their times.
+
+    `together`: how many requests of a closed loop are answered together; None of an open loop.
+    """
+    size, least = alike(values, shares, together or 1.0), LEAST_GROUPS if together is None else 0
+    found, needed = verdict(percentile, grouped(shares, size), confidence), needed_requests(percentile, 0, confidence)
+    if found == "met" and len(shares) < least * size:
+        found = "not_enough_samples"
+    return Judged(found, size, math.ceil(size * max(needed, least)))
