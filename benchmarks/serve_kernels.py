@@ -2,8 +2,8 @@
 
     python -m benchmarks.serve_kernels --model qwen2.5-1.5b --steps 32+0 32+128 --json serve-kernels.json
 
-`32+128` is a pass of 32 single tokens beside 128 tokens of prompts. Each pass is timed as the engine runs it,
-without a profiler. Then torch's profiler (CUPTI) records some of its replays. Kernels
+`32+128` is a pass of 32 single tokens beside 128 tokens of prompts. Passes of no other shape are captured. Each pass is
+timed as the engine runs it, without a profiler. Then torch's profiler (CUPTI) records some of its replays. Kernels
 overlap, since dependent launches begin early. So the time of a kernel is that from the end of the one that ended before
 it to its own end: these add up to the pass. `busy_us_a_call` is the time from a kernel's own beginning to its end. On a
 CPU the rows have torch's operators, which proves the program alone.
@@ -14,7 +14,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -171,7 +171,11 @@ def main(arguments: list[str] | None = None) -> int:
     running = max(each.singles + -(-each.tokens // options.prompt) for each in options.steps)
     limits = limits_for(decoder, model.config, RequestedSize(max(options.length, options.prompt) + 32, running))
     singles = sorted({each.singles for each in options.steps})
-    backend = KernelsBackend(decoder, gpu, limits, singles=[each for each in singles if each], mixed=singles)
+    limits = replace(limits, mixed=tuple(singles))
+    backend = KernelsBackend(decoder, gpu, limits, singles=[each for each in singles if each])
+    steps = (each.step(backend, options.length, options.prompt) for each in options.steps)
+    wanted = {fitting(backend.shapes, step) for step in steps}
+    backend.shapes = [shape for shape in backend.shapes if shape in wanted]  # no others are captured
     if decoder.embedding.is_cuda:
         compile_together(backend.builds())
     backend.prepare()

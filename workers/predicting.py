@@ -14,8 +14,7 @@ from kernels.measure.request_case import request_case, unbounded
 from kernels.megakernel.ranks import RANKS
 from kernels.megakernel.shape import BATCH_MOST
 from kernels.ops import BYTES
-from kernels.serve.scheduler import CHUNK_TOKENS
-from kernels.serve.shapes import SHRINK
+from kernels.serve.scheduler import STEP_TOKENS
 from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.measurement import Ceilings, Rates
 from workers.documents.model import ModelManifest
@@ -30,9 +29,10 @@ BATCHED = ("compiled", "cuda_graphs")
 """Runners that no server of this workbench runs: under load they answer batches of those who wait."""
 VARIANTS = {"compiled": ("compiled", "compiled_tuned", "compiled_max_autotune")}
 """Whole-model variants that have one prediction; the others have one each, of their own name."""
-PADDED = log(SHRINK) / (1 - 1 / SHRINK)
+PADDED = 2 * log(2)
 """Tokens that a server's pass computes for each of a prompt's: a pass has the length of the next longer graph, each of
-which is SHRINK times as long as the one before, and prompts that come as they may fill it anywhere between two."""
+which is twice as long as the one before, and prompts that come as they may fill it anywhere between two. So were the
+graphs of all committed runs; those of `kernels.serve.shapes` have lain closer since, which no run has measured."""
 LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("fp8", "nvfp4"), "kernels": ("fp8",)}
 """On a GPU, the precisions in which a runner holds whole models' weights, beside that of today."""
 HOPPER = 90
@@ -200,7 +200,7 @@ def _missing(workload: Workload) -> list[str]:
 def _under_load(request: _Request, workload: Workload, rates: Rates) -> list[PredictedFigure]:
     """Tokens per second for 1, 2, 4 and so on users who always wait: all prompts are read, then all write together.
 
-    A server reads prompts in passes of at most CHUNK_TOKENS tokens, which are padded where there are several users.
+    A server reads prompts in passes of at most STEP_TOKENS tokens, which are padded where there are several users.
     Steps with more users than the runner serves run by the library's kernels, which do not run on several GPUs.
     """
     users, figures = 1, []
@@ -211,7 +211,7 @@ def _under_load(request: _Request, workload: Workload, rates: Rates) -> list[Pre
         read, passes = float(users), 1
         if request.runner not in BATCHED:
             read = users * PADDED if users > 1 else 1.0
-            passes = ceil(read * request.prompt / CHUNK_TOKENS)
+            passes = ceil(read * request.prompt / STEP_TOKENS)
         prompts = passes * request.prompt_ms(read / passes, rates)
         whole = prompts + (request.output - 1) * by.step_ms(users, rates)
         value = 1000 * users * request.output / whole

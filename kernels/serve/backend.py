@@ -23,7 +23,7 @@ from kernels.serve.ops import packed_ops
 from kernels.serve.packed import PackedPass, PagedState
 from kernels.serve.requests import Logprobs, Step
 from kernels.serve.scheduler import SchedulerLimits
-from kernels.serve.shapes import MIXED_SINGLES, Shape, fitting, shapes
+from kernels.serve.shapes import Shape, fitting, shapes
 
 IN_FLIGHT = 2
 """Steps that may be launched and not read. The host's memory of a step is written again IN_FLIGHT + 1 steps later."""
@@ -109,18 +109,17 @@ class KernelsBackend:
         gpu: Gpu,
         limits: SchedulerLimits,
         singles: Sequence[int] = (),
-        mixed: Sequence[int] = MIXED_SINGLES,
         ops: Sequence[PlannedOp] = (),
     ) -> None:
-        """`singles` and `mixed` as `kernels.serve.shapes.shapes` takes them. `ops` of a plan go before those of
-        `packed_ops` where both are for the same number of rows.
+        """`singles` as `kernels.serve.shapes.shapes` takes them. `ops` of a plan go before those of `packed_ops` where
+        both are for the same number of rows.
         """
         if limits.chunk_rows != block_of(model):
             raise ValueError(f"chunk_rows: {limits.chunk_rows} is not the model's block of {block_of(model)} queries")
         self.model, self.gpu, self.limits = model, gpu, limits
         self.count, self.longest, self.few = 1, limits.context, 0
         self.device, self._planned = model.embedding.device, list(ops)
-        self.shapes = shapes(limits, singles, mixed)
+        self.shapes = shapes(limits, singles)
         self._pages = -(-(limits.context + limits.chunk_rows) // limits.page_size)
         positions = self._pages * limits.page_size
         self.state = PagedState(model, limits.pages, limits.page_size, limits.running, positions)

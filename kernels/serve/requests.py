@@ -55,6 +55,11 @@ class Request:
         return self.prompt_length + self.scheduled
 
     @property
+    def left(self) -> int:
+        """Tokens whose keys and values no planned step computes: 1 while the request is answered, token by token."""
+        return self.prompt_length + self.scheduled - self.computed
+
+    @property
     def answered(self) -> int:
         """Tokens of the answer that the host knows."""
         return len(self.ids) - self.prompt_length

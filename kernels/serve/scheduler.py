@@ -1,8 +1,9 @@
 """Continuous batching: what each step computes, in pure Python. Imports without torch.
 
 Requests are served in the order of their arrival. A step takes one token of every request that is being answered, and
-chunks of prompts up to a budget of tokens. A request is admitted when pages are free for all that it has so far. When a
-running request needs a page and none is free, the one that came last gives its pages up and is computed again later.
+chunks of prompts for what these leave of a budget of tokens. A request is admitted when pages are free for all that it
+has so far. When a running request needs a page and none is free, the one that came last gives its pages up and is
+computed again later.
 
 The host may be behind: `next_step` plans further steps before `commit` has the tokens of earlier ones. So it counts
 tokens that are on their way, and a request that ends by a stop token may have a token computed that nobody reads.
@@ -15,8 +16,10 @@ from dataclasses import dataclass
 from kernels.serve.pages import ROOT, Pages, digest
 from kernels.serve.requests import FinishReason, Logprobs, Part, Request, Step, Token
 
-CHUNK_TOKENS = 2048
-"""The tokens of prompts that a step on a GPU takes at most, where nobody says."""
+STEP_TOKENS = 2048
+"""The tokens that a step with chunks on a GPU has at most, where nobody says."""
+MIXED_SINGLES = (0, 32, 128, 256)
+"""Numbers of single tokens for which a GPU has passes with chunks, as far as so many requests run."""
 
 
 @dataclass(frozen=True)
@@ -24,28 +27,37 @@ class SchedulerLimits:
     """What a backend can hold and compute at once.
 
     `pages` of `page_size` tokens, `running` requests, sequences of at most `context` tokens. A step takes at most
-    `chunks` chunks of prompts; each counts as a multiple of `chunk_rows` tokens, all of them as `chunk_tokens` at most.
+    `chunks` chunks of prompts; each counts as a multiple of `chunk_rows` tokens. Beside chunks, single tokens count as
+    the next number in `mixed`, or as `running`. Together they count as `step_tokens` at most, but chunks may have half
+    of these beside any number of singles.
     """
 
     pages: int
     page_size: int
     running: int
     context: int
-    chunk_tokens: int
+    step_tokens: int
     chunk_rows: int = 1
     chunks: int = 16
+    mixed: tuple[int, ...] = MIXED_SINGLES
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if value < 1:
+            if name != "mixed" and value < 1:
                 raise ValueError(f"{name}: {value} is not a positive number")
-        if self.chunk_tokens % self.chunk_rows:
-            raise ValueError(f"chunk_tokens: {self.chunk_tokens} is no multiple of chunk_rows {self.chunk_rows}")
+        if self.step_tokens % self.chunk_rows:
+            raise ValueError(f"step_tokens: {self.step_tokens} is no multiple of chunk_rows {self.chunk_rows}")
 
     @property
     def longest(self) -> int:
         """The longest sequence in tokens that the context and all pages together hold."""
         return min(self.context, (self.pages - 1) * self.page_size)
+
+    def room_beside(self, singles: int) -> int:
+        """The tokens that chunks may have beside so many single tokens, a multiple of `chunk_rows`."""
+        counted = min(each for each in (*self.mixed, self.running) if each >= singles)
+        room = max(self.step_tokens - counted, self.step_tokens // 2)
+        return max(1, room // self.chunk_rows) * self.chunk_rows
 
 
 class Scheduler:
@@ -93,14 +105,19 @@ class Scheduler:
 
     def next_step(self) -> Step | None:
         """What the next pass computes. None when nothing can be computed before the next `commit` or `add`."""
-        step, budget, before = Step(), self.limits.chunk_tokens, self.preempted
+        singles = sum(each.left == 1 and each.scheduled < each.max_tokens for each in self.running)
+        step, used, before = Step(), 0, self.preempted
+        room = self.limits.room_beside(singles)
         for request in list(self.running):
             if request.state == "running":
-                budget -= self._plan(request, step, budget)
+                used += self._plan(request, step, room - used)
         while self.waiting and self._slots and self.preempted == before:
-            if budget < self.limits.chunk_rows or not self._admit(self.waiting[0]):
+            if room - used < self.limits.chunk_rows or not self._admit(self.waiting[0]):
                 break
-            budget -= self._plan(self.running[-1], step, budget)
+            if self.running[-1].left == 1:
+                singles += 1
+                room = self.limits.room_beside(singles)
+            used += self._plan(self.running[-1], step, room - used)
         return step if step.singles or step.chunks else None
 
     def lengthen(self, step: Step, count: int, longest: int) -> Step:
@@ -156,17 +173,19 @@ class Scheduler:
             return "stop"
         return "length" if request.answered == request.max_tokens else None
 
-    def _plan(self, request: Request, step: Step, budget: int) -> int:
-        """Adds the request's next part to the step. Returns the tokens of the budget that it takes."""
-        left = request.total - request.computed
-        if request.scheduled == request.max_tokens:
-            return 0  # its last token is on its way
+    def _plan(self, request: Request, step: Step, room: int) -> int:
+        """Adds the request's next part to the step, which has room for chunks of `room` more tokens; below 0, a single
+        would make them too many. Returns the tokens that the part takes of the room.
+        """
+        left = request.left
+        if request.scheduled == request.max_tokens or room < 0:
+            return 0  # its last token is on its way, or its next one is a single of the next step
         rows = self.limits.chunk_rows
         count, cost = left, 0
         if left > 1:
             if len(step.chunks) == self.limits.chunks:
                 return 0
-            count = min(left, budget // rows * rows)
+            count = min(left, room // rows * rows)
             cost = -(-count // rows) * rows
         if not count or not self._reserve(request, request.computed + count):
             return 0

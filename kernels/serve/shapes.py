@@ -6,14 +6,15 @@ from typing import NamedTuple
 from kernels.serve.requests import Step
 from kernels.serve.scheduler import SchedulerLimits
 
-MIXED_SINGLES = (0, 8, 32, 128, 256)
-"""Singles of passes that also hold chunks, as far as so many requests run."""
 TOKENS_OF_A_CHUNK = 64
 """A pass shorter than the longest holds a chunk for so many of its tokens."""
 FINE = 32
-"""From so many singles on, passes without chunks have sizes between the powers of two."""
-SHRINK, LEAST_BLOCKS = 2, 4
-"""Each length of chunks is a SHRINK-th of the next, down to LEAST_BLOCKS blocks."""
+"""From so many rows on, passes have sizes between the powers of two."""
+EVEN, SPACING = 1024, 256
+"""From EVEN rows on, each pass with chunks has SPACING rows more than the one before it: the product of gate and up
+takes pairs of tiles of 128 rows there, and whole pairs leave none of them empty."""
+LEAST_BLOCKS = 4
+"""The fewest blocks of a pass with chunks, unless its limits allow fewer."""
 
 
 class Shape(NamedTuple):
@@ -35,22 +36,29 @@ class Shape(NamedTuple):
         return self.singles + self.chunks
 
 
-def shapes(limits: SchedulerLimits, singles: Sequence[int] = (), mixed: Sequence[int] = MIXED_SINGLES) -> list[Shape]:
+def shapes(limits: SchedulerLimits, singles: Sequence[int] = ()) -> list[Shape]:
     """The shapes that hold every step within the limits, the cheapest first.
 
-    `singles` are those of passes without chunks (none: the defaults), `mixed` those of passes with chunks.
+    `singles` are those of passes without chunks (none: the defaults).
     """
     block, most = limits.chunk_rows, limits.running
     alone = {*(each for each in singles if each < most), most} if singles else set(default_singles(most))
-    beside = {*(each for each in mixed if each < most), most}
+    beside = {*(each for each in limits.mixed if each < most), most}
     found = [Shape(each, 0, block, 0) for each in alone]
-    tokens, chunks = limits.chunk_tokens, limits.chunks
-    while True:
-        found += [Shape(each, tokens // block, block, chunks) for each in beside]
-        tokens = tokens // SHRINK // block * block
-        chunks = min(limits.chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
-        if tokens < LEAST_BLOCKS * block:
-            return sorted(found, key=lambda shape: (shape.rows, shape.draws))
+    for each in beside:
+        longest = limits.room_beside(each)
+        found.append(Shape(each, longest // block, block, limits.chunks))
+        for tokens in {(rows - each) // block * block for rows in mixed_rows(each + longest)}:
+            if LEAST_BLOCKS * block <= tokens < longest:
+                chunks = min(limits.chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
+                found.append(Shape(each, tokens // block, block, chunks))
+    return sorted(found, key=lambda shape: (shape.rows, shape.draws))
+
+
+def mixed_rows(most: int) -> list[int]:
+    """Rows of the passes with chunks: as `default_singles` up to EVEN, then every SPACING, `most` at last."""
+    longer = range(EVEN + SPACING, most + SPACING, SPACING)
+    return [*default_singles(min(most, EVEN)), *(min(each, most) for each in longer)]
 
 
 def default_singles(most: int) -> list[int]:

@@ -7,15 +7,15 @@ import torch
 from kernels.engine import decoder
 from kernels.engine.bucket_session import positions
 from kernels.serve.backend import block_of
-from kernels.serve.scheduler import CHUNK_TOKENS, SchedulerLimits
+from kernels.serve.scheduler import STEP_TOKENS, SchedulerLimits
 
 PAGE_SIZE = 16
 LONGEST_CONTEXT = 8192
 """The default limit of a sequence in tokens; a model with a shorter context has its own."""
 SHARE_OF_FREE = 0.8
 """The share of the device's free memory that KV pages may take. The rest is for graphs and packed weights."""
-CHUNK_TOKENS_ON = {"cuda": CHUNK_TOKENS, "cpu": 256, "meta": CHUNK_TOKENS}
-"""The tokens of prompts that a step takes at most, by type of device. torch's meta device stands for a GPU."""
+STEP_TOKENS_ON = {"cuda": STEP_TOKENS, "cpu": 256, "meta": STEP_TOKENS}
+"""The tokens that a step with chunks has at most, by type of device. torch's meta device stands for a GPU."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, re
         raise ValueError(
             f"kv_bytes: {wanted.kv_bytes} hold no KV page of {page_bytes(model)} bytes beside the scratch page"
         )
-    chunk_tokens = max(block, min(CHUNK_TOKENS_ON[device.type], -(-context // block) * block * wanted.running))
+    step_tokens = max(block, min(STEP_TOKENS_ON[device.type], -(-context // block) * block * wanted.running))
     return SchedulerLimits(
         pages=most,
         page_size=PAGE_SIZE,
         running=wanted.running,
         context=context,
-        chunk_tokens=chunk_tokens,
+        step_tokens=step_tokens,
         chunk_rows=block,
     )

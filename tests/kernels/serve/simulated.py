@@ -5,6 +5,7 @@ from hashlib import sha256
 
 from kernels.serve.requests import Request, Step
 from kernels.serve.scheduler import Scheduler, SchedulerLimits
+from kernels.serve.shapes import Shape, fitting, shapes
 
 VOCABULARY = 50
 
@@ -31,6 +32,10 @@ class Device:
     limits: SchedulerLimits
     cache: dict[tuple[int, int], int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
+    shapes: list[Shape] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shapes = shapes(self.limits)
 
     def run(self, step: Step) -> list[list[int]]:
         """The ids that each part chooses, pass after pass."""
@@ -45,8 +50,8 @@ class Device:
         size = self.limits.page_size
         assert len(step.chunks) <= self.limits.chunks
         assert len({id(each.request) for each in step.parts}) == len(step.parts) <= self.limits.running
-        rows = self.limits.chunk_rows
-        assert sum(-(-each.tokens // rows) * rows for each in step.chunks) <= self.limits.chunk_tokens
+        shape = fitting(self.shapes, step)
+        assert not shape.blocks or shape.rows <= max(self.limits.step_tokens, shape.singles + self._least_room)
         assert all(each.start + each.tokens <= len(each.request.ids) for each in step.chunks), "a chunk is not known"
         written = []
         for part in step.parts:
@@ -65,6 +70,12 @@ class Device:
             if part.samples:
                 self.last[part.request.slot] = token
         return chosen
+
+    @property
+    def _least_room(self) -> int:
+        """The tokens that chunks may have beside any number of singles."""
+        rows = self.limits.chunk_rows
+        return max(rows, self.limits.step_tokens // 2 // rows * rows)
 
 
 def check_pages(scheduler: Scheduler) -> None:

@@ -34,7 +34,7 @@ def engine_of(most: int = 4) -> tuple[torch.nn.Module, Engine, list[InterpretedI
     """The tiny model in float32, an engine of both backends, and the instances."""
     model = copy.deepcopy(exact(NAME))
     decoder = Decoder(model)
-    limits = SchedulerLimits(40, 8, 6, 64, 2 * block_of(decoder), block_of(decoder), 3)
+    limits = SchedulerLimits(40, 8, 6, 64, 3 * block_of(decoder), block_of(decoder), 3)
     kernels = KernelsBackend(decoder, GPUS["cpu"], limits)
     instances = [InterpretedInstance(NAME, batch, CAPACITY) for batch in (1, 2, 4)]
     few = MegakernelBackend(kernels.state, limits, instances)

@@ -14,7 +14,7 @@ from kernels.serve.engine import Engine
 from kernels.serve.messages import Added, News
 from kernels.serve.requests import Logprobs
 from kernels.serve.scheduler import SchedulerLimits
-from kernels.serve.sizing import CHUNK_TOKENS_ON, RequestedSize, limits_for
+from kernels.serve.sizing import STEP_TOKENS_ON, RequestedSize, limits_for
 from kernels.serve.worker import serve
 from tests.kernels.engine.engine_models import CONFIGS
 from tests.waiting import wait_for
@@ -30,8 +30,8 @@ def test_a_step_reads_prompts_of_several_short_requests() -> None:
     """The budget was once that of one request, so prompts of short requests never shared a step."""
     model = made()
     limits = limits_for(Decoder(model), model.config, RequestedSize(context=16, running=64))
-    assert limits.chunk_tokens == CHUNK_TOKENS_ON["cpu"]
-    assert limits_for(Decoder(model), model.config, RequestedSize(context=16, running=2)).chunk_tokens == 32
+    assert limits.step_tokens == STEP_TOKENS_ON["cpu"]
+    assert limits_for(Decoder(model), model.config, RequestedSize(context=16, running=2)).step_tokens == 32
 
 
 def test_the_engine_goes_on_while_the_server_does_not_read() -> None:

@@ -11,8 +11,8 @@ from kernels.serve.scheduler import Scheduler, SchedulerLimits
 from tests.kernels.serve.simulated import Device, alone, check_pages, held
 
 LIMITS = st.builds(
-    lambda pages, size, running, context, blocks, rows, chunks: SchedulerLimits(
-        pages, size, running, context, blocks * rows, rows, chunks
+    lambda pages, size, running, context, blocks, rows, chunks, mixed: SchedulerLimits(
+        pages, size, running, context, blocks * rows, rows, chunks, mixed
     ),
     pages=st.integers(2, 14),
     size=st.integers(1, 5),
@@ -21,6 +21,7 @@ LIMITS = st.builds(
     blocks=st.integers(1, 6),
     rows=st.integers(1, 4),
     chunks=st.integers(1, 4),
+    mixed=st.sampled_from([(), (0,), (0, 2), (0, 1, 2, 4)]),
 )
 PROMPTS = st.one_of(
     st.lists(st.integers(0, 49), min_size=1, max_size=20),
@@ -102,14 +103,14 @@ def test_every_answer_is_that_of_the_request_alone(limits, requests, cancelled, 
 
 
 def test_a_full_cache_makes_the_latest_request_wait_and_all_end() -> None:
-    limits = SchedulerLimits(pages=7, page_size=2, running=4, context=12, chunk_tokens=8)
+    limits = SchedulerLimits(pages=7, page_size=2, running=4, context=12, step_tokens=8)
     arrivals = [(0, Request(str(number), [number, 1, 2, 3], 8)) for number in range(4)]
     answers = serve(limits, arrivals, {})
     assert answers == {str(number): alone([number, 1, 2, 3], 8, frozenset()) for number in range(4)}
 
 
 def test_preemption_takes_the_request_that_came_last() -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=5, page_size=2, running=2, context=8, chunk_tokens=8))
+    scheduler = Scheduler(SchedulerLimits(pages=5, page_size=2, running=2, context=8, step_tokens=8))
     device = Device(scheduler.limits)
     first, second = Request("a", [1, 2, 3], 5), Request("b", [4, 5, 6], 5)
     scheduler.add(first)
@@ -123,7 +124,7 @@ def test_preemption_takes_the_request_that_came_last() -> None:
 
 
 def test_a_common_beginning_is_computed_once() -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=20, page_size=4, running=4, context=40, chunk_tokens=40))
+    scheduler = Scheduler(SchedulerLimits(pages=20, page_size=4, running=4, context=40, step_tokens=40))
     device = Device(scheduler.limits)
     first, second = Request("a", list(range(12)), 2), Request("b", [*range(9), 40, 41, 42], 2)
     scheduler.add(first)
@@ -139,7 +140,7 @@ def test_a_common_beginning_is_computed_once() -> None:
 
 
 def test_a_prompt_is_never_read_from_the_cache_whole() -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=20, page_size=4, running=4, context=40, chunk_tokens=40))
+    scheduler = Scheduler(SchedulerLimits(pages=20, page_size=4, running=4, context=40, step_tokens=40))
     device = Device(scheduler.limits)
     for name in ("a", "b"):
         scheduler.add(Request(name, list(range(8)), 1))
@@ -150,7 +151,7 @@ def test_a_prompt_is_never_read_from_the_cache_whole() -> None:
 
 
 def test_tokens_of_others_are_answered_while_a_long_prompt_is_read() -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=40, page_size=4, running=4, context=100, chunk_tokens=8, chunk_rows=4))
+    scheduler = Scheduler(SchedulerLimits(pages=40, page_size=4, running=4, context=100, step_tokens=12, chunk_rows=4))
     device = Device(scheduler.limits)
     short, long = Request("short", [1, 2, 3], 20), Request("long", list(range(45)), 1)
     scheduler.add(short)
@@ -162,8 +163,47 @@ def test_tokens_of_others_are_answered_while_a_long_prompt_is_read() -> None:
         scheduler.commit(step, device.run(step))
 
 
+def answering(scheduler: Scheduler, count: int) -> None:
+    """Brings so many requests, of one token each, to where they are answered."""
+    for number in range(count):
+        scheduler.add(Request(f"single {number}", [number], 20))
+    scheduler.next_step()
+
+
+def parts_of(step: Step | None) -> tuple[list[str], list[tuple[str, int]]]:
+    """The requests of the step's singles, and of its chunks with their tokens."""
+    assert step is not None
+    return [part.request.name for part in step.singles], [(part.request.name, part.tokens) for part in step.chunks]
+
+
+@pytest.mark.parametrize(("singles", "room"), [(0, 32), (1, 28), (2, 28), (3, 20), (12, 20)])
+def test_single_tokens_leave_chunks_less_room(singles: int, room: int) -> None:
+    """All rows of a pass count: those of 3 singles, padded to 12, leave 20 of 32 tokens for chunks."""
+    scheduler = Scheduler(SchedulerLimits(99, 4, 13, 100, 32, 4, mixed=(0, 2, 12)))
+    answering(scheduler, singles)
+    scheduler.add(Request("long", [1] * 60, 1))
+    names, chunks = parts_of(scheduler.next_step())
+    assert (len(names), chunks) == (singles, [("long", room)])
+
+
+def test_chunks_have_half_of_a_step_beside_any_number_of_singles() -> None:
+    scheduler = Scheduler(SchedulerLimits(999, 4, 41, 100, 32, 4, mixed=(0, 2)))
+    answering(scheduler, 40)
+    scheduler.add(Request("long", [1] * 60, 1))
+    assert parts_of(scheduler.next_step())[1] == [("long", 16)]
+
+
+def test_a_single_for_which_chunks_leave_no_row_comes_with_the_next_step() -> None:
+    scheduler = Scheduler(SchedulerLimits(99, 4, 12, 100, 32, 4, mixed=(0, 2)))
+    answering(scheduler, 2)
+    for request in (Request("prompt", [1] * 24, 3), Request("third single", [1], 2)):
+        scheduler.add(request)
+    assert parts_of(scheduler.next_step()) == (["single 0", "single 1"], [("prompt", 24)])
+    assert parts_of(scheduler.next_step()) == (["single 0", "single 1", "prompt", "third single"], [])
+
+
 def test_a_request_that_waited_too_long_is_given_up() -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=4, page_size=4, running=1, context=12, chunk_tokens=8))
+    scheduler = Scheduler(SchedulerLimits(pages=4, page_size=4, running=1, context=12, step_tokens=8))
     first, second = Request("a", [1], 4), Request("b", [2], 4, deadline=10.0)
     scheduler.add(first)
     scheduler.next_step()
@@ -175,7 +215,7 @@ def test_a_request_that_waited_too_long_is_given_up() -> None:
 
 @pytest.mark.parametrize(("prompt", "tokens"), [(10, 3), (0, 4), (4, 0)])
 def test_what_can_never_be_served_is_refused_in_a_sentence(prompt: int, tokens: int) -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=4, page_size=4, running=1, context=100, chunk_tokens=8))
+    scheduler = Scheduler(SchedulerLimits(pages=4, page_size=4, running=1, context=100, step_tokens=8))
     assert scheduler.refusal(prompt, tokens)
     with pytest.raises(ValueError, match=str(prompt)):
         scheduler.add(Request("a", [1] * prompt, tokens))
@@ -196,7 +236,7 @@ def test_a_remembered_page_is_taken_when_no_other_is_free() -> None:
 
 
 def test_a_step_makes_no_more_tokens_than_answers_pages_and_length_allow() -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=6, page_size=4, running=2, context=20, chunk_tokens=8))
+    scheduler = Scheduler(SchedulerLimits(pages=6, page_size=4, running=2, context=20, step_tokens=8))
     device = Device(scheduler.limits)
     first, second = Request("a", [1, 2], 14), Request("b", [3], 4)
     counts = []
