@@ -110,7 +110,7 @@ class CacheAttention(CudaCall):
         shape = (case.batch, case.q_len, case.heads, case.head_dim)
         if check:
             check_arguments(case, given)
-            check_out(out, shape, (DTYPES[case.dtype],))
+            check_out(out, shape, (DTYPES[case.dtype],), device=q.device)
         allocate = partial(torch.empty, *shape, dtype=q.dtype, device=q.device)
         if not q.numel():
             return Prepared(allocate, lambda _: nothing)

@@ -154,29 +154,26 @@ class PackedPass:
 
     def _attend_apart(self, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
         """Rotated q [rows, 1, heads, head_dim] ↦ o [rows, heads · head_dim]."""
-        singles, blocks, block = self.shape.singles, self.shape.blocks, self.shape.block
-        fields, calls = self.fields, []
-        if singles:
-            attend = self._attend(shape, singles, 1)
-            calls.append(lambda q: attend(q[:singles], keys, values, fields.lengths, fields.tables))
-        if blocks:
-            read = self._attend(shape, blocks, block)
-
-            def of_blocks(q: Tensor) -> Tensor:
-                q = q[singles:].view(blocks, block, shape.heads, shape.head_dim)
-                return read(q, keys, values, fields.block_lengths, fields.block_tables)
-
-            calls.append(of_blocks)
-        width = shape.heads * shape.head_dim
+        fields, (singles, blocks, block, _) = self.fields, self.shape
+        by_block = blocks, block, shape.heads, shape.head_dim
+        of_singles = self._attend(shape, singles, 1) if singles else None
+        of_blocks = self._attend(shape, blocks, block) if blocks else None
 
         def run(q: Tensor) -> Tensor:
-            found = [call(q).reshape(-1, width) for call in calls]
-            return found[0] if len(found) == 1 else torch.cat(found)
+            o = q.new_empty(q.shape)
+            if of_singles is not None:
+                of_singles(q[:singles], keys, values, fields.lengths, fields.tables, out=o[:singles])
+            if of_blocks is not None:
+                read, out = q[singles:].view(by_block), o[singles:].view(by_block)
+                of_blocks(read, keys, values, fields.block_lengths, fields.block_tables, out=out)
+            return o.view(len(o), -1)
 
         return run
 
     def _attend(self, shape: decoder.LayerShape, batch: int, queries: int) -> Callable[..., Tensor]:
-        """f(q [batch, queries, heads, head_dim], keys, values, lengths, tables) by the planned variant, or torch's."""
+        """f(q [batch, queries, heads, head_dim], keys, values, lengths, tables, out=o), o like q and contiguous, by the
+        planned variant, or torch's.
+        """
         capacity = self.fields.tables.shape[1] * self.state.page_size
         case = AttentionCase(
             kind="decode",
@@ -195,7 +192,7 @@ class PackedPass:
         found = self.variants.planned(case) if default_scale(shape) else None
         if found is not None:
             return found.function
-        return lambda *given: paged_attention(*given, scaling=shape.scaling, window=case.window)
+        return lambda *given, out: out.copy_(paged_attention(*given, scaling=shape.scaling, window=case.window))
 
 
 def step_case(shape: decoder.LayerShape, rows: int, dtype: DType, state: PagedState) -> StepAttentionCase:

@@ -1,14 +1,26 @@
 """Tests of the server's Triton kernels, to be run in Triton's interpreter by `test_triton_kernels.py`."""
 
+from typing import Any
+
 import pytest
 import torch
 
+from kernels import engine
+from kernels.attention.decode_call import DecodeCall
+from kernels.engine.decoder import Decoder
+from kernels.hardware import GPUS
 from kernels.ops.sampling import Sampling, choose
+from kernels.plan import PlannedOp
 from kernels.serve import draw_triton
+from kernels.serve.backend import KernelsBackend, block_of
 from kernels.serve.draw_triton import Settings, draw_rows
 from kernels.serve.embed_triton import embed_rows
+from kernels.serve.ops import packed_cases
+from kernels.serve.requests import Request
 from kernels.serve.rows import move_rows
 from kernels.serve.rows_triton import move
+from kernels.serve.scheduler import Scheduler, SchedulerLimits
+from tests.kernels.engine.engine_models import CONFIGS
 from tests.kernels.interpreting import let_tensors_be_bounds
 
 let_tensors_be_bounds()
@@ -79,3 +91,43 @@ def test_moves_rows_of_every_layer_as_torch_does() -> None:
     move_rows(at, pages, expected)
     assert bool(own[0].any())
     assert all(map(torch.equal, own, expected))
+
+
+def logits_of_a_mixed_pass(model: Any, variant: str | None, monkeypatch: pytest.MonkeyPatch) -> torch.Tensor:
+    """Of two singles beside two chunks, one of which is padded, with attention by the variant (None: torch's)."""
+    decoder = Decoder(model)
+    block = block_of(decoder)
+    limits = SchedulerLimits(40, 8, 4, 64, 4 * block, block, mixed=(2,))
+    backend, scheduler = KernelsBackend(decoder, GPUS["h200"], limits), Scheduler(limits)
+
+    def ops(shape):
+        cases = packed_cases(decoder, shape, 8, backend.state.positions) if variant else []
+        found = [case.model_dump() for case in cases if case.op == "attention"]
+        return {"only": [PlannedOp(op="attention", case=case, variant=variant) for case in found]}
+
+    monkeypatch.setattr(backend, "_arrangements", ops)
+    for prompts in ((5, 3), (block, 6)):
+        for length in prompts:
+            scheduler.add(Request(str(length), list(range(length)), 9))
+        step = scheduler.next_step()
+        assert step is not None
+        backend.launch(step)
+        scheduler.commit(step, *backend.read())
+    assert (len(step.singles), len(step.chunks)) == (2, 2)
+    (found,) = [each.one_pass for shape, each in backend._captured.items() if shape.singles and shape.blocks]
+    return found.logits[: len(step.parts)]
+
+
+def test_both_calls_of_attention_write_into_one_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = engine.load(None, CONFIGS["qwen2"], seed=1, generated=True, dtype="fp16", device="cpu")
+    expected, call, written = logits_of_a_mixed_pass(model, None, monkeypatch), DecodeCall.__call__, []
+
+    def noted(self: DecodeCall, *given: Any, out: torch.Tensor) -> torch.Tensor:
+        written.append(out.untyped_storage().data_ptr())
+        return call(self, *given, out=out)
+
+    monkeypatch.setattr(DecodeCall, "__call__", noted)
+    found = logits_of_a_mixed_pass(model, "decode_split", monkeypatch)
+    torch.testing.assert_close(found, expected, rtol=1e-2, atol=1e-2)
+    last = written[-2 * len(model.model.layers) :]
+    assert last[::2] == last[1::2]
