@@ -51,6 +51,11 @@ class CompiledRunner(Runner):
         self._session: Session | None = None
         self._encoders: dict[tuple[int, ...], _Encoder] = {}
 
+    @property
+    def session(self) -> Session | None:
+        """The prepared prompt pass and step; None before `prepare`, and of a model that does not generate."""
+        return self._session
+
     @torch.no_grad()
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
         ids = zeros(self.model, batch, prompt)

@@ -1,13 +1,16 @@
 """Where a request of a plan spends its time: what is left, and how far it is from the floor."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
 import torch
+from torch.autograd.profiler import record_function
 
 from kernels import engine
 from kernels.engine import Generation, Runner
+from kernels.engine.compiled import CompiledRunner
 from kernels.measure.roofline import doubt
 from kernels.plan import Plan
 from workers.charts.text import plain
@@ -18,7 +21,7 @@ from workers.planning.precision import lowers_precision
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.attribution import Work
 from workers.traces.census import CountedOp
-from workers.traces.labels import UNATTRIBUTED
+from workers.traces.labels import UNATTRIBUTED, TraceScope
 from workers.traces.windows import MOST_STEPS, Sampled, Window, longer, windows
 
 SECONDS_NEEDED = 8.0
@@ -82,8 +85,35 @@ def _trace(
     """Traces one call into `path` and returns its ms. Only the eager runner calls modules that can be marked."""
     traced: list[float] = []
     marked = plan.runner == "eager"
-    capture.trace(runner.model if marked else model, generates, lambda: traced.append(once()), path, marked)
+    with _steps_marked(runner):
+        capture.trace(runner.model if marked else model, generates, lambda: traced.append(once()), path, marked)
     return traced[0]
+
+
+@contextmanager
+def _steps_marked(runner: Runner) -> Iterator[None]:
+    """Inside the block, traces name the phase of a compiled runner's prompt pass and of its steps.
+
+    On a GPU the replayed graphs tell prompt and steps from each other, so nothing is marked there.
+    """
+    session = runner.session if isinstance(runner, CompiledRunner) else None
+    if session is None or session.device.type == "cuda":
+        yield
+        return
+    begin, step = session.begin, session.step
+
+    def marked(call: Callable[..., object], phase: str) -> Callable[..., None]:
+        def wrapped(*arguments: torch.Tensor) -> None:
+            with record_function(TraceScope("step", phase).record):
+                call(*arguments)
+
+        return wrapped
+
+    session.begin, session.step = marked(begin, "prefill"), marked(step, "decode")  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        session.begin, session.step = begin, step  # type: ignore[method-assign]
 
 
 def _answer(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) -> Generation:

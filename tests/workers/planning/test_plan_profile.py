@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from kernels import engine
+from kernels.engine.compiled import CompiledRunner
 from kernels.measure.roofline import doubt
 from kernels.plan import Plan
 from tests.workers.conftest import TINY, stage_input
@@ -14,12 +15,19 @@ from workers.harness.context import Context
 from workers.measuring.served_model import load
 from workers.planning.plan_profile import profile_plan, sentence
 from workers.stages import profile
+from workers.traces.windows import MOST_STEPS
 
 
-def test_the_plans_profile_says_what_is_left_and_the_floor(tmp_path):
+@pytest.fixture(scope="module")
+def before(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("profile")
+    (folder / "config.json").write_text(json.dumps(TINY))
+    return profile.run(stage_input("profile"), Context(folder, folder, seconds=60))
+
+
+def test_the_plans_profile_says_what_is_left_and_the_floor(tmp_path, before):
     (tmp_path / "config.json").write_text(json.dumps(TINY))
     context = Context(tmp_path, tmp_path, seconds=60)
-    before = profile.run(stage_input("profile"), context)
     document = stage_input("verify", results=Results(profile=before))
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
     runner = engine.apply(load(document, context), plan)
@@ -34,6 +42,19 @@ def test_the_plans_profile_says_what_is_left_and_the_floor(tmp_path):
     beaten = doubt(left.floor_ms, left.request_ms)  # a machine that other work kept busy while its ceilings were taken
     assert ("one of the two is wrong" if beaten else "cannot take less than") in left.sentence
     assert [left.trace, left.timeline.file] == context.kept[-2:]
+
+
+def test_a_compiled_plans_steps_are_those_of_the_whole_request(tmp_path, before):
+    (tmp_path / "config.json").write_text(json.dumps(TINY))
+    context, steps = Context(tmp_path, tmp_path, seconds=60), 3 * MOST_STEPS
+    traffic = {"prompt_tokens": 16, "output_tokens": steps + 1}
+    document = stage_input("verify", results=Results(profile=before), traffic=traffic)
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="compiled", dtype="fp32")
+    model = load(document, context)
+    runner = CompiledRunner(model, {"compile": False})
+    left = profile_plan(runner, plan, model, document, torch.ones(1, 16, dtype=torch.int64), context)
+    operations = {row.phase: row.launches for row in left.rows if row.op != "idle"}
+    assert operations["decode"] > 0.8 * steps * operations["prefill"]
 
 
 def test_without_a_profile_of_the_baseline_there_is_none(tmp_path):
