@@ -88,7 +88,7 @@ class Clients:
         waiting = [self._queue.popleft() for _ in range(self.traffic.batch)]
         start_ns = time.monotonic_ns() - self._away_ns
         generation = self._answer(prompt)
-        ids = [[int(each) for each in row] for row in generation.tokens]  # an answer that comes late is waited for
+        ids = _read(generation)
         self.unstated_s.append((time.monotonic_ns() - max(generation.times_ns)) / 1e9)
         times = tuple(each - self._away_ns for each in generation.times_ns)
         self._queue.extend([times[-1]] * len(waiting))
@@ -98,6 +98,16 @@ class Clients:
         self.served.append(served)
         self._keep(prompt, ids, generation.output)
         return served
+
+    def ask(self, tokens: int) -> tuple[KeptBatch, float]:
+        """A batch that is asked for exactly so many `tokens`, and the seconds until its ids could be read.
+
+        By this clock, whatever the runner states. It is none of the clients' requests, and their queue stands still.
+        """
+        prompt = self.draw()
+        start_ns = time.monotonic_ns()
+        ids = _read(self.runner.generate(prompt, tokens))
+        return KeptBatch(prompt, ids), (time.monotonic_ns() - start_ns) / 1e9
 
     def _keep(self, prompt: torch.Tensor, ids: list[list[int]], output: torch.Tensor | None) -> None:
         """Keeps a random sample of the batches (reservoir sampling), so that no runner can know which are judged, and
@@ -123,6 +133,11 @@ class Clients:
         if self.kind == "decoder":
             return self.runner.generate(prompt, self.traffic.output_tokens)
         return self.runner.encode(prompt)
+
+
+def _read(generation: Generation) -> list[list[int]]:
+    """The ids of an answer [batch][new]; one that comes late is waited for."""
+    return [[int(each) for each in row] for row in generation.tokens]
 
 
 def counted_per_request(model: torch.nn.Module, traffic: TrafficShape) -> int:

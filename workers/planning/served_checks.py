@@ -21,19 +21,25 @@ MOST_LATE, MOST_LATE_S = 0.1, 1e-3
 """The median answer may be read later than the runner states by this share of a request and this many seconds."""
 
 
+ALTERNATIONS = 10
+"""A stated time of an early token is refused where none of so many requests for exactly these tokens confirms it."""
+
+
 def judge_served(
     reference: Runner, runner: Runner, plan: Plan, document: StageInput, clients: Clients, batches: int = KEPT_BATCHES
 ) -> tuple[ServedIds | None, str]:
     """The ids of so many timed batches, and why what `runner` served to `clients` is not valid; "" where it is.
 
-    Ids and outputs are held against `reference`, times against the clients' clock and the chip.
+    Ids and outputs are held against `reference`, times against the clients' clock and the chip. `runner` is asked for
+    a few tokens more, so it must still be prepared for the workload's requests.
     """
     allowed, kept = LARGEST_DIFFERENCE[rounding_of(plan)], clients.kept[:batches]
     judged = judge_ids(reference, kept, allowed)
     wrong = judged.sentence if judged is not None and not judged.acceptable else None
     wrong = wrong or _other_outputs(reference, kept, clients.kind, allowed)
     wrong = wrong or _too_few(kept, clients, document.workload.traffic.output_tokens)
-    return judged, wrong or _late(clients) or too_fast(runner, plan, document, clients) or ""
+    wrong = wrong or _late(clients) or too_fast(runner, plan, document, clients)
+    return judged, wrong or _other_clock(reference, document, clients, allowed) or ""
 
 
 def _too_few(kept: Sequence[KeptBatch], clients: Clients, asked: int) -> str | None:
@@ -71,6 +77,41 @@ def _late(clients: Clients) -> str | None:
         f"It states {1e3 * stated:.3g} ms for a request, but by the clients' clock its answers could be read "
         f"{1e3 * late:.3g} ms later."
     )
+
+
+def _other_clock(reference: Runner, document: StageInput, clients: Clients, allowed: float) -> str | None:
+    """A sentence when the times stated of the first token, or of one that is promised, are not true, else None."""
+    output = document.workload.traffic.output_tokens
+    asked = {1, *(each.n for each in document.workload.objectives if each.n)} if clients.kind == "decoder" else ()
+    said = (_of_early_tokens(reference, clients, n, allowed) for n in sorted(asked) if n < output)
+    return next((each for each in said if each), None)
+
+
+def _of_early_tokens(reference: Runner, clients: Clients, tokens: int, allowed: float) -> str | None:
+    """A sentence when whole requests and those for exactly their first `tokens` do not take as long till there.
+
+    They alternate until one agrees with the whole one before it: other programs only ever make a request slower.
+    """
+    whole = clients.served[-1]
+    for _ in range(ALTERNATIONS):
+        batch, took = clients.ask(tokens)
+        stated = (whole.times_ns[tokens - 1] - whole.start_ns) / 1e9
+        early = took > stated + MOST_LATE_S + MOST_LATE * stated
+        late = stated > took + MOST_LATE_S + MOST_LATE * whole.service_s
+        if not early and not late:
+            break
+        whole = clients.serve()
+        clients.served.pop()  # it is none of those that are measured
+    else:
+        return (
+            f"It states {1e3 * stated:.3g} ms until token {tokens:,} of a request; where {tokens:,} were asked for, "
+            f"its ids could be read after {1e3 * took:.3g} ms, and none of {ALTERNATIONS} such requests agreed with "
+            "the whole one before it."
+        )
+    if any(len(row) != tokens for row in batch.tokens):
+        return f"It answered with another number of ids where {tokens:,} were asked for."
+    judged = judge_ids(reference, [batch], allowed)
+    return None if judged is None or judged.acceptable else judged.sentence
 
 
 def judge_ids(reference: Runner, served: Sequence[KeptBatch], allowed: float) -> ServedIds | None:

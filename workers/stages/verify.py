@@ -146,9 +146,9 @@ class _Bench:
             now, ready_seconds, environment = self._served(after, plan, start, reserve)
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
                 now, _, environment = self._served(after, plan, start, reserve)
+            served_ids, refusal = judge_served(engine.runner("eager", self.model), after, plan, document, now)
             loss = largest_loss(document, plan)
             judged, no_quality = quality_by_kind.measure(document, context, self.runner, after, loss)
-            served_ids, refusal = judge_served(engine.runner("eager", self.model), after, plan, document, now)
             counts = is_change(plan, document) and not refusal
             left = profile_plan(after, plan, self.model, document, now.draw(), context) if counts else None
         alternations = [Alternation(self.today.served, now.served)]

@@ -50,6 +50,30 @@ class EarlyClock(ZeroRunner):
         return Generation(made.tokens, [made.start_ns + 1000 * (n + 1) for n in range(tokens)], made.start_ns)
 
 
+class EarlyTokens(ZeroRunner):
+    """Only the last time that it states is true: the tokens before it are said to come at once."""
+
+    def generate(self, prompt: torch.Tensor, tokens: int, sampling: Any = None) -> Generation:
+        made = EagerRunner.generate(self, prompt, tokens, sampling)
+        early = [made.start_ns + 1000 * (n + 1) for n in range(tokens - 1)]
+        return Generation(made.tokens, [*early, made.times_ns[-1]], made.start_ns)
+
+
+class LateTokens(ZeroRunner):
+    """Says that the first token came with the last one, so that no time lies between them."""
+
+    def generate(self, prompt: torch.Tensor, tokens: int, sampling: Any = None) -> Generation:
+        made = EagerRunner.generate(self, prompt, tokens, sampling)
+        return Generation(made.tokens, made.times_ns[-1:] * tokens, made.start_ns)
+
+
+class EarlyTokensMadeUp(EarlyTokens):
+    """And makes up the ids of a request for fewer tokens than the workload's, so that these do come at once."""
+
+    def generate(self, prompt: torch.Tensor, tokens: int, sampling: Any = None) -> Generation:
+        return (EarlyTokens if tokens >= 8 else ZeroRunner).generate(self, prompt, tokens, sampling)
+
+
 class LateAnswer(list):
     """Ids that are computed when somebody reads them."""
 
@@ -171,6 +195,9 @@ def of_cheat(document: StageInput) -> Plan:
         (EarlyClock, "ms for a request, but by the clients' clock its answers could be read"),
         (AnswersLater, "ms for a request, but by the clients' clock its answers could be read"),
         (ShortAnswers, "It answered with 2 ids or times where 8 were asked for."),
+        (EarlyTokens, "ms until token 1 of a request; where 1 were asked for, its ids could be read after"),
+        (LateTokens, "ms until token 1 of a request; where 1 were asked for, its ids could be read after"),
+        (EarlyTokensMadeUp, "The ids that it served are not the model's: over 1 ids"),
     ],
 )
 def test_compose_and_a_further_process_refuse_what_is_not_whole_when_the_clock_stops(context, monkeypatch, cheat, said):
