@@ -27,8 +27,9 @@ class StepHopper(Variant):
     """Rotation, append and attention of one step. With `pdl` it is launched while the QKV product still runs.
 
     With `pdl` it reads older slots of the caches, the tables, the page table and the position before it waits for the
-    previous kernel. The kernels that write these must have ended before the previous kernel began. The first kernel of
-    a step, launched without `pdl`, ensures this.
+    previous kernel. The kernels that write these must have ended before the previous kernel began: the LM head of one
+    step before the first kernel of the next one. A step in a CUDA graph of its own ensures this, since a replay begins
+    when the replay before it has ended. Otherwise threads of one block may see different positions, and never end.
     """
 
     name = "step_hopper"

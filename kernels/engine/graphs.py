@@ -15,6 +15,9 @@ def captured(function: Callable[[], None], device: torch.device) -> Callable[[],
 
     `function` must work only on buffers whose addresses do not change. It compiles and autotunes during the warm-up. A
     graph stores addresses and does not keep buffers or the function alive: its owner must.
+
+    Each call of the warm-up begins when the one before it has ended, as each replay does. With programmatic dependent
+    launches it would otherwise begin earlier, and a kernel could read what the end of the call before it writes.
     """
     if device.type != "cuda":
         function()
@@ -25,6 +28,7 @@ def captured(function: Callable[[], None], device: torch.device) -> Callable[[],
     with torch.cuda.stream(side):
         for _ in range(WARM_UP_CALLS):
             function()
+            side.synchronize()
     torch.cuda.current_stream(device).wait_stream(side)
     torch.cuda.synchronize(device)
     graph = torch.cuda.CUDAGraph()
@@ -55,7 +59,7 @@ def captured_together(function: Callable[[], None], devices: Sequence[torch.devi
     _wait_for(devices)
     for _ in range(WARM_UP_CALLS):
         as_it_is()
-    _wait_for(devices)
+        _wait_for(devices)
     current = torch.cuda.current_stream(devices[0])
     try:
         return _Together(function, streams)
