@@ -183,7 +183,7 @@ def caution(results: Results, batch: int) -> str:
 CHART = Chart(
     "economics",
     "Cost over the price of the GPU",
-    "Public prices of one GPU spread about five-fold; read the line at the price you pay.",
+    "The marks run from the lowest to the highest price taken for this GPU; read the line at what you pay.",
     "price",
     "modelled",
     figure,

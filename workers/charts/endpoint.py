@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from workers.charts.base import AFTER, BEFORE, PALETTE, Cell, Chart, Figure, Table, interval_bars, layout
-from workers.charts.text import promised, quantity
+from workers.charts.text import moment, promised, quantity
 from workers.documents.endpoint_result import EndpointRatio, EndpointResult
 from workers.documents.load import LoadResult
 from workers.documents.measurement import Interval
@@ -66,7 +66,7 @@ def where(results: Results) -> str:
     """One line with the endpoint's address and model, and the host and time of the measurement; "" without one."""
     found = measured(results)
     load = found.load if found else None
-    return f"{load.url}, model {load.model}; asked from {load.host}, {load.at}" if load else ""
+    return f"{load.url}, model {load.model}; asked from {load.host}, {moment(load.at)}" if load else ""
 
 
 def ratio(results: Results) -> EndpointRatio | None:

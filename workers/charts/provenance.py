@@ -1,6 +1,6 @@
 """Where a figure comes from, in words: device, clocks, libraries, commit and time."""
 
-from workers.charts.text import number
+from workers.charts.text import moment, number
 from workers.documents.measurement import Environment, Telemetry
 from workers.documents.stages import Results, Stage
 
@@ -52,7 +52,7 @@ def sentence(results: Results, stage: Stage) -> str:
         return ""
     versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
     commit = f"commit {found.commit}" if found.commit else ""
-    return "; ".join(part for part in (found.device, clocks(found), versions, commit, found.at) if part)
+    return "; ".join(part for part in (found.device, clocks(found), versions, commit, moment(found.at)) if part)
 
 
 def facts(found: Environment) -> list[tuple[str, str]]:
@@ -68,6 +68,6 @@ def facts(found: Environment) -> list[tuple[str, str]]:
         ("Libraries", ", ".join(f"{name} {version}" for name, version in found.versions.items())),
         ("Commit", found.commit),
         ("Confinement", confinement(found)),
-        ("Measured at", found.at),
+        ("Measured at", moment(found.at)),
     ]
     return [(name, value) for name, value in rows if value]

@@ -1,6 +1,7 @@
 """Numbers as people read them: three significant digits, thousands separated, units beside them."""
 
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 from workers.documents.model import ModelManifest
@@ -99,6 +100,16 @@ def percent(value: float | None, digits: int = 1) -> str:
     if 0 < abs(100 * value) < least / 2:
         return f"<{least:.{digits}f} %" if value > 0 else f">-{least:.{digits}f} %"
     return f"{100 * value:.{digits}f} %"
+
+
+def points(value: float | None, digits: int = 1) -> str:
+    """The difference of two shares in percentage points; `value` is a fraction: `-2.4 points`."""
+    return MISSING if value is None else f"{100 * value:+.{digits}f} points"
+
+
+def moment(at: str) -> str:
+    """A time in ISO 8601 with its zone, for people: `2026-11-23 20:38:51 UTC`."""
+    return f"{datetime.fromisoformat(at).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 LARGEST_SHARE = 1.05

@@ -11,6 +11,8 @@ from workers.documents.workload import Workload
 SHOWN = 12
 IDLE, IDLE_PHASE = "waiting for the host", "idle"
 """The labels of the row without an operation or a phase."""
+COLOURS = {"prefill": PALETTE[1], "decode": PALETTE[0], "forward": PALETTE[0], IDLE_PHASE: PALETTE[6]}
+"""Each phase has one colour in every run, whichever takes longest."""
 UNLIKE = 0.25
 """A profiled request further than this share from verify's median was measured under other conditions."""
 
@@ -82,10 +84,10 @@ def figure(results: Results) -> Figure | None:
             "name": phase,
             "y": ops,
             "x": [by_op.get(op, 0) for op in ops],
-            "marker": {"color": PALETTE[index % len(PALETTE)]},
+            "marker": {"color": COLOURS.get(phase, PALETTE[2])},
             "hovertemplate": f"%{{y}}, {phase}: %{{x:.4g}} ms<extra></extra>",
         }
-        for index, (phase, by_op) in enumerate(sorted(spent.items(), key=lambda item: -sum(item[1].values())))
+        for phase, by_op in sorted(spent.items(), key=lambda item: -sum(item[1].values()))
     ]
     known = [op for op in ops if floors[op] > 0]
     traces.append(

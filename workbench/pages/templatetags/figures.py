@@ -32,6 +32,7 @@ for write in (
     text.quantity,
     text.dollars,
     text.percent,
+    text.points,
     text.of_floor,
     text.scaled,
     text.times,
