@@ -138,7 +138,7 @@ class Bench:
 
 
 def choices(found: Sequence[Backend]) -> dict[str, Any]:
-    """What was timed to choose how attention is arranged, and up to how many sequences the megakernel takes a step."""
+    """What was timed to choose how a pass is arranged, and up to how many sequences the megakernel takes a step."""
     chosen: dict[str, Any] = {}
     for each in found:
         if isinstance(each, KernelsBackend):

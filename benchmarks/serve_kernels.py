@@ -150,7 +150,7 @@ def row(backend: KernelsBackend, wanted: MeasuredStep, length: int, prompt: int)
         "tokens_of_prompts": wanted.tokens,
         "rows": shape.rows,
         "ms": round(ms, 4),
-        "attention_ms": {name: round(each, 4) for name, each in backend.timed.get(shape, {}).items()},
+        "arrangements_ms": {name: round(each, 4) for name, each in backend.timed.get(shape, {}).items()},
         "weight_bytes": weights,
         "read_ms": round(weights / backend.gpu.memory_tbps / 1e9, 4) if backend.gpu.memory_tbps else None,
         "kernels": by_kernel(replays),

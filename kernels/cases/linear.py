@@ -82,7 +82,7 @@ def check(dtype: DType, cpu: bool) -> list[Case]:
         for m in (1, 33)
         for epilogue in ("none", "bias", "residual", "swiglu", "rmsnorm_scale")
     ]
-    drawn = [] if cpu else [*_drawn(dtype), *_scaled_drawn(dtype), *_streamed(dtype), *_named(dtype)]
+    drawn = [] if cpu else [*_drawn(dtype), *_normed(dtype), *_scaled_drawn(dtype), *_streamed(dtype), *_named(dtype)]
     return [*floating, *(LinearCase(m=m, n=192, k=320, dtype=dtype, weights="int8") for m in (1, 33)), *drawn]
 
 
@@ -97,6 +97,21 @@ def _drawn(dtype: DType) -> list[Case]:
         for epilogue in get_args(Epilogue)
         for low, most in ((1, 16), (17, 256), (257, 8192), (257, 8192))
     ]  # fmt: skip
+
+
+def _normed(dtype: DType) -> list[Case]:
+    """The products of a server's step that normalise their rows: q, k, v packed, and gate, up."""
+    (qkv, _, gate_up, _), (with_bias, _, wider, _) = MODELS["llama-3.2-1b"], MODELS["qwen2.5-1.5b"]
+    return [
+        LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
+        for m in (32, 64)
+        for (n, k), epilogue in (
+            (qkv, "rmsnorm_scale"),
+            (with_bias, "rmsnorm_scale_bias"),
+            ((gate_up[0] // 2, gate_up[1]), "rmsnorm_scale_swiglu"),
+            ((wider[0] // 2, wider[1]), "rmsnorm_scale_swiglu"),
+        )
+    ]
 
 
 def _scaled_drawn(dtype: DType) -> list[Case]:

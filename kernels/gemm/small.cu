@@ -5,7 +5,7 @@
 //   producer thread  starts the ring's barriers and at once loads this block's rows of w and x, 64 columns a stage (x
 //                    after the previous kernel has ended); then refills stages that have been read
 //   WGS warpgroups   multiply 64 rows of w by x, send the sums to the blocks that own them, and add what they receive
-//   3 warps          with RMSNorm: sums of squares of the rows of x, from the same stages
+//   3 warps          with RMSNorm: sums of squares of the rows of x, from the same stages, a third of the columns each
 #include "small_across.cuh"
 #include "small_producer.cuh"
 
@@ -19,7 +19,7 @@
 // synchronised.
 __device__ __forceinline__ void start_joining(Shared& s, const Work& work) {
   const int own = max(0, min(kOwn, COLS / 8 - work.split * kOwn));
-  init(s.ready, SPLITS * (WGS + (NORM ? 3 : 0)));
+  init(s.ready, SPLITS * (WGS + (NORM ? kSquaring : 0)));
   init(s.joined, 1);
   arrive_expect_tx(s.joined, own * ((SPLITS - 1) * kConsumers * 16 + (NORM ? SPLITS * 32 : 0)));
   fence_init();
@@ -55,34 +55,48 @@ __device__ __forceinline__ void multiply_all(Accumulator<COLS>& d, Shared& s, St
   fence_operand(d);
 }
 
-// Three warps compute sums of squares of the rows of x from the stages of the ring, and send them to the blocks that
-// own the rows. If k is not split, they compute the rows' scales.
+// The sum of squares of 8 values.
+__device__ __forceinline__ float squares(const uint4& v) {
+  const float2 a = unpack<Value>(v.x), b = unpack<Value>(v.y), e = unpack<Value>(v.z), f = unpack<Value>(v.w);
+  return a.x * a.x + a.y * a.y + (b.x * b.x + b.y * b.y) + (e.x * e.x + e.y * e.y) + (f.x * f.x + f.y * f.y);
+}
+// Three warps compute sums of squares of the rows of x from the stages of the ring, each of some of the 8 columns of 16
+// bytes. The first warp adds the parts and sends the sums to the blocks that own the rows. If k is not split, it
+// computes the rows' scales.
 __device__ __forceinline__ void sum_squares(Shared& s, Stage* ring, const Params& p, const Work& work) {
-  constexpr int kMine = (kXRows + 95) / 96;
+  constexpr int kMine = (kXRows + 31) / 32, kEach = (8 + kSquaring - 1) / kSquaring;  // rows, and parts of one row
+  const int warp = (threadIdx.x - kConsumers) / 32 - 1, lane = threadIdx.x % 32, rows = min(kXRows, p.m - work.token);
+  const char* first = (const char*)ring->x.panel(0, lane);  // of a row of 128 bytes
   float sum[kMine] = {};
-  const int first = threadIdx.x - kConsumers - 32;
   PipelineState<STAGES> at;
   for (int i = 0; i < work.panels; i++, at.advance()) {
     wait(s.full[at.stage], at.parity);
 #pragma unroll
-    for (int r = 0; r < kMine; r++)
+    for (int r = 0; r < kMine; r++) {
+      if (r * 32 + lane >= kXRows || r * 32 >= rows) continue;
+      const char* row = first + at.stage * sizeof(Stage) + r * 32 * 128;
+      uint4 part[kEach] = {};
 #pragma unroll
-      for (int c = 0; c < 8; c++) {
-        if (r * 96 + first >= kXRows) break;
-        const uint4 v = *(const uint4*)((const char*)ring[at.stage].x.panel(0, r * 96 + first) + (c + first) % 8 * 16);
-        const float2 a = unpack<Value>(v.x), b = unpack<Value>(v.y), e = unpack<Value>(v.z), f = unpack<Value>(v.w);
-        sum[r] += a.x * a.x + a.y * a.y + (b.x * b.x + b.y * b.y) + (e.x * e.x + e.y * e.y) + (f.x * f.x + f.y * f.y);
-      }
+      for (int c = 0; c < kEach; c++)  // no two lanes read the same bank
+        if (c * kSquaring + warp < 8) part[c] = *(const uint4*)(row + (c * kSquaring + warp + lane) % 8 * 16);
+#pragma unroll
+      for (int c = 0; c < kEach; c++) sum[r] += squares(part[c]);
+    }
     __syncwarp();
-    release(s.empty[at.stage], work, i, threadIdx.x % 32);
+    release(s.empty[at.stage], work, i, lane);
   }
   __syncwarp();
   if (SPLITS > 1) cluster_wait();
-  offer(s.ready, threadIdx.x % 32);
+  offer(s.ready, lane);
+#pragma unroll
+  for (int r = 0; r < kMine; r++)
+    if (warp && r * 32 + lane < kXRows) s.squares[SPLITS + warp - 1][r * 32 + lane] = sum[r];
+  named_barrier_sync(2 + WGS, kSquaring * 32);
 #pragma unroll
   for (int r = 0; r < kMine; r++) {
-    const int row = r * 96 + first;
-    if (row >= kXRows) break;
+    const int row = r * 32 + lane;
+    if (warp || row >= kXRows) continue;
+    for (int part = 0; part < kSquaring - 1; part++) sum[r] += s.squares[SPLITS + part][row];
     if (SPLITS == 1)
       s.squares[0][row] = rsqrtf(sum[r] * p.inverse_k + p.eps);
     else

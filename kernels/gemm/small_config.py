@@ -26,7 +26,9 @@ COLUMNS_LEAST = 64
 
 PANEL = 64
 DYNAMIC_MOST = SHARED_MOST - 4096
-"""Bytes of the ring and the sums; barriers and scales lie beside them."""
+"""Bytes of the ring and the sums; barriers and sums of squares lie beside them."""
+SQUARING = 3
+"""Warps that sum squares with RMSNorm; small_producer.cuh has the same number."""
 STAGES_LEAST, STAGES_MOST = 3, 12
 
 MEMORY_KB_PER_US, CACHE_KB_PER_US = 4080.0, 14_200.0
@@ -126,8 +128,15 @@ class SmallTileConfig:
         return max(ring, self.sums_bytes + y_bytes) if self.alias else max(ring, y_bytes) + self.sums_bytes
 
     @property
+    def beside_bytes(self) -> int:
+        """Static shared memory in units of the ring's alignment: barriers, sums of squares and their parts."""
+        parts = SQUARING - 1 if self.case.normalises else 0
+        used = (2 * self.stages + 2) * 8 + (self.splits + parts) * self.x_rows * 4
+        return -(-used // 1024) * 1024
+
+    @property
     def threads(self) -> int:
-        return self.groups * 128 + (128 if self.case.normalises else 32)
+        return self.groups * 128 + 32 + (32 * SQUARING if self.case.normalises else 0)
 
     @property
     def registers(self) -> int:
@@ -140,6 +149,7 @@ class SmallTileConfig:
         return (
             self.splits * PANEL <= max(PANEL, self.case.k)
             and self.shared_bytes <= DYNAMIC_MOST
+            and self.shared_bytes + self.beside_bytes <= SHARED_MOST
             and self.registers <= 65_536 // (-(-self.threads // 128) * 128)
             and self.stages >= min(STAGES_LEAST, self.panels)
             and (self.tokens == 1 or self.x_rows >= COLUMNS_LEAST)

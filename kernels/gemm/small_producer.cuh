@@ -3,6 +3,7 @@
 #include "small_epilogue.cuh"
 
 constexpr int kConsumers = WGS * 128, kThreads = kConsumers + (NORM ? 128 : 32);
+constexpr int kSquaring = 3;  // warps that sum squares with RMSNorm
 
 struct Stage {
   SharedTile<Value, kWRows, 64> w;
@@ -11,7 +12,7 @@ struct Stage {
 static_assert(STAGES * sizeof(Stage) <= SHARED_BYTES, "SmallTileConfig.shared_bytes");
 struct Shared {
   Barrier full[STAGES], empty[STAGES], ready, joined;  // ready: no block reads its ring; joined: all sums are here
-  float squares[SPLITS][kXRows];
+  float squares[SPLITS + (NORM ? kSquaring - 1 : 0)][kXRows];  // by split; then the parts of all warps but the first
 };
 static_assert(SPLITS == 1 || !ACROSS, "only rows of x are shared by the blocks of a cluster");
 static_assert(SPLITS == 1 || ALIAS || WGS * kOwn * 1024 <= STAGES * sizeof(Stage), "y has room where the ring was");
@@ -46,7 +47,7 @@ __device__ __forceinline__ void fill(Shared& s, Stage* ring, const TensorMap& w,
 #pragma unroll 1
   for (int i = 0; i < STAGES; i++) {
     init(s.full[i], 1);
-    init(s.empty[i], WGS + (NORM ? 3 : 0));
+    init(s.empty[i], WGS + (NORM ? kSquaring : 0));
   }
   fence_proxy_async_shared();
 #pragma unroll 1

@@ -32,8 +32,8 @@ BLOCK = 16
 TIMED_LENGTH, TIMED_REPLAYS = 256, 20
 """Tokens of each sequence, and replays, when two arrangements of a pass are timed."""
 TIMED_FROM = 24
-"""Singles of a pass from which on both arrangements of attention are timed; with fewer, one kernel is expected to be
-faster by far."""
+"""Singles of a pass from which on its arrangements are timed; with fewer, one kernel for attention and norms within the
+products are expected to be faster by far."""
 
 
 class Backend(Protocol):
@@ -132,8 +132,8 @@ class KernelsBackend:
 
     @torch.no_grad()
     def prepare(self) -> None:
-        """Compiles and captures every shape, which may take minutes on a GPU. Attention of TIMED_FROM singles and more
-        is captured as one kernel and as two, both are timed, and the faster one is kept.
+        """Compiles and captures every shape, which may take minutes on a GPU. A pass of TIMED_FROM singles and more is
+        captured in each of its arrangements, they are timed, and the fastest is kept.
         """
         for shape in self.shapes:
             found = {name: self._capture(shape, ops) for name, ops in self._arrangements(shape).items()}
@@ -197,13 +197,19 @@ class KernelsBackend:
         return list(dict.fromkeys(found))
 
     def _arrangements(self, shape: Shape) -> dict[str, list[PlannedOp]]:
-        """The ops of the pass, by how attention is arranged."""
-        ops = packed_ops(self.model, shape, self.limits.page_size, self._pages * self.limits.page_size, self.gpu)
-        ops = [*self._planned, *ops]
+        """The ops of the pass, by arrangement: attention in one kernel or in separate ones, norms within the products
+        or in kernels of their own.
+        """
+        capacity = self._pages * self.limits.page_size
+        given = self.model, shape, self.limits.page_size, capacity, self.gpu
+        ops, unfused = ([*self._planned, *packed_ops(*given, separate_norms=each)] for each in (False, True))
         separate = [op for op in ops if op.op != "step_attention"]
         if shape.blocks or len(separate) == len(ops):
             return {"separate": separate}
-        return {"step_attention": ops} | ({"separate": separate} if shape.singles >= TIMED_FROM else {})
+        found = {"step_attention": ops}
+        if shape.singles >= TIMED_FROM:
+            found |= {"separate": separate} | ({"separate_norms": unfused} if unfused != ops else {})
+        return found
 
     def _capture(self, shape: Shape, ops: Sequence[PlannedOp]) -> Captured:
         length = size(shape, self._pages)

@@ -22,7 +22,7 @@ from kernels.serve.engine import Engine
 from kernels.serve.megakernel_backend import BATCHES, MegakernelBackend, batches_within, capacity_of, crossing
 from kernels.serve.messages import Ready
 from kernels.serve.served_plans import precision_refusal, taken_of_plan
-from kernels.serve.sizing import RequestedSize, context_of, limits_for
+from kernels.serve.sizing import RequestedSize, context_of, limits_for, packed_bytes
 from kernels.serve.spec import Spec, configuration
 from kernels.serve.starting import Phases
 
@@ -135,7 +135,8 @@ def backends(
     most = min(wanted.running, BATCHES[-1] if up_to is None else up_to) if megakernel else 0
     context = context_of(model.config, wanted)
     batches = megakernel_batches(model, gpu, context, most)
-    limits = limits_for(decoder, model.config, wanted, sum(batches.values()))
+    reserved = sum(batches.values()) + packed_bytes(decoder, gpu)
+    limits = limits_for(decoder, model.config, wanted, reserved)
     rows = plan.serving.graph_rows if plan and plan.serving else ()
     ops = plan.ops if plan and plan.runner == "kernels" else ()
     kernels = KernelsBackend(decoder, gpu, limits, singles=rows, ops=ops)

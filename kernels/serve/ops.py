@@ -2,7 +2,7 @@
 
 Up to MOST_ROWS rows the streamed products, up to FEW `small_gemm`, both with their neighbours in them and as dependent
 launches; beyond it cuBLAS, from LONG on with SwiGLU within the product: as `kernels.engine.prompt_ops` has measured it
-for prompts.
+for prompts. The norms are within `small_gemm` up to NORMED rows only.
 """
 
 from collections.abc import Collection, Iterator
@@ -21,6 +21,9 @@ from kernels.serve.shapes import Shape
 
 VOCABULARY = 1 << 15
 """A product with so many outputs is an LM head's: cuBLAS takes it beyond MOST_ROWS rows."""
+NORMED = 64
+"""The most rows that `small_gemm` normalises itself. A separate norm runs while the product fetches its weights, which
+hides most of it, and sums of squares of more rows take longer (docs/kernels/small-gemm.md)."""
 STREAMED = {"pdl": True, "l2_prefetch": 64}
 PREFERRED = {
     "rmsnorm": "rmsnorm_triton",
@@ -31,33 +34,41 @@ PREFERRED = {
 }
 
 
-def packed_ops(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, gpu: Gpu) -> list[PlannedOp]:
-    """The ops of such a pass over sequences of up to `capacity` tokens; torch's own serve what is not named."""
-    cases = packed_cases(model, shape, page_size, capacity)
+def packed_ops(
+    model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, gpu: Gpu, *, separate_norms: bool = False
+) -> list[PlannedOp]:
+    """The ops of such a pass over sequences of up to `capacity` tokens; torch's own serve what is not named. With
+    `separate_norms` only products of up to MOST_ROWS rows normalise theirs.
+    """
+    cases = packed_cases(model, shape, page_size, capacity, gpu, separate_norms=separate_norms)
     return [op for op in (_op(case, gpu) for case in cases) if op is not None]
 
 
-def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) -> list[Case]:
-    """The cases of such a pass, with the fusions that suit its number of rows."""
-    found = [*_layer(model, shape.rows), *_paged(model, shape, page_size, capacity), *_head(model, shape.draws)]
-    return list(dict.fromkeys(found))
+def packed_cases(
+    model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, gpu: Gpu, *, separate_norms: bool = False
+) -> list[Case]:
+    """The cases of such a pass, with the fusions that suit its number of rows and the GPU."""
+    layer = _layer(model, shape.rows, gpu, fused(shape.rows, separate_norms=separate_norms))
+    return list(dict.fromkeys([*layer, *_paged(model, shape, page_size, capacity), *_head(model, shape.draws)]))
 
 
-def fused(rows: int) -> Collection[str]:
+def fused(rows: int, *, separate_norms: bool = False) -> Collection[str]:
     """The epilogues that are fused into a layer's products of `rows` rows."""
-    if rows <= MOST_ROWS:
-        return {"rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "residual"}
+    if rows <= (MOST_ROWS if separate_norms else NORMED):
+        return {"rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "swiglu", "residual"}
     return {"swiglu", "residual"} if rows <= FEW else {"swiglu"} if rows >= LONG else ()
 
 
-def _layer(model: decoder.Decoder, rows: int) -> Iterator[Case]:
-    """Norms, products and activation of one layer, with the fusions for `rows` rows."""
-    wanted = fused(rows)
+def _layer(model: decoder.Decoder, rows: int, gpu: Gpu, wanted: Collection[str]) -> Iterator[Case]:
+    """Norms, products and activation of one layer of `rows` rows, with the epilogues in `wanted`. A norm is a kernel of
+    its own where no variant serves the product that would normalise. Fusions with a norm go before equally many others.
+    """
     layer_ops = LayerOps(model, BatchShape(rows, 1, 1))
 
     def rank(cases: tuple[Case, ...]) -> tuple[int, int]:
-        found = [case.epilogue for case in cases if isinstance(case, LinearCase)]
-        return sum(each not in {"none", "bias", *wanted} for each in found), -sum(each in wanted for each in found)
+        found = [case for case in cases if isinstance(case, LinearCase) and case.epilogue not in {"none", "bias"}]
+        good = [case.epilogue in wanted and (not case.normalises or _op(case, gpu) is not None) for case in found]
+        return good.count(False), -good.count(True)
 
     chosen = min(layer_ops.arrangements(1), key=rank)
     yield from (case for case in chosen if isinstance(case, LinearCase | RmsNormCase | GatedCase))

@@ -6,6 +6,7 @@ import torch
 
 from kernels.engine import decoder
 from kernels.engine.bucket_session import positions
+from kernels.hardware import Gpu
 from kernels.serve.backend import block_of
 from kernels.serve.scheduler import STEP_TOKENS, SchedulerLimits
 
@@ -13,7 +14,7 @@ PAGE_SIZE = 16
 LONGEST_CONTEXT = 8192
 """The default limit of a sequence in tokens; a model with a shorter context has its own."""
 SHARE_OF_FREE = 0.8
-"""The share of the device's free memory that KV pages may take. The rest is for graphs and packed weights."""
+"""The share of the device's free memory, without `packed_bytes`, that KV pages may take. The rest is for graphs."""
 STEP_TOKENS_ON = {"cuda": STEP_TOKENS, "cpu": 256, "meta": STEP_TOKENS}
 """The tokens that a step with chunks has at most, by type of device. torch's meta device stands for a GPU."""
 
@@ -34,6 +35,16 @@ def page_bytes(model: decoder.Decoder) -> int:
     """The bytes of one KV page: keys and values of PAGE_SIZE tokens in all layers."""
     width = sum(shape.kv_heads * shape.head_dim for shape in model.shapes)
     return 2 * PAGE_SIZE * width * model.embedding.itemsize
+
+
+def packed_bytes(model: decoder.Decoder, gpu: Gpu) -> int:
+    """The bytes of weights that passes hold beside the model's own: all of them packed as they are streamed, and those
+    of the products that `small_gemm` normalises, times the norm's weights.
+    """
+    if gpu.sm != 90:
+        return 0
+    streamed = [model.lm_head, *(each for w in model.layers for each in (*w.qkv, w.o, *w.gate_up, w.down))]
+    return sum(each.nbytes for each in (*streamed, *(each for w in model.layers for each in (*w.qkv, *w.gate_up))))
 
 
 def context_of(config: object, wanted: RequestedSize) -> int:

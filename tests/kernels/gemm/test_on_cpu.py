@@ -224,10 +224,12 @@ def tokens(case, variant, given, feedback=None, top_k=50):
     ("m", "n", "k", "epilogue", "dtype", "picked", "ring"),
     [
         (33, 104, 328, "bias", "bf16", (1, 3, 1), {}),
+        (32, 104, 520, "rmsnorm_scale_bias", "bf16", (1, 3, 1), {}),
+        (48, 72, 392, "rmsnorm_scale_swiglu", "fp16", (3, 1, 1), {"STAGES": 2}),
         (64, 72, 520, "residual", "fp16", (1, 8, 1), {"ALIAS": 1}),
         (120, 136, 392, "rmsnorm_scale_bias", "bf16", (1, 2, 1), {"STAGES": 2, "ALIAS": 1}),
         (190, 40, 264, "rmsnorm_scale_swiglu", "bf16", (1, 2, 2), {}),
-        (16, 200, 328, "none", "bf16", (1, 1, 1), {"STAGES": 2}),
+        (11, 200, 328, "rmsnorm_scale", "bf16", (1, 1, 1), {"STAGES": 2}),
         (20, 72, 200, "swiglu", "fp16", (4, 1, 1), {"STAGES": 2}),
         (150, 200, 264, "residual", "fp16", (3, 1, 1, 56), {"STAGES": 2}),
         (190, 72, 200, "rmsnorm_scale_swiglu", "bf16", (1, 1, 3, 48), {}),

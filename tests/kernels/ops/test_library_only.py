@@ -13,6 +13,7 @@ from kernels.cases import check_cases
 from kernels.engine.decoder import Decoder, refusal
 from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.loading import skeleton
+from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, Case
 from kernels.ops.library_only import LIBRARY_ONLY, library_only
 from kernels.serve.ops import packed_cases
@@ -47,8 +48,8 @@ def used() -> list[Case]:
     alone = [
         case for each in decoders for batch in (1, 8) for case in LayerOps(each, BatchShape(batch, 128, 64)).cases()
     ]
-    passes = Shape(8, 4, 4, 2), Shape(8, 0, 4, 0)
-    served = [case for each in decoders for shape in passes for case in packed_cases(each, shape, 16, 256)]
+    passes, gpu = (Shape(8, 4, 4, 2), Shape(8, 0, 4, 0)), GPUS["h200"]
+    served = [case for each in decoders for shape in passes for case in packed_cases(each, shape, 16, 256, gpu)]
     return [*alone, *map(with_lengths, served)]
 
 

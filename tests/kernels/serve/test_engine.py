@@ -98,8 +98,9 @@ def test_a_step_of_attention_in_one_op_answers_alike(family: str, monkeypatch: p
     decoder = Decoder(model)
     capacity = -(-(96 + block_of(decoder)) // 8) * 8
     apart, together = requests_of(7), requests_of(7)
-    cases = [case for case in packed_cases(decoder, Shape(4, 0, 4, 0), 8, capacity) if case.op == "step_attention"]
-    ops = [PlannedOp(op=case.op, case=case.model_dump(), variant="torch_step_attention") for case in cases]
+    cases = packed_cases(decoder, Shape(4, 0, 4, 0), 8, capacity, GPUS["cpu"])
+    steps = [case for case in cases if case.op == "step_attention"]
+    ops = [PlannedOp(op=case.op, case=case.model_dump(), variant="torch_step_attention") for case in steps]
     assert ops
     served(model, apart)
     served(model, together, ops=ops)

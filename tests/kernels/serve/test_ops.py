@@ -1,0 +1,101 @@
+"""The ops of packed passes, without a GPU: which norms are within products, and what that compiles, times and packs."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernels import engine
+from kernels.engine.decoder import Decoder
+from kernels.engine.loading import skeleton
+from kernels.hardware import GPUS
+from kernels.ops import LinearCase
+from kernels.serve.backend import KernelsBackend
+from kernels.serve.compiling import NotedVariants
+from kernels.serve.inputs import size, views
+from kernels.serve.ops import NORMED, packed_ops
+from kernels.serve.packed import PackedPass
+from kernels.serve.shapes import Shape
+from kernels.serve.sizing import RequestedSize, limits_for, packed_bytes
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+
+H200 = GPUS["h200"]
+
+
+def epilogues(family: str, rows: int, gpu: str, separate_norms: bool = False) -> tuple[dict[str, set[str]], int]:
+    """The epilogues of a layer's products by variant, and the norms that are kernels of their own."""
+    model = Decoder(skeleton(GPU_CONFIGS[family], "bf16"))
+    ops = packed_ops(model, Shape(rows, 0, 16, 0), 16, 512, GPUS[gpu], separate_norms=separate_norms)
+    found: dict[str, set[str]] = {}
+    for op in ops:
+        if op.op == "linear" and op.case["n"] != model.lm_head.shape[0]:
+            found.setdefault(op.variant, set()).add(op.case["epilogue"])
+    return found, sum(op.op == "rmsnorm" for op in ops)
+
+
+@pytest.mark.parametrize(("family", "qkv"), [("llama", "rmsnorm_scale"), ("qwen2", "rmsnorm_scale_bias")])
+def test_few_rows_are_normalised_within_the_products(family: str, qkv: str) -> None:
+    within, apart = (
+        {qkv, "rmsnorm_scale_swiglu", "residual"},
+        {"bias" if "bias" in qkv else "none", "swiglu", "residual"},
+    )
+    assert epilogues(family, 16, "h200")[0] == {"skinny": within}
+    assert epilogues(family, 17, "h200")[0] == epilogues(family, NORMED, "h200")[0] == {"small_gemm": within}
+    assert epilogues(family, NORMED + 1, "h200")[0] == {"small_gemm": apart}
+    assert epilogues(family, 32, "h200", separate_norms=True) == ({"small_gemm": apart}, 1)
+
+
+@pytest.mark.parametrize("rows", [8, 32])
+def test_norms_are_kernels_of_their_own_where_no_product_normalises(rows: int) -> None:
+    assert epilogues("llama", rows, "a100") == ({}, 1)
+
+
+class CountedCopies(NotedVariants):
+    """Variants that are never built, with the bytes of the weights that they would copy, by copy."""
+
+    copies: dict[tuple[object, ...], int]
+
+    def pack(self, bound, weight: Tensor, norm: Tensor | None = None):
+        if bound.variant.name == "skinny" or norm is not None:
+            how = bound.variant.name, bound.variant.packing(bound.case, bound.params)
+            self.copies[weight.data_ptr(), *how, 0 if norm is None else norm.data_ptr()] = weight.nbytes
+        return weight
+
+
+def packed_pass(backend: KernelsBackend, variants: NotedVariants, shape: Shape) -> PackedPass:
+    memory = torch.empty(size(shape, backend._pages), dtype=torch.uint8)
+    return PackedPass(backend.model, variants, backend.state, shape, views(memory, shape, backend._pages))
+
+
+@pytest.fixture(scope="module")
+def backend() -> KernelsBackend:
+    loaded = engine.load(None, GPU_CONFIGS["llama"], seed=1, generated=True, dtype="bf16", device="cpu")
+    model = Decoder(loaded)
+    return KernelsBackend(model, H200, limits_for(model, loaded.config, RequestedSize(64, 48)))
+
+
+def test_passes_of_some_singles_are_timed_with_norms_within_products_and_apart(backend: KernelsBackend) -> None:
+    alone = [shape for shape in backend.shapes if not shape.blocks and shape.singles > 8]
+    arranged = {shape.singles: backend._arrangements(shape) for shape in alone}
+    assert {singles: [*found] for singles, found in arranged.items()} == {
+        16: ["step_attention"],
+        32: ["step_attention", "separate", "separate_norms"],
+        48: ["step_attention", "separate", "separate_norms"],
+    }
+    shape = next(shape for shape in alone if shape.singles == 32)
+    normalising = {}
+    for name, ops in arranged[32].items():
+        noted = NotedVariants(ops, H200)
+        packed_pass(backend, noted, shape)
+        cases = [each.case for each in noted._found.values() if each and each.variant.name == "small_gemm"]
+        normalising[name] = sum(isinstance(case, LinearCase) and case.normalises for case in cases)
+    assert normalising == {"step_attention": 2, "separate": 2, "separate_norms": 0}
+
+
+def test_memory_is_kept_for_every_copy_of_a_weight(backend: KernelsBackend) -> None:
+    copies: dict[tuple[object, ...], int] = {}
+    for shape, ops in backend.passes():
+        counted = CountedCopies(ops, H200)
+        counted.copies = copies
+        packed_pass(backend, counted, shape)
+    assert sum(copies.values()) == packed_bytes(backend.model, H200)
+    assert packed_bytes(backend.model, GPUS["a100"]) == 0
