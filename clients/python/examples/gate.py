@@ -29,10 +29,12 @@ PATIENCE = 60
 
 
 def answered(answer: Any) -> Any:
-    """The answer; ends the program with the server's sentence where it is a problem."""
+    """The answer; ends the program with the server's sentence where it is a problem. Raises ValueError for None."""
     if isinstance(answer, ProblemDocument):
         print(answer.detail, file=sys.stderr)
         raise SystemExit(3 if answer.status >= 500 else 2)
+    if answer is None:
+        raise ValueError("it sent an answer that the API does not have")
     return answer
 
 
@@ -56,11 +58,30 @@ def follow(client: AuthenticatedClient, run: RunDetail) -> RunDetail:
     return run
 
 
+def given() -> tuple[Workload, str, str]:
+    """The workload, the address and the token; ends the program with a sentence where one of them is not there."""
+    try:
+        workload = Workload.from_dict(json.loads(Path(sys.argv[1]).read_text("utf-8")))
+        return workload, os.environ["WORKBENCH_URL"].rstrip("/"), os.environ["WORKBENCH_TOKEN"]
+    except (IndexError, OSError, KeyError, ValueError, TypeError, AttributeError) as error:
+        usage = "usage: python gate.py workload.json, with WORKBENCH_URL and WORKBENCH_TOKEN set"
+        print(f"{usage} ({type(error).__name__}: {error})", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
 def main() -> int:
     """The exit code."""
-    document = Workload.from_dict(json.loads(Path(sys.argv[1]).read_text("utf-8")))
-    url = os.environ["WORKBENCH_URL"].rstrip("/")
-    with AuthenticatedClient(base_url=url, token=os.environ["WORKBENCH_TOKEN"]) as client:
+    document, url, token = given()
+    try:
+        return submit(document, url, token)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        print(f"{url} does not answer as a workbench does: {error}", file=sys.stderr)
+        return 3
+
+
+def submit(document: Workload, url: str, token: str) -> int:
+    """The exit code of the run. Raises httpx.HTTPError, httpx.InvalidURL or ValueError without a usable answer."""
+    with AuthenticatedClient(base_url=url, token=token) as client:
         workload = answered(submit_workload.sync(client=client, body=document, idempotency_key=uuid.uuid4().hex))
         body = NewRun(workload=workload.id)
         run = follow(client, answered(start_run.sync(client=client, body=body, idempotency_key=uuid.uuid4().hex)))

@@ -6,24 +6,30 @@
 # Exit codes as of `workbench submit --wait`: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough samples,
 # 5 cancelled or lost, 6 too close to call.
 set -euo pipefail
+[[ $# == 1 && -r $1 && ${WORKBENCH_URL:-} && ${WORKBENCH_TOKEN:-} ]] || {
+    echo "usage: bash gate.sh workload.json, with WORKBENCH_URL and WORKBENCH_TOKEN set" >&2
+    exit 2
+}
 
 call() {  # call PATH [BODY]: prints the answer, or the server's sentence
     local answer status
     answer=$(curl -sS --retry 5 --retry-connrefused --fail-with-body "$WORKBENCH_URL/api/v1$1" \
         -H "Authorization: Bearer $WORKBENCH_TOKEN" \
         ${2:+-H "Content-Type: application/json" -H "Idempotency-Key: $(cat /proc/sys/kernel/random/uuid)" --data-binary "$2"}) || {
-        jq -r .detail <<<"$answer" >&2
-        status=$(jq -r .status <<<"$answer")
+        jq -r .detail <<<"$answer" >&2 || echo "$answer" >&2
+        status=$(jq -r .status <<<"$answer") || status=500
         ((${status:-500} < 500)) && return 2 || return 3
     }
     echo "$answer"
 }
 
-workload=$(call /workloads "@$1" | jq -r .id)
-run=$(call /runs "{\"workload\": \"$workload\"}" | jq -r .id)
+bad() { exit $(($1 == 2 ? 2 : 3)); }  # no other code may come from curl or jq: each has a meaning here
+
+workload=$(call /workloads "@$1" | jq -r .id) || bad $?
+run=$(call /runs "{\"workload\": \"$workload\"}" | jq -r .id) || bad $?
 while :; do
-    answer=$(call "/runs/$run")
-    state=$(jq -r .state <<<"$answer")
+    answer=$(call "/runs/$run") || bad $?
+    state=$(jq -r .state <<<"$answer") || bad $?
     case $state in done | failed | cancelled | lost) break ;; esac
     sleep "${WORKBENCH_POLL_SECONDS:-5}"
 done

@@ -83,6 +83,25 @@ def test_a_gate_says_what_is_wrong_with_the_workload(environment, tmp_path, prog
     assert "no-such-model" in done.stderr
 
 
+@pytest.mark.parametrize("program", [[sys.executable, "gate.py"], ["bash", "gate.sh"]], ids=["python", "curl"])
+@pytest.mark.parametrize(
+    ("arguments", "change", "code", "said"),
+    [
+        ([], {}, 2, "usage: "),
+        (["no-such-file.json"], {}, 2, "usage: "),
+        (["workload.json"], {"WORKBENCH_TOKEN": None}, 2, "usage: "),
+        (["workload.json"], {"WORKBENCH_URL": "nowhere://127.0.0.1"}, 3, "nowhere"),
+    ],
+)
+def test_a_gate_that_cannot_ask_is_no_missed_sla(environment, program, arguments, change, code, said):
+    asked = environment | {"PYTHONPATH": str(FOLDER)} | change
+    asked = {name: value for name, value in asked.items() if value is not None}
+    command = [*program, *arguments]
+    done = subprocess.run(command, cwd=EXAMPLES, env=asked, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+
+
 @pytest.mark.parametrize("file", ["github-actions.yml", "gitlab-ci.yml"])
 def test_the_jobs_run_the_gate(file):
     job = yaml.safe_load((EXAMPLES / file).read_text("utf-8"))

@@ -33,7 +33,10 @@ def _run(request: Any, run_id: uuid.UUID) -> Run:
 @submitter_required
 def start_run(request: Any, body: NewRun) -> Any:
     """Start the pipeline on a workload."""
-    workload = get_object_or_404(Workload.objects.for_user(request.user).select_related("model"), id=body.workload)
+    workload = Workload.objects.for_user(request.user).select_related("model").filter(id=body.workload).first()
+    if workload is None:
+        reason = "there is no such workload here, or it is not yours"
+        raise Problem(404, f"workload: {reason}", [{"field": "workload", "reason": reason}])
     try:
         run = services.create_run(workload, request.user, body.gpu_class)
     except services.RunError as error:
