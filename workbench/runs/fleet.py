@@ -144,9 +144,18 @@ def answer(found: UnitEconomics, data: dict[str, Any]) -> FleetAnswer:
         assert found.before is not None
         assert found.after is not None
         compared = fleet.compare(demand, found.before, found.after)
-        return FleetAnswer([*rows, *idle.rows, *_saved(compared)], [compared.sentence, *idle.sentences, *said])
+        sentences = [compared.sentence, *_outside(found), *idle.sentences, *said]
+        return FleetAnswer([*rows, *idle.rows, *_saved(compared)], sentences)
     said.insert(0, "A side whose load or price is not known has no fleet, so nothing can be compared.")
-    return FleetAnswer([*rows, *idle.rows], [said[0], *idle.sentences, *said[1:]])
+    return FleetAnswer([*rows, *idle.rows], [said[0], *_outside(found), *idle.sentences, *said[1:]])
+
+
+def _outside(found: UnitEconomics) -> list[str]:
+    """A sentence for each side that misses a promise at its load, or is not shown to hold them all."""
+    missed = "does not hold every promise at its load: so many GPUs carry the requests, but not within the SLA."
+    words = {False: missed, None: "is not shown to hold every promise at its load."}
+    sides = (("Before", found.before), ("After", found.after))
+    return [f"{name} {words[side.holds]}" for name, side in sides if side is not None and not side.holds]
 
 
 def _standing(found: UnitEconomics) -> str:

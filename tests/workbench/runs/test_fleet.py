@@ -34,6 +34,8 @@ def test_users_of_a_server_that_holds_one(ask, done):
     assert "GPUs that wait" not in said
     assert f"A year ${100 * usd * 8760:,.0f} ${100 * usd * 8760:,.0f}" in said
     assert "A fee of $1,000 is never paid back: the plan saves no GPU at this demand." in said
+    assert "Before does not hold every promise at its load: so many GPUs carry the requests, but not within" in said
+    assert "After does not hold" not in said
     assert "A server holds as many requests at once as were measured: 1 before and 1 after." in said
     assert "For: Users at once: 70; Seconds between requests: always waiting; Requests per second: none;" in said
 

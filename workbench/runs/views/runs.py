@@ -1,7 +1,9 @@
 """Pages of one run: live while it works, its result, and the files it leaves."""
 
 import functools
+import itertools
 import json
+import re
 import zlib
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -19,14 +21,16 @@ from django.views.decorators.http import require_POST, require_safe
 from workbench.accounts.permissions import submitter_required
 from workbench.intake.blobs import path_of
 from workbench.runs import line, result_page, services
-from workbench.runs.models import Run, StageRun, StoredArtifact
+from workbench.runs.models import Event, Run, StageRun, StoredArtifact
 from workers.charts import decisions
 from workers.documents.base import Artifact
 from workers.documents.stages import STAGES, Results
 from workers.documents.timeline import LaneSummary, RequestTimeline
 
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
-SHOWN_EVENTS = 200
+READ_EVENTS, SHOWN_EVENTS = 600, 200
+_COUNT = re.compile(r": [\d,]+(?=$|[,;])")
+"""The number in messages that count, such as `requests measured: 12`."""
 TIMELINES = {"before": ("profile", "timeline.json.gz"), "after": ("verify", "plan-timeline.json.gz")}
 """The stage that keeps the timeline of a traced request, and the file's name."""
 
@@ -43,6 +47,16 @@ def _seconds(stage: StageRun) -> float | None:
     return ((stage.finished_at or timezone.now()) - stage.started_at).total_seconds()
 
 
+def _log(run: Run) -> list[Event]:
+    """The newest events, newest first; of neighbours that count the same thing only the last."""
+
+    def what(event: Event) -> tuple[str, str, str]:
+        return event.stage, event.kind, _COUNT.sub("", event.message)
+
+    newest = run.events.order_by("-id")[:READ_EVENTS]
+    return [next(same) for _, same in itertools.groupby(newest, key=what)][:SHOWN_EVENTS]
+
+
 def _live_context(run: Run) -> dict[str, Any]:
     """`known`, `tried` and `refused` are functions, which the template calls only for parts that it has not kept."""
     stages = list(run.stages.defer("result"))
@@ -57,7 +71,7 @@ def _live_context(run: Run) -> dict[str, Any]:
         "stages": [(stage, _seconds(stage)) for stage in stages],
         "done_stages": sum(stage.state == StageRun.State.DONE for stage in stages),
         "elapsed": (ended - begun).total_seconds(),
-        "events": run.events.order_by("-id")[:SHOWN_EVENTS],
+        "events": _log(run),
         "waiting": services.waiting_for(run),
         "place": line.place_of(run),
         "known": known,
