@@ -6,11 +6,9 @@
 //   TOP = 0   argmax: a block's candidate for each row
 //   TOP = 64  sampling: a block's 64 best, sorted; the merged 64 are cut to top_k, then to top_p, and one is drawn
 //
-// With argmax, or with one row of x, the last block to end merges the candidates. Several rows of sorted lists would
-// take one block too long: a second kernel merges them, a block for each row.
+// With argmax the last block to end merges the candidates. Sorted lists take a block of the product too long, even
+// those of one row: a second kernel merges them, a block for each row.
 #include "lm_head_candidates.cuh"
-
-#define ONE_LAUNCH (!TOP || SINGLE)
 
 // Writes the block's candidates to y [m][gridDim.x][kTop].
 __device__ __forceinline__ void find_candidates(const Params& p, const SharedLayout& at, const Share& share,
@@ -155,7 +153,7 @@ __device__ __forceinline__ void join_blocks(List& list, const u64* found, int bl
   }
 }
 
-#if ONE_LAUNCH
+#if !TOP
 
 // Whether this block is the last one of the grid to call it. It then sees what every block wrote before. `arrivals` is
 // 0 before the first call and after the last. CUDA C++ Programming Guide, *Memory Fence Functions*.
@@ -183,26 +181,15 @@ __device__ __forceinline__ void largest_of_rows(u32* tokens, const u64* found, i
 
 // ids: [m] int64.
 extern "C" __global__ void __launch_bounds__(kBlock, 1)
-    lm_head(const __grid_constant__ Params p, long long* ids, int* arrivals, const Settings how,
-            const Feedback feedback) {
+    lm_head(const __grid_constant__ Params p, long long* ids, int* arrivals, const Feedback feedback) {
   extern __shared__ __align__(128) char memory[];
   const SharedLayout at(memory, p);
   const Share share(p);
-  __shared__ u64 lists[WARPS][64];
-  find_candidates(p, at, share, lists);
+  find_candidates(p, at, share, nullptr);
   if (!is_last_block(arrivals)) return;
   if (threadIdx.x == 0) feedback.move_position();
   u32* tokens = at.shared->largest;  // of [16]; the product no longer needs it
-  if (TOP) {
-    List list;
-    join_blocks(list, (const u64*)p.y, gridDim.x, lists);
-    if (threadIdx.x < 32) {
-      const int token = drawn(list, how, 0);
-      if (threadIdx.x == 0) tokens[0] = token;
-    }
-  } else {
-    largest_of_rows(tokens, (const u64*)p.y, p.m);
-  }
+  largest_of_rows(tokens, (const u64*)p.y, p.m);
   __syncthreads();
   if (threadIdx.x < p.m) feedback.write_token(ids, threadIdx.x, p.m, tokens[threadIdx.x]);
 #pragma unroll 1

@@ -1,5 +1,5 @@
-"""A call of the LM head: the blocks of the streamed product find candidates, and the last block to end merges them.
-Lists of several rows are merged by a second kernel. Needs CUDA to run.
+"""A call of the LM head: the blocks of the streamed product find candidates. With argmax the last block to end merges
+them; with sampling a second kernel does. Needs CUDA to run.
 """
 
 from collections.abc import Callable, Mapping
@@ -94,7 +94,6 @@ class LmHead(CudaCall):
         self.found: Workspace[Tensor] = Workspace()
         self.counters = SchedulerCounters() if schedules_dynamically(config, dynamic) else None
         self.top = CANDIDATES if case.sampling == "top_k_p" else 0
-        self.one_launch = not self.top or config.m == 1
         self.arrivals = ArrivalCounters(1)
 
     def __call__(self, *arguments: Any, feedback: TokenFeedback | None = None, out: Any = None, **named: Any) -> Tensor:
@@ -123,7 +122,6 @@ class LmHead(CudaCall):
         if self.counters is not None:
             optional["counters"] = self.counters.of(w)
         params = parameters(config, at_once, self.pdl, stream=w[0], x=x, y=found, n=case.vocab, **optional)
-        settings = packed_settings(given.settings, min(given.top_k, case.vocab))
         next_step = packed_feedback(feedback)
 
         def launch(entry: str, *arguments: Any) -> Launch:
@@ -131,14 +129,18 @@ class LmHead(CudaCall):
             size = config.shared_bytes(at_once, self.pdl)
             return Launch(loaded, (blocks,), config.threads, (params, *arguments), cuda_stream, size, self.pdl)
 
-        if self.one_launch:
+        if not self.top:
             arrivals = self.arrivals.take("x", x.device).data_ptr()
-            rest = arrivals, settings, next_step
-            return Prepared(allocate, lambda ids: launch("lm_head", ids.data_ptr(), *rest), workspace=found)
+
+            def bind_one(ids: Tensor) -> Launch:
+                return launch("lm_head", ids.data_ptr(), arrivals, next_step)
+
+            return Prepared(allocate, bind_one, workspace=found)
+        settings = packed_settings(given.settings, min(given.top_k, case.vocab))
         candidates = launch("lm_head_candidates", next_step)
         join = kernel(compiled, "lm_head_join", 0)
 
-        def bind(ids: Tensor) -> Callable[[], None]:
+        def bind_two(ids: Tensor) -> Callable[[], None]:
             arguments = (found.data_ptr(), ids.data_ptr(), np.int32(blocks), settings, next_step)
             second = Launch(join, (case.m,), JOIN_THREADS, arguments, cuda_stream, pdl=True)
 
@@ -148,7 +150,7 @@ class LmHead(CudaCall):
 
             return both
 
-        return Prepared(allocate, bind, workspace=found)
+        return Prepared(allocate, bind_two, workspace=found)
 
     def _check(self, given: LmHeadArguments) -> None:
         case = self.case

@@ -6,7 +6,7 @@
 using namespace skinny;
 
 constexpr int kTop = TOP ? TOP : 1, kPairs = 2;  // a sorted list: candidates lane and lane + 32
-constexpr int kJoiners = SINGLE ? WARPS : 16;    // warps that merge the lists of all blocks
+constexpr int kJoiners = 16;                     // warps that merge the lists of all blocks
 constexpr int kAtOnce = 5;                       // lists that each asks for at once
 constexpr float kLowestFinite = -0x1.fffffep127f;
 

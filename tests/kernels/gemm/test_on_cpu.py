@@ -28,8 +28,8 @@ extern "C" int run(const Params* p, int blocks, int threads, long shared_bytes) 
 HEAD = """
 extern "C" int run(const Params* p, int blocks, int threads, long shared_bytes, long long* ids, int* arrivals,
                    const Settings* how, const Feedback* feedback) {
-#if ONE_LAUNCH
-  return fibers::run(blocks, threads, 1, shared_bytes, [&] { lm_head(*p, ids, arrivals, *how, *feedback); });
+#if !TOP
+  return fibers::run(blocks, threads, 1, shared_bytes, [&] { lm_head(*p, ids, arrivals, *feedback); });
 #else
   const auto find = [&] { lm_head_candidates(*p, *feedback); };
   const auto join = [&] { lm_head_join((const u64*)p->y, ids, blocks, *how, *feedback); };
