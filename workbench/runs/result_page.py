@@ -158,6 +158,7 @@ def context(
         "manifest": model,
         "request_words": request_words(workload, model),
         "results": results,
+        "on_cpu": environment is not None and environment.gpu_class == "cpu",
         "verify": results.verify,
         "compared_with": compared_with,
         "when_before": text.when(compared_with),

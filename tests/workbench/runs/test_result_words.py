@@ -141,3 +141,14 @@ def test_a_load_stage_that_failed_shows_its_sentence(browser, organisation, engi
     page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
     assert "The server did not start." in page
     assert 'data-figure="figure-load"' not in page
+
+
+def test_a_cpu_launches_nothing(browser, engineer, done):
+    for name in ("profile", "verify"):
+        stage = done.stages.get(stage=name)
+        stage.result["environment"]["gpu_class"] = "cpu"
+        stage.save()
+    page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
+    assert "One request takes 600 ms, 480 ms of it in 21,000 operations;" in page
+    assert "% of the operations' time is" in page
+    assert "21,000 launches" not in page
