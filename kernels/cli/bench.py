@@ -293,4 +293,7 @@ def _decode_line(row: BenchRow) -> str:
 def _fidelity(row: BenchRow) -> str:
     if row.kl is None or row.disagreement is None:
         return ""
-    return f" KL {row.kl:.2g} nats, other token {row.disagreement:.2%} of {row.tokens:,}"
+    said = f" KL {row.kl:.2g} nats, other token {row.disagreement:.2%} of {row.tokens:,}"
+    if row.own_mean_gap is None or row.own_largest_gap is None:
+        return said
+    return f"{said}, own ids {row.own_mean_gap:.2g} below the best, {row.own_largest_gap:.2g} at most"

@@ -26,11 +26,11 @@ from kernels.measure.intervals import median_interval
 from kernels.measure.latency import Served, samples_of
 from kernels.measure.roofline import doubt, exceeds_peak, floor_ms
 from kernels.model_files import catalogue
-from kernels.ops import BYTES, ModelCase
+from kernels.ops import ModelCase
 from kernels.proof import logit_gate
 from kernels.proof.kernel_names import is_own, kernels_seen
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.proof.served_ids import logit_gaps
+from kernels.proof.served_ids import LogitGaps, logit_gaps, own_gaps
 
 TOKENS = 64
 TABLE = (
@@ -90,6 +90,7 @@ class _Run:
     gate: str
     reason: str = ""
     fidelity: Fidelity | None = None
+    own: LogitGaps | None = None
     served: list[list[int]] = field(default_factory=list)
     ttft_ms: list[float] = field(default_factory=list)
     ttf64_ms: list[float] = field(default_factory=list)
@@ -193,7 +194,9 @@ def _judge_served(runs: Sequence[_Run], reference: Runner, ids: torch.Tensor) ->
 
 
 def _compare(runs: Sequence[_Run], model: Any, case: ModelCase, tokens: int) -> None:
-    """Notes how far torch's eager model and our own runners are from float32, on random tokens."""
+    """Notes how far torch's eager model and our own runners are from float32, and what these serve from themselves."""
+    for run in (each for each in runs if not each.variant.peer):
+        run.own = own_gaps(run.runner, (case.batch, case.prompt, case.tokens))
     compared = {run.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
     config, _ = catalogue.entry(case.model)
     exact = engine.load(None, config, seed=0, generated=True, dtype="fp32", device=model.device.type)
@@ -216,7 +219,7 @@ def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[Wanted]:
         else:
             builds = options.slow_builds or variant.build_seconds <= QUICK_BUILD_SECONDS
             picked = builds and (variant.in_plans or bool(os.environ.get(PYTHON_VARIABLE)))
-        own = _with_weights(case, variant.options.get("weights", case.weights))
+        own = case.with_weights(variant.options.get("weights", case.weights))
         listed = not options.weights or own.weights in options.weights or variant.peer
         able = variant.serves(case, gpu) is None or variant.serves(own, gpu) is None
         if picked and listed and able:
@@ -224,11 +227,6 @@ def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[Wanted]:
             if variant.most_gpus > 1:
                 wanted += [(variant, own.model_copy(update={"gpus": count})) for count in options.gpus if count > 1]
     return wanted
-
-
-def _with_weights(case: ModelCase, weights: str) -> ModelCase:
-    fewer = case.parameters * (BYTES[case.weights] - BYTES[weights])
-    return case.model_copy(update={"weights": weights, "bytes_per_token": case.bytes_per_token - fewer})
 
 
 def _prepared(variant: WholeModel, case: ModelCase, model: Any, known: _Known) -> _Run:
@@ -296,5 +294,6 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
             "rounds": len(run.ttf64_ms),
             "regime": "settled" if ids.is_cuda else None,
             **(vars(run.fidelity) if run.fidelity else {}),
+            **({"own_mean_gap": run.own.mean, "own_largest_gap": run.own.largest} if run.own else {}),
         }
     )

@@ -18,9 +18,10 @@ class BenchRow(TimedVariant):
     no kernels. Decode rows carry as well `ttft_ms`, the time to the first token, `ttf64_ms` (which
     is `ms`), `ms_per_token`, `read_share`, the share of the measured read bandwidth that a decode step's bytes take,
     and `rounds`, the requests behind the medians; where asked for also `kl` (mean, nats) and `disagreement` (of the
-    most likely token) from the float32 model over `tokens`. `regime` tells a GPU's clocks while the row was timed:
-    `burst` for single calls with pauses between them, `settled` for requests without. The row's floor is of the
-    ceilings in the same regime; documents without it took settled ceilings.
+    most likely token) from the float32 model over `tokens`, and of our own runners the mean and largest logit gap of
+    ids that they serve, by their own logits. `regime` tells a GPU's clocks while the row was timed: `burst` for single
+    calls with pauses between them, `settled` for requests without. The row's floor is of the ceilings in the same
+    regime; documents without it took settled ceilings.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -36,6 +37,8 @@ class BenchRow(TimedVariant):
     kl: float | None = None
     disagreement: float | None = None
     tokens: int | None = None
+    own_mean_gap: float | None = None
+    own_largest_gap: float | None = None
     host_us: float | None = None
     regime: Literal["burst", "settled"] | None = None
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from kernels.ops.base import BaseCase, Weights
+from kernels.ops.base import BYTES, BaseCase, Weights
 
 
 class ModelCase(BaseCase):
@@ -49,6 +49,11 @@ class ModelCase(BaseCase):
     @property
     def matrix_precision(self) -> str:
         return self.weights
+
+    def with_weights(self, weights: str) -> "ModelCase":
+        """The same with its parameters in another precision."""
+        fewer = self.parameters * (BYTES[self.weights] - BYTES[weights])
+        return self.model_copy(update={"weights": weights, "bytes_per_token": self.bytes_per_token - fewer})
 
 
 def last_only(parameters: int, head: int, layers: int) -> int:

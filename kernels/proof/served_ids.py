@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 LARGEST_OVER_MEAN = 4.0
 """The largest gap may be this many times the allowed mean gap: the errors of logits are approximately normal."""
 
+OWN_REQUESTS = 16
+"""Requests whose ids are held against their own runner's logits."""
+
 
 @dataclass(frozen=True)
 class LogitGaps:
@@ -58,6 +61,23 @@ def logit_gaps(reference: "Runner", prompt: "torch.Tensor", served: Sequence[Seq
     chosen = logits.gather(-1, ids.to(logits.device).unsqueeze(-1)).squeeze(-1)
     gaps = (logits.amax(-1) - chosen) / logits.std(-1)
     return LogitGaps(mean=float(gaps.mean()), largest=float(gaps.max()), tokens=ids.numel())
+
+
+def own_gaps(runner: "Runner", shape: tuple[int, int, int]) -> LogitGaps:
+    """The gaps of what a runner serves by its own teacher-forced logits: over OWN_REQUESTS of random ids from a seed.
+
+    `shape` is [batch, prompt, new] of each. A runner of lower precision chooses other ids than the model; by its own
+    logits they are the best ones, as far as its passes over prompts and its decode steps agree.
+    """
+    import torch
+
+    generator, (batch, length, new) = torch.Generator().manual_seed(7), shape
+    vocabulary, device = runner.model.config.vocab_size, runner.model.device
+    parts = []
+    for _ in range(OWN_REQUESTS):
+        prompt = torch.randint(vocabulary, (batch, length), generator=generator).to(device)
+        parts.append(logit_gaps(runner, prompt, runner.generate(prompt, new).tokens))
+    return joined(parts)
 
 
 def answer_gaps(reference: "Runner", prompt: Sequence[int], served: Sequence[int], device: str) -> LogitGaps:

@@ -143,11 +143,14 @@ class Candidate(Document):
 class ServedIds(Document):
     """Ids of timed requests, teacher-forced through the model as it is served today.
 
-    A logit gap is how far the logit of an id lies below the largest one, in standard deviations of its position.
+    A logit gap is how far the logit of an id lies below the largest one, in standard deviations of its position. Of a
+    plan of lower precision there are the gaps by its own logits as well, which are not judged.
     """
 
     tokens: int
     mean_gap: float
     largest_gap: float
+    own_mean_gap: float | None = None
+    own_largest_gap: float | None = None
     acceptable: bool
     sentence: str

@@ -35,11 +35,23 @@ def judge_served(
     """
     allowed, kept = LARGEST_DIFFERENCE[rounding_of(plan)], clients.kept[:batches]
     judged = judge_ids(reference, kept, allowed)
+    lossy = allowed > LARGEST_DIFFERENCE[plan.dtype] and runner.gives_logits
+    if judged is not None and lossy and reference is not runner:
+        judged = _beside_own(judged, runner, kept)
     wrong = judged.sentence if judged is not None and not judged.acceptable else None
     wrong = wrong or _other_outputs(reference, kept, clients.kind, allowed)
     wrong = wrong or _too_few(kept, clients, document.workload.traffic.output_tokens)
     wrong = wrong or _late(clients) or too_fast(runner, plan, document, clients)
     return judged, wrong or _other_clock(reference, document, clients, allowed) or ""
+
+
+def _beside_own(judged: ServedIds, runner: Runner, kept: Sequence[KeptBatch]) -> ServedIds:
+    """The judgement with the gaps by the logits of the runner that served, which are judged as logits."""
+    own = joined([logit_gaps(runner, batch.prompt, batch.tokens) for batch in kept])
+    said = (
+        f"{judged.sentence} By the plan's own logits the mean gap is {own.mean:.2g} and the largest {own.largest:.2g}."
+    )
+    return judged.model_copy(update={"own_mean_gap": own.mean, "own_largest_gap": own.largest, "sentence": said})
 
 
 def _too_few(kept: Sequence[KeptBatch], clients: Clients, asked: int) -> str | None:
@@ -132,11 +144,16 @@ def of_processes(judged: Sequence[ServedIds]) -> ServedIds | None:
     if len(judged) < 2:
         return judged[0] if judged else None
     tokens, largest = sum(each.tokens for each in judged), max(each.largest_gap for each in judged)
+    own = [(each.tokens, each.own_mean_gap) for each in judged if each.own_mean_gap is not None]
     wrong = next((each.sentence for each in judged if not each.acceptable), "")
     return ServedIds(
         tokens=tokens,
         mean_gap=sum(each.mean_gap * each.tokens for each in judged) / tokens,
         largest_gap=largest,
+        own_mean_gap=sum(count * mean for count, mean in own) / sum(count for count, _ in own) if own else None,
+        own_largest_gap=max(
+            (each.own_largest_gap for each in judged if each.own_largest_gap is not None), default=None
+        ),
         acceptable=not wrong,
         sentence=wrong
         or f"Over {tokens:,} ids of timed batches in {len(judged)} processes the largest logit gap is {largest:.2g}.",
@@ -155,8 +172,7 @@ def too_fast(runner: Runner, plan: Plan, document: StageInput, clients: Clients)
     else:
         case = case_of_shapes(document.model.config, name, plan.dtype, *shape)
     fewest = min(weights_of(plan), key=lambda name: BYTES[name])
-    lighter = case.bytes_per_token - case.parameters * (BYTES[plan.dtype] - BYTES[fewest])
     if case.parameters * BYTES[fewest] < CACHED_BYTES:
         return None
-    case = case.model_copy(update={"weights": fewest, "bytes_per_token": lighter, "gpus": shared})
+    case = case.with_weights(fewest).model_copy(update={"gpus": shared})
     return exceeds_peak(case, 1e3 * median(each.service_s for each in clients.served), gpu)

@@ -1,0 +1,40 @@
+"""The ids that `bench decode` serves: held against the model's logits, and against the runner's own."""
+
+from types import SimpleNamespace
+
+import torch
+
+from kernels import engine
+from kernels.cli import bench_decode
+from kernels.cli.bench import _line
+from kernels.hardware import GPUS
+from kernels.model_files import catalogue
+from kernels.ops import ModelCase
+from tests.kernels.engine.engine_models import CONFIGS
+
+
+def test_bench_decode_fails_a_runner_that_serves_made_up_ids():
+    model = engine.load(None, CONFIGS["llama"], seed=3, generated=True, dtype="fp32", device="cpu")
+    prompt = torch.randint(300, (1, 16), generator=torch.Generator().manual_seed(1))
+    reference = engine.runner("eager", model)
+    case = ModelCase(model="tiny-llama", weights="bf16", batch=1, prompt=16, tokens=8)
+    honest, cheat = (bench_decode._Run(SimpleNamespace(), case, reference, "pass") for _ in range(2))
+    honest.served, cheat.served = reference.generate(prompt, 8).tokens, [[0] * 8]
+    bench_decode._judge_served([honest, cheat], reference, prompt)
+    assert honest.gate == "pass"
+    assert cheat.gate == "fail"
+    assert "served are not the model's" in cheat.reason
+
+
+def test_bench_decode_holds_our_runners_against_their_own_logits():
+    case = ModelCase(model="tiny-llama", weights="fp32", batch=1, prompt=8, tokens=4)
+    config, _ = catalogue.entry(case.model)
+    model = engine.load(None, config, seed=0, generated=True, dtype="fp32", device="cpu")
+    variant = SimpleNamespace(name="planted", peer=False, in_plans=True)
+    run = bench_decode._Run(variant, case, engine.runner("eager", model), "pass")
+    bench_decode._compare([run], model, case, 1)
+    assert (run.own.tokens, run.own.largest < 1e-3) == (64, True)
+    run.ttf64_ms, run.per_token_ms, run.ttft_ms = [1e4], [1e2], [1.0]
+    row = bench_decode._row(run, GPUS["cpu"], {}, None, torch.zeros(1, 8, dtype=torch.int64))
+    assert (row.own_mean_gap, row.own_largest_gap) == (run.own.mean, run.own.largest)
+    assert f"own ids {run.own.mean:.2g} below the best" in _line(row)
