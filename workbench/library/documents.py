@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from html import unescape
 from itertools import chain
 from pathlib import Path
 
 from django.conf import settings
 from django.urls import reverse
+from django.utils.html import strip_tags
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.text import slugify
 from markdown_it import MarkdownIt
@@ -30,6 +32,20 @@ class LibraryPage:
 
     title: str
     html: SafeString
+
+    @property
+    def contents(self) -> list[tuple[str, str]]:
+        """(id, text) of each heading."""
+        return self._named("h2|h3")
+
+    @property
+    def words(self) -> list[tuple[str, str]]:
+        """(id, text) of each word that is defined here, by the alphabet."""
+        return sorted(self._named("strong"), key=lambda word: word[1].lower())
+
+    def _named(self, tags: str) -> list[tuple[str, str]]:
+        found = re.findall(rf'<({tags}) id="([^"]+)">(.*?)</\1>', self.html)
+        return [(name, unescape(strip_tags(text))) for _, name, text in found]
 
 
 def names() -> list[str]:

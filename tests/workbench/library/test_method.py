@@ -52,4 +52,7 @@ def test_ids_are_unique_and_links_lead_somewhere(browser: Any, engineer: User) -
     inside = re.findall(r'href="#([^"]*)"', article)
     assert inside
     assert set(inside) <= set(ids)
+    contents = re.findall(r'href="#([^"]*)"', page[page.index('aria-label="Contents"') : page.index("<article")])
+    assert set(re.findall(r'<h[23] id="([^"]+)"', article)) | {"verdict", "speedup", "noise-floor"} <= set(contents)
+    assert set(contents) <= set(ids)
     assert ".md" not in "".join(re.findall(r'href="(/[^"]*)"', article))
