@@ -164,6 +164,7 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         why_chosen=plans.why(document.results),
         predicted=prediction.rows(document.results),
         predicted_words=prediction.words(document.results),
+        busy=provenance.busy(document.results),
         unlike_before=time_spent.unlike_before(document.results, workload),
         unlike_after=time_spent.unlike_after(document.results, workload),
         time_words=budget.sentence(workload, document.taken),

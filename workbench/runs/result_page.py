@@ -185,6 +185,7 @@ def context(
         "other_charts": [each for key, each in found.items() if key not in PLACED],
         "more_latencies": more_latencies(results),
         "timeline": timeline_chart(times),
+        "busy": provenance.busy(results),
         "unlike_before": time_spent.unlike_before(results, workload),
         "unlike_after": time_spent.unlike_after(results, workload),
         "time_words": time_words(workload, times),

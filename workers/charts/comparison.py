@@ -59,7 +59,7 @@ def cautions(sides: Sequence[ComparedRun]) -> list[str]:
         f"The runs differ in their {name}: a difference in time is not the plan's alone."
         for name, found in asked.items()
         if len(found) > 1
-    ]
+    ] + [f"Run {side.label}: {said}" for side in sides if (said := provenance.busy(side.results))]
 
 
 def sections(sides: Sequence[ComparedRun]) -> list[ComparisonSection]:

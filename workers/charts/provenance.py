@@ -1,11 +1,13 @@
 """Where a figure comes from, in words: device, clocks, libraries, commit and time."""
 
-from workers.charts.text import moment, number
+from workers.charts.text import moment, number, percent
 from workers.documents.measurement import Environment, Telemetry
 from workers.documents.stages import Results, Stage
 
 NOTICEABLE = 0.05
 """Other programs' share of the CPU is mentioned when it is larger than this."""
+BUSY = 0.2
+"""From this share on it is said that times of a CPU may be longer for it."""
 
 
 def environment(results: Results, stage: Stage) -> Environment | None:
@@ -31,6 +33,18 @@ def clocks(found: Environment) -> str:
     if seen.others_gpu_seconds is not None:
         said.append(_others_on_gpu(seen))
     return ", ".join(said)
+
+
+def busy(results: Results) -> str:
+    """A sentence where other programs kept the CPU busy that verify measured; "" otherwise."""
+    found = environment(results, "verify")
+    share = found.telemetry.others_cpu_share if found and found.gpu_class == "cpu" else None
+    if share is None or share < BUSY:
+        return ""
+    return (
+        f"Other programs used {percent(share, 0)} of the CPU while verify measured: times may be longer, and vary "
+        "more, than on an idle machine."
+    )
 
 
 def _others_on_gpu(seen: Telemetry) -> str:

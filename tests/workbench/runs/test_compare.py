@@ -1,5 +1,7 @@
 """Comparing runs: on the page, whose address holds the choice, and by the command."""
 
+import re
+
 import pytest
 from django.urls import reverse
 
@@ -75,6 +77,19 @@ def test_runs_without_results_can_be_compared(browser, engineer, organisation, r
     page = _compare(browser(engineer), [runs[0], sample_runs.run(organisation, engineer, "failed", "profile")])
     assert page.status_code == 200
     assert "differ in their devices" in page.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("gpu_class", "share", "said"), [("cpu", 0.66, True), ("cpu", 0.1, False), ("h200", 0.66, False)]
+)
+def test_a_busy_cpu_is_said(browser, engineer, runs, gpu_class, share, said):
+    row = StageRun.objects.get(run=runs[1], stage="verify")
+    row.result["environment"] |= {"gpu_class": gpu_class, "telemetry": {"others_cpu_share": share}}
+    row.save()
+    words = f"Other programs used {100 * share:.0f} % of the CPU while verify measured"
+    assert (f"Run B: {words}" in _compare(browser(engineer), runs[:2]).content.decode()) == said
+    result = browser(engineer).get(f"/runs/{runs[1].id}/result/").content.decode()
+    assert (words in re.sub(r"</?span[^>]*>", "", result)) == said
 
 
 def test_another_device_is_said(browser, engineer, runs):
