@@ -87,12 +87,14 @@ def check(config: dict[str, Any]) -> None:
 
 
 def output_tensor(outputs: Any) -> torch.Tensor:
-    """Logits, or the last hidden state of a model without a head.
+    """Logits, or the last hidden state of a model without a head. A detector's logits have its boxes behind them.
 
     Of a model that answers questions [batch, 2, length]: a logit of each position as the answer's start and as its end.
     """
     if getattr(outputs, "start_logits", None) is not None:
         return torch.stack((outputs.start_logits, outputs.end_logits), 1)
+    if getattr(outputs, "pred_boxes", None) is not None:
+        return torch.cat((outputs.logits, outputs.pred_boxes), -1)
     for name in ("logits", "last_hidden_state"):
         found = getattr(outputs, name, None)
         if found is not None:

@@ -25,6 +25,8 @@ CLASSES: tuple[str, ...] = (
 CLASSES += ("IMAGE_CLASSIFICATION", "AUDIO_CLASSIFICATION", "AUDIO_FRAME_CLASSIFICATION", "CTC")
 NEXT_TOKEN = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
 """These are names of transformers' tables of model classes, without `MODEL_FOR_` and `_MAPPING_NAMES`."""
+BOX = 4
+"""A detector answers each query with logits and a box's centre, width and height. PP-OCR's answer with maps instead."""
 
 
 class AnswerKind(NamedTuple):
@@ -32,12 +34,13 @@ class AnswerKind(NamedTuple):
 
     Throughput and price count `unit`. The output's `form` is one of three: `tokens` are logits over the vocabulary for
     every token, `classes` are logits over classes for one answer or a few, `vectors` are hidden states or other values.
-    Sentences call a class by `noun`.
+    Sentences call a class by `noun`. The last `boxes` values of each vector are the coordinates of a box.
     """
 
     unit: Unit
     form: AnswerForm
     noun: str = "class"
+    boxes: int = 0
 
 
 def answer_of(model_type: str, architectures: list[str], encoder_decoder: bool = False) -> AnswerKind:
@@ -52,6 +55,8 @@ def answer_of(model_type: str, architectures: list[str], encoder_decoder: bool =
         return AnswerKind("tokens", "tokens")
     if name in names_of("QUESTION_ANSWERING"):
         return AnswerKind(unit, "classes", "start or end")
+    if name in names_of("OBJECT_DETECTION", "IMAGE_SEGMENTATION") and not name.startswith("PPOCR"):
+        return AnswerKind(unit, "vectors", boxes=BOX)
     return AnswerKind(unit, "classes" if name in names_of(*CLASSES) else "vectors")
 
 

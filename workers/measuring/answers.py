@@ -83,13 +83,18 @@ class ClassDistance:
 
 @dataclass
 class VectorDistance:
-    """By the cosine distance and the largest error of the mean over a request's tokens, and of each token."""
+    """By the cosine distance and the largest error of the mean over a request's tokens, and of each token.
 
+    The last `boxes` values of each vector are a box's coordinates, which are judged by their largest error alone.
+    """
+
+    boxes: int = 0
     pooled: list[float] = field(default_factory=list)
     token: list[float] = field(default_factory=list)
     broken: int = 0
     _pooled_value: _Largest = field(default_factory=_Largest)
     _token_value: _Largest = field(default_factory=_Largest)
+    _coordinate: _Largest = field(default_factory=_Largest)
 
     def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
         broken = int((~found.isfinite().all(-1)).sum())
@@ -98,6 +103,9 @@ class VectorDistance:
             self.pooled.append(1.0)
             self.token.append(1.0)
             return
+        if self.boxes:
+            self._coordinate.add(expected[:, -self.boxes :], found[:, -self.boxes :])
+            expected, found = expected[:, : -self.boxes], found[:, : -self.boxes]
         means = expected.mean(0, keepdim=True), found.mean(0, keepdim=True)
         self.pooled.append(float(cosine_distance(*means)))
         self.token.append(float(cosine_distance(expected, found).mean()))
@@ -110,7 +118,7 @@ class VectorDistance:
 
     @property
     def errors(self) -> list[float]:
-        return [self._pooled_value.share, self._token_value.share]
+        return [self._pooled_value.share, self._token_value.share, *([self._coordinate.share] if self.boxes else [])]
 
 
 def cosine_distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -159,8 +167,8 @@ def compare(
     goes_on: Callable[[int], bool],
 ) -> Compared:
     """Runs batches of main inputs through reference, before and after while `goes_on(answers so far)`; at least one."""
-    made: type[ClassDistance | VectorDistance] = ClassDistance if answer.form == "classes" else VectorDistance
-    compared = Compared(made(), made(), answer, source)
+    before, after = (ClassDistance() if answer.form == "classes" else VectorDistance(answer.boxes) for _ in range(2))
+    compared = Compared(before, after, answer, source)
     for batch in inputs:
         if compared.answers and not goes_on(compared.answers):
             break
@@ -231,6 +239,7 @@ def _measures(compared: Compared) -> list[Measure]:
     else:
         names = ["Cosine distance of the pooled vector", "Cosine distance of a token's vector"]
         names += ["Largest error of a pooled value", "Largest error of a token's value"]
+        names += ["Largest error of a box's coordinate"] if compared.answer.boxes else []
         sides = ([*map(_mean, side.distances), *side.errors] for side in (before, after))
         named = list(zip(names, *sides, strict=True))
     return [Measure(name=name, before=past, after=now) for name, past, now in named]
@@ -262,10 +271,12 @@ def _findings(compared: Compared) -> str:
         pooled, token = (
             f"{_mean(a):.2g} and {_mean(b):.2g}" for a, b in zip(before.distances, after.distances, strict=True)
         )
-        errors = " and ".join(f"{100 * max(side.errors):.2g} %" for side in (before, after))
+        errors = " and ".join(f"{100 * max(side.errors[:2]):.2g} %" for side in (before, after))
+        boxes = " and ".join(f"{100 * each:.2g} %" for side in (before, after) for each in side.errors[2:])
         return (
             f"the cosine distance to the float32 model's vectors is {pooled} before and after for the mean over a "
             f"request's tokens, {token} for single tokens; the largest error is {errors} of the largest value"
+            + (f", that of a box's coordinate {boxes}" if boxes else "")
         )
     logits = " and ".join(f"{100 * side.errors[0]:.2g} %" for side in (before, after))
     error = f"the largest error of a logit is {logits} of the largest"

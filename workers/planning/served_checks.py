@@ -5,6 +5,7 @@ from statistics import median
 
 from kernels.engine import Runner
 from kernels.engine.clients import KEPT_BATCHES, Clients, KeptBatch
+from kernels.engine.loading import answer_of
 from kernels.engine.model_case import case_of_shapes, model_case
 from kernels.hardware import GPUS
 from kernels.measure.roofline import CACHED_BYTES, exceeds_peak
@@ -71,7 +72,7 @@ def _other_outputs(reference: Runner, kept: Sequence[KeptBatch], kind: str, allo
         expected = reference.logits(batch.prompt)[batch.row : batch.row + 1].float().cpu()
         if batch.output is None or batch.output.shape != expected.shape:
             return "A timed request has no answer, or one of another shape than the model's."
-        found = difference(batch.output.float(), expected)
+        found = difference(batch.output.float(), expected, answer_of(reference.model).boxes)
         if not found <= allowed:
             return (
                 f"Its answer to a timed request differs from the model's by {found:.1%}; rounding explains "

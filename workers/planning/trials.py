@@ -10,6 +10,7 @@ import torch
 
 from kernels.engine import Runner
 from kernels.engine.clients import Clients
+from kernels.engine.loading import answer_of
 from kernels.measure.latency import pooled
 from kernels.plan import Plan
 from kernels.proof import logit_gate
@@ -101,7 +102,8 @@ class Trier:
         expected = expected[: len(logits)]
         if not len(logits) or logits.shape != expected.shape or not bool(torch.isfinite(logits).all()):
             return "fail", "Its logits are not finite, or not as many as the model's."
-        refusal = logit_gate.refusal(logit_gate.difference(logits, expected), rounding_of(plan))
+        boxes = 0 if self.document.model.kind == "decoder" else answer_of(runner.model).boxes
+        refusal = logit_gate.refusal(logit_gate.difference(logits, expected, boxes), rounding_of(plan))
         if refusal := refusal or self._after_prompt(runner, plan):
             return "fail", refusal
         return self._disagreement(logits) if lossy else ("pass", "")

@@ -62,6 +62,20 @@ def test_one_wrong_value_among_many_is_not_acceptable():
     assert not found.acceptable
 
 
+def test_another_box_is_not_acceptable_though_its_logits_are_right():
+    def moved(output):
+        output[0, 0, -1] += 1
+        return output
+
+    outputs = [torch.cat([10 * each[..., :12], each[..., 12:].sigmoid()], -1) for each in vectors()]
+    found = judged(outputs, moved, VECTORS._replace(boxes=4))
+    assert found.change.high < 0.01
+    assert found.measures[3].after == 0
+    assert found.measures[4].after > 0.9
+    assert not found.acceptable
+    assert judged(outputs, moved, VECTORS).acceptable, "a coordinate is small beside logits"
+
+
 def test_longer_vectors_of_the_same_direction_are_found_by_their_values():
     found = judged(vectors(), lambda output: 1.5 * output, VECTORS)
     assert found.measures[0].after == pytest.approx(0, abs=1e-12)
