@@ -9,10 +9,8 @@ granted, and once the attempt is refused the message is dropped.
 import json
 import logging
 import os
-import signal
-import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,15 +20,14 @@ from celery.exceptions import WorkerShutdown
 from celery.signals import worker_ready
 from pydantic import ValidationError
 
-from workers import bytecode, child, gpu_lock, logs, vllm_folder
-from workers.child_environment import shown, stage_environment
+from workers import bytecode, child, gpu_lock, logs, stage_process
+from workers.child_environment import shown
 from workers.client import AttemptRefused, Client, Rejected, Unreachable
 from workers.config import WorkerConfig
 from workers.delivery import celery_app
 from workers.device_memory import gpus_for, memory_gib, visible_gpus
 from workers.documents.base import Artifact
 from workers.documents.broker import GPU_TASK, gpu_class_of
-from workers.documents.measurement import Confinement
 from workers.documents.stages import Progress, StageFailure, StageInput
 from workers.documents.worker_api import ENDPOINT_STAGES, Claim, EndpointAccess, Hello, Outcome, StageKey
 from workers.endpoint.asking import Stopped
@@ -39,16 +36,11 @@ from workers.model_cache import BadModel, ModelCache
 from workers.recordings import fetched
 from workers.reporter import Reporter
 from workers.scratch import scratch
-from workers.stage_files import Folders, code_folder, make_device_files, readable, user_of
-from workers.stage_output import open_plain, read_end, read_stage_document
+from workers.stage_files import Folders
+from workers.stage_output import open_plain, read_stage_document
 
 log = logging.getLogger(__name__)
 app = celery_app("workers", fixups=[])
-
-OVERTIME = 3.0
-OVERTIME_SECONDS = 240
-"""A stage paces itself by `seconds_left`; one that hangs is stopped at OVERTIME times that plus OVERTIME_SECONDS."""
-LOG_TAIL = 8000
 
 
 class _Stopped(Exception):
@@ -123,7 +115,7 @@ def _perform(config: WorkerConfig, client: Client, document: StageInput, key: St
                 uuids = gpus_for(document.gpu_class, list(visible_gpus()))
                 outer = shown(os.environ, document.gpu_class, uuids)
                 with gpu_lock.held(uuids, reporter.stop.is_set):
-                    ended, confinement = _run_child(config, document, folders, reporter, outer)
+                    ended, confinement = stage_process.run(config, document, folders, reporter, outer)
             outcome = _outcome(document, directory, ended, key, reporter)
             if outcome.result and isinstance(measured := outcome.result.get("environment"), dict):
                 measured["confinement"] = confinement.model_dump()
@@ -172,63 +164,6 @@ def _finish(client: Client, outcome: Outcome) -> None:
         client.finish(Outcome(**identity, failure=StageFailure(sentence=sentence)))
 
 
-def _run_child(
-    config: WorkerConfig,
-    document: StageInput,
-    folders: Folders,
-    reporter: Reporter,
-    outer: Mapping[str, str],
-) -> tuple[child.Ended, Confinement]:
-    make_device_files()
-    directory = folders.scratch
-    (directory / "in.json").write_text(document.model_dump_json())
-    package = config.stage_package.partition(".")[0]
-    caches = config.cache / "compilers" / (document.organisation or "shared")
-    env = stage_environment(outer, directory, caches, code_folder(directory, [package]))
-    seconds = document.seconds_left * OVERTIME + OVERTIME_SECONDS
-    found: list[Confinement] = []
-    arguments = [sys.executable, "-m", f"{config.stage_package}.{document.stage}", "in.json", "out.json"]
-    arguments += ["--model", str(folders.model), "--artifacts", str(directory)]
-    arguments += ["--recordings", str(folders.recordings)] if folders.recordings else []
-    ended = child.run(
-        child.ChildCommand(arguments, env, cwd=directory, log_file=directory / "stage.log"),
-        limits=child.ResourceLimits(
-            seconds=seconds,
-            cpu_seconds=int(seconds * (os.cpu_count() or 1)),
-            memory_bytes=config.stage_memory_bytes,
-            mapped_bytes=sum(file.size for file in document.model.files),
-        ),
-        bounds=child.Bounds(
-            readable=(*readable(os.environ, [package], [config.data, config.cache]), *folders.read),
-            writable=(str(directory), str(caches)),
-            user=user_of(document.organisation),
-            required=config.require_sandbox,
-            loopback=starts_vllm(document, outer),
-        ),
-        on_line=reporter.line,
-        on_start=lambda protection: found.append(_tell(protection, reporter)),
-        stop=reporter.stop,
-    )
-    if ended.code:
-        said = read_end(directory, "stage.log", LOG_TAIL)
-        log.warning("stage %s of run %s ended with %s; it said:\n%s", document.stage, document.run_id, ended, said)
-    return ended, found[0]
-
-
-def starts_vllm(document: StageInput, outer: Mapping[str, str]) -> bool:
-    """Whether the stage starts vLLM's server, whose processes connect to each other."""
-    named = document.stage == "load" and document.workload.baseline_runner == "vllm"
-    return named and bool(vllm_folder.variables(outer))
-
-
-def _tell(protection: child.Protection, reporter: Reporter) -> Confinement:
-    """Say on the run's page what does not confine the stage."""
-    if protection.missing:
-        sentence = f"The stage is not fully confined on this worker. {' '.join(protection.missing)}"
-        reporter.line(Progress(fraction=0, message=sentence).model_dump_json())
-    return Confinement(held=protection.held, missing=protection.missing)
-
-
 def _outcome(document: StageInput, directory: Path, ended: child.Ended, key: StageKey, reporter: Reporter) -> Outcome:
     """Read the result, the failure or the artifacts that the child process wrote."""
     identity: dict[str, Any] = key.model_dump()
@@ -249,20 +184,13 @@ def _outcome(document: StageInput, directory: Path, ended: child.Ended, key: Sta
     if ended.why == "timeout":
         sentence = f"The {document.stage} stage used up its time and was stopped."
         return Outcome(**identity, failure=StageFailure(sentence=sentence))
-    return Outcome(**identity, died=_death(ended.code))
+    return Outcome(**identity, died=stage_process.death(ended.code))
 
 
 def _stopped(key: StageKey, reporter: Reporter) -> Outcome:
     """Why the stage was stopped; what is said of a superseded attempt is not sent."""
     died = "" if reporter.cancelled or reporter.handed_back else "it was superseded"
     return Outcome(**key.model_dump(), cancelled=reporter.cancelled, handed_back=reporter.handed_back, died=died)
-
-
-def _death(code: int) -> str:
-    if code >= 0:
-        return f"its process ended with exit code {code} and no result"
-    memory = ", as happens when memory runs out" if -code == signal.SIGKILL else ""
-    return f"its process was killed by {signal.Signals(-code).name}{memory}"
 
 
 @worker_ready.connect

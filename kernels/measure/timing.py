@@ -75,12 +75,17 @@ def interleaved(
     rule: Rule | None = None,
     timer: Timer | None = None,
     watches: Mapping[str, Watch] | None = None,
+    note: Callable[[str], None] = lambda name: None,
 ) -> dict[str, Timing]:
-    """Times the calls in rounds, each round in a new order, after a warm-up of each. `watches` are those of calls."""
+    """Times the calls in rounds, each round in a new order, after a warm-up of each.
+
+    `watches` are those of calls. `note` is told the name of the call that runs next.
+    """
     rule, watches = rule or Rule(), watches or {}
     device = torch.device(device)
     timer = timer or timer_for(device)
-    for call in calls.values():
+    for name, call in calls.items():
+        note(name)
         _warm(call, device, rule.warmup_seconds)
     samples: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
@@ -88,6 +93,7 @@ def interleaved(
     for done in range(1, rule.most + 1):
         rule.shuffle.shuffle(names)
         for name in names:
+            note(name)
             samples[name].append(timer(calls[name], watches.get(name)))
         enough = done >= rule.least and all(_narrow(each, rule.width) for each in samples.values())
         if enough or (time.monotonic() > end and done >= min(3, rule.least)):

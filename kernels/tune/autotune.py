@@ -27,6 +27,9 @@ NOT_TRIED = "Not tried"
 AGAIN = "again"
 """The name under which the default is timed a second time: the A/A difference is the noise."""
 
+PROVING_SECONDS = TIMING_SECONDS = 120.0
+"""The longest that proving a built variant, or a timed call, may take."""
+
 FINALISTS = 2
 """Sets of a variant's params that race against the other variants, if the quick race does not separate them."""
 
@@ -60,6 +63,12 @@ class Trial(TimedVariant):
         text = json.dumps([self.case.key, self.variant, self.params], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    @property
+    def label(self) -> str:
+        """`skinny {'split': 4} for linear m=1 n=3072 …`"""
+        params = f" {self.params}" if self.params else ""
+        return f"{self.variant}{params} for {self.case.key.removeprefix('op=')}"
+
     def take(self, timing: Timing, floor: float | None) -> None:
         """Stores the time and the figures derived from it."""
         self.ms, self.ms_low, self.ms_high = timing.ms, timing.low, timing.high
@@ -75,7 +84,8 @@ class Bench:
 
     `ceilings` are as in the document; `timer` replaces the device's own; `only` names the variants to try (None: all);
     `proven` holds gate reports by trial id (`kernels.tune.ahead`). With `host` a trial also gets its `host_us`, the
-    host's time in a call.
+    host's time in a call. `note` is told the trial whose code is about to run, and the seconds that this may take.
+    `left_out` holds sentences by trial id on why it is not tried.
     """
 
     device: torch.device
@@ -86,6 +96,8 @@ class Bench:
     only: frozenset[str] | None = None
     proven: Mapping[str, gate.GateReport] = field(default_factory=dict)
     host: bool = False
+    note: Callable[[Trial, float], None] = lambda trial, seconds: None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -153,11 +165,15 @@ def try_case(
 
 def _prove(bench: Bench, variant: Variant, trial: Trial, proving: _Proving) -> TimedAnswers | None:
     """The variant's calls on random inputs if it passes the gate; else None, with the reason in the trial."""
+    if trial.id in bench.left_out:
+        trial.gate, trial.reason = "error", bench.left_out[trial.id]
+        return None
     left, report = proving.end - time.monotonic(), bench.proven.get(trial.id)
     if left < variant.build_seconds if variant.build_seconds else report is None and left <= 0:
         wanted = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
         trial.reason = f"{NOT_TRIED}: {wanted} was left for this case."
         return None
+    bench.note(trial, PROVING_SECONDS + 2 * variant.build_seconds)
     if report is None:
         references = proving.references
         report, function = gate.prove(variant, trial.case, bench.device, trial.params, references=references)
@@ -178,7 +194,7 @@ def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
     best = [each for group in groups.values() if len(group) == 1 for each in group]
     for group in (group for group in groups.values() if len(group) > 1):
         quick = Rule(seconds=0.3, width=0.05, least=5, warmup_seconds=0.01)
-        times = _time(bench, {each.trial.id: each.answers for each in group}, quick)
+        times = _time(bench, {each.trial.id: each for each in group}, quick)
         group.sort(key=lambda each: times[each.trial.id].ms)
         first = group[0].trial
         for each in group:
@@ -201,11 +217,12 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
     if not ready:
         return 0.0
     default = _default([each.trial for each in ready])
-    answers = {each.trial.id: each.answers for each in ready}
-    answers[AGAIN] = answers[default.id]
+    racing = {each.trial.id: each for each in ready}
+    racing[AGAIN] = racing[default.id]
     rule = Rule(**{**vars(bench.rule), "seconds": max(0.2, min(bench.rule.seconds, end - time.monotonic()))})
-    times = _time(bench, answers, rule)
+    times = _time(bench, racing, rule)
     for each in ready:
+        bench.note(each.trial, TIMING_SECONDS)
         _note(bench, each.trial, times[each.trial.id])
         each.trial.raced, each.trial.kernels = True, kernels_seen(each.call, bench.device)
         each.trial.host_us = host_us(each.call, bench.device) if bench.host else None
@@ -230,10 +247,13 @@ def _judge(ready: list[_Runnable]) -> None:
             each.trial.gate, each.trial.reason = "fail", said
 
 
-def _time(bench: Bench, answers: dict[str, TimedAnswers], rule: Rule) -> dict[str, Timing]:
-    calls = {name: each.call for name, each in answers.items()}
+def _time(bench: Bench, ready: Mapping[str, _Runnable], rule: Rule) -> dict[str, Timing]:
+    calls = {name: each.call for name, each in ready.items()}
+    answers = {name: each.answers for name, each in ready.items()}
     with torch.no_grad():
-        return interleaved(calls, bench.device, rule, bench.timer, answers)
+        return interleaved(
+            calls, bench.device, rule, bench.timer, answers, lambda name: bench.note(ready[name].trial, TIMING_SECONDS)
+        )
 
 
 def _default(trials: Sequence[Trial]) -> Trial:

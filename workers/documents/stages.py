@@ -7,6 +7,7 @@ from pydantic import Field
 from workers.documents.base import Artifact, Document, Verdict
 from workers.documents.endpoint_result import EndpointResult
 from workers.documents.gpu_class import Feasibility, OnGpus
+from workers.documents.left_out import LeftOut
 from workers.documents.load import UnderLoadResult
 from workers.documents.measurement import Candidate, Ceilings, Distribution, Environment, Interval, ServedIds
 from workers.documents.model import Counted, Kind, ModelManifest
@@ -277,6 +278,7 @@ class StageInput(OnGpus):
     taken: dict[str, float] = Field(default={}, description="seconds that each earlier stage took")
     organisation: str = Field(default="", description="whose compiler caches the stage uses")
     recording: Recording | None = Field(default=None, description="of the traffic, for the load stage")
+    left_out: list[LeftOut] = Field(default=[], description="by the worker: what ended the stage's process before")
 
 
 class Progress(Document):

@@ -22,7 +22,7 @@ from typing import NoReturn, TextIO
 from pydantic import BaseModel, ValidationError
 
 from workers.documents.stages import Progress, StageFailure, StageInput
-from workers.harness.context import Context, StageError
+from workers.harness.context import Context, GpuLost, StageError
 from workers.harness.sentences import sentence_of
 
 StageFunction = Callable[[StageInput, Context], BaseModel]
@@ -78,6 +78,9 @@ def _attempt(run: StageFunction, document: StageInput, context: Context) -> tupl
         return error.failure, 1
     except OutOfTime:
         return StageFailure(sentence=f"The {document.stage} stage used up its time and was stopped."), 1
+    except GpuLost as error:
+        traceback.print_exc()
+        return StageFailure(sentence=f"The {document.stage} stage ended with {error}."), 1
     except Exception as error:
         traceback.print_exc()
         return StageFailure(sentence=f"The {document.stage} stage failed: {sentence_of(error)}"), 1

@@ -22,6 +22,13 @@ class StageError(Exception):
         self.failure = StageFailure(sentence=sentence, refused=refused, file=file, field=field)
 
 
+class GpuLost(BaseException):
+    """What the stage tried has ended its CUDA context, so the process can do no more; the message says what it was.
+
+    It is not an Exception, so that a stage that tries variants does not take it for the error of one call.
+    """
+
+
 class Context:
     """The surroundings of one stage.
 

@@ -6,6 +6,7 @@ candidate is kept, with the reason it was chosen or not.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from workers.documents.stages import ExploreResult, ProfileResult, StageInput
 from workers.documents.workload import Constraints, Workload
 from workers.harness.context import Context, StageError
 from workers.measuring.conditions import watched
+from workers.measuring.journal import Journal
 from workers.measuring.served_model import device_of, free
 from workers.planning import kernels_plan
 from workers.planning.precision import lossy_refusal
@@ -52,14 +54,29 @@ def run(document: StageInput, context: Context) -> ExploreResult:
     if profile is None:
         raise StageError("The explore stage needs the profile stage's result.")
     device = torch.device(device_of(document.gpu_class))
-    bench = Bench(device, GPUS[document.gpu], profile.ceilings.model_dump(), CASE_RULE, only=offered(document.workload))
+    journal = Journal(document, context)
+    bench = Bench(
+        device,
+        GPUS[document.gpu],
+        profile.ceilings.model_dump(),
+        CASE_RULE,
+        only=offered(document.workload),
+        note=lambda trial, seconds: journal.note(trial.id, trial.label, seconds),
+        left_out={each.key: each.sentence for each in journal.left_out},
+    )
     with watched(document) as environment:
-        candidates = _explore(document, profile, context, bench, TuningCache(environment().model_dump()))
+        choices = TuningCache(environment().model_dump())
+        candidates = _explore(document, profile, context, bench, journal, choices)
     return ExploreResult(environment=environment(), ceilings=profile.ceilings, candidates=candidates)
 
 
 def _explore(
-    document: StageInput, profile: ProfileResult, context: Context, bench: Bench, choices: TuningCache
+    document: StageInput,
+    profile: ProfileResult,
+    context: Context,
+    bench: Bench,
+    journal: Journal,
+    choices: TuningCache,
 ) -> list[Candidate]:
     candidates: list[Candidate] = []
     wanted = composed_cases(document, profile.ceilings)
@@ -71,13 +88,21 @@ def _explore(
         known = _known(candidates)
         context.say(position / len(wanted), f"trying {each.case.op} variants: {_shape(each.case)}", known)
         lossy, forbidden = lossy_cases(each.case, document.workload.constraints, document.model)
-        trials = try_case(bench, each.case, lossy, seconds, forbidden)
-        _keep(choices, each.case, trials)
-        candidates += [candidate(trial, each.per_request) for trial in trials]
+        make = partial(_tried, bench, choices, each, lossy, seconds, forbidden)
+        candidates += journal.once(each.case.key, list[Candidate], make)
         free()
     refused = sum(each.gate == "refused" for each in candidates)
     context.say(1.0, f"candidates tried: {len(candidates) - refused}, refused: {refused}; cases: {len(wanted)}")
     return candidates
+
+
+def _tried(
+    bench: Bench, choices: TuningCache, wanted: ProfiledCase, lossy: list[Case], seconds: float, forbidden: str
+) -> list[Candidate]:
+    """The candidates of one case; the best is kept in the tuning cache."""
+    trials = try_case(bench, wanted.case, lossy, seconds, forbidden)
+    _keep(choices, wanted.case, trials)
+    return [candidate(trial, wanted.per_request) for trial in trials]
 
 
 def offered(workload: Workload) -> frozenset[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.kernels.engine import vllm_stand_in
-from workers import child, gpu
+from workers import child, stage_process
 from workers.child_environment import stage_environment
 from workers.confinement.bounds import Bounds, ResourceLimits
 from workers.documents.stages import StageInput
@@ -20,7 +20,9 @@ def confined(outside: Path, document: StageInput) -> bytes:
     vllm_stand_in.environment(outside / "vllm")
     outer = os.environ | {"WORKER_VLLM": str(outside / "vllm")}
     command = ["-m", f"workers.stages.{document.stage}", "in.json", "out.json", "--artifacts", "."]
-    return confined_python(outside, command, document.model_dump_json(), gpu.starts_vllm(document, outer), outer)
+    return confined_python(
+        outside, command, document.model_dump_json(), stage_process.starts_vllm(document, outer), outer
+    )
 
 
 def confined_python(

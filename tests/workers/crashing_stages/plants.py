@@ -1,0 +1,81 @@
+"""Variants that end the process of the stage that tries them. Each is right, so none is left out for another reason."""
+
+import os
+import shutil
+from typing import Any, NoReturn
+
+import torch
+
+from kernels import registry
+from kernels.engine import running
+from kernels.engine.eager import EagerRunner
+from kernels.engine.whole_model import WholeModel
+from tests.kernels.planted import Planted
+
+
+def lose_the_gpu() -> NoReturn:
+    """Fails as a kernel does that writes to a wrong address: this call, and each later one that asks the GPU."""
+
+    def lost(device: Any = None) -> NoReturn:
+        raise torch.AcceleratorError("CUDA error: unspecified launch failure\nCompile with TORCH_USE_CUDA_DSA")
+
+    torch.cuda.is_initialized, torch.cuda.synchronize = lambda: True, lost
+    lost()
+
+
+class Aborts(Planted):
+    """Ends its process when it is proven with these params."""
+
+    name = "planted_aborts"
+
+    def space(self, case: Any) -> list[dict[str, Any]]:
+        return [{"split": 1}, {"split": 2}]
+
+    def build(self, case: Any, params: dict[str, Any]) -> Any:
+        if params["split"] == 2 and case.m == 1:
+            os.abort()
+        return self.call
+
+
+class LosesTheGpu(Planted):
+    """Passes the gate, and loses the GPU when it is timed."""
+
+    name = "planted_loses_the_gpu"
+    calls = 0
+
+    def call(self, x: Any, w: Any, bias: Any = None, residual: Any = None) -> Any:
+        self.calls += 1
+        if self.calls > 15:
+            lose_the_gpu()
+        return super().call(x, w, bias)
+
+
+class AbortsInAModel(Planted):
+    """Is right and quick as long as it is called alone."""
+
+    name = "planted_aborts_in_a_model"
+
+    def build(self, case: Any, params: dict[str, Any]) -> Any:
+        os.abort()
+
+
+class Crashing(WholeModel):
+    """A whole model whose runner loses the GPU."""
+
+    name, runner_name = "planted_crashing", "planted_crashing"
+    summary = "planted by a test"
+
+
+class LosingRunner(EagerRunner):
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        lose_the_gpu()
+
+
+def plant(*variants: type[Any]) -> None:
+    """Registers the variants, and keeps Inductor out, which takes too long."""
+    known = registry.variants()
+    assert known
+    for each in variants:
+        registry._variants[each.name] = each()
+    running.RUNNERS["planted_crashing"] = f"{__name__}.LosingRunner"
+    shutil.which = lambda *given, **more: None  # type: ignore[assignment]

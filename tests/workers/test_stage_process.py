@@ -1,0 +1,97 @@
+"""A stage whose process is ended by what it tries goes on without that: real processes, confined as on a worker."""
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.workers.conftest import TINY, stage_input
+from tests.workers.stages.test_explore import ATTENTION, DECODE, profile, row
+from workers import stage_process
+from workers.config import WorkerConfig
+from workers.documents.stages import Results, StageInput
+from workers.scratch import scratch
+from workers.stage_files import Folders
+
+
+@pytest.fixture
+def run_stage(outside: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[StageInput], Any]:
+    """Runs the stage of tests/workers/crashing_stages as the worker does: its exit code, its document and its words."""
+    monkeypatch.setenv("WORKBENCH_STAGE_PACKAGE", "tests.workers.crashing_stages")
+    monkeypatch.setenv("WORKER_CACHE", str(outside / "cache"))
+    monkeypatch.setenv("WORKBENCH_DATA", str(outside / "data"))
+    model = outside / "model"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(TINY))
+
+    def run(document: StageInput) -> Any:
+        said: list[str] = []
+        reporter = SimpleNamespace(line=lambda line: said.append(json.loads(line)["message"]), stop=threading.Event())
+        with scratch() as directory:
+            folders = Folders(directory, model, None)
+            ended, _ = stage_process.run(WorkerConfig.from_environment(), document, folders, reporter, os.environ)
+            output = directory / "out.json"
+            found = json.loads(output.read_text()) if output.exists() else {}
+        return SimpleNamespace(code=ended.code, said=said, document=found)
+
+    return run
+
+
+def named(name: str) -> StageInput:
+    document = stage_input("baseline").model_copy(update={"seconds_left": 60})
+    return document.model_copy(update={"workload": document.workload.model_copy(update={"name": name})})
+
+
+def test_what_hangs_or_aborts_is_left_out_and_what_was_finished_is_not_done_again(run_stage):
+    found = run_stage(named("first hangs second aborts third"))
+    assert found.code == 0, found.said
+    first, hangs, second, aborts, third = found.document["runner"].split("; ")
+    why = "Left out, since it ended the stage's process"
+    assert hangs == f"{why}: it did not end within 1 s."
+    assert aborts == f"{why}: its process was killed by SIGABRT."
+    processes = [each.rpartition(" ")[2] for each in (first, second, third)]
+    assert len(set(processes)) == 3
+    assert f"the plan hangs: {hangs}" in found.said
+    assert f"the plan aborts: {aborts}" in found.said
+
+
+def test_a_failure_in_words_ends_the_stage_at_once(run_stage):
+    found = run_stage(named("first refuses aborts"))
+    assert (found.code, found.document["sentence"]) == (1, "It cannot be done.")
+
+
+def test_a_stage_whose_process_dies_again_and_again_fails_with_all_the_names(run_stage, monkeypatch):
+    monkeypatch.setattr(stage_process, "MOST_LEFT_OUT", 1)
+    found = run_stage(named("aborts1 aborts2 first"))
+    assert found.code != 0
+    assert found.document["sentence"] == (
+        "The baseline stage's process was ended 2 times by what it tried: the plan aborts1 (its process was killed by "
+        "SIGABRT); the plan aborts2 (its process was killed by SIGABRT)."
+    )
+
+
+def test_explore_goes_on_without_variants_that_end_its_process(run_stage):
+    document = stage_input("explore", results=Results(profile=profile(row(ATTENTION, 2), row(DECODE, 56))))
+    found = run_stage(document.model_copy(update={"seconds_left": 600}))
+    assert found.code == 0, found.said
+    candidates = {
+        (each["op"], each["variant"], json.dumps(each["params"])): each for each in found.document["candidates"]
+    }
+    aborts = candidates["linear", "planted_aborts", '{"split": 2}']
+    lost = candidates["linear", "planted_loses_the_gpu", "{}"]
+    why = "Left out, since it ended the stage's process"
+    assert (aborts["gate"], aborts["ms"]) == ("error", None)
+    assert aborts["reason"] == f"{why}: its process was killed by SIGABRT."
+    assert lost["gate"] == "error"
+    assert lost["reason"].startswith(f"{why}: the GPU no longer answered: CUDA error: unspecified launch failure")
+    label = "planted_aborts {'split': 2} for linear m=1 n=128 k=64"
+    assert any(each.startswith(label) and each.endswith(aborts["reason"]) for each in found.said)
+    others = [each for key, each in candidates.items() if each["gate"] == "pass"]
+    assert all(each["ms"] for each in others)
+    assert {each["variant"] for each in others} >= {"torch_linear", "planted_aborts", "sdpa_math"}
+    assert sum(each["chosen"] for each in others) == 2
