@@ -31,7 +31,8 @@ def sides(results: Results) -> list[tuple[str, str, LoadCurve]]:
     if results.load is None:
         return []
     load = results.load
-    every = (("Before", BEFORE, load.before), ("After", AFTER, load.after), ("Endpoint", THERE, load.endpoint))
+    today = "Today" if results.verify is not None and not results.verify.recommended else "Before"
+    every = ((today, BEFORE, load.before), ("After", AFTER, load.after), ("Endpoint", THERE, load.endpoint))
     return [(name, colour, curve) for name, colour, curve in every if curve is not None and curve.limit.loads]
 
 

@@ -56,7 +56,8 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
     curves = {"after": _after(verify, sides, ends + starting + of_before, notes)}
     curves["before"] = _attempt("Before", lambda: _before(document, sides, starting, ends), notes)
     before, after = _judged(document, verify, sides, curves, notes)
-    return UnderLoadResult(**facts, before=before, after=after, sentence=whole_sentence(before, after), notes=notes)
+    sentence = whole_sentence(before, after, verify.recommended)
+    return UnderLoadResult(**facts, before=before, after=after, sentence=sentence, notes=notes)
 
 
 def _starting(document: StageInput, notes: list[str]) -> float:

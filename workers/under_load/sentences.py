@@ -62,9 +62,10 @@ def _level(limit: LimitResult, level: float) -> str:
     return users_words(round(level)) if limit.rate is None else rate_words(level)
 
 
-def whole_sentence(before: LoadCurve | None, after: LoadCurve | None) -> str:
-    """What the stage found, in one sentence."""
-    sides = [(name, each) for name, each in (("before", before), ("after", after)) if each]
+def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommended: bool = True) -> str:
+    """What the stage found, in one sentence. Before is today where no change is `recommended`."""
+    today = "before" if recommended else "today"
+    sides = [(name, each) for name, each in ((today, before), ("after", after)) if each]
     if not sides:
         return "No load was measured."
     said = "; ".join(f"{name}{_vllm_label(curve)}: {_held(curve.limit)}" for name, curve in sides)

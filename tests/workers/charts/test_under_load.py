@@ -18,3 +18,10 @@ def test_notes_that_differ_in_figures_alone_are_one():
         f"After at {low} and {high} users at once, with figures of {high}: "
         "2,024 answers had several tokens in one event." in found
     )
+
+
+def test_the_only_side_is_today_where_no_change_is_recommended():
+    results = sample_loads.results()
+    assert [name for name, _, _ in under_load.sides(results)] == ["Before", "After"]
+    results.verify.recommended, results.load.after = False, None
+    assert [name for name, _, _ in under_load.sides(results)] == ["Today"]

@@ -14,6 +14,7 @@ def test_the_sentence_names_vllm_where_it_is_before():
         "Before (vLLM 0.22.1): no load is shown to hold every objective; after: every objective holds with 20 users"
     )
     assert whole_sentence(found.before, None).startswith("Before: no load is shown")
+    assert whole_sentence(found.before, None, recommended=False).startswith("Today: no load is shown")
 
 
 def test_a_limit_under_load_that_nobody_stated_says_where_it_comes_from():
