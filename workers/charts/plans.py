@@ -164,8 +164,9 @@ def _spread(trial: PlanTrial | PeerTrial) -> list[Cell]:
 CHART = Chart(
     "plans",
     "Whole-model plans that were tried",
-    "A quick measurement of the first objective's metric for each plan, with its 95 % interval. A peer is another "
-    "engine beside them, never chosen.",
+    "A quick measurement of the first objective's metric for each plan in one process, with its 95 % interval there. "
+    "Verify measures today's and the chosen plan again: its figures count, and may differ from these. A peer is "
+    "another engine beside them, never chosen.",
     "compose",
     "measured",
     figure,

@@ -150,9 +150,9 @@ def table(results: Results) -> Table:
 CHART = Chart(
     "waterfall",
     "From kernel to dollar",
-    "Each step is the difference of two plans that were measured with it and without it, in compose; the first bar and "
-    "after are verify's medians. The residual is the same plan in compose and in verify. Steps that nobody toggled are "
-    "not told apart.",
+    "Each step is the difference of two plans that compose measured with it and without it. The first bar and after "
+    "are verify's medians, so the first step also has what today's runner took more or less in verify than in compose; "
+    "the residual is the same of the plan. Steps that nobody toggled are not told apart.",
     "verify",
     "measured",
     figure,
