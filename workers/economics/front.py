@@ -13,6 +13,7 @@ from workers.documents.prices import PriceBook
 from workers.documents.stages import PlanTrial, Results
 from workers.documents.workload import Objective, Workload
 from workers.pricing import hourly_price, usd_per_mtok
+from workers.verdicts import overall
 
 
 def points(
@@ -49,6 +50,7 @@ def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -
         group = "today" if trial.label == today else "plan"
         if verify is not None and group == "today":
             ms, rate = _median(verify.before, first) or ms, verify.tokens_per_second_before or rate
+            keeps = overall([each.verdict_before for each in verify.outcomes])
         elif verify is not None and trial.chosen:
             ms, rate, keeps = _median(verify.after, first) or ms, verify.tokens_per_second_after or rate, verify.verdict
         if not rate:

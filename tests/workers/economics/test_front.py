@@ -31,7 +31,7 @@ def test_measured_and_modelled_points_with_their_prices():
     assert (two.plan, two.group, two.keeps) == ("compiled, CUDA graphs (verified)", "plan", "holds")
     assert two.ms == known.verify.after[0].percentiles["p50"]
     assert two.usd == pytest.approx(usd_per_mtok(hour, known.verify.tokens_per_second_after))
-    assert (three.plan, three.group) == ("eager", "today")
+    assert (three.plan, three.group, three.keeps) == ("eager", "today", "missed")
     assert three.usd == pytest.approx(usd_per_mtok(hour, known.verify.tokens_per_second_before))
     assert [each.on_front for each in (one, two, three)] == [False, True, False]
 
