@@ -82,7 +82,7 @@ class Cover:
 
 def headline(verify: VerifyResult, load: UnderLoadResult | None = None) -> str:
     """The result in one line: `Met: TTF64 p50 81.0 ms (limit 100 ms), 3.47x faster than before in the median`, and
-    where both sides were put under load `; held under load: 20 users after, none before`.
+    where both sides were put under load `; shown to hold under load: 20 users after, none before`.
     """
     first = verify.outcomes[0]
     objective, after = first.objective, text.quantity(first.after, first.objective.unit)
@@ -97,7 +97,7 @@ def _under_load(load: UnderLoadResult | None) -> str:
         return ""
     after, before = (curve.limit.held for curve in (load.after, load.before))
     said = [text.traffic_words(each.traffic) if each else "none" for each in (after, before)]
-    return f"; held under load: {said[0]} after, {said[1]} before"
+    return f"; shown to hold under load: {said[0]} after, {said[1]} before"
 
 
 def speedup_words(verify: VerifyResult) -> str:

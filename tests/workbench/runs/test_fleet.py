@@ -137,3 +137,7 @@ def test_a_run_on_which_no_load_holds_says_that_no_fleet_can_be_calculated(brows
     page = client.get(address)
     assert page.status_code == 200
     assert "No fleet can be calculated: neither side has a load" in page.content.decode()
+    result = client.get(reverse("run-result", args=[run.id])).content.decode()
+    followed = re.findall(r'/result/#([a-z-]+)"', page.content.decode())
+    assert followed == ["load", "any-load"]
+    assert all(f'id="{each}"' in result for each in followed)

@@ -82,7 +82,7 @@ def test_hostile_names_are_escaped():
 def test_a_missed_limit_says_so():
     assert headline(results(after_ms=143).verify).startswith("Missed: TTF64 p50 14")
     loaded = sample_loads.results()
-    assert headline(loaded.verify, loaded.load).endswith("; held under load: 20 users after, none before")
+    assert headline(loaded.verify, loaded.load).endswith("; shown to hold under load: 20 users after, none before")
 
 
 def test_refuses_a_run_that_was_not_verified(tmp_path):

@@ -31,8 +31,10 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     part = request.htmx  # type: ignore[attr-defined]
     template = "runs/_fleet.html" if part else "runs/fleet.html"
     stated = study.demand_of(found, workload) if workload else None
+    anywhere = bool(workload and manifest and any_load.of_results(known, workload, manifest))
     if found is None:
-        return render(request, template, {"run": run, "stated": stated})
+        context = {"run": run, "stated": stated, "loaded": known.load is not None, "any_load": anywhere}
+        return render(request, template, context)
     form, calculated = FleetForm(found, request.GET or demanded(stated)), FleetAnswer([], [])
     if form.is_valid():
         try:
@@ -40,7 +42,7 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
         except ValueError as error:
             form.add_error(None, str(error))
     alone = found.before is None or found.after is None
-    more = bool(alone and workload and manifest and any_load.of_results(known, workload, manifest))
+    more = alone and anywhere
     context = {"run": run, "form": form, "answer": calculated, "stated": stated, "any_load": more}
     page = render(request, template, context)
     return replace_url(page, request.get_full_path()) if part and _shown_at(request) else page
