@@ -33,8 +33,8 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     stated = study.demand_of(found, workload) if workload else None
     anywhere = bool(workload and manifest and any_load.of_results(known, workload, manifest))
     if found is None:
-        context = {"run": run, "stated": stated, "loaded": known.load is not None, "any_load": anywhere}
-        return render(request, template, context)
+        loaded = known.load is not None
+        return render(request, template, {"run": run, "stated": stated, "loaded": loaded, "any_load": anywhere})
     form, calculated = FleetForm(found, request.GET or demanded(stated)), FleetAnswer([], [])
     if form.is_valid():
         try:
