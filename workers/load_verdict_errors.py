@@ -94,7 +94,9 @@ TOO_RARE = ("4 slow periods in a load", "1 slow period in a load")
 """A load may have none of so few slow periods; then nothing tells it from one of a server that keeps the promise."""
 
 
-def called_met(server: Server, percentile: float, times: float = 1.0, loads: int = LOADS) -> float:
+def called_met(
+    server: Server, percentile: float, times: float = 1.0, loads: int = LOADS, confidence: float = CONFIDENCE
+) -> float:
     """The share of `loads` that are called met where `times` as many requests as allowed lie beyond the limit."""
     met = 0
     for number in range(loads):
@@ -103,7 +105,7 @@ def called_met(server: Server, percentile: float, times: float = 1.0, loads: int
         order = order[(found.first_s[order] >= 0) & (found.first_s[order] < SECONDS)]
         first, took, beyond = (each[order].astype(float).tolist() for each in found)
         together = answered_together(first, float(np.median(took)))
-        met += judged(percentile, took, beyond, CONFIDENCE, together).verdict == "met"
+        met += judged(percentile, took, beyond, confidence, together).verdict == "met"
     return met / loads
 
 

@@ -25,6 +25,11 @@ from workers.verdicts import needed_requests, verdict
 
 LEAST_GROUPS = 60
 """With fewer groups of requests of an open loop the correlation is not known well enough for *met*."""
+ENOUGH_GROUPS = 16
+"""However large the autocorrelation of a closed loop is, at least so many groups are left, where there are clusters.
+
+So a p50 has its verdict on an unquiet machine as well, where all requests lie within the limit.
+"""
 TOGETHER = 0.02
 """Requests of a closed loop are of one cluster where their first tokens come within this share of a request's time."""
 LEAST_TOGETHER_S = 0.005
@@ -80,10 +85,16 @@ def answered_together(first_s: Sequence[float], request_s: float) -> float:
     return sum(size * size for size in sizes) / len(at) if sizes else 1.0
 
 
-def alike(values: Sequence[float], shares: Sequence[float], together: float = 1.0) -> float:
-    """How many successive requests count as one, where `together` of them are answered together."""
+def alike(values: Sequence[float], shares: Sequence[float], together: float | None) -> float:
+    """How many successive requests count as one.
+
+    `together`: how many requests of a closed loop are answered together; None of an open loop.
+    """
+    if together is None:
+        return max(map(statistical_inefficiency, (values, shares)))
     groups = (grouped(values, together), grouped(shares, together))
-    return together * max(map(statistical_inefficiency, groups))
+    most = max(1.0, len(groups[0]) / ENOUGH_GROUPS)
+    return together * min(most, max(map(statistical_inefficiency, groups)))
 
 
 def judged(
@@ -95,9 +106,9 @@ def judged(
 ) -> Judged:
     """The verdict on the requests of a load, whose `values` and `shares` stand in the order of their times.
 
-    `together`: how many requests of a closed loop are answered together; None of an open loop.
+    `together` as in `alike`.
     """
-    size, least = alike(values, shares, together or 1.0), LEAST_GROUPS if together is None else 0
+    size, least = alike(values, shares, together), LEAST_GROUPS if together is None else 0
     found, needed = verdict(percentile, grouped(shares, size), confidence), needed_requests(percentile, 0, confidence)
     if found == "met" and len(shares) < least * size:
         found = "not_enough_samples"

@@ -115,8 +115,8 @@ class LoadSummary:
         if not samples:
             return None
         shown = sorted({*SHOWN_PERCENTILES, *extra})
-        values, together = _values(groups), 1.0 if self._open_loop else self._together(metric, n)
-        size = 1.0 if metric in OF_WINDOWS else alike(values, values, together)
+        values = _values(groups)
+        size = 1.0 if metric in OF_WINDOWS else alike(values, values, self._together(metric, n))
         single = len(samples) == len(groups)
         intervals = [_of_singles(samples, p, size) for p in shown] if single else _of_groups(groups, shown, size)
         found = {f"p{p:g}": interval for p, interval in zip(shown, intervals, strict=True)}
@@ -134,7 +134,7 @@ class LoadSummary:
             needed = needed_requests(percentile, confidence=confidence)
             found = Judged(verdict(percentile, shares, confidence), 1.0, needed)
         else:
-            together = None if self._open_loop else self._together(objective.metric, objective.n)
+            together = self._together(objective.metric, objective.n)
             found = judged(percentile, _values(requests), shares, confidence, together)
         return LoadOutcome(
             objective=objective,
@@ -146,8 +146,10 @@ class LoadSummary:
             alike=found.alike,
         )
 
-    def _together(self, metric: str, n: int | None) -> float:
-        """How many of a closed loop's requests that gave this metric, or failed, one batch answers."""
+    def _together(self, metric: str, n: int | None) -> float | None:
+        """How many of the requests that gave this metric, or failed, one batch answers; None of an open loop."""
+        if self._open_loop:
+            return None
         found = [(exchange, served) for exchange, served, _ in self._by_request(metric, n)]
         took_s = [(exchange.end_ns - exchange.intended_ns) / 1e9 for exchange, _ in found]
         return answered_together([_first_ns(*each) / 1e9 for each in found], median(took_s)) if found else 1.0

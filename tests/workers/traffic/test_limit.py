@@ -250,6 +250,21 @@ def test_a_load_errs_as_often_as_the_page_says(name):
         assert share <= 0.01 or name in load_verdict_errors.TOO_RARE
 
 
+def test_a_load_of_a_search_errs_as_seldom_as_the_page_says():
+    search = LimitSearch(64)
+    server = load_verdict_errors.SERVERS["two batches in one line"]
+    assert f"{search.confidence:.2%}" == "99.92%"
+    assert load_verdict_errors.called_met(server, 95, loads=200, confidence=search.confidence) <= 0.03
+
+
+def test_a_median_has_its_verdict_on_an_unquiet_machine():
+    """All requests are slower and slower, and yet within the limit."""
+    rising, within = [float(each) for each in range(200)], [0.0] * 200
+    assert dependence.judged(50, rising, within, 0.99, together=2.0).verdict == "met"
+    assert dependence.judged(50, rising, within, 0.99).verdict == "not_enough_samples"
+    assert dependence.judged(50, rising[:14], within[:14], 0.99, together=2.0).verdict == "not_enough_samples"
+
+
 def test_users_who_are_independent_have_a_verdict_within_a_minute():
     quoted = quoted_shares("workers.load_verdict_errors")["independent requests, kept"]
     for percentile, share in zip(load_verdict_errors.PERCENTILES, quoted, strict=True):
