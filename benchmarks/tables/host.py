@@ -34,20 +34,23 @@ OTHERS = (
 )
 """Calls of torch, and parts of a call, by their names in the document."""
 
-TIMES = ("checked", "checked_out", "unchecked_out")
+TIMES = ("checked", "unchecked_out")
+RUNS = ("host-cost", "host-cost-dc4145a")
 
 
 @table("host-cost")
 def host_cost() -> str:
-    """Median host times of a call in µs, before launches were kept and now."""
-    now, before = document("host-cost"), document("host-cost-e4f61be")["before_on_a_quiet_host"]
+    """Median host times of a call in µs: before launches were kept, and since then in two runs on two hosts."""
+    before, runs = document("host-cost-e4f61be")["before_on_a_quiet_host"], [document(name) for name in RUNS]
     lines = []
     for variant, label, where in CALLS:
-        old, new = (_row(each["rows"], variant, where) for each in (before, now))
-        times = [f"{new[name][0]:.1f}" if new and name in new else "–" for name in TIMES]
+        old, *new = (_row(each["rows"], variant, where) for each in (before, *runs))
+        times = [f"{row[name][0]:.1f}" if row else "–" for row in new for name in TIMES]
         lines.append([f"`{variant}`, {label}", f"{old['checked'][0]:.1f}" if old else "–", *times])
-    lines += [[label, "", f"{now['torch'][name][0]:.1f}", "", ""] for name, label in OTHERS]
-    return markdown(["", "before", "checked", "checked, `out=`", "unchecked, `out=`"], lines)
+    for name, label in OTHERS:
+        lines.append([label, "", *(cell for run in runs for cell in (f"{run['torch'][name][0]:.1f}", ""))])
+    each = [f"{what}, {run['commit'][:7]}" for run in runs for what in ("checked", "unchecked, `out=`")]
+    return markdown(["", "before", *each], lines)
 
 
 def _row(given: Iterable[Row], variant: str, where: dict[str, Any]) -> Row | None:

@@ -6,14 +6,9 @@ import pytest
 import torch
 
 from kernels import engine
-from kernels.engine.bound_variants import BoundVariants
-from kernels.engine.decoder import Decoder
 from kernels.engine.defaults import TuningRunner
 from kernels.engine.eager import EagerRunner
-from kernels.engine.kernels_session import KernelsSession
-from kernels.hardware import GPUS
 from kernels.measure.gpu_entry import gpu_of
-from kernels.model_files import catalogue
 from kernels.ops import Case, LinearCase, LmHeadCase, RopeCase, StepAttentionCase
 from kernels.plan import Plan
 from kernels.tune.plan_search import planned_op
@@ -85,21 +80,6 @@ def test_it_chooses_by_itself_and_is_the_model(capsys: pytest.CaptureFixture[str
     ids = torch.randint(3, 1000, (1, 70), generator=torch.Generator().manual_seed(1)).cuda()
     assert relative(runner.logits(ids), EagerRunner(model).logits(ids)) < 0.03
     assert "a decode step: " in capsys.readouterr().err
-
-
-@torch.no_grad()
-def test_the_steps_of_a_warm_up_wait_for_each_other() -> None:
-    """A head that still writes the position would leave the next step's attention in loops of different lengths."""
-    config = catalogue.entry("llama-3.2-1b")[0] | {"num_hidden_layers": 1}
-    model = Decoder(load(config))
-    cases = {
-        "skinny": LinearCase(m=1, n=3072, k=2048, epilogue="rmsnorm_scale"),
-        "step_hopper": StepAttentionCase(batch=1, heads=32, kv_heads=8, head_dim=64, kv_len=192),
-        "lm_head_skinny": LmHeadCase(m=1, vocab=128_256, k=2048),
-    }
-    variants = BoundVariants([planned_op(case, name, {}) for name, case in cases.items()], GPUS["h200"])
-    for _ in range(200):
-        KernelsSession(model, variants, 1, 192).capture()
 
 
 def test_other_families_run_captured() -> None:
