@@ -1,5 +1,6 @@
 """Times a decoder's captured passes as a whole, several plans side by side."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -13,6 +14,7 @@ from kernels.engine.prompts import bucket
 from kernels.hardware import Gpu
 from kernels.measure.intervals import median_interval
 from kernels.plan import PlannedOp
+from kernels.tune.plan_search import PlanWatch
 
 ROUNDS = 5
 ROUND_MS = 6.0
@@ -26,23 +28,35 @@ class GraphTimer:
     """A `kernels.tune.plan_search.PassTimer` on the model's own device.
 
     Within a round a pass is repeated without a flush, as decode steps are: the weights exceed the L2, so each pass
-    reads them again. Weights stay packed between calls.
+    reads them again. Weights stay packed between calls. `watch` may leave plans out.
     """
 
-    def __init__(self, model: decoder.Decoder, gpu: Gpu, traffic: BatchShape) -> None:
-        self._model, self._gpu, self._traffic = model, gpu, traffic
+    def __init__(self, model: decoder.Decoder, gpu: Gpu, traffic: BatchShape, watch: PlanWatch | None = None) -> None:
+        self._model, self._gpu, self._traffic, self._watch = model, gpu, traffic, watch or PlanWatch()
         self._packed: Packed = {}
 
     @torch.no_grad()
     def __call__(self, queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]:
         self._make_room()
-        calls = [self._captured(queries, plan) for plan in plans]
-        once = [self._time(call, 2) for call in calls]
-        samples: list[list[float]] = [[] for _ in calls]
+        ready = [self._first_run(queries, plan) for plan in plans]
+        samples: list[list[float]] = [[] for _ in plans]
         for _ in range(ROUNDS):
-            for call, ms, found in zip(calls, once, samples, strict=True):
-                found.append(self._time(call, max(2, int(ROUND_MS / max(ms, 1e-3)))))
-        return [median_interval(found)[0] for found in samples]
+            for plan, found, times in zip(plans, ready, samples, strict=True):
+                if found is not None and self._watch.runs(queries, plan):
+                    call, ms = found
+                    times.append(self._time(call, max(2, int(ROUND_MS / max(ms, 1e-3)))))
+        return [median_interval(times)[0] if times else math.inf for times in samples]
+
+    def _first_run(self, queries: int, plan: Sequence[PlannedOp]) -> tuple[Callable[[int], None], float] | None:
+        """The captured pass and the ms that it first takes; None where the watch leaves it out."""
+        if not self._watch.runs(queries, plan):
+            return None
+        try:
+            call = self._captured(queries, plan)
+            return call, self._time(call, 2)
+        except Exception as error:
+            self._watch.failed(queries, plan, error)
+            return None
 
     def _make_room(self) -> None:
         """Drops packed weights when they fill the GPU."""

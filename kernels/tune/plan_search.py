@@ -5,6 +5,7 @@ one kernel may leave data in the L2 for the next. The search takes the arrangeme
 runners-up of each case. It captures the pass with each of them, one after the other, and times the whole pass.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -43,9 +44,21 @@ OptionTable = Mapping[str, Sequence[Option]]
 
 
 class PassTimer(Protocol):
-    """Times the pass of `queries` tokens with each of several plans, interleaved. Returns ms."""
+    """Times the pass of `queries` tokens with each of several plans, interleaved. Returns ms; inf: it was left out."""
 
     def __call__(self, queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]: ...
+
+
+class PlanWatch:
+    """Is told of each plan before it runs in the model. This one lets every plan run, and lets errors through."""
+
+    def runs(self, queries: int, plan: Sequence[PlannedOp]) -> bool:
+        """Called before the plan is captured or timed in a pass of `queries` tokens; False leaves it out."""
+        return True
+
+    def failed(self, queries: int, plan: Sequence[PlannedOp], error: Exception) -> None:
+        """Called with what capturing or first running the plan raised. Where it returns, the plan is left out."""
+        raise error
 
 
 @dataclass
@@ -87,11 +100,14 @@ def _search_pass(
                     break
                 swapped = [rival if each is op else each for each in plan]
                 before, after = timer(queries, [[*fixed, *plan], [*fixed, *swapped]])
+                if math.inf in (before, after):
+                    continue
                 better = after < before * (1 - LEAST_GAIN)
                 chosen.notes.append(_swap_note(queries, op, rival, before, after, better))
                 if better:
                     plan, op, ms = swapped, rival, after
-        chosen.notes.append(f"{_name(queries)}: {ms:.4g} ms.")
+        if ms < math.inf:
+            chosen.notes.append(f"{pass_name(queries)}: {ms:.4g} ms.")
     chosen.ops += [op for op in plan if op not in chosen.ops]
 
 
@@ -102,7 +118,8 @@ def _race(
     at = min(range(len(times)), key=times.__getitem__)
     for plan, ms in zip(plans, times, strict=True):
         parts = " + ".join(op.case.get("epilogue", op.op) for op in plan if op.op in SHOWN)
-        chosen.notes.append(f"{_name(queries)} of {parts}: {ms:.4g} ms.")
+        if ms < math.inf:
+            chosen.notes.append(f"{pass_name(queries)} of {parts}: {ms:.4g} ms.")
     return plans[at], times[at]
 
 
@@ -134,15 +151,16 @@ def _merged(*groups: Iterable[PlannedOp | None]) -> list[PlannedOp]:
     return found
 
 
-def _name(queries: int) -> str:
+def pass_name(queries: int) -> str:
+    """`a decode step`, or `a prompt of 128 tokens`."""
     return "a decode step" if queries == 1 else f"a prompt of {queries} tokens"
 
 
 def _swap_note(queries: int, op: PlannedOp, rival: PlannedOp, before: float, after: float, better: bool) -> str:
     verdict = "taken" if better else "not taken"
     return (
-        f"{_name(queries)} with {described(rival)} in place of {described(op)}: {after:.4g} against {before:.4g} ms, "
-        f"{verdict}."
+        f"{pass_name(queries)} with {described(rival)} in place of {described(op)}: {after:.4g} against "
+        f"{before:.4g} ms, {verdict}."
     )
 
 

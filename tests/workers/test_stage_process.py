@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from tests.workers.conftest import TINY, stage_input
-from tests.workers.stages.test_explore import ATTENTION, DECODE, profile, row
+from tests.workers.stages.test_compose import ENVIRONMENT, kernels_candidates
+from tests.workers.stages.test_explore import ATTENTION, CEILINGS, DECODE, profile, row
 from workers import stage_process
 from workers.config import WorkerConfig
-from workers.documents.stages import Results, StageInput
+from workers.documents.stages import ExploreResult, Results, StageInput
 from workers.scratch import scratch
 from workers.stage_files import Folders
 
@@ -95,3 +96,28 @@ def test_explore_goes_on_without_variants_that_end_its_process(run_stage):
     assert all(each["ms"] for each in others)
     assert {each["variant"] for each in others} >= {"torch_linear", "planted_aborts", "sdpa_math"}
     assert sum(each["chosen"] for each in others) == 2
+
+
+def test_compose_goes_on_without_plans_and_parts_that_end_its_process(run_stage):
+    good = kernels_candidates()
+    step = next(each for each in good if each.case.get("epilogue") == "residual" and each.case["m"] == 1)
+    part = step.model_copy(update={"id": "part", "variant": "planted_aborts_in_a_model", "params": {"split": 2}})
+    explored = ExploreResult(environment=ENVIRONMENT, ceilings=CEILINGS, candidates=[*good, part])
+    document = stage_input("compose", results=Results(explore=explored))
+    found = run_stage(document.model_copy(update={"seconds_left": 600}))
+    assert found.code == 0, found.said
+    trials = {each["label"]: each for each in found.document["trials"]}
+    lost = trials["megakernel"]
+    why = "Left out, since it ended the stage's process"
+    assert (lost["gate"], lost["primary"]) == ("error", None)
+    assert lost["reason"].startswith(f"{why}: the GPU no longer answered: CUDA error: unspecified launch failure")
+    whole = trials["kernels"]
+    assert (whole["gate"], trials["eager"]["gate"]) == ("pass", "pass"), whole
+    named = "planted_aborts_in_a_model {'split': 2} for 64×64 residual"
+    left_out = [each for each in whole["notes"] if named in each]
+    assert len(left_out) == 1, whole["notes"]
+    assert left_out[0].endswith(f"{why}: its process was killed by SIGABRT.")
+    assert "a decode step: " in " ".join(whole["notes"])
+    assert not any(op["variant"] == "planted_aborts_in_a_model" for op in whole["plan"]["ops"])
+    assert sum(each["chosen"] for each in trials.values()) == 1
+    assert sum(each.endswith("trying the plan eager") for each in found.said) == 1

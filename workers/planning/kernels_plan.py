@@ -11,10 +11,12 @@ from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.hardware import GPUS
 from kernels.ops import Case, case_from
 from kernels.plan import PlannedOp
-from kernels.tune.plan_search import Chosen, Option, planned_op, search_plan, usable
+from kernels.tune.plan_search import Chosen, Option, PassTimer, planned_op, search_plan, usable
 from workers.documents.measurement import Candidate
 from workers.documents.stages import StageInput
+from workers.measuring.journal import Journal
 from workers.measuring.served_model import dtype_of
+from workers.planning.search_watch import SearchWatch
 
 VARIANT, LOSSY_VARIANT, MEGAKERNEL = "kernels", "kernels_fp8", "megakernel"
 TUNING_SHARE, TUNING_SECONDS = 0.25, 20.0
@@ -48,15 +50,29 @@ def layer_ops(document: StageInput, model: decoder.Decoder) -> LayerOps:
 
 
 def chosen_ops(
-    document: StageInput, model: decoder.Decoder, candidates: Sequence[Candidate], seconds: float, lossy: bool
+    document: StageInput,
+    model: decoder.Decoder,
+    candidates: Sequence[Candidate],
+    seconds: float,
+    journal: Journal,
+    lossy: bool,
 ) -> Chosen:
     """The candidates that make the fastest passes; lossy ones among them only when asked for."""
+    wanted, watch = layer_ops(document, model), SearchWatch(journal)
+    timer = pass_timer(document, model, wanted.traffic, watch)
+    end = time.monotonic() + min(TUNING_SECONDS, TUNING_SHARE * seconds)
+    chosen = search_plan(wanted, options(candidates, lossy), timer, lambda: time.monotonic() < end)
+    chosen.notes += watch.notes
+    return chosen
+
+
+def pass_timer(
+    document: StageInput, model: decoder.Decoder, traffic: BatchShape, watch: SearchWatch
+) -> PassTimer | None:
+    """What times whole passes; None on a CPU."""
     from kernels.engine.pass_timer import GraphTimer  # it imports transformers
 
-    wanted = layer_ops(document, model)
-    timer = None if document.gpu_class == "cpu" else GraphTimer(model, GPUS[document.gpu], wanted.traffic)
-    end = time.monotonic() + min(TUNING_SECONDS, TUNING_SHARE * seconds)
-    return search_plan(wanted, options(candidates, lossy), timer, lambda: time.monotonic() < end)
+    return None if document.gpu_class == "cpu" else GraphTimer(model, GPUS[document.gpu], traffic, watch)
 
 
 def runner_options(ops: Sequence[PlannedOp]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What each group of variants brings: the kernels plan with one group, with two and so on, each built and measured."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernels import engine, registry
@@ -9,6 +9,7 @@ from kernels.hardware import GPUS
 from kernels.ops import TORCH_VARIANTS, case_from
 from kernels.plan import Plan, PlannedOp
 from workers.documents.stages import PlanTrial
+from workers.measuring.journal import Journal
 from workers.planning.trials import Times, Trier
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -22,6 +23,8 @@ RUNNER = "compact decoder"
 """The first step: the runner itself, where every op is torch's own."""
 LEAST_SECONDS = 60.0
 """Seconds that compose must have left for the steps to be measured."""
+MOST_SECONDS = 300.0
+"""All steps may take so long before the stage's process is ended."""
 STEP = Times(building=10.0, measuring=1.5)
 
 
@@ -64,6 +67,28 @@ def measure(trier: Trier, model: Any, plan: Plan, whole: PlanTrial, seconds_left
         return []
     found = [trier.attempt(name, part, _maker(model, part), STEP, lossy=False) for name, part in steps[:-1]]
     return [*found, whole.model_copy(update={"label": steps[-1][0], "notes": []})]
+
+
+def of_kernels(
+    journal: Journal, trier: Trier, model: Any, trials: Sequence[PlanTrial], seconds_left: float
+) -> list[PlanTrial]:
+    """The steps of the kernels plan among the trials; [] where none passed, or where they ended the stage's process.
+
+    The trial's notes then say so.
+    """
+    whole = next((each for each in trials if each.plan["runner"] == "kernels" and each.gate == "pass"), None)
+    if whole is None:
+        return []
+    if said := journal.why_left_out("steps"):
+        whole.notes.append(f"The plan in steps: {said}")
+        return []
+
+    def make() -> list[PlanTrial]:
+        journal.note("steps", f"the plan {whole.label} in steps", MOST_SECONDS)
+        return measure(trier, model, Plan.model_validate(whole.plan), whole, seconds_left)
+
+    found: list[PlanTrial] = journal.once("steps", list[PlanTrial], make)
+    return found
 
 
 def _maker(model: Any, plan: Plan) -> Callable[[], Runner]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from kernels import engine
 from kernels.engine import Runner
 from kernels.engine.clients import Clients
 from kernels.engine.loading import answer_of
@@ -17,11 +18,12 @@ from kernels.proof import logit_gate
 from workers.documents.base import Verdict
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
+from workers.harness.context import Context
 from workers.harness.sentences import sentence_of
 from workers.harness.time_limit import TookTooLong, no_longer_than
-from workers.measuring import quality
+from workers.measuring import quality, texts
 from workers.measuring.sample_sizes import verdicts
-from workers.measuring.served_model import prepared
+from workers.measuring.served_model import kind_of, prepared, random_input, vocabulary
 from workers.planning import summaries
 from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_served
@@ -34,6 +36,8 @@ LEAST_ROUNDS, ENOUGH_ROUNDS, MOST_ROUNDS = 3, 5, 50
 MEASURE_SECONDS = 4.0
 OVERRUN_SECONDS = 20.0
 """Seconds by which a build that was begun in time may exceed the stage's, once there is an alternative to compare."""
+TRIAL_SECONDS = 120.0
+"""Seconds by which a trial may exceed what building may take, before the stage's process is ended."""
 JUDGED_BATCHES = 2
 """Timed batches of a trial whose ids are judged; verify judges more."""
 PROBE_STEPS = 8
@@ -189,3 +193,19 @@ def yardstick(runner: Runner, document: StageInput, kind: str, ids: torch.Tensor
     batch = document.workload.traffic.batch
     logits = torch.cat([runner.logits(group).float().cpu() for group in ids.split(batch)])
     return Yardstick(ids, logits, allowed)
+
+
+def yardstick_of(document: StageInput, context: Context, model: torch.nn.Module, least: int) -> Yardstick:
+    """The yardstick on at least one batch of the workload, and about `least` tokens: ids of the model's own text where
+    there is one, else random ones.
+    """
+    traffic, kind = document.workload.traffic, kind_of(model)
+    length = traffic.prompt_tokens + (min(PROBE_STEPS, traffic.output_tokens - 1) if kind == "decoder" else 0)
+    most = max(least, traffic.batch * length)
+    if kind == "decoder":
+        words = vocabulary(model)
+        text = texts.from_text(context.model_dir, document.workload.quality_text, length, most, words)
+        ids = (text or texts.random(words, length, most)).ids
+    else:
+        ids = random_input(model, -(-most // length), length, torch.Generator().manual_seed(20))
+    return yardstick(engine.runner("eager", model), document, kind, ids)

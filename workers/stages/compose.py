@@ -5,9 +5,8 @@ keep the precision, then the lossy ones where the workload allows them.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
-
-import torch
 
 from kernels import engine, registry
 from kernels.engine import Runner, decoder
@@ -19,14 +18,15 @@ from kernels.tune.plan_search import Chosen
 from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, StageInput
 from workers.harness.context import Context, StageError
-from workers.measuring import texts
 from workers.measuring.conditions import watched
-from workers.measuring.served_model import dtype_of, kind_of, load, random_input, vocabulary
+from workers.measuring.journal import Journal
+from workers.measuring.served_model import dtype_of, kind_of, load
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps
 from workers.planning.build_times import EXPECTED_SHARE, Builds
 from workers.planning.choosing import choose_plan
 from workers.planning.precision import lossy_refusal, lowers_precision
-from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, PROBE_STEPS, Times, Trier, untried, yardstick
+from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, TRIAL_SECONDS, Times, Trier, untried, yardstick_of
+from workers.planning.whole_models import whole_models
 
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
@@ -68,26 +68,31 @@ class _Composer:
         self.steps: list[PlanTrial] = []
         self.choice = ""
         self._chosen: dict[bool, Chosen] = {}
+        self._journal = Journal(document, context)
+        self._whole_models = whole_models(document.workload.present_runner)
 
     def trials(self) -> list[PlanTrial]:
         """Every trial, the winner flagged, each with its reason."""
         self._set_yardstick()
-        for variant in self._whole_models():
+        for variant in self._whole_models:
             if self.done and variant.build_seconds > peers.WORST_START_SECONDS * EXPECTED_SHARE:
                 self._measure_peers()
             for gpus in several_gpus.counts(variant, self.document):
-                self._try_whole(variant, gpus)
+                self._once(f"whole {variant.name} {gpus}", partial(self._try_whole, variant, gpus))
+            if variant.name == kernels_plan.VARIANT:
+                left = self.context.seconds_left
+                self.steps = steps.of_kernels(self._journal, self.trier, self.model, self.done, left)
         self._measure_peers()
         best = ranking.fastest(self.done, self._lower)
         if best is not None:
             base = Plan.model_validate(best.plan)
             composes = kernels_plan.composes(self.document, self.model)
             if composes:
-                self._try_lossy_kernels()
+                self._once("lossy kernels", self._try_lossy_kernels)
             del self.model
             for lossy in () if composes or base.ops or base.gpus > 1 else (False, True):
-                self._try_with_ops(best.label, base, lossy)
-            self._try_lower_dtype(best.label, base)
+                self._once(f"ops {lossy}", partial(self._try_with_ops, best.label, base, lossy))
+            self._once("dtype", partial(self._try_lower_dtype, best.label, base))
         choice = choose_plan(self.done, self.document.workload, self.document.model.counted)
         if choice is not None:
             ranking.explain(self.done, self._lower, choice.trial)
@@ -97,8 +102,18 @@ class _Composer:
     def _measure_peers(self) -> None:
         """Other engines, once, on the model as it is served today. They generate, so other models have none."""
         if self.kind == "decoder" and not self.peers:
-            seconds = self._measuring_seconds()
-            self.peers.append(peers.measure_vllm(self.document, self.context, self.model, seconds))
+            given = self.document, self.context, self.model, self._measuring_seconds()
+            self.peers.append(self._journal.once("vllm", PeerTrial, partial(peers.measure_vllm, *given)))
+
+    def _once(self, key: str, add: Callable[[], object]) -> None:
+        """Has `add` append its trials, or appends those that it made before the stage was started again."""
+        count = len(self.done)
+
+        def added() -> list[PlanTrial]:
+            add()
+            return self.done[count:]
+
+        self.done[count:] = self._journal.once(key, list[PlanTrial], added)
 
     @property
     def _lower(self) -> bool:
@@ -106,19 +121,10 @@ class _Composer:
 
     def _set_yardstick(self) -> None:
         """Ids of the model's own text where there is one, else random; more of them where precision may be lowered."""
-        traffic = self.document.workload.traffic
-        steps = min(PROBE_STEPS, traffic.output_tokens - 1) if self.kind == "decoder" else 0
-        length = traffic.prompt_tokens + steps
         lossy = self._lower_dtype() is not None or bool(ranking.winners(self._candidates, lossy=True))
-        lossy = lossy or any(each.lossy and self._refusal(each) is None for each in self._whole_models())
-        most = max(COMPARED_TOKENS if lossy else 0, traffic.batch * length)
-        if self.kind == "decoder":
-            own, words = self.document.workload.quality_text, vocabulary(self.model)
-            text = texts.from_text(self.context.model_dir, own, length, most, words)
-            ids = (text or texts.random(words, length, most)).ids
-        else:
-            ids = random_input(self.model, -(-most // length), length, torch.Generator().manual_seed(20))
-        self.trier.yardstick = yardstick(engine.runner("eager", self.model), self.document, self.kind, ids)
+        lossy = lossy or any(each.lossy and self._refusal(each) is None for each in self._whole_models)
+        least = COMPARED_TOKENS if lossy else 0
+        self.trier.yardstick = yardstick_of(self.document, self.context, self.model, least)
 
     def _lower_dtype(self) -> str | None:
         """The 16-bit precision that a float32 model may be tried in."""
@@ -136,16 +142,6 @@ class _Composer:
     def _has_alternative(self) -> bool:
         """Whether a plan other than the present one has been measured."""
         return sum(trial.primary is not None for trial in self.done) > 1
-
-    def _whole_models(self) -> list[WholeModel]:
-        """The variants in the order of trial: the present one first, then the quickest to build.
-
-        A kernels plan of lower precision is made afterwards, from whatever lossy variants were explored.
-        """
-        today = self.document.workload.present_runner
-        found = [each for each in registry.variants("model") if isinstance(each, WholeModel) and each.in_plans]
-        found = [each for each in found if not (each.lossy and each.runner_name == kernels_plan.VARIANT)]
-        return sorted(found, key=lambda each: (each.name != today, each.build_seconds))
 
     def _refusal(self, variant: WholeModel, gpus: int = 1) -> Refusal | None:
         """Why the variant cannot serve, or the workload does not allow it or its precision."""
@@ -196,8 +192,6 @@ class _Composer:
         plan = self._plan("kernels", kernels_plan.runner_options(chosen.ops), chosen.ops)
         trial = self._attempt(kernels_plan.label(chosen), plan, lambda: engine.apply(self.model, plan), lossy)
         trial.notes = chosen.notes
-        if not lossy:
-            self.steps = steps.measure(self.trier, self.model, plan, trial, self.context.seconds_left)
         return trial
 
     def _try_lossy_kernels(self) -> None:
@@ -221,7 +215,8 @@ class _Composer:
             chosen = Chosen()
             if kernels_plan.composes(self.document, self.model):
                 compact, left = decoder.Decoder(self.model), self.context.seconds_left
-                chosen = kernels_plan.chosen_ops(self.document, compact, self._candidates, left, lossy)
+                given = self.document, compact, self._candidates, left, self._journal, lossy
+                chosen = self._journal.once(f"search {lossy}", Chosen, partial(kernels_plan.chosen_ops, *given))
             self._chosen[lossy] = chosen
         return self._chosen[lossy]
 
@@ -258,7 +253,11 @@ class _Composer:
         count = len(self.done)
         self.context.say(min(0.9, 0.1 + 0.12 * count), f"trying the plan {label}")
         times = Times(self._building_seconds(), self._measuring_seconds())
-        trial = self.trier.attempt(label, plan, make, times, lossy)
+        if said := self._journal.why_left_out(f"plan {label}"):
+            trial = untried(label, plan, self.document, "error", said)
+        else:
+            self._journal.note(f"plan {label}", f"the plan {label}", times.building + TRIAL_SECONDS)
+            trial = self.trier.attempt(label, plan, make, times, lossy)
         self.done.append(trial)
         self.context.say(min(0.95, 0.16 + 0.12 * count), f"tried the plan {label}", self._known())
         return trial

@@ -60,13 +60,16 @@ class AbortsInAModel(Planted):
 
 
 class Crashing(WholeModel):
-    """A whole model whose runner loses the GPU."""
+    """A whole model whose runner loses the GPU, in place of the megakernel."""
 
-    name, runner_name = "planted_crashing", "planted_crashing"
+    name, runner_name = "megakernel", "megakernel"
     summary = "planted by a test"
 
 
 class LosingRunner(EagerRunner):
+    def __init__(self, model: Any, options: Any = None, ops: Any = None) -> None:
+        super().__init__(model, options)
+
     def prepare(self, batch: int, prompt: int, tokens: int) -> None:
         lose_the_gpu()
 
@@ -77,5 +80,5 @@ def plant(*variants: type[Any]) -> None:
     assert known
     for each in variants:
         registry._variants[each.name] = each()
-    running.RUNNERS["planted_crashing"] = f"{__name__}.LosingRunner"
+    running.RUNNERS["megakernel"] = f"{__name__}.LosingRunner"
     shutil.which = lambda *given, **more: None  # type: ignore[assignment]

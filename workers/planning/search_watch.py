@@ -1,0 +1,69 @@
+"""Notes each plan that the search for a kernels plan runs in the model, and leaves out what failed there before."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+
+from kernels.plan import PlannedOp
+from kernels.tune.plan_search import PlanWatch, described, pass_name
+from workers.harness.sentences import sentence_of
+from workers.measuring.journal import Journal
+
+PREFIX = "pass"
+"""The first word of the journal's keys for such plans. The others are digests of ops."""
+
+
+class SearchWatch(PlanWatch):
+    """What fails is blamed on the ops that had not run before; plans that have all of them are left out from then on.
+
+    `notes` has a sentence for each plan that was left out.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self.notes: list[str] = []
+        self._journal = journal
+        self._ran: set[str] = set()
+        self._running: dict[str, PlannedOp] = {}
+        self._bad = [
+            (frozenset(each.key.split()[1:]), f"{each.label}: {each.sentence}")
+            for each in journal.left_out
+            if each.key.split()[0] == PREFIX
+        ]
+
+    def runs(self, queries: int, plan: Sequence[PlannedOp]) -> bool:
+        """Whether no plan with these ops has failed. Raises GpuLost when the one before it has."""
+        self._ran |= self._running.keys()
+        self._running = {}
+        ops = {_key(op): op for op in plan}
+        for bad, sentence in self._bad:
+            if bad <= ops.keys():
+                self._say(sentence)
+                return False
+        new = self._new(ops)
+        self._journal.note(" ".join([PREFIX, *new]), _label(queries, new.values()))
+        self._running = ops
+        return True
+
+    def failed(self, queries: int, plan: Sequence[PlannedOp], error: Exception) -> None:
+        """The ops that had not run before are left out from now on."""
+        new = self._new(self._running)
+        self._running = {}
+        self._bad.append((frozenset(new), f"{_label(queries, new.values())}: Left out: {sentence_of(error)}."))
+        self._say(self._bad[-1][1])
+
+    def _new(self, ops: dict[str, PlannedOp]) -> dict[str, PlannedOp]:
+        """The ops that have not run yet; all of them where each has."""
+        return {key: op for key, op in ops.items() if key not in self._ran} or ops
+
+    def _say(self, sentence: str) -> None:
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+
+def _label(queries: int, ops: Iterable[PlannedOp]) -> str:
+    return f"{pass_name(queries)} with {' and '.join(described(op) for op in ops)}"
+
+
+def _key(op: PlannedOp) -> str:
+    text = json.dumps([op.variant, op.params, op.case], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
