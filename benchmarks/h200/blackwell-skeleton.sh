@@ -2,8 +2,8 @@
 # The skeletons of the Blackwell product and attention on Hopper: copies, barriers, softmax and stores, without tensor
 # cores. Then Hopper's product of experts, whose scheduler they share.
 #
-# Writes log.txt alone. Predicted: 90 s, 45 s of them as at ca078c3: some cases, each a compile of 5 s and a small
-# product or attention. A wait that does not end traps, and a trap ends the CUDA context: later cases of that file fail
+# Writes log.txt alone. Predicted: 50 s, 44 s at 5a9b2fe: some cases, each a compile of 5 s and a small product or
+# attention. A wait that does not end traps, and a trap ends the CUDA context: later cases of that file fail
 # as well, so each file is a step.
 set -euo pipefail
 LIMIT=${LIMIT:-290}

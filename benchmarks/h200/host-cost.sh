@@ -4,10 +4,8 @@
 #   BASE=folder-with-kernels bash benchmarks/h200/host-cost.sh     default: .carry/base.tar.xz, which base.sh packs
 #
 # Writes host-cost.json after each case of each of 4 rounds, and two-commits.json after each of 3 groups of 4 pairs.
-# Predicted: 170 s. Host: 22 cases took 23 s at d4b93d4; a case that hangs costs 60 s. Two commits: 8 processes at once
-# compile for 40 s; those of the next two groups find the kernels compiled and start in 12 s. A round of a group is
-# 8 x 11 cases x 15 calls behind a cleared L2 (0.5 ms): 1 s, so 12 s for all. That is 111 s; the rest is for what was not
-# counted. A process holds 3 GB and takes up to 8 GB while it packs a weight: 64 GB for 8.
+# Predicted: 70 s, 66 s at 5a9b2fe: 31 for 22 cases of host times, and 35 for 12 pairs of processes over 11 cases, whose
+# kernels had been compiled ahead. A process holds 3 GB and takes up to 8 GB while it packs a weight: 64 GB for 8.
 set -euo pipefail
 LIMIT=${LIMIT:-400}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
