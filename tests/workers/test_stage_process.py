@@ -12,10 +12,11 @@ import pytest
 
 from tests.workers.conftest import TINY, stage_input
 from tests.workers.stages.test_compose import ENVIRONMENT, kernels_candidates
+from tests.workers.stages.test_confirmed_plans import document_of
 from tests.workers.stages.test_explore import ATTENTION, CEILINGS, DECODE, profile, row
 from workers import stage_process
 from workers.config import WorkerConfig
-from workers.documents.stages import ExploreResult, Results, StageInput
+from workers.documents.stages import ExploreResult, Results, StageInput, VerifyResult
 from workers.scratch import scratch
 from workers.stage_files import Folders
 
@@ -121,3 +122,20 @@ def test_compose_goes_on_without_plans_and_parts_that_end_its_process(run_stage)
     assert not any(op["variant"] == "planted_aborts_in_a_model" for op in whole["plan"]["ops"])
     assert sum(each["chosen"] for each in trials.values()) == 1
     assert sum(each.endswith("trying the plan eager") for each in found.said) == 1
+
+
+def test_verify_goes_on_with_the_next_plan(run_stage):
+    lost, next_one = ("megakernel", "fp32", 10), ("eager", "fp32", 20)
+    found = run_stage(document_of(1, ("compiled", "fp32", 200), lost, next_one).model_copy(update={"seconds_left": 1}))
+    assert found.code == 0, found.said
+    result = VerifyResult.model_validate(found.document)
+    why = "Left out, since it ended the stage's process: the GPU no longer answered: CUDA error: "
+    assert [(each.label, each.confirmed) for each in result.checks] == [
+        ("megakernel in fp32", False),
+        ("eager in fp32", True),
+    ]
+    assert result.checks[0].reason.startswith(why)
+    assert result.refusal == result.checks[0].reason
+    assert result.recommended, result.sentence
+    assert result.verdict == "met"
+    assert result.plan["runner"] == "eager"

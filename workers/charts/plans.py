@@ -22,7 +22,7 @@ def verified(results: Results) -> list[PlanTrial]:
     if verify is None or not verify.checks:
         return trials
     found = []
-    reasons = {each.label: each.reason for each in verify.checks if each.reason and each.speedup}
+    reasons = {each.label: each.reason for each in verify.checks if each.reason}
     for trial in trials:
         chosen = _runs(trial.plan) == _runs(verify.plan)
         reason = f"Not confirmed by verify. {reasons[trial.label]}" if trial.label in reasons else trial.reason

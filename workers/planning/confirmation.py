@@ -33,7 +33,7 @@ class Attempt:
 
     `seconds` is the time that measuring took, `ready_seconds` that of loading and warming up both sides. Four texts are
     "" where they do not apply: `failure` says which further process failed, `refusal` why the plan's requests are not
-    valid, `choice` why compose took the plan that runs today, and `passed_over` why another confirmed plan is the
+    valid, `choice` why what runs today is verified, and `passed_over` why another confirmed plan is the
     result. `today` is what sentences call the present deployment (`before_words`).
     """
 
@@ -231,15 +231,18 @@ def is_change(plan: Plan, document: StageInput) -> bool:
 def to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
     """(label, plan) of the composed plan, then of the others that passed in compose and beat today's, best first:
     where the workload prefers the cheapest plan, those that keep every promise by their price, then the others.
+    Plans that ended verify's process count among MOST_PLANS, and are not returned.
 
-    Only the composed plan where it is what runs today.
+    Only what runs today where it is the composed plan, or where no other plan can be verified.
     """
     trials = document.results.compose.trials if document.results.compose else []
     label = next((each.label for each in trials if each.chosen), composed.runner)
     if not is_change(composed, document):
         return [(label, composed)]
     others = [(each.label, Plan.model_validate(each.plan)) for each in _rivals(trials, document)]
-    return [(label, composed), *others][:MOST_PLANS]
+    gone = {each.key for each in document.left_out}
+    left = [each for each in [(label, composed), *others][:MOST_PLANS] if each[0] not in gone]
+    return left or [(document.workload.present_runner, present_plan(document))]
 
 
 def _rivals(trials: Sequence[PlanTrial], document: StageInput) -> list[PlanTrial]:

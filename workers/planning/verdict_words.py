@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from workers.charts.text import plain, promised, times
 from workers.documents.base import Verdict
+from workers.documents.left_out import LeftOut
 from workers.documents.quality import Quality
 from workers.documents.speedup import Speedup
 from workers.documents.stages import ObjectiveOutcome
@@ -40,10 +41,18 @@ def sentence(
 
 
 def no_change_sentence(
-    tried: Sequence[Attempt], left_out: Sequence[str], found: Sequence[ObjectiveOutcome], verdict: Verdict
+    tried: Sequence[Attempt],
+    left_out: Sequence[str],
+    found: Sequence[ObjectiveOutcome],
+    verdict: Verdict,
+    ended: Sequence[LeftOut] = (),
 ) -> str:
-    """Why no plan is recommended, and whether what runs today meets the SLA."""
-    reasons = [f"{each.label}: {each.why_not}" if each.changed else each.why_not for each in tried]
+    """Why no plan is recommended, and whether what runs today meets the SLA.
+
+    `left_out` are labels of plans that time was short for, `ended` are plans that ended verify's process.
+    """
+    reasons = [f"{each.key}: {each.sentence}" for each in ended]
+    reasons += [f"{each.label}: {each.why_not}" if each.changed else each.why_not for each in tried]
     if left_out:
         reasons.append(f"Time was short to verify {' and '.join(left_out)}.")
     values = "; ".join(_objective_words(each.model_copy(update={"before": None})) for each in found)

@@ -16,13 +16,15 @@ from kernels.engine.whole_model import rebuild_spread
 from kernels.measure.latency import Served, pooled
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Expected, Plan
+from workers.documents.left_out import LeftOut
 from workers.documents.measurement import Environment, Interval
-from workers.documents.stages import StageInput, VerifyResult
+from workers.documents.stages import PlanCheck, StageInput, VerifyResult
 from workers.documents.workload import Objective
 from workers.harness.context import Context, StageError
 from workers.measuring import quality_by_kind
 from workers.measuring.alternation import Alternation, alternate, warm_clients
 from workers.measuring.conditions import watched
+from workers.measuring.journal import Journal
 from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.sample_sizes import distributions, is_enough
 from workers.measuring.served_model import dtype_of, free, load, planned, prepared
@@ -47,6 +49,9 @@ from workers.statistics import goodput, independent_spacing, joined, median_inte
 
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing. Quality gets the rest."""
+OVERRUN_SECONDS = 120.0
+"""A plan that exceeds the stage's time by so much ends its process."""
+NO_OTHER = "No other plan can be verified."
 
 
 def plan_of(document: StageInput) -> Plan:
@@ -121,6 +126,7 @@ class _Bench:
     def __post_init__(self) -> None:
         self.today = warm_clients(self.document, self.runner, secrets.randbits(32))
         self._loading_seconds = time.monotonic() - self.started
+        self._journal = Journal(self.document, self.context)
 
     def attempts(self, composed: Plan) -> tuple[list[Attempt], list[str]]:
         """The plans in the order of `to_verify` until one is confirmed, and the labels of those left out for time.
@@ -135,8 +141,16 @@ class _Bench:
             if tried and self.context.seconds_left < tried[-1].seconds:
                 left_out.append(label)
             else:
-                tried.append(self._attempt(label, plan))
+                tried.append(self._noted_attempt(label, plan))
         return settled(tried), left_out
+
+    def _noted_attempt(self, label: str, plan: Plan) -> Attempt:
+        """An attempt at a plan that verify goes on without if it ends the process; without today's it cannot."""
+        if not is_change(plan, self.document):
+            return self._attempt(label, plan)
+        with self._journal.noted():
+            self._journal.note(label, f"the plan {label}", self.context.seconds_left + OVERRUN_SECONDS)
+            return self._attempt(label, plan)
 
     def _attempt(self, label: str, plan: Plan) -> Attempt:
         document, context, start = self.document, self.context, time.monotonic()
@@ -167,7 +181,11 @@ class _Bench:
             seconds=time.monotonic() - start,
             ready_seconds=ready_seconds,
             profile=left,
-            choice=document.results.compose.choice if document.results.compose else "",
+            choice=NO_OTHER
+            if document.left_out
+            else document.results.compose.choice
+            if document.results.compose
+            else "",
             today=before_words(document.workload),
         )
 
@@ -213,6 +231,15 @@ def _in_this_process(
         return tried, left_out, bench.no_change(tried[-1]) if tried[-1].why_not else tried[-1]
 
 
+def _choice(document: StageInput) -> str:
+    """Why what runs today is verified, where it is."""
+    return NO_OTHER if document.left_out else document.results.compose.choice if document.results.compose else ""
+
+
+def _check(left_out: LeftOut) -> PlanCheck:
+    return PlanCheck(label=left_out.key, confirmed=False, reason=left_out.sentence)
+
+
 def run(document: StageInput, context: Context) -> VerifyResult:
     """The verify stage. Where no plan is confirmed, the result is what runs today."""
     usd = hourly_price(document.prices, document.gpu_class)
@@ -224,7 +251,8 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         if final.why_not:
             final = unchanged(final, document, [Alternation(each.before, each.before) for each in final.processes], usd)
     recommended, final = not tried[-1].why_not, without_void_verdicts(final)
-    refusal = next(each.refusal for each in tried if each.plan == plan_of(document))
+    ended = "".join(each.sentence for each in document.left_out[:1])  # the composed plan is the first that is tried
+    refusal = next((each.refusal for each in tried if each.plan == plan_of(document)), ended)
     workload, plan = document.workload, final.plan
     usd_after = usd and usd * plan.gpus
     verdict = overall_verdict(final.outcomes, final.quality, final.changed)
@@ -240,7 +268,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     if recommended:
         said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality, workload.compared_with)
     else:
-        said = no_change_sentence(tried, left_out, final.outcomes, verdict)
+        said = no_change_sentence(tried, left_out, final.outcomes, verdict, document.left_out)
     said = " ".join(part for part in (said, "" if final.void in said else final.void, final.failure) if part)
     return VerifyResult(
         environment=final.environment,
@@ -252,7 +280,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         tokens_per_second_after=tokens_per_second(final.after),
         goodput_after=goodput(final.after, workload.objectives),
         recommended=recommended,
-        checks=[each.check() for each in tried],
+        checks=[*(_check(each) for each in document.left_out), *(each.check() for each in tried)],
         speedup=final.speedup if recommended else None,
         outcomes=final.outcomes,
         quality=final.quality,

@@ -10,6 +10,7 @@ from kernels.plan import Plan
 from tests.workers.conftest import stage_input
 from tests.workers.measuring.test_outcomes import served
 from workers.charts import plans
+from workers.documents.left_out import LeftOut
 from workers.documents.measurement import Environment, Interval, ServedIds
 from workers.documents.stages import ComposeResult, PlanTrial, Results, StageInput, VerifyResult
 from workers.harness.context import Context
@@ -183,6 +184,20 @@ def test_a_plan_that_time_is_short_for_is_named(context):
     found, _ = verified(document_of(1, *trials, constraints=constraints), context, seconds=0)
     assert not found.recommended
     assert "Time was short to verify eager in fp32." in found.sentence
+
+
+def test_where_every_plan_ended_the_process_what_runs_today_stands(context):
+    document = document_of(1, ("eager", "fp32", 100), ("megakernel", "fp32", 2))
+    document.left_out = [LeftOut(key="megakernel in fp32", label="the plan", reason="it did not end within 9 s")]
+    found, results = verified(document, context, seconds=0)
+    why = "Left out, since it ended the stage's process: it did not end within 9 s."
+    assert not found.recommended
+    assert found.plan["runner"] == "eager"
+    assert (found.checks[0].confirmed, found.checks[0].reason) == (False, why)
+    assert found.refusal == why
+    assert f"megakernel in fp32: {why} No other plan can be verified." in found.sentence
+    left_out = next(each for each in plans.ranked(results) if each.label == "megakernel in fp32")
+    assert left_out.reason == f"Not confirmed by verify. {why}"
 
 
 def test_only_plans_that_beat_todays_are_verified_next():
