@@ -72,15 +72,9 @@ def measure(trier: Trier, model: Any, plan: Plan, whole: PlanTrial, seconds_left
 def of_kernels(
     journal: Journal, trier: Trier, model: Any, trials: Sequence[PlanTrial], seconds_left: float
 ) -> list[PlanTrial]:
-    """The steps of the kernels plan among the trials; [] where none passed, or where they ended the stage's process.
-
-    The trial's notes then say so.
-    """
+    """The steps of the kernels plan among the trials; [] where none passed, or where they ended the stage's process."""
     whole = next((each for each in trials if each.plan["runner"] == "kernels" and each.gate == "pass"), None)
-    if whole is None:
-        return []
-    if said := journal.why_left_out("steps"):
-        whole.notes.append(f"The plan in steps: {said}")
+    if whole is None or journal.why_left_out("steps"):
         return []
 
     def make() -> list[PlanTrial]:

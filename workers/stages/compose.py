@@ -64,8 +64,8 @@ class _Composer:
         self.kind = kind_of(self.model)
         self.trier = Trier(document)
         self.done: list[PlanTrial] = []
-        self.peers: list[PeerTrial] = []
         self.steps: list[PlanTrial] = []
+        self.peers: list[PeerTrial] = []
         self.choice = ""
         self._chosen: dict[bool, Chosen] = {}
         self._journal = Journal(document, context)
@@ -93,6 +93,9 @@ class _Composer:
             for lossy in () if composes or base.ops or base.gpus > 1 else (False, True):
                 self._once(f"ops {lossy}", partial(self._try_with_ops, best.label, base, lossy))
             self._once("dtype", partial(self._try_lower_dtype, best.label, base))
+        for each in self.document.left_out:
+            if not each.key.startswith("plan "):  # a part of a plan
+                self._refuse(each.label, self._plan("kernels", {}, []), each.sentence, "error")
         choice = choose_plan(self.done, self.document.workload, self.document.model.counted)
         if choice is not None:
             ranking.explain(self.done, self._lower, choice.trial)
@@ -103,7 +106,7 @@ class _Composer:
         """Other engines, once, on the model as it is served today. They generate, so other models have none."""
         if self.kind == "decoder" and not self.peers:
             given = self.document, self.context, self.model, self._measuring_seconds()
-            self.peers.append(self._journal.once("vllm", PeerTrial, partial(peers.measure_vllm, *given)))
+            self.peers = [self._journal.once("vllm", PeerTrial, partial(peers.measure_vllm, *given))]
 
     def _once(self, key: str, add: Callable[[], object]) -> None:
         """Has `add` append its trials, or appends those that it made before the stage was started again."""
@@ -123,8 +126,7 @@ class _Composer:
         """Ids of the model's own text where there is one, else random; more of them where precision may be lowered."""
         lossy = self._lower_dtype() is not None or bool(ranking.winners(self._candidates, lossy=True))
         lossy = lossy or any(each.lossy and self._refusal(each) is None for each in self._whole_models)
-        least = COMPARED_TOKENS if lossy else 0
-        self.trier.yardstick = yardstick_of(self.document, self.context, self.model, least)
+        self.trier.yardstick = yardstick_of(self.document, self.context, self.model, COMPARED_TOKENS if lossy else 0)
 
     def _lower_dtype(self) -> str | None:
         """The 16-bit precision that a float32 model may be tried in."""
@@ -235,8 +237,7 @@ class _Composer:
 
     def _try_lower_dtype(self, label: str, base: Plan) -> None:
         """The base plan in 16 bits, where the workload allows it and the model is served in 32."""
-        dtype = self._lower_dtype()
-        if dtype is None:
+        if (dtype := self._lower_dtype()) is None:
             return
         plan = base.model_copy(update={"dtype": dtype})
         name = f"{label} in {dtype}"
@@ -278,8 +279,8 @@ class _Composer:
             if trial.gate != "refused"
         }
 
-    def _refuse(self, label: str, plan: Plan, reason: str) -> None:
-        self.done.append(untried(label, plan, self.document, "refused", reason))
+    def _refuse(self, label: str, plan: Plan, reason: str, gate: str = "refused") -> None:
+        self.done.append(untried(label, plan, self.document, gate, reason))
 
     def _plan(self, runner: str, options: dict[str, Any], ops: list[PlannedOp], gpus: int = 1) -> Plan:
         return Plan(
