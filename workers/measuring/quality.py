@@ -129,7 +129,8 @@ def judge(
     text = scores(before.next_token, after.next_token, tokens)
     allowed = "any rise is allowed, since the workload lets quality be unverified"
     if largest_loss is not None:
-        allowed = f"rises of at most {100 * largest_loss:g} % and {NATS_PER_RATE * largest_loss:g} nats are allowed"
+        most = f"{100 * largest_loss:g} points and {NATS_PER_RATE * largest_loss:g} nats"
+        allowed = f"rises of at most {most} are allowed"
     acceptable = is_acceptable(change, kl_change, largest_loss) and not after.broken
     few, result = "", "acceptable" if acceptable else "not acceptable"
     if done < LEAST_TOKENS:
@@ -139,9 +140,9 @@ def judge(
     sentence = (
         f"{called.capitalize()} over {done:,} tokens ({tokens.source}): the most likely token differs from the float32 "
         f"model's in {100 * before.disagreement:.2f} % of cases before and {100 * after.disagreement:.2f} % after, "
-        f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats. The upper ends of the changes' 95 % "
-        f"intervals are {100 * change.high:+.2f} % and {kl_change.high:+.2g} nats; {allowed}, "
-        f"so this is {result}.{few}"
+        f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats. By their 95 % intervals, the share of "
+        f"differing tokens {_upper_end(f'{100 * change.high:+.2f}', 'points')} and the divergence "
+        f"{_upper_end(f'{kl_change.high:+.2g}', 'nats')}; {allowed}, so this is {result}.{few}"
         f"{scores_sentence(text)}"
     )
     return Quality(
@@ -159,3 +160,11 @@ def judge(
         acceptable=acceptable,
         sentence=sentence,
     )
+
+
+def _upper_end(change: str, unit: str) -> str:
+    """The upper end of a change's interval, a number with its sign: `rises by at most 0.40 points`."""
+    if not float(change):
+        return "does not rise"
+    verb, end = ("falls", "at least") if change.startswith("-") else ("rises", "at most")
+    return f"{verb} by {end} {change.lstrip('+-')} {unit}"

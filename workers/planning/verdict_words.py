@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from workers.charts.text import plain, promised, times
+from workers.charts.text import percent, plain, promised, times
 from workers.documents.base import Verdict
 from workers.documents.left_out import LeftOut
 from workers.documents.quality import Quality
@@ -28,16 +28,17 @@ def sentence(
     no_quality: str = "",
     before: str = "before",
 ) -> str:
-    """The result in one honest sentence. `no_quality` is why quality was not judged; `before` names what ran before."""
+    """The result in a few sentences. `no_quality` is why quality was not judged; `before` names what ran before."""
     parts = [_objective_words(each) for each in found]
-    changed = _change_words(found[0].objective, gain, before)
+    parts += [_change_words(found[0].objective, gain, before), gain.drift_words if gain.difference else ""]
     if judged is None:
-        fidelity = f"quality could not be measured: {no_quality}"
+        parts += [f"Quality could not be measured: {no_quality}."]
     elif judged.acceptable and judged.tokens < judged.needed:
-        fidelity = f"{judged.called} is undecided after {judged.tokens:,} of {judged.needed:,} {judged.compared}"
+        reached = f"{judged.tokens:,} of {judged.needed:,} {judged.compared}"
+        parts += [f"{judged.called.capitalize()} is undecided after {reached}."]
     else:
-        fidelity = f"{judged.called} is {'acceptable' if judged.acceptable else 'not acceptable'}"
-    return f"The SLA is {SAID[verdict]}: {'; '.join(parts)}; {changed}; {fidelity}."
+        parts += [f"{judged.called.capitalize()} is {'acceptable' if judged.acceptable else 'not acceptable'}."]
+    return " ".join([f"The SLA is {SAID[verdict]}.", *filter(None, parts)])
 
 
 def no_change_sentence(
@@ -55,51 +56,56 @@ def no_change_sentence(
     reasons += [f"{each.label}: {each.why_not}" if each.changed else each.why_not for each in tried]
     if left_out:
         reasons.append(f"Time was short to verify {' and '.join(left_out)}.")
-    values = "; ".join(_objective_words(each.model_copy(update={"before": None})) for each in found)
+    values = " ".join(_objective_words(each.model_copy(update={"before": None})) for each in found)
     if tried[-1].no_quality:
         reasons.append(f"Quality could not be measured: {tried[-1].no_quality}.")
-    return f"No change is recommended. {' '.join(reasons)} With {tried[-1].today} the SLA is {SAID[verdict]}: {values}."
+    return f"No change is recommended. {' '.join(reasons)} With {tried[-1].today} the SLA is {SAID[verdict]}. {values}"
 
 
 def _change_words(objective: Objective, gain: Speedup, before: str) -> str:
     """The speedup as a sentence. It is a ratio of medians, whichever percentile was promised."""
     ratio = gain.ratio
     if not gain.difference:
-        return f"the change of {ratio.value:.2f}x lies inside the noise floor, which is no difference"
+        return f"The change of {ratio.value:.2f}x lies inside the noise floor, which is no difference."
     low, high = (ratio.low, ratio.high) if ratio.value >= 1 else (1 / ratio.high, 1 / ratio.low)
-    change = f"the median {objective.title} is {times(ratio.value, objective.unit)} than {before}"
-    drifted = f" ({gain.drift_words.rstrip('.')})" if gain.drifts else ""
-    return f"{change} ({low:.2f} to {high:.2f} {gain.scope}){drifted}"
+    change = f"The median {objective.title} is {times(ratio.value, objective.unit)} than {before}"
+    return f"{change} (95 % interval {low:.2f}x to {high:.2f}x, {gain.scope})."
 
 
 def _objective_words(outcome: ObjectiveOutcome) -> str:
-    objective = outcome.objective
-    value = f"{plain(outcome.after, 4)} {objective.unit}" if outcome.after is not None else "without a value"
-    before = f" ({plain(outcome.before, 4)} before)" if outcome.before is not None else ""
+    """One sentence: what was found, what is promised, what it was before; a second one where that decides nothing."""
+    objective, unit = outcome.objective, outcome.objective.unit
+    value = f"is {plain(outcome.after, 4)} {unit}" if outcome.after is not None else "has no value"
     if objective.limit is None:
         than = "as" if objective.direction == "at_least" else "than"
         limit = f"{promised(objective).removeprefix('≥ ')} {than} today"
     else:
-        limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {objective.unit}"
-    words = f"{objective.label} is {value}{before}, promised {limit}"
+        limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {unit}"
+    words = f"{objective.label} {value} where {limit} is promised"
+    if outcome.before is not None:
+        words += f"; before, it was {plain(outcome.before, 4)} {unit}"
+    ratio = outcome.ratio
+    if ratio is not None and not outcome.void:
+        found = f"it is {plain(ratio.value)}x (95 % interval {plain(ratio.low)}x to {plain(ratio.high)}x)"
+        words += f", and {'nothing is changed' if ratio.low == ratio.high == 1 else found}"
+    return " ".join(filter(None, [f"{words}.", _undecided_words(outcome)]))
+
+
+def _undecided_words(outcome: ObjectiveOutcome) -> str:
+    """Why the outcome decides nothing, as a sentence; "" where it is met or missed, or its ratio says it."""
     if outcome.void:
-        return f"{words}, which is void"
+        return "That is void."
     if outcome.verdict == "not_enough_samples":
-        words += f", {outcome.requests:,} requests of the {outcome.needed:,} or more it takes"
+        return f"That takes {outcome.needed:,} requests or more; there are {outcome.requests:,}."
     if outcome.missed_in:
-        return f"{words}, too close to call: the requests of {outcome.missed_in} of the processes miss it"
-    if outcome.ratio is not None and outcome.ratio.low == outcome.ratio.high == 1:
-        return f"{words}, and nothing is changed"
-    if outcome.ratio is not None:
-        low, high = plain(outcome.ratio.low), plain(outcome.ratio.high)
-        return f"{words}, and found {plain(outcome.ratio.value)}x (95 % interval {low} to {high})"
-    if outcome.verdict == "too_close":
-        share, allowed = outcome.over / outcome.samples, 100 - objective.percentile
-        words += (
-            f", too close to call: {outcome.over:,} of {outcome.samples:,} samples ({share:.2%}) lie beyond the limit, "
-            f"where {allowed:.10g} % of all may"
+        return f"That is too close to call: the requests of {outcome.missed_in} of the processes miss it."
+    if outcome.verdict == "too_close" and outcome.ratio is None:
+        share, allowed = outcome.over / outcome.samples, 100 - outcome.objective.percentile
+        return (
+            f"That is too close to call: {outcome.over:,} of {outcome.samples:,} samples lie beyond the limit, "
+            f"which is {percent(share, 2)} where {allowed:.10g} % of all may."
         )
-    return words
+    return ""
 
 
 def overall_verdict(found: Sequence[ObjectiveOutcome], judged: Quality | None, changed: bool) -> Verdict:

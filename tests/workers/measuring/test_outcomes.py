@@ -112,8 +112,12 @@ def test_sampling_goes_on_until_every_objective_is_decided():
 @pytest.mark.parametrize(
     ("value", "difference", "words"),
     [
-        (2.0, True, "the median TTF64 is 2.00x faster than before (1.99 to 2.01 within one process)"),
-        (0.5, True, "2.00x slower than before (1.96 to 2.04 within one process)"),
+        (
+            2.0,
+            True,
+            ". The median TTF64 is 2.00x faster than before (95 % interval 1.99x to 2.01x, within one process). ",
+        ),
+        (0.5, True, "2.00x slower than before (95 % interval 1.96x to 2.04x, within one process). "),
         (1.01, False, "lies inside the noise floor, which is no difference"),
     ],
 )

@@ -1,6 +1,7 @@
 """Quality is measured against float32, and a wrong model is found out."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -38,6 +39,15 @@ def test_the_same_precision_loses_nothing():
     assert found.change.value == 0.0
     assert found.kl_before == found.kl_after > 0
     assert found.acceptable
+    unchanged = "the share of differing tokens does not rise and the divergence does not rise; "
+    assert unchanged + "rises of at most 1 points and 0.001 nats are allowed" in found.sentence
+
+
+def test_a_fall_is_not_called_a_rise():
+    found = judged(model())
+    assert found.change.high < 0
+    fall = r"the share of differing tokens falls by at least \d\.\d\d points and the divergence falls by at least \d"
+    assert re.search(fall, found.sentence), found.sentence
 
 
 def test_damaged_weights_are_not_acceptable():
@@ -47,6 +57,7 @@ def test_damaged_weights_are_not_acceptable():
     found = judged(damaged)
     assert found.top1_after > found.top1_before + 0.05
     assert found.change.low > 0.01
+    assert f"the share of differing tokens rises by at most {100 * found.change.high:.2f} points" in found.sentence
     assert not found.acceptable
     assert "not acceptable" in found.sentence
 

@@ -4,7 +4,7 @@ import pytest
 
 from workers.charts.text import promised
 from workers.documents.measurement import Interval
-from workers.documents.speedup import Speedup
+from workers.documents.speedup import Drift, Speedup
 from workers.documents.stages import ObjectiveOutcome
 from workers.documents.workload import Objective
 from workers.planning.verdict_words import no_change_sentence, sentence
@@ -44,11 +44,11 @@ def test_a_promise_relative_to_today_says_the_ratio_that_was_found():
     found = outcome(1.9, 2, 2.1, "met")
     gain = Speedup(metric="ttf_n", ratio=found.ratio, noise=Interval(value=1, low=0.98, high=1.02), difference=True)
     said = sentence([found], gain, None, "met", "no reason")
-    wanted = (
-        "TTF64 p50 is 150 ms (300 before), promised 1.5x faster than today, and found 2x (95 % interval 1.9 to 2.1)"
+    assert said == (
+        "The SLA is met. TTF64 p50 is 150 ms where 1.5x faster than today is promised; before, it was 300 ms, and it "
+        "is 2x (95 % interval 1.9x to 2.1x). The median TTF64 is 2.00x faster than before (95 % interval 1.90x to "
+        "2.10x, within one process). Quality could not be measured: no reason."
     )
-    assert wanted in said
-    assert "2.00x faster than before (1.90 to 2.10 within one process)" in said
     said = sentence([found], gain, None, "met", "no reason", "generate of transformers")
     assert "2.00x faster than generate of transformers (" in said
 
@@ -65,4 +65,34 @@ def test_where_nothing_is_changed_no_ratio_is_said():
 
     said = no_change_sentence([Tried()], [], [outcome(1, 1, 1, "missed")], "missed")
     assert "With generate of transformers the SLA is missed" in said
-    assert said.endswith("missed: TTF64 p50 is 300 ms, promised 1.5x faster than today, and nothing is changed.")
+    assert said.endswith(
+        "missed. TTF64 p50 is 300 ms where 1.5x faster than today is promised, and nothing is changed."
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ""),
+        ({"void": True}, " That is void."),
+        ({"verdict": "not_enough_samples"}, " That takes 101 requests or more; there are 40."),
+        ({"missed_in": 2}, " That is too close to call: the requests of 2 of the processes miss it."),
+        (
+            {"verdict": "too_close", "over": 1},
+            " That is too close to call: 1 of 40 samples lie beyond the limit, which is 2.50 % where 5 % of all may.",
+        ),
+    ],
+)
+def test_every_value_has_its_unit_and_no_bracket_follows_another(changes, words):
+    promise = Objective.model_validate({"metric": "ttf_n", "n": 64, "percentile": 95, "limit": 100})
+    update = {"objective": promise, "ratio": None, "before": 1572.0, "after": 49.63, "needed": 101, **changes}
+    ratio = Interval(value=23.93, low=23.31, high=24.79)
+    drifts = [Drift(process=1, side="before", ratio=0.92)]
+    gain = Speedup(metric="ttf_n", ratio=ratio, noise=ratio, difference=True, drifts=drifts)
+    said = sentence([outcome(1, 1, 1, "met").model_copy(update=update)], gain, None, "met", "no reason")
+    assert said == (
+        f"The SLA is met. TTF64 p95 is 49.63 ms where at most 100 ms is promised; before, it was 1,572 ms.{words} "
+        "The median TTF64 is 23.93x faster than before (95 % interval 23.31x to 24.79x, within one process). "
+        "Times drifted while they were measured: the baseline in process 1 by -8 %. "
+        "Quality could not be measured: no reason."
+    )
