@@ -8,6 +8,7 @@ from workers.documents.measurement import Candidate
 from workers.documents.stages import Results
 
 SHOWN, LEAST_SHARE = 12, 0.01
+MEGAKERNEL = "megakernel"
 """The figure shows at most this many operations, each at least this share of the whole."""
 
 
@@ -32,18 +33,25 @@ def parts(results: Results) -> list[PlanOperation]:
     plan = results.verify.plan if results.verify else results.compose.plan if results.compose else {}
     candidates = results.explore.candidates if results.explore else []
     evidence = {each.id: each for each in candidates}
-    found = [_part(op, evidence.get(op.get("evidence_id") or ""), candidates) for op in plan.get("ops", [])]
+    steps_too = plan.get("runner") != MEGAKERNEL
+    found = [_part(op, evidence.get(op.get("evidence_id") or ""), candidates, steps_too) for op in plan.get("ops", [])]
     return sorted(found, key=lambda part: -part.ms_per_request)
 
 
-def _part(op: dict[str, object], timed: Candidate | None, candidates: list[Candidate]) -> PlanOperation:
+def _part(
+    op: dict[str, object], timed: Candidate | None, candidates: list[Candidate], steps_too: bool
+) -> PlanOperation:
+    """`steps_too`: the plan's operations run in decode steps as well. Those of a megakernel's plan run in the prompt
+    alone, so its head runs once; explore counted a call for each token.
+    """
     label, variant = case_label(str(op["op"]), op["case"]), str(op["variant"])  # type: ignore[arg-type]
     if timed is None:
         return PlanOperation(label, variant, "", None, None, None)
     theirs = [
         each.ms for each in candidates if each.peer and each.gate == "pass" and each.ms and each.case == timed.case
     ]
-    return PlanOperation(label, variant, timed.summary, timed.per_request, timed.ms, min(theirs, default=None))
+    calls = timed.per_request if steps_too or op["op"] != "lm_head" else 1.0
+    return PlanOperation(label, variant, timed.summary, calls, timed.ms, min(theirs, default=None))
 
 
 def figure(results: Results) -> Figure | None:
@@ -90,7 +98,8 @@ def table(results: Results) -> Table:
 CHART = Chart(
     "chosen",
     "The plan, operation by operation",
-    "Each operation of at least 1 %, timed by itself with a cold cache, times its calls; in the plan they overlap.",
+    "Each operation of at least 1 %, timed by itself with a cold cache, times its calls; in the plan they overlap. A "
+    "megakernel makes every token after the first by itself: beside it the plan has the prompt's operations alone.",
     "explore",
     "measured",
     figure,

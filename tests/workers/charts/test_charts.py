@@ -111,19 +111,6 @@ def test_refused_candidates_are_told_reason_by_reason():
     assert len(decisions.tried(document)) == len(candidates) - 3
 
 
-def test_the_plan_stands_operation_by_operation_beside_torchs_best():
-    headers, ((case, variant, summary, calls, mine, torchs, times),) = chosen.table(results())
-    assert len(headers) == 7
-    assert (case, variant, summary, calls) == ("linear 1×8192×2048", "cublaslt", "cuBLASLt", 1)
-    assert (mine, torchs, times) == (pytest.approx(11.7), pytest.approx(13.1), pytest.approx(13.1 / 11.7))
-
-
-def test_an_operation_without_evidence_is_named_all_the_same():
-    document = results()
-    document.explore = None
-    assert chosen.table(document)[1] == [["linear 1×8192×2048", "cublaslt", "", None, None, None, None]]
-
-
 @pytest.mark.parametrize(
     ("after", "unit", "words"),
     [
@@ -149,13 +136,6 @@ def test_a_plan_in_lower_precision_has_no_ratio_to_plans_in_another():
     document.compose.trials[1].plan["options"] = {"weights": "fp8"}
     assert "in another precision than the next, eager (280 ms)" in plans.why(document)
     assert "faster" not in plans.why(document)
-
-
-def test_an_operation_in_lower_precision_stands_beside_no_peer_in_another():
-    document = results()
-    (own,) = [each for each in document.explore.candidates if each.id == document.verify.plan["ops"][0]["evidence_id"]]
-    own.case = own.case | {"weights": "fp8"}
-    assert chosen.table(document)[1][0][-2:] == [None, None]
 
 
 def test_a_claim_of_compose_that_verify_contradicts_gives_way_to_the_verified_figure():
