@@ -53,6 +53,11 @@ class Gpu:
         """bf16 TFLOP/s that the chip can never exceed: SMs × FLOP per clock × highest clock (0: unknown)."""
         return self.sms * self.matrix_flop_per_clock * self.max_clock_ghz / 1000
 
+    @property
+    def memory_words(self) -> str:
+        """`memory_gib` with its source: `131.3 GiB by its datasheet`. A driver tells a little more or less."""
+        return f"{self.memory_gib:.1f} GiB" + (" by its datasheet" if self.source == "datasheet" else "")
+
 
 GPUS: dict[str, Gpu] = {
     gpu.gpu_class: gpu

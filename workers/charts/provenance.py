@@ -71,13 +71,14 @@ def sentence(results: Results, stage: Stage) -> str:
 
 def facts(found: Environment) -> list[tuple[str, str]]:
     """(name, value) of everything recorded about where something was measured."""
+    told = "" if found.gpu_class == "cpu" else " by its driver"
     rows = [
         ("Device", found.device),
         ("GPU class", found.gpu_class),
         ("GPU UUID", found.gpu_uuid),
         ("Lease", found.lease_id),
         ("Driver", found.driver),
-        ("Memory", f"{number(found.memory_gib)} GiB" if found.memory_gib is not None else ""),
+        ("Memory", f"{number(found.memory_gib)} GiB{told}" if found.memory_gib is not None else ""),
         ("Clocks and power", clocks(found)),
         ("Libraries", ", ".join(f"{name} {version}" for name, version in found.versions.items())),
         ("Commit", found.commit),

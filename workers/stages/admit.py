@@ -55,7 +55,8 @@ def feasibility(gpu_class: str, needs_gib: float, parameters: int, dtype: str) -
     gpu = GPUS[single_gpu_class(gpu_class)]
     has_gib = psutil.virtual_memory().total / GIB if gpu_class == "cpu" else gpu.memory_gib
     feasible, gpus = needs_gib <= has_gib, gpus_of(gpu_class)
-    reason = "" if feasible else _too_large(gpu.name, needs_gib, has_gib, parameters, dtype)
+    has = f"{has_gib:.1f} GiB" if gpu_class == "cpu" else gpu.memory_words
+    reason = "" if feasible else _too_large(gpu.name, needs_gib, has, parameters, dtype)
     if reason and gpus > 1:
         reason += (
             f" What runs today is measured on one of the {gpus} GPUs, so one has to hold the model; without a run, "
@@ -64,12 +65,9 @@ def feasibility(gpu_class: str, needs_gib: float, parameters: int, dtype: str) -
     return Feasibility(gpu_class=gpu_class, needs_gib=needs_gib, has_gib=has_gib, feasible=feasible, reason=reason)
 
 
-def _too_large(name: str, needs_gib: float, has_gib: float, parameters: int, dtype: str) -> str:
+def _too_large(name: str, needs_gib: float, has: str, parameters: int, dtype: str) -> str:
     weights = parameters * BYTES[dtype] / GIB
-    return (
-        f"The model needs {needs_gib:.1f} GiB in {dtype} ({weights:.1f} GiB of them weights), "
-        f"but {name} has {has_gib:.1f} GiB."
-    )
+    return f"The model needs {needs_gib:.1f} GiB in {dtype} ({weights:.1f} GiB of them weights), but {name} has {has}."
 
 
 def check_tensors(model_dir: Path, config: dict[str, Any]) -> list[str]:

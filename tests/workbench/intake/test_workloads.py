@@ -103,7 +103,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
             "constraints": {"gpu_classes": ["l40s", "h200"]},
         },
         "model",
-        "GiB; the largest allowed GPU, h200, has 131.3 GiB",
+        "GiB; the largest allowed GPU, h200, has 131.3 GiB by its datasheet",
     ),
     "impossible": (
         {"constraints": {"gpu_classes": ["h100", "h200"]}, "objectives": [{"metric": "ttft", "limit": 0.1}]},

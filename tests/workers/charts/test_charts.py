@@ -230,6 +230,12 @@ def test_a_shared_machine_is_said_beside_its_figures(share, said):
     assert provenance.clocks(found) == said
 
 
+@pytest.mark.parametrize(("gpu_class", "said"), [("h200", "140 GiB by its driver"), ("cpu", "140 GiB")])
+def test_the_memory_of_a_gpu_is_its_drivers_figure(gpu_class, said):
+    found = Environment(device="d", gpu_class=gpu_class, memory_gib=139.8, versions={}, at="2026-11-20T00:00:00Z")
+    assert dict(provenance.facts(found))["Memory"] == said
+
+
 @pytest.mark.parametrize(
     ("values", "among"), [([0.03, 0.3], "0.05"), ([0.3, 8.0], "0.5"), ([0.02, 900.0], "0.1"), ([2.0, 5000.0], "1,000")]
 )

@@ -130,6 +130,7 @@ def test_several_gpus_do_not_hold_what_runs_today(context):
     one, both = (admit.feasibility(each, 150.0, 70_553_706_496, "bf16") for each in ("h200", "h200x2"))
     assert not both.feasible
     assert both.reason.startswith(one.reason)
+    assert one.reason.endswith("but NVIDIA H200 has 131.3 GiB by its datasheet.")
     assert "one of the 2 GPUs, so one has to hold the model" in both.reason
     assert "bench decode --gpus 2" in both.reason
 

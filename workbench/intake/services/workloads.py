@@ -176,8 +176,12 @@ def _fit_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[
     largest = max(has, key=lambda gpu_class: has[gpu_class])
     if needs <= has[largest]:
         return []
-    what = "machine" if largest == "cpu" else "GPU"
-    reason = f"{facts.name} needs {needs:,.0f} GiB; the largest allowed {what}, {largest}, has {has[largest]:.1f} GiB"
+    on_cpu = largest == "cpu"
+    words = f"{has[largest]:.1f} GiB" if on_cpu else GPUS[single_gpu_class(largest)].memory_words
+    reason = (
+        f"{facts.name} needs {needs:,.0f} GiB; the largest allowed {'machine' if on_cpu else 'GPU'}, {largest}, "
+        f"has {words}"
+    )
     return [{"field": "model", "reason": reason}]
 
 
