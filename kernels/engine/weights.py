@@ -76,7 +76,9 @@ def _vocabulary_sizes(model: Any) -> set[int]:
 
 
 def _std(model: Any, name: str, parameter: Any, vocabulary: set[int]) -> float | None:
-    """Standard deviation of a parameter, or None when it keeps its initial value."""
+    """Standard deviation of a parameter, or None when it keeps its initial value, as one without elements does."""
+    if not parameter.numel():
+        return None
     if parameter.ndim < 2:
         return BIAS_STD if name.endswith("bias") else None
     rows, columns = parameter.shape[0], parameter.numel() // parameter.shape[0]

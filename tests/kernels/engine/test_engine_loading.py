@@ -61,6 +61,14 @@ def test_generated_weights_are_finite_and_give_lively_logits(name: str) -> None:
     assert 0.5 < logits.std() < 5
 
 
+def test_a_parameter_without_elements_is_left_as_it_is() -> None:
+    """YOLOS has position embeddings between its layers, none where it has one layer."""
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    model = load({"model_type": "yolos", "architectures": ["YolosForObjectDetection"], "image_size": [32, 32]} | sizes)
+    assert 0 in [parameter.numel() for parameter in model.parameters()]
+    assert torch.isfinite(model(pixel_values=torch.zeros(1, 3, 32, 32)).logits).all()
+
+
 def test_blocks_of_a_tensor_do_not_repeat() -> None:
     config = CONFIGS["llama"] | {"vocab_size": 40_000}
     table = load(config).model.embed_tokens.weight.flatten()
