@@ -109,7 +109,7 @@ def table(results: Results) -> Table:
         [
             each.op,
             _label(each),
-            each.variant,
+            ", ".join([each.variant, *(f"{name} {value}" for name, value in each.params.items())]),
             each.ms,
             _percent(each.floor_share),
             each.error,

@@ -4,8 +4,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
-from kernels.plan import PlannedOp
+from kernels.plan import Plan, PlannedOp
 from kernels.tune.plan_search import PlanWatch, described, pass_name
+from workers.documents.stages import PlanTrial, StageInput
 from workers.harness.sentences import sentence_of
 from workers.measuring.journal import Journal
 
@@ -58,6 +59,16 @@ class SearchWatch(PlanWatch):
     def _say(self, sentence: str) -> None:
         if sentence not in self.notes:
             self.notes.append(sentence)
+
+
+def parts_left_out(document: StageInput, plan: Plan) -> list[PlanTrial]:
+    """A trial of each part of a plan, or of its steps, that ended compose's process; `plan` is the one without ops."""
+    unit = document.workload.objectives[0].unit
+    return [
+        PlanTrial(label=each.label, plan=plan.model_dump(), unit=unit, gate="error", reason=each.sentence)
+        for each in document.left_out
+        if not each.key.startswith("plan ")
+    ]
 
 
 def _label(queries: int, ops: Iterable[PlannedOp]) -> str:

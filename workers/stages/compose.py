@@ -25,6 +25,7 @@ from workers.planning import kernels_plan, peers, ranking, several_gpus, steps
 from workers.planning.build_times import EXPECTED_SHARE, Builds
 from workers.planning.choosing import choose_plan
 from workers.planning.precision import lossy_refusal, lowers_precision
+from workers.planning.search_watch import parts_left_out
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, TRIAL_SECONDS, Times, Trier, untried, yardstick_of
 from workers.planning.whole_models import whole_models
 
@@ -93,9 +94,7 @@ class _Composer:
             for lossy in () if composes or base.ops or base.gpus > 1 else (False, True):
                 self._once(f"ops {lossy}", partial(self._try_with_ops, best.label, base, lossy))
             self._once("dtype", partial(self._try_lower_dtype, best.label, base))
-        for each in self.document.left_out:
-            if not each.key.startswith("plan "):  # a part of a plan
-                self._refuse(each.label, self._plan("kernels", {}, []), each.sentence, "error")
+        self.done += parts_left_out(self.document, self._plan("kernels", {}, []))
         choice = choose_plan(self.done, self.document.workload, self.document.model.counted)
         if choice is not None:
             ranking.explain(self.done, self._lower, choice.trial)
@@ -279,8 +278,8 @@ class _Composer:
             if trial.gate != "refused"
         }
 
-    def _refuse(self, label: str, plan: Plan, reason: str, gate: str = "refused") -> None:
-        self.done.append(untried(label, plan, self.document, gate, reason))
+    def _refuse(self, label: str, plan: Plan, reason: str) -> None:
+        self.done.append(untried(label, plan, self.document, "refused", reason))
 
     def _plan(self, runner: str, options: dict[str, Any], ops: list[PlannedOp], gpus: int = 1) -> Plan:
         return Plan(

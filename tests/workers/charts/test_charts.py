@@ -173,6 +173,8 @@ def test_what_serves_today_is_compared_as_well_and_alone_there_is_nothing_to_com
 def test_candidates_stand_by_what_their_case_costs_the_chosen_first():
     document = results()
     document.explore.candidates[2].per_request = 1000
+    document.explore.candidates[0].params = {"split": 4}
+    assert f"{document.explore.candidates[0].variant}, split 4" in [row[2] for row in decisions.table(document)[1]]
     found = decisions.tried(document)
     assert [each.case["n"] for each in found] == [16384] * 3 + [8192] * 2
     assert [each.variant for each in found[:2]] == ["torch_linear", "cached_output"]
