@@ -78,7 +78,7 @@ def _run_once(
     bounds: child.Bounds,
 ) -> tuple[child.Ended, Confinement]:
     directory = folders.scratch
-    for name in ("out.json", "stage.log"):
+    for name in ("out.json", "stage.log", NOTE_FILE, HUNG_FILE):  # those of the process before, if any
         (directory / name).unlink(missing_ok=True)
     _write_new(directory / "in.json", document.model_dump_json())
     seconds = document.seconds_left * OVERTIME + OVERTIME_SECONDS

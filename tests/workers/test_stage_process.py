@@ -67,6 +67,12 @@ def test_a_failure_in_words_ends_the_stage_at_once(run_stage):
     assert (found.code, found.document["sentence"]) == (1, "It cannot be done.")
 
 
+def test_what_ends_the_stage_before_it_tries_anything_is_not_blamed_on_what_its_last_process_tried(run_stage):
+    found = run_stage(named("aborts once"))
+    assert (found.code, found.document["sentence"]) == (1, "It cannot be done again.")
+    assert len([each for each in found.said if each.startswith("the plan aborts")]) == 1
+
+
 def test_a_stage_whose_process_dies_again_and_again_fails_with_all_the_names(run_stage, monkeypatch):
     monkeypatch.setattr(stage_process, "MOST_LEFT_OUT", 1)
     found = run_stage(named("aborts1 aborts2 first"))

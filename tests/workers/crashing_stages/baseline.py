@@ -12,6 +12,8 @@ from workers.measuring.journal import Journal
 
 def run(document: StageInput, context: Context) -> BaselineResult:
     """A result whose runner is what was tried, or left out and why."""
+    if document.left_out and "once" in document.workload.name:
+        raise StageError("It cannot be done again.")
     journal = Journal(document, context)
     tried = [journal.once(each, str, lambda each=each: _try(journal, each)) for each in document.workload.name.split()]
     sample = results().baseline
