@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import NoReverseMatch, reverse
 from ninja import Field, NinjaAPI, Schema
 from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationErrorContext
 from ninja.parser import Parser
@@ -158,6 +159,14 @@ class ProblemAPI(NinjaAPI):
         return invalid(errors)
 
 
+def _no_such_address() -> str:
+    """The sentence for an address without an operation; the worker API's server has no reference."""
+    try:
+        return f"There is no such address; {reverse('api-docs')} has all of them, and the form of the ids in them."
+    except NoReverseMatch:
+        return "There is no such address."
+
+
 class ProblemMiddleware:
     """Answers errors outside the API's own handlers (unknown address, wrong method) as problem+json too."""
 
@@ -169,9 +178,9 @@ class ProblemMiddleware:
         content_type = response.headers.get("Content-Type", "")
         if not request.path.startswith(API) or response.status_code < 400 or content_type.startswith(PROBLEM_TYPE):
             return response
-        problem = respond(
-            response.status_code, DETAILS.get(response.status_code, HTTPStatus(response.status_code).phrase)
-        )
+        status = response.status_code
+        detail = _no_such_address() if status == 404 else DETAILS.get(status, HTTPStatus(status).phrase)
+        problem = respond(status, detail)
         if "Allow" in response.headers:
             problem["Allow"] = response["Allow"]
         return problem

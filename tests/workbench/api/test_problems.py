@@ -109,9 +109,18 @@ def test_a_wrong_answer_is_our_fault_not_the_callers(api, engineer):
     assert "objectives" not in _problem(client.get("/api/frame/wrong"), 500)["detail"]
 
 
+@pytest.mark.urls("workbench.urls")
+@pytest.mark.parametrize("path", ["nothing", "runs/17", "docs/nothing"])
+def test_an_unknown_address_is_not_taken_for_a_foreign_object(api, engineer, path):
+    said = "There is no such address; /api/v1/docs has all of them, and the form of the ids in them."
+    assert _problem(api(engineer).get(f"/api/v1/{path}"), 404)["detail"] == said
+    foreign = _problem(api(engineer).get("/api/v1/runs/00000000-0000-4000-8000-000000000000"), 404)
+    assert foreign["detail"] == "There is no such thing here, or it is not yours."
+
+
 def test_an_unknown_address_a_wrong_method_and_a_huge_body(api, engineer, settings):
     client = api(engineer)
-    _problem(client.get("/api/frame/nothing"), 404)
+    assert _problem(client.get("/api/frame/nothing"), 404)["detail"] == "There is no such address."
     response = client.delete("/api/frame/sla")
     _problem(response, 405)
     assert response["Allow"] == "POST"

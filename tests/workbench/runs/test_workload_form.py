@@ -53,7 +53,8 @@ def test_every_template_is_a_workload(name: str) -> None:
 def test_an_encoder_begins_with_what_it_can_promise(browser: Callable[[User], Client], engineer: User) -> None:
     encoders = [entry for entry, _, facts in catalogue.entries() if facts.kind != "decoder"]
     page = browser(engineer).get(f"/workloads/new/?model={encoders[0]}").content.decode()
-    assert '<option value="batch_latency" selected>' in page
+    assert '<option value="batch_latency" selected data-about="In ms, at most.">' in page
+    assert '<p class="hint" id="f-objectives-0-limit-hint">In ms, at most.</p>' in page
 
 
 def test_the_form_and_the_api_make_the_same_document(

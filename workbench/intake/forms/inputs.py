@@ -17,10 +17,15 @@ METRICS: Choices = [
     ("tpot", "Time per output token (TPOT), ms"),
     ("itl", "Inter-token latency (ITL), ms"),
     ("e2e", "End to end (E2E), ms"),
-    ("throughput", "Throughput, tokens or images per second, at least"),
+    ("throughput", "Throughput, tokens or images per second"),
     ("batch_latency", "Latency per batch, ms"),
     ("cost_per_mtok", "Cost per million tokens or images, USD"),
 ]
+LIMITS = {
+    metric: f"In {label.rpartition(', ')[2]}, at {'least' if metric == 'throughput' else 'most'}."
+    for metric, label in METRICS
+}
+"""What a limit of each metric is in, which its label ends with."""
 RUNNERS: Choices = [
     ("eager", "transformers, eager"),
     ("compiled", "compiled, static cache"),
@@ -52,8 +57,8 @@ APIS: Choices = [
 class Input:
     """One input as the template draws it. `kind`: text, secret, area, number, select, checks or check.
 
-    `about` says more of some choices of checks, by their values, and `headings` under which of them they stand: those
-    unfold, since they are many.
+    `about` says more of some choices, by their values. `headings` says under which of them checks stand: those unfold,
+    since they are many.
     """
 
     name: str
@@ -72,10 +77,14 @@ class Input:
     def groups(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
         """Each heading with the value, label and explanation of its choices."""
         found: dict[str, list[tuple[str, str, str]]] = {}
-        for value, label in self.choices:
-            group = found.setdefault(self.headings.get(value, "Others"), [])
-            group.append((value, label, self.about.get(value, "")))
+        for choice in self.options:
+            found.setdefault(self.headings.get(choice[0], "Others"), []).append(choice)
         return list(found.items())
+
+    @property
+    def options(self) -> list[tuple[str, str, str]]:
+        """The value, label and explanation of each choice."""
+        return [(value, label, self.about.get(value, "")) for value, label in self.choices]
 
     @property
     def id(self) -> str:
@@ -179,13 +188,14 @@ def _lengths(at: str, name: str) -> list[Input]:
     ]
 
 
-def objective(index: int) -> list[Input]:
+def objective(index: int, metric: str) -> list[Input]:
+    """The inputs of a promise; the page changes the hint of the limit with the metric."""
     at = f"objectives[{index}]"
     return [
-        Input(f"{at}.metric", "Metric", "select", choices=METRICS),
+        Input(f"{at}.metric", "Metric", "select", choices=METRICS, about=LIMITS),
         Input(f"{at}.n", "N, for TTF-N"),
         Input(f"{at}.percentile", "Percentile"),
-        Input(f"{at}.limit", "Limit"),
+        Input(f"{at}.limit", "Limit", hint=LIMITS.get(metric, "")),
         Input(f"{at}.at_least_faster", "Or times faster", hint="Than today, in place of a limit."),
     ]
 

@@ -127,7 +127,8 @@ class WorkloadForm:
 
     @property
     def objectives(self) -> list[list[Input]]:
-        return [[self._bound(each) for each in form_inputs.objective(index)] for index in range(self.rows)]
+        metrics = [str(self.values.get(f"objectives[{index}].metric", "")) for index in range(self.rows)]
+        return [[self._bound(each) for each in form_inputs.objective(*row)] for row in enumerate(metrics)]
 
     @property
     def general(self) -> list[Input]:

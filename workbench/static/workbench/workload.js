@@ -8,6 +8,12 @@ function matchN(select) {
   n.closest(".field").hidden = n.disabled;
 }
 
+// The limit's unit is the metric's.
+function matchUnit(select) {
+  const hint = document.getElementById(select.id.replace(/metric$/, "limit-hint"));
+  if (hint) hint.textContent = select.selectedOptions[0].dataset.about;
+}
+
 // What describes one kind of arrivals or lengths is switched off for the others.
 const ARRIVALS = { rate: ["poisson", "gamma"], cv: ["gamma"], speed: ["recorded"], think_s: ["closed"] };
 const LENGTHS = {
@@ -31,11 +37,15 @@ function matchKinds() {
 
 function matchAll() {
   document.querySelectorAll("select[name$='.metric']").forEach(matchN);
+  document.querySelectorAll("select[name$='.metric']").forEach(matchUnit);
   matchKinds();
 }
 
 document.addEventListener("change", (event) => {
-  if (event.target.matches("select[name$='.metric']")) matchN(event.target);
+  if (event.target.matches("select[name$='.metric']")) {
+    matchN(event.target);
+    matchUnit(event.target);
+  }
   if (event.target.matches("select[name$='.kind']")) matchKinds();
 });
 document.addEventListener("htmx:afterSettle", matchAll);
