@@ -1,5 +1,6 @@
 """Version 1 of the API: the frame, and the routers of every app."""
 
+import workbench.runs.api.comparison  # adds to the router of runs
 import workbench.runs.api.deletion  # noqa: F401  # adds to the routers of models, workloads and runs
 from workbench.accounts.api import router as account_router
 from workbench.api.auth import caller_auth

@@ -77,6 +77,8 @@ def curl(path: str, method: str, operation: dict[str, Any]) -> str:
     address = path
     for name in _required(operation, "path"):
         address = address.replace(f"{{{name}}}", f"${name.upper()}")
+    asked = "&".join(f"{name}=${name.upper()}" for name in _required(operation, "query"))
+    address += f"?{asked}" if asked else ""
     verb = "" if method == "get" or (method == "post" and "requestBody" in operation) else f" -X {method.upper()}"
     lines = [f'curl -sS{verb} "$WORKBENCH_URL{address}"', '-H "Authorization: Bearer $WORKBENCH_TOKEN"']
     lines += [f'-H "{name}: 0"' for name in _required(operation, "header")]
@@ -96,7 +98,8 @@ def python(path: str, operation: dict[str, Any]) -> str:
     """The call with the generated client. Parameters are variables: `run_id`."""
     name, tag = operation["operationId"], operation["tags"][0]
     imports = [f"from kernel_workbench_client.api.{tag} import {name}"]
-    arguments = [*_required(operation, "path"), "client=client"]
+    named = [f"{query}={query}" for query in _required(operation, "query")]
+    arguments = [*_required(operation, "path"), "client=client", *named]
     sent = operation.get("requestBody", {})
     if _media_type(sent) == "application/json":
         kind = sent["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]

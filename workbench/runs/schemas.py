@@ -9,6 +9,7 @@ from ninja import Field, Schema
 from workbench.runs import line, services
 from workbench.runs.models import Run, StageRun
 from workers.documents.base import Document, Verdict
+from workers.documents.measurement import Interval
 from workers.documents.stages import Results, RunState, StageFailure
 
 
@@ -118,3 +119,15 @@ class ResultDocument(Schema):
     state: RunState
     verdict: Verdict | None
     results: Results
+
+
+class Comparison(Schema):
+    """A run held against a kept one. `regressed`: it is worse in a metric of an objective by more than was asked."""
+
+    run: uuid.UUID
+    kept: uuid.UUID
+    ratios: dict[str, Interval] = Field(
+        description="by metric, the run over the kept one: above 1 it is worse; the intervals hold together with 99 %"
+    )
+    regressed: bool
+    sentence: str

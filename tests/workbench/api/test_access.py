@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 from ninja import NinjaAPI
 
-from tests import sample_bring_up
+from tests import sample_bring_up, sample_runs
 from workbench.accounts import tokens
 from workbench.api_v1 import api as v1
 from workbench.intake.services import uploads
@@ -56,6 +56,10 @@ BODIES: dict[str, Any] = {
 }
 
 
+QUERIES = {"/runs/{run_id}/comparison": "?kept_id={kept_id}"}
+"""What an operation is asked with."""
+
+
 def _operations(api: NinjaAPI) -> list[tuple[str, str]]:
     paths = api.get_openapi_schema(path_prefix="")["paths"]
     return [(method.upper(), path) for path, operations in paths.items() for method in operations]
@@ -76,13 +80,14 @@ PUBLIC, WORKER = _operations(v1), _operations(worker_api)
 
 
 @pytest.fixture
-def ids(finished_run, organisation, engineer) -> dict[str, str]:
+def ids(finished_run, make_run, organisation, engineer) -> dict[str, str]:
     """One object of each kind, by the parameter's name."""
     upload = uploads.create(organisation, engineer, "half", [Announced("config.json", 10)])
     report = freeze(finished_run, engineer)
     webhook = Webhook.objects.create(organisation=organisation, url="https://hooks.example.com/", kinds=[], secret="")
     return {
-        "run_id": str(finished_run.id),
+        "run_id": str(sample_runs.in_processes(finished_run).id),
+        "kept_id": str(sample_runs.in_processes(make_run()).id),
         "workload_id": str(finished_run.workload_id),
         "model_id": str(finished_run.workload.model_id),
         "upload_id": str(upload.id),
@@ -106,7 +111,7 @@ def _call(client: Client, method: str, path: str, ids: dict[str, str]) -> Any:
     headers = {"Upload-Offset": "0"} if method == "PATCH" else {}
     return client.generic(
         method,
-        "/api/v1" + path.format(**ids),
+        "/api/v1" + (path + QUERIES.get(path, "")).format(**ids),
         b"x" if method == "PATCH" else json.dumps(body),
         content_type="application/json",
         headers=headers,

@@ -65,11 +65,12 @@ def test_workers_have_a_document_of_their_own(client):
 @pytest.fixture
 def variables(organisation: Any, admin: Any, api: Any) -> dict[str, dict[str, str]]:
     """What the examples call `$RUN_ID` and the like, one of each kind, under ""; others by the operation's name."""
-    done, free, waits = (sample_runs.run(organisation, admin, state) for state in ("done", "done", "queued"))
+    done, kept, free, waits = (sample_runs.run(organisation, admin, state) for state in (*["done"] * 3, "queued"))
     webhook = Webhook.objects.create(organisation=organisation, url="https://x.test/", created_by=admin)
     caller = api(admin)
     shared = {
-        "RUN_ID": str(done.id),
+        "RUN_ID": str(sample_runs.in_processes(done).id),
+        "KEPT_ID": str(sample_runs.in_processes(kept).id),
         "WORKLOAD_ID": _workload(organisation, admin, "tiny-llama"),
         "MODEL_ID": str(done.workload.model_id),
         "REPORT_ID": str(reports.freeze(done, admin).id),

@@ -9,13 +9,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def finished(organisation, engineer, by: float = 1.0, count: int = 5):
     """A run whose plan takes 81 ms times `by` in `count` processes."""
-    run = sample_runs.run(organisation, engineer)
-    stage = run.stages.get(stage="verify")
-    stage.result["speedup"]["processes"] = [
-        {"before": 281, "after": 81 * by * (1 + 0.001 * each), "ratio": 3, "pairs": 10} for each in range(count)
-    ]
-    stage.save()
-    return run
+    return sample_runs.in_processes(sample_runs.run(organisation, engineer), count, by)
 
 
 def test_a_slower_run_ends_with_seven_and_names_both(cli, organisation, engineer):

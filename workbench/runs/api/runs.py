@@ -25,7 +25,7 @@ from workers.documents.stages import Results, RunState, Stage
 router = Router(tags=["runs"])
 
 
-def _run(request: Any, run_id: uuid.UUID) -> Run:
+def own_run(request: Any, run_id: uuid.UUID) -> Run:
     return get_object_or_404(Run.objects.for_user(request.user).select_related("workload__model"), id=run_id)
 
 
@@ -66,7 +66,7 @@ def list_runs(
 @router.get("/runs/{uuid:run_id}", response=RunDetail, summary="Read a run")
 def read_run(request: Any, run_id: uuid.UUID) -> Run:
     """A run and its stages."""
-    return _run(request, run_id)
+    return own_run(request, run_id)
 
 
 @router.post("/runs/{uuid:run_id}/cancel", response=RunDetail, summary="Cancel a run")
@@ -74,7 +74,7 @@ def read_run(request: Any, run_id: uuid.UUID) -> Run:
 def cancel_run(request: Any, run_id: uuid.UUID) -> Run:
     """A queued run is cancelled at once; a running stage is stopped within seconds."""
     try:
-        return services.cancel_run(_run(request, run_id), request.user)
+        return services.cancel_run(own_run(request, run_id), request.user)
     except services.RunError as error:
         raise Problem(409, f"{error.field}: {error}") from error
 
@@ -84,14 +84,14 @@ def list_events(
     request: Any, run_id: uuid.UUID, after: int = 0, limit: int = Query(200, ge=1, le=1000)
 ) -> dict[str, Any]:
     """The run's log from the event `after` on."""
-    items = list(_run(request, run_id).events.filter(id__gt=after)[:limit])
+    items = list(own_run(request, run_id).events.filter(id__gt=after)[:limit])
     return {"items": items, "last": items[-1].id if items else after}
 
 
 @router.get("/runs/{uuid:run_id}/stages/{stage}", response=StageDocument, summary="Read a stage's result")
 def read_stage(request: Any, run_id: uuid.UUID, stage: Stage) -> StageRun:
     """A stage's result, and while it runs what is already known."""
-    return get_object_or_404(StageRun, run=_run(request, run_id), stage=stage)
+    return get_object_or_404(StageRun, run=own_run(request, run_id), stage=stage)
 
 
 def _results(run: Run) -> Results:
@@ -105,14 +105,14 @@ def _results(run: Run) -> Results:
 @router.get("/runs/{uuid:run_id}/result", response=ResultDocument, summary="Read the results")
 def read_results(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
     """The results of the stages that are done, and the verdict once there is one."""
-    run = _run(request, run_id)
+    run = own_run(request, run_id)
     return {"run": run.id, "state": run.state, "verdict": run.verdict or None, "results": _results(run)}
 
 
 @router.get("/runs/{uuid:run_id}/plan", response=dict[str, Any], summary="Take the plan")
 def read_plan(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
     """plan.json, as `python -m kernels run --plan` takes it."""
-    run = _run(request, run_id)
+    run = own_run(request, run_id)
     found = _results(run)
     if found.verify is None:
         raise Problem(404, services.lacks(run, "verified plan"))
@@ -126,7 +126,7 @@ def read_plan(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
 )
 def read_artifact(request: Any, run_id: uuid.UUID, stage: Stage, name: str) -> FileResponse:
     """The content of an artifact, such as the profile's trace."""
-    found = get_object_or_404(_run(request, run_id).artifacts, stage=stage, name=name)
+    found = get_object_or_404(own_run(request, run_id).artifacts, stage=stage, name=name)
     file = blobs.path_of(found.sha256).open("rb")
     return FileResponse(file, as_attachment=True, filename=found.name, content_type="application/octet-stream")
 
@@ -139,7 +139,7 @@ def read_artifact(request: Any, run_id: uuid.UUID, stage: Stage, name: str) -> F
 )
 def read_run_report(request: Any, run_id: uuid.UUID) -> FileResponse:
     """The self-contained HTML report that the run wrote."""
-    run = _run(request, run_id)
+    run = own_run(request, run_id)
     response = report_response(run, download=True)
     if response is None:
         raise Problem(404, services.lacks(run, "report"))

@@ -22,6 +22,8 @@ from .ceilings_basis import CeilingsBasis
 from .ceilings_matrix_tflops import CeilingsMatrixTflops
 from .closed_loop import ClosedLoop
 from .compared_figure import ComparedFigure
+from .comparison import Comparison
+from .comparison_ratios import ComparisonRatios
 from .compose_result import ComposeResult
 from .compose_result_plan import ComposeResultPlan
 from .confinement import Confinement
@@ -257,6 +259,8 @@ __all__ = (
     "CeilingsMatrixTflops",
     "ClosedLoop",
     "ComparedFigure",
+    "Comparison",
+    "ComparisonRatios",
     "ComposeResult",
     "ComposeResultPlan",
     "Confinement",
