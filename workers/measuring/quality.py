@@ -129,7 +129,8 @@ def judge(
     text = scores(before.next_token, after.next_token, tokens)
     allowed = "any rise is allowed, since the workload lets quality be unverified"
     if largest_loss is not None:
-        most = f"{100 * largest_loss:g} points and {NATS_PER_RATE * largest_loss:g} nats"
+        share = f"{100 * largest_loss:g} {'point' if largest_loss == 0.01 else 'points'}"
+        most = f"{share} and {NATS_PER_RATE * largest_loss:g} nats"
         allowed = f"rises of at most {most} are allowed"
     acceptable = is_acceptable(change, kl_change, largest_loss) and not after.broken
     few, result = "", "acceptable" if acceptable else "not acceptable"

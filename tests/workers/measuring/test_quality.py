@@ -40,7 +40,7 @@ def test_the_same_precision_loses_nothing():
     assert found.kl_before == found.kl_after > 0
     assert found.acceptable
     unchanged = "the share of differing tokens does not rise and the divergence does not rise; "
-    assert unchanged + "rises of at most 1 points and 0.001 nats are allowed" in found.sentence
+    assert unchanged + "rises of at most 1 point and 0.001 nats are allowed" in found.sentence
 
 
 def test_a_fall_is_not_called_a_rise():
