@@ -36,8 +36,6 @@ LEAST_ROUNDS, ENOUGH_ROUNDS, MOST_ROUNDS = 3, 5, 50
 MEASURE_SECONDS = 4.0
 OVERRUN_SECONDS = 20.0
 """Seconds by which a build that was begun in time may exceed the stage's, once there is an alternative to compare."""
-TRIAL_SECONDS = 120.0
-"""Seconds by which a trial may exceed what building may take, before the stage's process is ended."""
 JUDGED_BATCHES = 2
 """Timed batches of a trial whose ids are judged; verify judges more."""
 PROBE_STEPS = 8

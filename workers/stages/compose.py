@@ -24,9 +24,10 @@ from workers.measuring.served_model import dtype_of, kind_of, load
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps
 from workers.planning.build_times import EXPECTED_SHARE, Builds
 from workers.planning.choosing import choose_plan
+from workers.planning.overruns import overrun_seconds
 from workers.planning.precision import lossy_refusal, lowers_precision
 from workers.planning.search_watch import parts_left_out
-from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, TRIAL_SECONDS, Times, Trier, untried, yardstick_of
+from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, Times, Trier, untried, yardstick_of
 from workers.planning.whole_models import whole_models
 
 COMPARED_TOKENS = 2048
@@ -256,7 +257,7 @@ class _Composer:
         if said := self._journal.why_left_out(f"plan {label}"):
             trial = untried(label, plan, self.document, "error", said)
         else:
-            self._journal.note(f"plan {label}", f"the plan {label}", times.building + TRIAL_SECONDS)
+            self._journal.note(f"plan {label}", f"the plan {label}", times.building + overrun_seconds(self.document))
             trial = self.trier.attempt(label, plan, make, times, lossy)
         self.done.append(trial)
         self.context.say(min(0.95, 0.16 + 0.12 * count), f"tried the plan {label}", self._known())

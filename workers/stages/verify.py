@@ -39,6 +39,7 @@ from workers.planning.confirmation import (
     unchanged,
     without_void_verdicts,
 )
+from workers.planning.overruns import overrun_seconds
 from workers.planning.plan_profile import profile_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.served_checks import judge_served
@@ -49,8 +50,6 @@ from workers.statistics import goodput, independent_spacing, joined, median_inte
 
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing. Quality gets the rest."""
-OVERRUN_SECONDS = 120.0
-"""A plan that exceeds the stage's time by so much ends its process."""
 NO_OTHER = "No other plan can be verified."
 
 
@@ -149,7 +148,8 @@ class _Bench:
         if not is_change(plan, self.document):
             return self._attempt(label, plan)
         with self._journal.noted():
-            self._journal.note(label, f"the plan {label}", self.context.seconds_left + OVERRUN_SECONDS)
+            seconds = self.context.seconds_left + overrun_seconds(self.document)
+            self._journal.note(label, f"the plan {label}", seconds)
             return self._attempt(label, plan)
 
     def _attempt(self, label: str, plan: Plan) -> Attempt:

@@ -1,0 +1,47 @@
+"""How long a plan may take before its process is ended, where requests take long or many users wait."""
+
+import pytest
+
+from tests.sample_results import results
+from tests.workers.conftest import candidate, stage_input
+from tests.workers.stages.test_compose import ALLOWED, CEILINGS, ENVIRONMENT
+from workers.documents.measurement import Distribution
+from workers.documents.stages import ExploreResult, Results
+from workers.measuring.journal import Journal
+from workers.planning.overruns import overrun_seconds
+from workers.stages import compose
+
+
+def measured(metric: str):
+    """Baseline of 64 users whose requests take the present deployment 5 s each, one after the other: they wait 320 s,
+    and each is served once to warm up.
+    """
+    waits = Distribution(metric=metric, unit="ms", samples=[320_000.0], percentiles={"p50": 320_000.0})
+    return results().baseline.model_copy(update={"distributions": [waits]})
+
+
+def test_a_plan_has_two_minutes_where_nothing_was_measured():
+    assert overrun_seconds(stage_input("compose")) == 120.0
+
+
+@pytest.mark.parametrize("metric", ["e2e", "batch_latency"])
+def test_clients_who_wait_for_each_other_leave_a_plan_more_time(metric):
+    document = stage_input("verify", results=Results(baseline=measured(metric)))
+    assert overrun_seconds(document) == 120.0 + 20 * 320
+
+
+def test_a_composed_plan_may_exceed_its_time_by_what_requests_take_here(context, monkeypatch):
+    noted, note = {}, Journal.note
+
+    def kept(journal, key, label, seconds):
+        noted[key] = seconds
+        note(journal, key, label, seconds)
+
+    monkeypatch.setattr(Journal, "note", kept)
+    monkeypatch.setattr(compose, "MEASURE_SECONDS", 0.3)
+    monkeypatch.setattr("kernels.engine.whole_model.shutil.which", lambda name: None)  # Inductor takes too long
+    candidates = [candidate("torch_linear", 2.0), candidate("int8_dynamic_cpu", 1.0, "int8")]
+    explored = ExploreResult(environment=ENVIRONMENT, ceilings=CEILINGS, candidates=candidates)
+    found = Results(explore=explored, baseline=measured("e2e"))
+    compose.run(stage_input("compose", results=found, constraints=ALLOWED), context)
+    assert noted["plan eager + int8_dynamic_cpu"] > 20 * 320

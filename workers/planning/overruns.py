@@ -1,0 +1,19 @@
+"""By how much a plan that is tried may exceed its time before it counts as hanging."""
+
+from kernels.measure.intervals import percentile
+from workers.documents.stages import StageInput
+
+LEAST_SECONDS = 120.0
+REQUESTS = 20.0
+"""So many requests of the present deployment, with their wait for the others, fit into the overrun."""
+
+
+def overrun_seconds(document: StageInput) -> float:
+    """Seconds by which a plan may exceed its time before the stage's process is ended.
+
+    Every client is served before anything is timed, which takes about as long as one client waits for its answer, and
+    some rounds follow whatever time is left. So the overrun grows with what baseline measured of that.
+    """
+    measured = document.results.baseline.distributions if document.results.baseline else []
+    waits = [percentile(sorted(each.samples), 50) for each in measured if each.metric in ("e2e", "batch_latency")]
+    return LEAST_SECONDS + REQUESTS * max(waits, default=0.0) / 1000
