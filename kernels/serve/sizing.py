@@ -65,8 +65,13 @@ def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, re
     if wanted.kv_bytes is not None:
         most = min(most, wanted.kv_bytes // page_bytes(model))
     elif device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0] - reserved
-        most = min(most, int(free * SHARE_OF_FREE) // page_bytes(model))
+        free = torch.cuda.mem_get_info(device)[0]
+        most = min(most, int((free - reserved) * SHARE_OF_FREE) // page_bytes(model))
+        if most < 2:
+            raise ValueError(
+                f"the GPU's memory holds no KV page: {free / 2**30:,.1f} GiB are free beside the model, and packed "
+                f"copies of its weights take {reserved / 2**30:,.1f} GiB"
+            )
     if most < 2:
         raise ValueError(
             f"kv_bytes: {wanted.kv_bytes} hold no KV page of {page_bytes(model)} bytes beside the scratch page"

@@ -1,8 +1,12 @@
 """The ops of packed passes, without a GPU: which norms are within products, and what that compiles, times and packs."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 import torch
 from torch import Tensor
+from transformers import LlamaConfig
 
 from kernels import engine
 from kernels.engine.decoder import Decoder
@@ -99,3 +103,13 @@ def test_memory_is_kept_for_every_copy_of_a_weight(backend: KernelsBackend) -> N
         packed_pass(backend, counted, shape)
     assert sum(copies.values()) == packed_bytes(backend.model, H200)
     assert packed_bytes(backend.model, GPUS["a100"]) == 0
+
+
+def test_a_model_whose_packed_weights_leave_no_page_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = SimpleNamespace(heads=40, kv_heads=8, head_dim=128)
+    model = SimpleNamespace(shapes=[heads] * 64, embedding=SimpleNamespace(device=torch.device("cuda"), itemsize=2))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (78 << 30, 140 << 30))
+    config = LlamaConfig(max_position_embeddings=2048)
+    said = "no KV page: 78.0 GiB are free beside the model, and packed copies of its weights take 97.5 GiB$"
+    with pytest.raises(ValueError, match=said):
+        limits_for(cast("Any", model), config, RequestedSize(), 195 << 29)
