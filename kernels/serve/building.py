@@ -21,8 +21,9 @@ from kernels.serve.compiling import compile_together, megakernels
 from kernels.serve.engine import Engine
 from kernels.serve.megakernel_backend import BATCHES, MegakernelBackend, batches_within, capacity_of, crossing
 from kernels.serve.messages import Ready
+from kernels.serve.ops import Copies
 from kernels.serve.served_plans import precision_refusal, taken_of_plan
-from kernels.serve.sizing import RequestedSize, context_of, limits_for, packed_bytes
+from kernels.serve.sizing import RequestedSize, context_of, copies_beside, limits_for, packed_bytes
 from kernels.serve.spec import Spec, configuration
 from kernels.serve.starting import Phases
 
@@ -135,11 +136,14 @@ def backends(
     most = min(wanted.running, BATCHES[-1] if up_to is None else up_to) if megakernel else 0
     context = context_of(model.config, wanted)
     batches = megakernel_batches(model, gpu, context, most)
-    reserved = sum(batches.values()) + packed_bytes(decoder, gpu)
-    limits = limits_for(decoder, model.config, wanted, reserved)
+    reserved = sum(batches.values())
+    copies = copies_beside(decoder, model.config, gpu, wanted, reserved)
+    if copies is not Copies.ALL:
+        _tell("the GPU's memory does not hold all packed copies of the weights: passes of few rows will be slower")
+    limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, copies))
     rows = plan.serving.graph_rows if plan and plan.serving else ()
     ops = plan.ops if plan and plan.runner == "kernels" else ()
-    kernels = KernelsBackend(decoder, gpu, limits, singles=rows, ops=ops)
+    kernels = KernelsBackend(decoder, gpu, limits, singles=rows, ops=ops, copies=copies)
     phases = phases or Phases()
     with phases.phase("compile"):
         if decoder.embedding.is_cuda:

@@ -6,6 +6,7 @@ for prompts. The norms are within `small_gemm` up to NORMED rows only.
 """
 
 from collections.abc import Collection, Iterator
+from enum import IntEnum
 from typing import Any
 
 from kernels import registry
@@ -14,10 +15,22 @@ from kernels.engine import decoder
 from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.prompt_ops import FEW, LARGE_ROWS, LONG, ONE_TILE, ROW_WARPS
 from kernels.gemm.skinny import MOST_ROWS
+from kernels.gemm.small import LEAST_ROWS
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase, Case, Epilogue, GatedCase, LinearCase, RmsNormCase, RopeCase, StepAttentionCase
 from kernels.plan import PlannedOp
 from kernels.serve.shapes import Shape
+
+
+class Copies(IntEnum):
+    """The copies of a model's weights that passes may hold beside the model's own, by what they take together."""
+
+    NONE = 0
+    STREAMED = 1
+    """Packed as `skinny` streams them. Without them torch's products take passes of a few rows."""
+    ALL = 2
+    """And, of the products that `small_gemm` normalises, times the norm's weights. Else norms are separate kernels."""
+
 
 VOCABULARY = 1 << 15
 """A product with so many outputs is an LM head's: cuBLAS takes it beyond MOST_ROWS rows."""
@@ -35,39 +48,43 @@ PREFERRED = {
 
 
 def packed_ops(
-    model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, gpu: Gpu, *, separate_norms: bool = False
+    model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, gpu: Gpu, copies: Copies = Copies.ALL
 ) -> list[PlannedOp]:
-    """The ops of such a pass over sequences of up to `capacity` tokens; torch's own serve what is not named. With
-    `separate_norms` only products of up to MOST_ROWS rows normalise theirs.
-    """
-    cases = packed_cases(model, shape, page_size, capacity, gpu, separate_norms=separate_norms)
-    return [op for op in (_op(case, gpu) for case in cases) if op is not None]
+    """The ops of such a pass over sequences of up to `capacity` tokens; torch's own serve what is not named."""
+    cases = packed_cases(model, shape, page_size, capacity, gpu, copies)
+    return [op for op in (_op(case, gpu, copies) for case in cases) if op is not None]
 
 
 def packed_cases(
-    model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, gpu: Gpu, *, separate_norms: bool = False
+    model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, gpu: Gpu, copies: Copies = Copies.ALL
 ) -> list[Case]:
-    """The cases of such a pass, with the fusions that suit its number of rows and the GPU."""
-    layer = _layer(model, shape.rows, gpu, fused(shape.rows, separate_norms=separate_norms))
-    return list(dict.fromkeys([*layer, *_paged(model, shape, page_size, capacity), *_head(model, shape.draws)]))
+    """The cases of such a pass, with the fusions that suit its number of rows, the GPU and the copies of weights."""
+    layer = _layer(model, shape.rows, gpu, copies)
+    head = _head(model, shape.draws, copies)
+    return list(dict.fromkeys([*layer, *_paged(model, shape, page_size, capacity), *head]))
 
 
-def fused(rows: int, *, separate_norms: bool = False) -> Collection[str]:
+def fused(rows: int, copies: Copies = Copies.ALL) -> Collection[str]:
     """The epilogues that are fused into a layer's products of `rows` rows."""
-    if rows <= (MOST_ROWS if separate_norms else NORMED):
+    if rows <= {Copies.NONE: 0, Copies.STREAMED: MOST_ROWS, Copies.ALL: NORMED}[copies]:
         return {"rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "swiglu", "residual"}
-    return {"swiglu", "residual"} if rows <= FEW else {"swiglu"} if rows >= LONG else ()
+    if rows <= FEW:
+        return {"swiglu", "residual"} if rows >= LEAST_ROWS else ()
+    return {"swiglu"} if rows >= LONG else ()
 
 
-def _layer(model: decoder.Decoder, rows: int, gpu: Gpu, wanted: Collection[str]) -> Iterator[Case]:
-    """Norms, products and activation of one layer of `rows` rows, with the epilogues in `wanted`. A norm is a kernel of
+def _layer(model: decoder.Decoder, rows: int, gpu: Gpu, copies: Copies) -> Iterator[Case]:
+    """Norms, products and activation of one layer of `rows` rows, with the epilogues of `fused`. A norm is a kernel of
     its own where no variant serves the product that would normalise. Fusions with a norm go before equally many others.
     """
-    layer_ops = LayerOps(model, BatchShape(rows, 1, 1))
+    layer_ops, wanted = LayerOps(model, BatchShape(rows, 1, 1)), fused(rows, copies)
+
+    def fuses(case: LinearCase) -> bool:
+        return case.epilogue in wanted and (not case.normalises or _op(case, gpu, copies) is not None)
 
     def rank(cases: tuple[Case, ...]) -> tuple[int, int]:
         found = [case for case in cases if isinstance(case, LinearCase) and case.epilogue not in {"none", "bias"}]
-        good = [case.epilogue in wanted and (not case.normalises or _op(case, gpu) is not None) for case in found]
+        good = [fuses(case) for case in found]
         return good.count(False), -good.count(True)
 
     chosen = min(layer_ops.arrangements(1), key=rank)
@@ -97,26 +114,26 @@ def _paged(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) 
                 )
 
 
-def _head(model: decoder.Decoder, rows: int) -> Iterator[Case]:
+def _head(model: decoder.Decoder, rows: int, copies: Copies) -> Iterator[Case]:
     """Few rows are normed within the product, as everywhere else; the norm's weight is folded into the head's."""
     vocab, hidden = model.lm_head.shape
     dtype = DTYPE_NAMES[model.embedding.dtype]
-    if rows > MOST_ROWS:
+    epilogue: Epilogue = "rmsnorm_scale" if rows <= MOST_ROWS and copies else "none"
+    if epilogue == "none":
         yield RmsNormCase(m=rows, n=hidden, dtype=dtype)
-    epilogue: Epilogue = "rmsnorm_scale" if rows <= MOST_ROWS else "none"
     yield LinearCase(m=rows, n=vocab, k=hidden, dtype=dtype, weights=dtype, epilogue=epilogue)
 
 
-def _op(case: Case, gpu: Gpu) -> PlannedOp | None:
-    name, params = _preferred(case)
+def _op(case: Case, gpu: Gpu, copies: Copies) -> PlannedOp | None:
+    name, params = _preferred(case, copies)
     if name is None or registry.variant(name).serves(case, gpu) is not None:
         return None
     return PlannedOp(op=case.op, case=case.model_dump(), variant=name, params=params)
 
 
-def _preferred(case: Case) -> tuple[str | None, dict[str, Any]]:
+def _preferred(case: Case, copies: Copies) -> tuple[str | None, dict[str, Any]]:
     if isinstance(case, LinearCase):
-        if case.m <= MOST_ROWS:
+        if case.m <= MOST_ROWS and copies:
             return "skinny", STREAMED
         if case.m <= FEW and case.n < VOCABULARY:
             tile = ONE_TILE if case.epilogue == "residual" and case.m <= LARGE_ROWS else {}

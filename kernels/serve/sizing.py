@@ -8,6 +8,7 @@ from kernels.engine import decoder
 from kernels.engine.bucket_session import positions
 from kernels.hardware import Gpu
 from kernels.serve.backend import block_of
+from kernels.serve.ops import Copies
 from kernels.serve.scheduler import STEP_TOKENS, SchedulerLimits
 
 PAGE_SIZE = 16
@@ -37,14 +38,28 @@ def page_bytes(model: decoder.Decoder) -> int:
     return 2 * PAGE_SIZE * width * model.embedding.itemsize
 
 
-def packed_bytes(model: decoder.Decoder, gpu: Gpu) -> int:
-    """The bytes of weights that passes hold beside the model's own: all of them packed as they are streamed, and those
-    of the products that `small_gemm` normalises, times the norm's weights.
-    """
-    if gpu.sm != 90:
+def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL) -> int:
+    """The bytes of the `copies` of weights that passes hold beside the model's own."""
+    if gpu.sm != 90 or not copies:
         return 0
-    streamed = [model.lm_head, *(each for w in model.layers for each in (*w.qkv, w.o, *w.gate_up, w.down))]
-    return sum(each.nbytes for each in (*streamed, *(each for w in model.layers for each in (*w.qkv, *w.gate_up))))
+    held = [model.lm_head, *(each for w in model.layers for each in (*w.qkv, w.o, *w.gate_up, w.down))]
+    if copies is Copies.ALL:
+        held += [each for w in model.layers for each in (*w.qkv, *w.gate_up)]
+    return sum(each.nbytes for each in held)
+
+
+def copies_beside(model: decoder.Decoder, config: object, gpu: Gpu, wanted: RequestedSize, reserved: int = 0) -> Copies:
+    """The most copies of weights that leave memory for the KV pages wanted, or for one sequence of the context, where
+    `reserved` bytes are left for others.
+    """
+    device = model.embedding.device
+    if device.type != "cuda":
+        return Copies.ALL
+    pages = 1 + -(-context_of(config, wanted) // PAGE_SIZE)
+    needed = pages * page_bytes(model) if wanted.kv_bytes is None else wanted.kv_bytes
+    free = torch.cuda.mem_get_info(device)[0] - reserved
+    fitting = (each for each in reversed(Copies) if needed <= (free - packed_bytes(model, gpu, each)) * SHARE_OF_FREE)
+    return next(fitting, Copies.NONE)
 
 
 def context_of(config: object, wanted: RequestedSize) -> int:

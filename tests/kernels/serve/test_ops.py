@@ -16,19 +16,19 @@ from kernels.ops import LinearCase
 from kernels.serve.backend import KernelsBackend
 from kernels.serve.compiling import NotedVariants
 from kernels.serve.inputs import size, views
-from kernels.serve.ops import NORMED, packed_ops
+from kernels.serve.ops import NORMED, Copies, packed_ops
 from kernels.serve.packed import PackedPass
 from kernels.serve.shapes import Shape
-from kernels.serve.sizing import RequestedSize, limits_for, packed_bytes
+from kernels.serve.sizing import RequestedSize, copies_beside, limits_for, packed_bytes
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 H200 = GPUS["h200"]
 
 
-def epilogues(family: str, rows: int, gpu: str, separate_norms: bool = False) -> tuple[dict[str, set[str]], int]:
+def epilogues(family: str, rows: int, gpu: str, copies: Copies = Copies.ALL) -> tuple[dict[str, set[str]], int]:
     """The epilogues of a layer's products by variant, and the norms that are kernels of their own."""
     model = Decoder(skeleton(GPU_CONFIGS[family], "bf16"))
-    ops = packed_ops(model, Shape(rows, 0, 16, 0), 16, 512, GPUS[gpu], separate_norms=separate_norms)
+    ops = packed_ops(model, Shape(rows, 0, 16, 0), 16, 512, GPUS[gpu], copies)
     found: dict[str, set[str]] = {}
     for op in ops:
         if op.op == "linear" and op.case["n"] != model.lm_head.shape[0]:
@@ -45,7 +45,10 @@ def test_few_rows_are_normalised_within_the_products(family: str, qkv: str) -> N
     assert epilogues(family, 16, "h200")[0] == {"skinny": within}
     assert epilogues(family, 17, "h200")[0] == epilogues(family, NORMED, "h200")[0] == {"small_gemm": within}
     assert epilogues(family, NORMED + 1, "h200")[0] == {"small_gemm": apart}
-    assert epilogues(family, 32, "h200", separate_norms=True) == ({"small_gemm": apart}, 1)
+    assert epilogues(family, 32, "h200", Copies.STREAMED) == ({"small_gemm": apart}, 1)
+    assert epilogues(family, 16, "h200", Copies.STREAMED)[0] == {"skinny": within}
+    assert epilogues(family, 16, "h200", Copies.NONE) == ({"small_gemm": apart}, 1)
+    assert epilogues(family, 8, "h200", Copies.NONE) == ({}, 2)  # one norm adds the residual
 
 
 @pytest.mark.parametrize("rows", [8, 32])
@@ -95,14 +98,34 @@ def test_passes_of_some_singles_are_timed_with_norms_within_products_and_apart(b
     assert normalising == {"step_attention": 2, "separate": 2, "separate_norms": 0}
 
 
-def test_memory_is_kept_for_every_copy_of_a_weight(backend: KernelsBackend) -> None:
-    copies: dict[tuple[object, ...], int] = {}
-    for shape, ops in backend.passes():
+@pytest.mark.parametrize("copies", Copies)
+def test_memory_is_kept_for_every_copy_of_a_weight(backend: KernelsBackend, copies: Copies) -> None:
+    fewer = KernelsBackend(backend.model, H200, backend.limits, copies=copies)
+    made: dict[tuple[object, ...], int] = {}
+    for shape, ops in fewer.passes():
         counted = CountedCopies(ops, H200)
-        counted.copies = copies
-        packed_pass(backend, counted, shape)
-    assert sum(copies.values()) == packed_bytes(backend.model, H200)
-    assert packed_bytes(backend.model, GPUS["a100"]) == 0
+        counted.copies = made
+        packed_pass(fewer, counted, shape)
+    assert sum(made.values()) == packed_bytes(backend.model, H200, copies)
+    assert packed_bytes(backend.model, GPUS["a100"], copies) == 0
+
+
+def test_fewer_copies_are_made_where_the_pages_would_not_fit_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All copies of these weights take 18.1 GiB, those that are streamed 9.1."""
+    skeletal = SimpleNamespace(nbytes=1 << 20)
+    layer = SimpleNamespace(qkv=[skeletal] * 96, o=skeletal, gate_up=[skeletal] * 192, down=skeletal)
+    on = SimpleNamespace(device=torch.device("cuda"), itemsize=2)
+    heads = SimpleNamespace(heads=32, kv_heads=8, head_dim=128)
+    model: Any = SimpleNamespace(shapes=[heads] * 32, layers=[layer] * 32, lm_head=skeletal, embedding=on)
+    config = LlamaConfig(max_position_embeddings=2048)
+
+    def found(free_gib: float, **wanted: int) -> Copies:
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (int(free_gib * 2**30), 140 << 30))
+        return copies_beside(model, config, H200, RequestedSize(**wanted), reserved=1 << 30)
+
+    assert packed_bytes(model, H200, Copies.STREAMED) >> 20 == 290 * 32 + 1
+    assert [found(gib) for gib in (22, 15, 8)] == [Copies.ALL, Copies.STREAMED, Copies.NONE]
+    assert [found(gib, kv_bytes=8 << 30) for gib in (40, 25, 15)] == [Copies.ALL, Copies.STREAMED, Copies.NONE]
 
 
 def test_a_model_whose_packed_weights_leave_no_page_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
