@@ -101,7 +101,7 @@ def logits_of_a_mixed_pass(model: Any, variant: str | None, monkeypatch: pytest.
     backend, scheduler = KernelsBackend(decoder, GPUS["h200"], limits), Scheduler(limits)
 
     def ops(shape):
-        cases = packed_cases(decoder, shape, 8, backend.state.positions) if variant else []
+        cases = packed_cases(decoder, shape, 8, backend.state.positions, GPUS["h200"]) if variant else []
         found = [case.model_dump() for case in cases if case.op == "attention"]
         return {"only": [PlannedOp(op="attention", case=case, variant=variant) for case in found]}
 
