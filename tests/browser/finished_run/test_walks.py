@@ -91,7 +91,7 @@ def test_a_report_goes_from_the_account_team_to_the_customers_paper(open_page, s
     assert 1 < paper.count(b"/Type /Page\n") <= 15
 
     page.goto(page.url.removesuffix("share/"))
-    expect(page.locator("section", has_text="Links for readers").locator("tbody td.n")).to_contain_text("1")
+    expect(page.locator("section", has_text="Links for readers").locator("tbody td.number")).to_contain_text("1")
     page.get_by_role("button", name="Revoke the link").click()
     expect(page.get_by_text("revoked 20")).to_be_visible()
     assert customer.goto(link).status == 404

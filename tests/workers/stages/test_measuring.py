@@ -120,7 +120,7 @@ def test_a_stage_without_time_stops_after_the_least_it_needs(context, measured, 
     found = verify.run(with_plan(stage_input("verify", **strict), measured.baseline.environment), late)
     assert found.verdict == "not_enough_samples"
     assert found.outcomes[0].samples == alternation.LEAST_PAIRS
-    assert "9 requests of the 514 or more it takes" in found.sentence
+    assert "That takes 514 requests or more; there are 9." in found.sentence
     assert found.quality.tokens >= 4096
     assert baseline.run(stage_input("baseline", **strict), late).requests == 2
 
