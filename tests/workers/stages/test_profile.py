@@ -53,7 +53,9 @@ def test_every_operation_has_a_name_a_time_and_a_floor(profiled):
     assert rows["linear down_proj", "prefill"].shapes == "16×64×128"
     assert rows["linear down_proj", "prefill"].flops == 2 * 2 * 16 * 64 * 128
     assert rows["linear down_proj", "decode"].calls == 2 * 7
-    assert rows["linear down_proj", "decode"].floor_ms > 0
+    step = rows["linear down_proj", "decode"]
+    assert step.least_bytes > 0
+    assert (step.floor_ms or 0) > 0 or "floor" in step.doubt  # a busy machine's ceilings may be below its products
     for name in ("attention", "norm input_layernorm", "rope", "kv cache update", "lm_head", "gated activation"):
         assert (name, "decode") in rows
     idle = [row for row in found.rows if row.bound == "idle"]
