@@ -9,7 +9,7 @@ from math import ceil, log
 
 from kernels.hardware import GPUS
 from kernels.measure import pass_time
-from kernels.measure.pass_time import EXCHANGE_US, EXCHANGES, KERNEL_US, MEGAKERNEL, DecoderSizes, PassWork, pass_ms
+from kernels.measure.pass_time import KERNEL_US, MEGAKERNEL, DecoderSizes, PassWork, exchanges_us, pass_ms
 from kernels.measure.request_case import request_case, unbounded
 from kernels.megakernel.ranks import RANKS
 from kernels.megakernel.shape import BATCH_MOST
@@ -165,7 +165,7 @@ class _Request:
     def _ms(self, work: PassWork, weights: str, reads_prompt: bool, rates: Rates) -> float:
         known = rates.matrix_tflops
         fastest = self.gpus * (known.get(self.activations) or max(known.values()))
-        layer = pass_time.layer(self.runner, weights, self.kernel_us, work.answered, reads_prompt)
+        layer = pass_time.layer(self.runner, weights, self.kernel_us, work.answered, reads_prompt, self.gpus)
         kv_share = BYTES[self.activations] / SIXTEEN_BITS
         return pass_ms(self.sizes, work, BYTES[weights], kv_share, (self.gpus * rates.read_tbps, fastest), layer)
 
@@ -226,11 +226,15 @@ def _assumptions(workload: Workload, most_gpus: int, rates: _Rates) -> list[str]
         "A pass reads every weight once, a decode step the keys and values too; FLOPs come on top, those of the head "
         "for a prompt's last token alone.",
         f"A kernel that waits for the one before it takes {rates.kernel_us:.1f} µs beside that; a layer of the "
-        f"megakernel {EXCHANGES * EXCHANGE_US:.1f} µs, and no less than its exchanges. Both are of H200s.",
+        f"megakernel {exchanges_us(1):.1f} µs, and no less than its exchanges. Both are of H200s.",
         "The host and sampling take no time.",
     ]
     if most_gpus > 1:
-        said.append("Several GPUs divide bytes and FLOPs evenly, and their exchange takes no time.")
+        layers = " and ".join(f"{exchanges_us(each):.1f} µs on {each}" for each in RANKS[1:] if each <= most_gpus)
+        said.append(
+            f"Several GPUs divide bytes and FLOPs evenly; a layer of their megakernel takes {layers} GPUs in place of "
+            "that, and what they exchange for a prompt takes no time."
+        )
     if workload.load is not None:
         said.append(
             "Under load all users always wait, their prompts are read together, and so are their tokens made; the "

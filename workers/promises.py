@@ -55,11 +55,16 @@ def divides(model: ModelManifest, gpus: int) -> bool:
 
 
 def _more(objective: Objective, sla: Sla, model: ModelManifest, gpu: str, living: Collection[str]) -> str:
-    """How many GPUs that divide the model, as the megakernel may, have a floor within the limit, and their class."""
+    """How many GPUs that divide the model, as the megakernel may, have a floor within the limit, and their class.
+
+    These are the fewest whose class the workload allows or has a living worker, else the fewest of all.
+    """
     floor, limit = floor_ms(objective, sla, model, gpu), objective.limit or 0.0
-    gpus = next((each for each in RANKS[1:] if floor / each <= limit and divides(model, each)), 0)
-    if not gpus:
+    enough = [each for each in RANKS[1:] if floor / each <= limit and divides(model, each)]
+    if not enough:
         return ""
+    there = {*sla.constraints.gpu_classes, *living}
+    gpus = next((each for each in enough if class_of_several(gpu, each) in there), enough[0])
     choice = class_of_several(gpu, gpus)
     said = f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms"
     if not choice or choice in sla.constraints.gpu_classes:

@@ -23,6 +23,11 @@ ALL_TO_ALL_US = 2.09
 """A word's way from all SMs to all, 8 KB: an exchange that no stream of weights hides (`chain-study.json`)."""
 EXCHANGES = 5
 """Exchanges of a megakernel's layer: q, k, v; attention; output; gate and up; down."""
+GPU_EXCHANGES = 2
+"""Those of a layer that go over all GPUs which divide the model: output; down."""
+GPU_EXCHANGE_US = {1: EXCHANGE_US, 2: 1.1, 4: 1.8}
+"""One of these by the number of GPUs, until every SM has added the partial sums: flagged words of 1,024 to 8,192
+float32 over NVLink between H200s (`docs/kernels/megakernel-gpus.md`)."""
 SEQUENCE_US = 1.2
 """What each further sequence adds to a megakernel's layer, words and products: its steps of Llama-3.2-1B with one and
 with eight sequences (`serve-megakernel.json`, `change_over`)."""
@@ -85,11 +90,18 @@ def step(batch: int, length: float) -> PassWork:
     return PassWork(batch, batch, batch * length, batch * length)
 
 
-def layer(runner: str, weights: str, kernel_us: float, sequences: float, reads_prompt: bool) -> LayerTime:
+def exchanges_us(gpus: int) -> float:
+    """What the exchanges of a megakernel's layer take on so many GPUs, 1, 2 or 4."""
+    return (EXCHANGES - GPU_EXCHANGES) * EXCHANGE_US + GPU_EXCHANGES * GPU_EXCHANGE_US[gpus]
+
+
+def layer(
+    runner: str, weights: str, kernel_us: float, sequences: float, reads_prompt: bool, gpus: int = 1
+) -> LayerTime:
     """What a layer costs beside bytes and FLOPs; `kernel_us` is KERNEL_US, or what is known of another device."""
     if runner == MEGAKERNEL and not reads_prompt:
         least, further = EXCHANGES * ALL_TO_ALL_US, SEQUENCE_US * (sequences - 1)
-        return LayerTime(EXCHANGES * EXCHANGE_US + further, (least if weights == "bf16" else LOSSY_LAYER_US) + further)
+        return LayerTime(exchanges_us(gpus) + further, (least if weights == "bf16" else LOSSY_LAYER_US) + further)
     count = KERNELS["kernels" if runner == MEGAKERNEL else runner][reads_prompt]
     return LayerTime(count * kernel_us)
 

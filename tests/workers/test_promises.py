@@ -83,6 +83,21 @@ def test_several_gpus_have_a_floor_of_their_own(gpu, limit, said):
     assert bool(found) == bool(said)
 
 
+@pytest.mark.parametrize(
+    ("living", "said"),
+    [
+        (set(), "2 GPUs that divide the model have a floor of 0.782 ms: allow the class h200x2"),
+        ({"h200"}, "2 GPUs that divide the model have a floor of 0.782 ms: allow the class h200x2"),
+        ({"h200x4"}, "a floor of 0.391 ms: allow the class h200x4, of which a worker is there"),
+        ({"h200x2", "h200x4"}, "a floor of 0.782 ms: allow the class h200x2, of which a worker is there"),
+    ],
+)
+def test_it_names_a_class_that_has_a_worker_where_there_is_one(living, said):
+    promise = {"objectives": [{"metric": "tpot", "limit": 1.5}], "constraints": {"precisions": ["bf16", "fp8"]}}
+    sla = Sla.model_validate(promise)
+    assert impossible(sla.objectives[0], sla, model("llama-3.1-8b"), "h200", living).endswith(said)
+
+
 def test_a_model_that_does_not_divide_has_the_floor_of_one_gpu():
     objective = {"metric": "tpot", "limit": 0.5}
     one, four = (refusal(objective, gpu=each, of=model("qwen2.5-1.5b")) for each in ("h200", "h200x4"))
