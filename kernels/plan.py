@@ -71,8 +71,9 @@ class Serving(BaseModel):
     `context` tokens of a sequence (None: the model's own, at most 8,192), `running` requests served at once, `kv_bytes`
     for KV pages (None: what the running requests fill, at most 80 % of the memory that is free). A CUDA graph is
     captured for each number of single tokens in `graph_rows` (none: the defaults up to `running`). Up to
-    `megakernel_up_to` requests at once go to the megakernel (None: both are timed when a server starts). `token_ms` has
-    the times by which that was decided: by the number of sequences, ms of a token by `kernels` and by `megakernel`.
+    `megakernel_up_to` requests at once go to the megakernel (None: both are timed when a server starts; 0: none do).
+    `token_ms` has the times by which that was decided: by the number of sequences, ms of a token by `kernels` and by
+    `megakernel`.
 
     With `basis` measured it is what a server chose on `device`, with this driver and this version of torch; elsewhere a
     server decides again. A plan that was not measured does not write these, so that older readers take it.

@@ -28,6 +28,12 @@ SECONDS, OUTPUT = 8.0, 64
 SEARCH = LimitSearch(64, 3)
 
 
+SETTINGS = {"basis": "measured", "context": 4096, "running": 64, "kv_bytes": 2**30, "graph_rows": [1, 8, 64]}
+SETTINGS |= {"megakernel_up_to": 8, "device": "NVIDIA H200", "driver": "590.2", "torch": "2.11"}
+SETTINGS |= {"token_ms": {"1": {"kernels": 0.73, "megakernel": 0.58}, "8": {"kernels": 0.81, "megakernel": 0.71}}}
+"""What the server after chose when it started."""
+
+
 def workload() -> Workload:
     """The sample workload, asking for load."""
     return plain().model_copy(update={"load": LoadSearch(most_users=SEARCH.most)})
@@ -126,6 +132,7 @@ def under_load() -> UnderLoadResult:
             sentence="This workbench's server with the plan's kernels, over HTTP from this machine.",
             hardware="NVIDIA H200",
             gpu_class="h200",
+            settings=SETTINGS,
         ),
         _limit(
             [

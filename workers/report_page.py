@@ -169,6 +169,7 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         unlike_after=time_spent.unlike_after(document.results, workload),
         time_words=budget.sentence(workload, document.taken),
         load_notes=under_load.load_notes(document.results),
+        kernels_by_load=under_load.kernels_by_load(document.results.load),
         endpoint=endpoint.measured(document.results),
         endpoint_promises=endpoint.promises(document.results),
         endpoint_words=endpoint.words(document.results),

@@ -75,7 +75,8 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
 
 
 def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Serving | None:
-    """The plan's settings of the server; those that were measured elsewhere are reset.
+    """The plan's settings of the server; those that were measured elsewhere are reset. A plan without a megakernel
+    keeps it out.
 
     `here` names this machine's `device`, `driver` and `torch`, which must be those of the measurement.
     """
@@ -83,8 +84,9 @@ def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Servi
         wanted = getattr(serving, what, None)
         if serving and wanted and found and wanted != found:
             _tell(f"the plan's server was measured with the {what} {wanted} and this is {found}: it is measured again")
+            few = 0 if serving.megakernel_up_to == 0 else None
             return serving.model_copy(
-                update={"kv_bytes": None, "graph_rows": [], "megakernel_up_to": None, "token_ms": {}}
+                update={"kv_bytes": None, "graph_rows": [], "megakernel_up_to": few, "token_ms": {}}
             )
     return serving
 
@@ -112,7 +114,7 @@ def chosen(
         running=kernels.limits.running,
         kv_bytes=kernels.state.keys.nbytes + kernels.state.values.nbytes,
         graph_rows=sorted({each.singles for each in kernels.shapes if not each.chunks}),
-        megakernel_up_to=few.few if megakernel else None,
+        megakernel_up_to=few.few if megakernel or (said and said.megakernel_up_to == 0) else None,
         token_ms=timed or (said.token_ms if said else {}),
         **here,
     )

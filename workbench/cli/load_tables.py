@@ -6,6 +6,7 @@ from rich.text import Text
 
 from workbench.cli.tables import figure, verdict_markup
 from workers.charts.text import plain, promised, traffic_words
+from workers.charts.under_load import kernels_by_load
 from workers.documents.load import LimitResult, LoadResult, UnderLoadResult
 from workers.documents.measurement import Interval
 from workers.documents.workload import metric_title
@@ -87,6 +88,8 @@ def under_load(found: UnderLoadResult, console: Console) -> None:
     for name, side in sides:
         judged = f" {side.served_ids.sentence}" if side.served_ids else ""
         console.print(Text(f"{name.capitalize()}: {side.server.sentence}{judged}"))
+    for said in filter(None, (found.choice, kernels_by_load(found))):
+        console.print(Text(said))
     for note in found.notes:
         console.print(Text(note, "yellow"))
 

@@ -171,6 +171,7 @@ def context(
         "units": units,
         "demand": study.demand_of(units, workload) if workload and results.price else None,
         "load_notes": under_load.load_notes(results),
+        "kernels_by_load": under_load.kernels_by_load(results.load),
         "load_promises": under_load.promises(results, workload.objectives if workload else []),
         "any_load": anywhere,
         "any_load_rows": economics.any_load_rows(anywhere),

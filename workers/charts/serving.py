@@ -84,12 +84,13 @@ def size(serving: dict[str, Any]) -> str:
 
 
 def change_over(serving: dict[str, Any]) -> str:
-    """Up to how many requests at once go to the megakernel, and by which times; "" where that was not measured."""
-    times = serving.get("token_ms") or {}
-    if not times:
+    """Up to how many requests at once go to the megakernel, and by which times; "" where none do."""
+    times, up_to = serving.get("token_ms") or {}, serving.get("megakernel_up_to") or 0
+    if not up_to:
         return ""
-    up_to = serving.get("megakernel_up_to") or 0
     most = f"Up to {up_to} at once go to the megakernel" if up_to > 1 else "One alone goes to the megakernel"
+    if not times:
+        return f"{most}."
     found = [
         f"{number}: {plain(times[number]['megakernel'])} and {plain(times[number]['kernels'])} ms"
         for number in sorted(times, key=int)

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from workers.charts.base import AFTER, BAD, BEFORE, PALETTE, Cell, Chart, Figure, Table, layout, limit_line, log_axis
+from workers.charts.serving import change_over
 from workers.charts.text import number, promised, quantity
 from workers.documents.base import Basis
-from workers.documents.load import LoadCurve, LoadOutcome, LoadResult
+from workers.documents.load import LoadCurve, LoadOutcome, LoadResult, UnderLoadResult
 from workers.documents.measurement import Interval
 from workers.documents.stages import Results
 from workers.documents.traffic import Traffic
@@ -83,6 +84,23 @@ def _levels(results: Results, levels: Sequence[float]) -> str:
     return f"{words} {_axis(_traffic(results))}{f', with figures of {last}' if others else ''}"
 
 
+def kernels_by_load(found: UnderLoadResult | None) -> str:
+    """Which kernels gave tokens after at how many requests at once; "" where this workbench's server did not say."""
+    chosen = _chosen(found)
+    if not chosen:
+        return ""
+    few = change_over(chosen)
+    if not few:
+        return "The library's kernels give every token, with however many at once: no megakernel takes part."
+    return f"{few} More at once, and all prompts, go to the library's kernels."
+
+
+def _chosen(found: UnderLoadResult | None) -> dict[str, Any]:
+    """What this workbench's server chose for the plan when it started; {} where it is not after, or did not say."""
+    after = found.after if found else None
+    return after.server.settings if after and after.server.kind == "server" else {}
+
+
 def _axis(traffic: Traffic | None, users: str = "users at once") -> str:
     """What the load is counted in; `users` names it in a closed loop."""
     if traffic is None or not traffic.open_loop:
@@ -133,7 +151,11 @@ def figure(results: Results) -> Figure | None:
         traces += _traces(name, colour, [(each, each.tokens_per_second) for each in curve.limit.loads], "tokens/s")
     if not traces:
         return None
-    return _figure(traces, _axis(_traffic(results)), "output tokens per second", yaxis={"rangemode": "tozero"})
+    drawn = _figure(traces, _axis(_traffic(results)), "output tokens per second", yaxis={"rangemode": "tozero"})
+    up_to, loads = _chosen(results.load).get("megakernel_up_to") or 0, [each for trace in traces for each in trace["x"]]
+    if up_to in range(int(min(loads)), int(max(loads))) and not _traffic(results).open_loop:
+        drawn["layout"] |= limit_line("x", up_to, f"megakernel up to {up_to}")
+    return drawn
 
 
 def promise_figure(results: Results) -> Figure | None:
@@ -209,7 +231,8 @@ CHART = Chart(
     "load",
     "Throughput under load",
     "Tokens per second over users of a closed loop, requests per second of an open one, or the speed at which a "
-    "recording is replayed. Cross: an objective is missed. Ring: too few requests, too close to call, or void.",
+    "recording is replayed. Cross: an objective is missed. Ring: too few requests, too close to call, or void. "
+    "Dashed line: up to so many users the server gives tokens by the megakernel.",
     "load",
     "measured",
     figure,

@@ -241,4 +241,5 @@ class UnderLoadResult(Document):
     after: LoadCurve | None = None
     endpoint: LoadCurve | None = Field(default=None, description="by the worker, at the workload's endpoint")
     sentence: str
+    choice: str = Field(default="", description="why after is served as it is, where two forms were put under load")
     notes: list[str] = []

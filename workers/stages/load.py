@@ -1,10 +1,10 @@
 """Puts before and after under rising load, and finds the highest at which every objective holds.
 
-After is this workbench's server where it runs the verified plan's runner, else that runner in batches formed as
-requests arrive. Before is what runs today, in such batches, or vLLM's server where the workload names it. One follows
-the other, so each has the GPU to itself. A sample of both sides' answers is then held against the model's logits; a
-side that does not pass does not count. Whatever goes wrong with a side ends in a sentence; the verdict of verify
-stands.
+After is this workbench's server, which serves few requests by the megakernel and more by the library's kernels. A plan
+of another runner is put under load in batches formed as requests arrive as well, and after is what holds more. Before
+is what runs today, in such batches, or vLLM's server where the workload names it. One follows the other, so each has
+the GPU to itself. A sample of both sides' answers is then held against the model's logits; a side that does not pass
+does not count. Whatever goes wrong with a side ends in a sentence; the verdict of verify stands.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,11 @@ from workers.planning.precision import rounding_of
 from workers.traffic.measuring import NotMeasurable
 from workers.under_load import judging, vllm
 from workers.under_load.curve import with_limits
-from workers.under_load.sentences import whole_sentence
-from workers.under_load.sides import Sides
+from workers.under_load.sentences import choice_of, whole_sentence
+from workers.under_load.sides import OF_THE_SERVER, Sides
 
 SHARE_OF_AFTER = 0.55
 """Of the stage's seconds, for after; the rest is for what runs today."""
-OF_THE_SERVER = ("kernels", "megakernel")
-"""The runners whose plans the server runs. Models of other plans it serves with the library's kernels instead."""
 
 
 def run(document: StageInput, context: Context) -> UnderLoadResult:
@@ -53,11 +51,13 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
     sides = Sides(document, context, objectives, environment.device)
     starting, ends = _starting(document, notes), judging.SHARE * context.seconds_left
     of_before = (context.seconds_left - ends - starting) * (1 - SHARE_OF_AFTER)
-    curves = {"after": _after(verify, sides, ends + starting + of_before, notes)}
+    after, choice = _after(verify, sides, ends + starting + of_before, notes)
+    curves = {"after": after}
     curves["before"] = _attempt("Before", lambda: _before(document, sides, starting, ends), notes)
     before, after = _judged(document, verify, sides, curves, notes)
     sentence = whole_sentence(before, after, verify.recommended)
-    return UnderLoadResult(**facts, before=before, after=after, sentence=sentence, notes=notes)
+    choice = choice if after else ""
+    return UnderLoadResult(**facts, before=before, after=after, sentence=sentence, choice=choice, notes=notes)
 
 
 def _starting(document: StageInput, notes: list[str]) -> float:
@@ -76,25 +76,45 @@ def _before(document: StageInput, sides: Sides, starting: float, until: float) -
     return sides.batches("before", document.workload.present_runner, None, until)
 
 
-def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -> LoadCurve | None:
+def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -> tuple[LoadCurve | None, str]:
+    """The curve of after, and of two forms of the plan why it is this one."""
     if not verify.recommended:
         notes.append("No change is recommended, so only what runs today was put under load.")
-        return None
+        return None, ""
     plan = Plan.model_validate(verify.plan)
 
+    def in_batches() -> LoadCurve:
+        return sides.batches("after", plan.runner, plan, until)
+
     def measured() -> LoadCurve:
-        if plan.runner not in OF_THE_SERVER or plan.gpus > 1:
-            what = f"{plan.runner} plans on {plan.gpus} GPUs" if plan.gpus > 1 else f"{plan.runner} plans"
-            notes.append(f"This workbench's server does not run {what}, so after is in batches.")
-            return sides.batches("after", plan.runner, plan, until)
         try:
             return sides.server(plan, until)
         except ServerDeclined as why:
             said = str(why).rstrip(".")
             notes.append(f"This workbench's server does not run the model: {said}. So after is in batches.")
-            return sides.batches("after", plan.runner, plan, until)
+            return in_batches()
 
-    return _attempt("After", measured, notes)
+    if plan.gpus > 1:
+        notes.append(
+            f"This workbench's server does not run {plan.runner} plans on {plan.gpus} GPUs, so after is in batches."
+        )
+        return _attempt("After", in_batches, notes), ""
+    if plan.runner in OF_THE_SERVER:
+        return _attempt("After", measured, notes), ""
+    middle = (sides.context.seconds_left + until) / 2
+    served = _attempt("This workbench's server", lambda: sides.server(plan, middle), notes)
+    answers = sides.answers.get("after", [])
+    batches = _attempt("After in batches", in_batches, notes)
+    forms = sorted(filter(None, (served, batches)), key=_held, reverse=True)
+    if forms and forms[0] is served:
+        sides.answers["after"] = answers
+    return forms[0] if forms else None, choice_of(*forms) if len(forms) == 2 else ""
+
+
+def _held(curve: LoadCurve) -> tuple[float, float]:
+    """The highest load that holds and the tokens per second there; where none does 0, and the most at any load."""
+    found = [curve.limit.held] if curve.limit.held else curve.limit.loads
+    return curve.limit.level, max((each.tokens_per_second for each in found), default=0.0)
 
 
 def _judged(

@@ -73,6 +73,16 @@ def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommende
     return f"{said[0].upper()}{said[1:]}. Each whole search is right at {confidence} confidence."
 
 
+def choice_of(taken: LoadCurve, other: LoadCurve) -> str:
+    """Which of two forms of the plan is after, with what both hold."""
+    if taken.limit.held:
+        held = f"{_held(taken.limit)}; {other.server.label}: {_held(other.limit)}"
+        return f"After is {taken.server.label}, which holds more of two: {held}."
+    rates = [number(max(each.tokens_per_second for each in curve.limit.loads)) for curve in (taken, other)]
+    most = f"{rates[0]} tokens/s; {other.server.label}: {rates[1]} tokens/s"
+    return f"Of two, neither shown to hold every objective, after is {taken.server.label}, which gave most: {most}."
+
+
 def _vllm_label(curve: LoadCurve) -> str:
     return f" ({curve.server.label})" if curve.server.kind == "vllm" else ""
 

@@ -33,6 +33,8 @@ from workers.under_load.sentences import curve_of
 
 START_SECONDS = 60.0
 """The server may take as long to start, even where the stage has less time left."""
+OF_THE_SERVER = ("kernels", "megakernel")
+"""The runners whose plans the server runs. Models of other plans it serves with the library's kernels instead."""
 LOOPBACK = Address("localhost", 80, False, "/v1")
 ONE_CORE = "On a CPU it leaves one core to the load generator, and so does the other side."
 IN_PROCESS = (
@@ -73,7 +75,9 @@ class Sides:
     def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[HandedServer, str]]:
         self.context.say(0.1, "starting the server")
         model = self.document.model
-        spec = Spec(str(self.context.model_dir), file, self.device, plan.dtype, model.seed, running=self.most)
+        allowed = {"megakernel": "megakernel" not in self.document.workload.constraints.exclude}
+        folder = str(self.context.model_dir)
+        spec = Spec(folder, file, self.device, plan.dtype, model.seed, running=self.most, **allowed)
         threads = {"OMP_NUM_THREADS": str(self._threads)} if self.device == "cpu" else {}
         with HandedServer(spec, os.environ | threads) as server:
             yield server, server.wait_ready(max(START_SECONDS, self.context.seconds_left))
@@ -86,7 +90,7 @@ class Sides:
         return self._measured(name, until, self._test(target), sent_under)
 
     def _of_server(self, plan: Plan | None, device: str, caveats: list[str]) -> LoadedServer:
-        parts = "the plan's kernels" if plan else "the library's kernels"
+        parts = "the plan's kernels" if plan and plan.runner in OF_THE_SERVER else "the library's kernels"
         return LoadedServer(
             kind="server",
             label=f"this workbench's server, {parts}",

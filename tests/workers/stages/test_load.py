@@ -181,13 +181,29 @@ def test_a_side_that_cannot_be_measured_leaves_a_sentence(tmp_path, monkeypatch,
     assert found.sentence == "No load was measured."
 
 
-def test_a_plan_that_the_server_does_not_run_is_put_under_load_in_batches(tmp_path, monkeypatch, verified):
+def test_of_a_plan_of_another_runner_after_is_the_form_that_holds_more(tmp_path, monkeypatch, verified):
+    plan = verified.plan | {"runner": "eager"}
+    found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": plan}))
+    assert found.notes == []
+    labels = {
+        "server": "this workbench's server, the library's kernels",
+        "batches": "generate of transformers in batches",
+    }
+    taken = labels.pop(found.after.server.kind)
+    assert found.after.server.label == taken
+    assert f"after is {taken}" in found.choice[:1].lower() + found.choice[1:]
+    assert f"; {labels.popitem()[1]}: " in found.choice
+    assert found.after.served_ids.acceptable
+    assert len(found.after.limit.loads) >= 3
+
+
+def test_a_plan_on_several_gpus_is_put_under_load_in_batches(tmp_path, monkeypatch, verified):
     for place in ("workers.under_load.sides.load", "workers.measuring.served_model.load"):
         monkeypatch.setattr(place, _fails)
-    plan = verified.plan | {"runner": "compiled"}
+    plan = verified.plan | {"runner": "megakernel", "gpus": 2}
     found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": plan}))
-    assert found.notes[0] == "This workbench's server does not run compiled plans, so after is in batches."
-    assert found.notes[1] == "After was not measured under load: The model does not fit."
+    said = "This workbench's server does not run megakernel plans on 2 GPUs, so after is in batches."
+    assert found.notes[:2] == [said, "After was not measured under load: The model does not fit."]
 
 
 VLLM = {"baseline_runner": "vllm", "objectives": [{"metric": "ttft", "limit": 10_000}]}

@@ -3,7 +3,7 @@
 from tests import sample_loads
 from workers.charts import under_load
 from workers.traffic.searching import OUT_OF_TIME
-from workers.under_load.sentences import curve_of, whole_sentence
+from workers.under_load.sentences import choice_of, curve_of, whole_sentence
 
 
 def test_the_sentence_names_vllm_where_it_is_before():
@@ -15,6 +15,34 @@ def test_the_sentence_names_vllm_where_it_is_before():
     )
     assert whole_sentence(found.before, None).startswith("Before: no load is shown")
     assert whole_sentence(found.before, None, recommended=False).startswith("Today: no load is shown")
+
+
+def test_the_form_that_holds_more_is_named_with_what_both_hold():
+    found = sample_loads.under_load()
+    said = choice_of(found.after, found.before)
+    assert said.startswith(
+        "After is this workbench's server, the plan's kernels, which holds more of two: every objective"
+    )
+    assert said.endswith("; generate of transformers in batches: no load is shown to hold every objective.")
+    neither = choice_of(found.before, found.before)
+    assert neither.startswith("Of two, neither shown to hold every objective, after is generate of transformers in ")
+    assert "which gave most: " in neither
+
+
+def test_the_result_says_up_to_how_many_users_the_megakernel_serves():
+    results = sample_loads.results()
+    server = results.load.after.server
+    assert under_load.kernels_by_load(results.load) == (
+        "Up to 8 at once go to the megakernel. A token of so many took it, and the kernels: 1: 0.58 and 0.73 ms; "
+        "8: 0.71 and 0.81 ms. More at once, and all prompts, go to the library's kernels."
+    )
+    (line,) = under_load.figure(results)["layout"]["shapes"]
+    assert (line["xref"], line["x0"]) == ("x", 8)
+    server.settings = {"basis": "measured", "megakernel_up_to": 0}
+    assert "no megakernel takes part" in under_load.kernels_by_load(results.load)
+    assert "shapes" not in under_load.figure(results)["layout"]
+    server.settings = {}
+    assert under_load.kernels_by_load(results.load) == ""
 
 
 def test_a_limit_under_load_that_nobody_stated_says_where_it_comes_from():

@@ -29,6 +29,11 @@
       for (const trace of figure.data) trace.y = trace.y.map(short);
       if (layout.yaxis.categoryarray) layout.yaxis.categoryarray = layout.yaxis.categoryarray.map(short);
     }
+    // On a logarithmic axis Plotly takes lines by their value, and notes by its logarithm.
+    for (const note of layout.annotations ?? []) {
+      if (note.xref === "x" && layout.xaxis.type === "log") note.x = Math.log10(note.x);
+      if (note.yref === "y" && layout.yaxis.type === "log") note.y = Math.log10(note.y);
+    }
     area.style.minHeight = `${layout.height}px`;
     window.Plotly.react(area, figure.data, layout, { responsive: true, displayModeBar: false });
     area.dataset.drawn = "yes";

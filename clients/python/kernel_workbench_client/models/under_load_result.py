@@ -34,6 +34,7 @@ class UnderLoadResult:
             before (LoadCurve | None | Unset):
             after (LoadCurve | None | Unset):
             endpoint (LoadCurve | None | Unset): by the worker, at the workload's endpoint
+            choice (str | Unset): why after is served as it is, where two forms were put under load Default: ''.
             notes (list[str] | Unset):
     """
 
@@ -45,6 +46,7 @@ class UnderLoadResult:
     before: LoadCurve | None | Unset = UNSET
     after: LoadCurve | None | Unset = UNSET
     endpoint: LoadCurve | None | Unset = UNSET
+    choice: str | Unset = ""
     notes: list[str] | Unset = UNSET
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,6 +112,8 @@ class UnderLoadResult:
         else:
             endpoint = self.endpoint
 
+        choice = self.choice
+
         notes: list[str] | Unset = UNSET
         if not isinstance(self.notes, Unset):
             notes = self.notes
@@ -135,6 +139,8 @@ class UnderLoadResult:
             field_dict["after"] = after
         if endpoint is not UNSET:
             field_dict["endpoint"] = endpoint
+        if choice is not UNSET:
+            field_dict["choice"] = choice
         if notes is not UNSET:
             field_dict["notes"] = notes
 
@@ -262,6 +268,8 @@ class UnderLoadResult:
 
         endpoint = _parse_endpoint(d.pop("endpoint", UNSET))
 
+        choice = d.pop("choice", UNSET)
+
         notes = cast(list[str], d.pop("notes", UNSET))
 
         under_load_result = cls(
@@ -273,6 +281,7 @@ class UnderLoadResult:
             before=before,
             after=after,
             endpoint=endpoint,
+            choice=choice,
             notes=notes,
         )
 
