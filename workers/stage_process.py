@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 
 OVERTIME = 3.0
 OVERTIME_SECONDS = 240
-"""A stage paces itself by `seconds_left`; one that hangs is stopped at OVERTIME times that plus OVERTIME_SECONDS."""
+"""A stage paces itself by `seconds_left`. A process of it that does not end is stopped at OVERTIME times that, 0 or
+more, plus OVERTIME_SECONDS."""
 LOG_TAIL = 8000
 MOST_LEFT_OUT = 5
 """A stage that dies once more ends the run: then the GPU or its driver is the likelier cause."""
@@ -39,7 +40,8 @@ def run(
 ) -> tuple[child.Ended, Confinement]:
     """Run the stage until it ends otherwise than by what it tries; how it ended, and what confined it.
 
-    All its processes share its time. Raises child.Unconfined.
+    All its processes share its time; `seconds_left` of one that starts when it is over is negative. Raises
+    child.Unconfined.
     """
     make_device_files()
     package = config.stage_package.partition(".")[0]
@@ -66,7 +68,7 @@ def run(
             failure = f"The {document.stage} stage's process was ended {len(left_out)} times by what it tried: {names}."
             _write_new(folders.scratch / "out.json", StageFailure(sentence=failure).model_dump_json())
             return ended, confinement
-        document = document.model_copy(update={"left_out": left_out, "seconds_left": max(0.0, end - time.monotonic())})
+        document = document.model_copy(update={"left_out": left_out, "seconds_left": end - time.monotonic()})
 
 
 def _run_once(
@@ -81,7 +83,7 @@ def _run_once(
     for name in ("out.json", "stage.log", NOTE_FILE, HUNG_FILE):  # those of the process before, if any
         (directory / name).unlink(missing_ok=True)
     _write_new(directory / "in.json", document.model_dump_json())
-    seconds = document.seconds_left * OVERTIME + OVERTIME_SECONDS
+    seconds = max(0.0, document.seconds_left) * OVERTIME + OVERTIME_SECONDS
     found: list[Confinement] = []
     arguments = [sys.executable, "-m", f"{config.stage_package}.{document.stage}", "in.json", "out.json"]
     arguments += ["--model", str(folders.model), "--artifacts", str(directory)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from kernels.proof.gate import GateReport
-    from kernels.tune.autotune import Trial
+    from kernels.tune.trial import Trial
 
 
 DEFAULT_SECONDS = 20.0

@@ -1,6 +1,7 @@
 """Caches the oracle of given inputs, so that all variants proven on them share it."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -15,11 +16,18 @@ ReferenceAnswer = tuple[Oracle, float | None]
 class ReferenceCache:
     """Oracles by case, seed, magnitude and the exact values of the inputs, which a variant may have rounded.
 
-    Holds copies of the inputs: drop it with the case.
+    Holds copies of the inputs: drop it with the case. A new oracle is computed inside the block that `within` returns.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, within: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._within = within
         self._kept: dict[tuple[Any, ...], list[tuple[Arguments, ReferenceAnswer]]] = {}
+
+    def computing_within(self, within: Callable[[], AbstractContextManager[None]]) -> "ReferenceCache":
+        """A cache of the same oracles, which computes new ones inside another block."""
+        other = ReferenceCache(within)
+        other._kept = self._kept
+        return other
 
     def of(self, key: tuple[Any, ...], used: Arguments, compute: Callable[[], ReferenceAnswer]) -> ReferenceAnswer:
         """The oracle of these inputs: cached if the inputs are equal bit for bit, else the result of `compute`."""
@@ -27,7 +35,9 @@ class ReferenceCache:
         for held, answer in kept:
             if held.keys() == used.keys() and all(same(held[name], value) for name, value in used.items()):
                 return answer
-        held, answer = {name: copied(value) for name, value in used.items()}, compute()
+        held = {name: copied(value) for name, value in used.items()}
+        with self._within():
+            answer = compute()
         kept.append((held, answer))
         return answer
 

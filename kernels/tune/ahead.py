@@ -9,8 +9,9 @@ from kernels import registry
 from kernels.ops import Case
 from kernels.proof import gate
 from kernels.proof.reference_cache import ReferenceCache
-from kernels.tune.autotune import Bench, Trial
+from kernels.tune.autotune import Bench
 from kernels.tune.jobs import shared_out
+from kernels.tune.trial import Trial
 
 
 def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gate.GateReport]:

@@ -1,11 +1,10 @@
 """Autotunes one case: which variants are offered, which pass the gate, how fast they are, which is chosen and why."""
 
-import hashlib
-import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import torch
 
@@ -19,7 +18,7 @@ from kernels.proof.kernel_names import borrowed, kernels_seen
 from kernels.proof.reference_cache import ReferenceCache
 from kernels.proof.timed_answers import ChangingInputs, TimedAnswers
 from kernels.registry import Variant
-from kernels.tune.timed_variant import TimedVariant
+from kernels.tune.trial import Trial
 
 NOT_TRIED = "Not tried"
 """The prefix of the reason of a trial that there was no time for."""
@@ -27,55 +26,8 @@ NOT_TRIED = "Not tried"
 AGAIN = "again"
 """The name under which the default is timed a second time: the A/A difference is the noise."""
 
-PROVING_SECONDS = TIMING_SECONDS = 120.0
-"""The longest that proving a built variant, or a timed call, may take."""
-
 FINALISTS = 2
 """Sets of a variant's params that race against the other variants, if the quick race does not separate them."""
-
-
-class Trial(TimedVariant):
-    """One variant with one set of params, tried for one case.
-
-    `raced` is whether it was timed against the other variants, not only against its own params; `kernels` is then
-    known. `quantisation` is the relative change of the result that rounding the inputs alone causes.
-    """
-
-    case: Case
-    lossy: bool
-    quantisation: float | None = None
-    floor_ms: float | None = None
-    host_us: float | None = None
-    raced: bool = False
-    chosen: bool = False
-
-    @classmethod
-    def of(cls, case: Case, variant: Variant, params: dict[str, Any], reason: str = "") -> Self:
-        """A trial that is not proven yet. `reason` says why it is refused."""
-        return cls(
-            op=case.op, case=case, variant=variant.name, params=params, peer=variant.peer, lossy=variant.lossy,
-            gate="refused", reason=reason,
-        )  # fmt: skip
-
-    @property
-    def id(self) -> str:
-        """A short digest of case, variant and params, equal in every run."""
-        text = json.dumps([self.case.key, self.variant, self.params], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    @property
-    def label(self) -> str:
-        """`skinny {'split': 4} for linear m=1 n=3072 …`"""
-        params = f" {self.params}" if self.params else ""
-        return f"{self.variant}{params} for {self.case.key.removeprefix('op=')}"
-
-    def take(self, timing: Timing, floor: float | None) -> None:
-        """Stores the time and the figures derived from it."""
-        self.ms, self.ms_low, self.ms_high = timing.ms, timing.low, timing.high
-        if timing.ms > 0:
-            self.tflops, self.gbps = self.case.flops / timing.ms / 1e9, self.case.least_bytes / timing.ms / 1e6
-            self.floor_ms = floor
-            self.floor_share = floor / timing.ms if floor and not doubt(floor, timing.ms) else None
 
 
 @dataclass
@@ -84,8 +36,9 @@ class Bench:
 
     `ceilings` are as in the document; `timer` replaces the device's own; `only` names the variants to try (None: all);
     `proven` holds gate reports by trial id (`kernels.tune.ahead`). With `host` a trial also gets its `host_us`, the
-    host's time in a call. `note` is told the trial whose code is about to run, and the seconds that this may take.
-    `left_out` holds sentences by trial id on why it is not tried.
+    host's time in a call. `note` is told the trial whose code is about to run, and the seconds that building it may
+    take; `note_reference` is told the case whose reference is about to be computed. `left_out` holds sentences on why
+    something is not tried: by trial id a trial, by case key all trials of the case.
     """
 
     device: torch.device
@@ -96,7 +49,8 @@ class Bench:
     only: frozenset[str] | None = None
     proven: Mapping[str, gate.GateReport] = field(default_factory=dict)
     host: bool = False
-    note: Callable[[Trial, float], None] = lambda trial, seconds: None
+    note: Callable[[Trial, float], None] = lambda trial, building: None
+    note_reference: Callable[[Case], None] = lambda case: None
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -155,7 +109,7 @@ def try_case(
                     ready.append(_Runnable(trial, answers))
     ready = _tune(bench, ready)
     noise = _race(bench, ready, proving.end)
-    _judge(ready)
+    _judge(bench, ready)
     _choose([each.trial for each in ready], noise)
     for trial in trials:
         if trial.ms and (said := doubt(trial.floor_ms, trial.ms)):
@@ -165,17 +119,17 @@ def try_case(
 
 def _prove(bench: Bench, variant: Variant, trial: Trial, proving: _Proving) -> TimedAnswers | None:
     """The variant's calls on random inputs if it passes the gate; else None, with the reason in the trial."""
-    if trial.id in bench.left_out:
-        trial.gate, trial.reason = "error", bench.left_out[trial.id]
+    if said := bench.left_out.get(trial.id) or bench.left_out.get(trial.case.key):
+        trial.gate, trial.reason = "error", said
         return None
     left, report = proving.end - time.monotonic(), bench.proven.get(trial.id)
     if left < variant.build_seconds if variant.build_seconds else report is None and left <= 0:
         wanted = f"building may take {variant.build_seconds:.0f} s, more than" if variant.build_seconds else "no time"
         trial.reason = f"{NOT_TRIED}: {wanted} was left for this case."
         return None
-    bench.note(trial, PROVING_SECONDS + 2 * variant.build_seconds)
+    bench.note(trial, 2 * variant.build_seconds)
     if report is None:
-        references = proving.references
+        references = _noting(bench, trial, proving.references)
         report, function = gate.prove(variant, trial.case, bench.device, trial.params, references=references)
     else:
         function = variant.build(trial.case, trial.params) if report.passed else None
@@ -184,6 +138,20 @@ def _prove(bench: Bench, variant: Variant, trial: Trial, proving: _Proving) -> T
     if not report.passed or function is None:
         return None
     return TimedAnswers(variant, trial.params, function, proving.inputs_of(trial.case))
+
+
+def _noting(bench: Bench, trial: Trial, references: ReferenceCache) -> ReferenceCache:
+    """The same references; computing one is noted as that, and what follows as the trial's own work again."""
+
+    @contextmanager
+    def noted() -> Iterator[None]:
+        bench.note_reference(trial.case)
+        try:
+            yield
+        finally:
+            bench.note(trial, 0.0)
+
+    return references.computing_within(noted)
 
 
 def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
@@ -222,7 +190,7 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
     rule = Rule(**{**vars(bench.rule), "seconds": max(0.2, min(bench.rule.seconds, end - time.monotonic()))})
     times = _time(bench, racing, rule)
     for each in ready:
-        bench.note(each.trial, TIMING_SECONDS)
+        bench.note(each.trial, 0.0)
         _note(bench, each.trial, times[each.trial.id])
         each.trial.raced, each.trial.kernels = True, kernels_seen(each.call, bench.device)
         each.trial.host_us = host_us(each.call, bench.device) if bench.host else None
@@ -236,11 +204,11 @@ def _note(bench: Bench, trial: Trial, timing: Timing) -> None:
         trial.gate, trial.reason = "impossible", sentence
 
 
-def _judge(ready: list[_Runnable]) -> None:
+def _judge(bench: Bench, ready: list[_Runnable]) -> None:
     """Fails variants whose timed calls gave wrong answers, and those that run other libraries' kernels as their own."""
     references = ReferenceCache()
     for each in ready:
-        said = each.answers.refusal(references)
+        said = each.answers.refusal(_noting(bench, each.trial, references))
         if not said and not each.trial.peer:
             said = borrowed(each.trial.kernels)
         if said and each.trial.gate == "pass":
@@ -252,7 +220,7 @@ def _time(bench: Bench, ready: Mapping[str, _Runnable], rule: Rule) -> dict[str,
     answers = {name: each.answers for name, each in ready.items()}
     with torch.no_grad():
         return interleaved(
-            calls, bench.device, rule, bench.timer, answers, lambda name: bench.note(ready[name].trial, TIMING_SECONDS)
+            calls, bench.device, rule, bench.timer, answers, lambda name: bench.note(ready[name].trial, 0.0)
         )
 
 

@@ -18,7 +18,8 @@ from kernels import registry
 from kernels.cuda.nvrtc import cache_directory
 from kernels.ops import TORCH_VARIANTS, Case
 from kernels.plan import current_params
-from kernels.tune.autotune import Bench, Trial, try_case
+from kernels.tune.autotune import Bench, try_case
+from kernels.tune.trial import Trial
 
 CODE = ("attention", "cuda", "fused", "gemm", "quant", "tiles")
 """Folders of the competing variants and of the code that they use."""

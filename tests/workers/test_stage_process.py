@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,16 @@ def test_what_hangs_or_aborts_is_left_out_and_what_was_finished_is_not_done_agai
     assert f"the plan aborts: {aborts}" in found.said
 
 
+def test_what_hangs_may_exceed_the_stages_time_once(run_stage):
+    """Each of them alone may take the stage's second and 2 more; together they may take no more than that."""
+    found = run_stage(named("waits1 waits2 waits3 first").model_copy(update={"seconds_left": 1}))
+    assert found.code == 0, found.said
+    waits, *others, first = found.document["runner"].split("; ")
+    assert re.fullmatch("Left out, since it ended the stage's process: it did not end within [23] s.", waits)
+    assert others == ["no time", "no time"]
+    assert first.startswith("first by")
+
+
 def test_a_failure_in_words_ends_the_stage_at_once(run_stage):
     found = run_stage(named("first refuses aborts"))
     assert (found.code, found.document["sentence"]) == (1, "It cannot be done.")
@@ -97,6 +108,8 @@ def test_explore_goes_on_without_variants_that_end_its_process(run_stage):
     assert aborts["reason"] == f"{why}: its process was killed by SIGABRT."
     assert lost["gate"] == "error"
     assert lost["reason"].startswith(f"{why}: the GPU no longer answered: CUDA error: unspecified launch failure")
+    hangs = candidates["linear", "planted_hangs", "{}"]
+    assert (hangs["gate"], hangs["reason"]) == ("error", f"{why}: it did not end within 10 s.")
     label = "planted_aborts {'split': 2} for linear m=1 n=128 k=64"
     assert any(each.startswith(label) and each.endswith(aborts["reason"]) for each in found.said)
     others = [each for key, each in candidates.items() if each["gate"] == "pass"]
@@ -144,3 +157,15 @@ def test_verify_goes_on_with_the_next_plan(run_stage):
     assert result.recommended, result.sentence
     assert result.verdict == "met"
     assert result.plan["runner"] == "eager"
+
+
+def test_verify_tries_no_other_plan_where_one_hung_past_its_time(run_stage):
+    trials = ("eager", "fp32", 200), ("megakernel", "fp32", 10), ("megakernel", "bf16", 20)
+    found = run_stage(document_of(1, *trials, name="hangs").model_copy(update={"seconds_left": 1}))
+    assert found.code == 0, found.said
+    result = VerifyResult.model_validate(found.document)
+    checks = {each.label: each.reason for each in result.checks}
+    assert re.search("it did not end within [23] s", checks["megakernel in fp32"])
+    assert "Time was short to verify megakernel in bf16." in result.sentence
+    assert (result.recommended, result.plan["runner"]) == (False, "eager")
+    assert result.outcomes[0].after is not None

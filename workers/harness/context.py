@@ -34,6 +34,7 @@ class Context:
 
     `model_dir` holds the model's files (config.json at least), `artifacts` is a scratch directory that lasts as long
     as the stage. `listener` receives every Progress; it may be called from any thread, one call at a time.
+    `seconds` is the stage's time that is left, below 0 where its earlier processes took more.
     `startup_seconds` is how long the stage's process took to start and to import; None where it has none of its own.
     `recordings` is where the recording of the workload's traffic lies, under the name that the traffic gives it.
     """
@@ -65,6 +66,11 @@ class Context:
     def seconds_left(self) -> float:
         """Seconds of the stage's time that are left, counted from its start; never negative."""
         return max(0.0, self._deadline - time.monotonic())
+
+    @property
+    def overtime(self) -> float:
+        """Seconds that have passed since the stage's time was over; 0 before."""
+        return max(0.0, time.monotonic() - self._deadline)
 
     def keep(self, path: Path, name: str, media_type: str = "application/octet-stream") -> Artifact:
         """Keep a copy of the file at `path` by its content hash; put the returned Artifact into the result."""

@@ -20,9 +20,10 @@ from workers.documents.left_out import HUNG_FILE, NOTE_BYTES, NOTE_FILE, LeftOut
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, GpuLost
 from workers.harness.sentences import sentence_of
+from workers.measuring.overruns import overrun_seconds
 
-LONGEST_SECONDS = 120.0
-"""What is tried may take so long, if it does not ask for more; then its process is ended."""
+LEAST_SECONDS, LONGEST_SECONDS = 30.0, 120.0
+"""One variant may take half of the time that is left, within these; then its process is ended."""
 MOST_SECONDS = 1e6
 """What may take longer has no limit."""
 
@@ -36,6 +37,8 @@ class Journal:
 
     def __init__(self, document: StageInput, context: Context) -> None:
         self.left_out = document.left_out
+        self._context = context
+        self._overrun = overrun_seconds(document)
         self._gpus = document.gpus
         self._folder = context.artifacts / "finished"
         if not document.left_out:  # the folder may be an earlier run's, where a stage is run by hand
@@ -53,12 +56,29 @@ class Journal:
         """Why this is not to be tried, in a sentence; "" where it is."""
         return next((each.sentence for each in self.left_out if each.key == key), "")
 
-    def note(self, key: str, label: str, seconds: float = LONGEST_SECONDS) -> None:
+    @property
+    def most_seconds(self) -> float:
+        """The longest that what is tried may take: the stage's time that is left, and the overrun.
+
+        The stage's processes share one overrun: what ended one of them has used some of it. 0 where too little is left
+        to try anything more.
+        """
+        used = self._context.overtime if self.left_out else 0.0
+        left = self._context.seconds_left + self._overrun - used
+        return left if left >= min(LEAST_SECONDS, self._overrun) else 0.0
+
+    @property
+    def variant_seconds(self) -> float:
+        """The longest that one variant may take, or one pass with it."""
+        return max(LEAST_SECONDS, min(LONGEST_SECONDS, self._context.seconds_left / 2))
+
+    def note(self, key: str, label: str, seconds: float) -> None:
         """Says what is tried from now on. The process ends when that takes longer than `seconds`.
 
         It is called within `noted`. Raises GpuLost when what was tried before has ended the CUDA context.
         """
         self._ask()
+        seconds = max(seconds, 1.0)
         self._write(LeftOut(key=key, label=label[:1000], seconds=round(min(seconds, MOST_SECONDS))))
         ends = time.monotonic() + seconds
         if abs(ends - self._ends) > 1.0:  # each call starts a thread

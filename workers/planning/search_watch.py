@@ -41,7 +41,7 @@ class SearchWatch(PlanWatch):
                 self._say(sentence)
                 return False
         new = self._new(ops)
-        self._journal.note(" ".join([PREFIX, *new]), _label(queries, new.values()))
+        self._journal.note(" ".join([PREFIX, *new]), _label(queries, new.values()), self._journal.variant_seconds)
         self._running = ops
         return True
 

@@ -78,7 +78,7 @@ def of_kernels(
         return []
 
     def make() -> list[PlanTrial]:
-        journal.note("steps", f"the plan {whole.label} in steps", MOST_SECONDS)
+        journal.note("steps", f"the plan {whole.label} in steps", min(MOST_SECONDS, journal.most_seconds))
         return measure(trier, model, Plan.model_validate(whole.plan), whole, seconds_left)
 
     found: list[PlanTrial] = journal.once("steps", list[PlanTrial], make)

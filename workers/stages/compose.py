@@ -19,12 +19,11 @@ from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring.conditions import watched
-from workers.measuring.journal import Journal
+from workers.measuring.journal import MOST_SECONDS, Journal
 from workers.measuring.served_model import dtype_of, kind_of, load
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps
 from workers.planning.build_times import EXPECTED_SHARE, Builds
 from workers.planning.choosing import choose_plan
-from workers.planning.overruns import overrun_seconds
 from workers.planning.precision import lossy_refusal, lowers_precision
 from workers.planning.search_watch import parts_left_out
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, Times, Trier, untried, yardstick_of
@@ -172,10 +171,11 @@ class _Composer:
                 Builds(self.document).note(variant.name, trial.build_seconds)
 
     def _too_long(self, variant: Variant) -> Refusal | None:
-        """A Refusal when building takes longer than the time left. The first plan is always built."""
+        """A Refusal when building takes longer than the time left. The first plan, today's, is always built."""
         expected = Builds(self.document).expect(variant.name, variant.build_seconds)
         left = self.context.seconds_left
-        if not self.done or expected <= left + (0.0 if self._has_alternative else GRACE_SECONDS):
+        most = left + (0.0 if self._has_alternative else GRACE_SECONDS) if self._journal.most_seconds else 0.0
+        if not self.done or expected < most:
             return None
         return Refusal(f"Not tried: building takes about {expected:.0f} s and {left:.0f} s were left.")
 
@@ -229,26 +229,22 @@ class _Composer:
             return
         plan = base.model_copy(update={"ops": [ranking.planned(each) for each in ops]})
         name = f"{label} + {' + '.join(dict.fromkeys(each.variant for each in ops))}"
-        if self._rebuilding(label) > self.context.seconds_left:
-            self._refuse(name, plan, f"Not tried: {self.context.seconds_left:.0f} s were left.")
-            return
-        lower = lossy or lowers_precision(base, self.dtype)
-        self._attempt(name, plan, lambda: engine.apply(load(self.document, self.context), plan), lower)
+        self._rebuild(label, name, plan, None, lossy or lowers_precision(base, self.dtype))
 
     def _try_lower_dtype(self, label: str, base: Plan) -> None:
         """The base plan in 16 bits, where the workload allows it and the model is served in 32."""
         if (dtype := self._lower_dtype()) is None:
             return
         plan = base.model_copy(update={"dtype": dtype})
-        name = f"{label} in {dtype}"
-        if self._rebuilding(label) > self.context.seconds_left:
-            self._refuse(name, plan, f"Not tried: {self.context.seconds_left:.0f} s were left.")
-            return
-        self._attempt(name, plan, lambda: engine.apply(load(self.document, self.context, dtype), plan), lossy=True)
+        self._rebuild(label, f"{label} in {dtype}", plan, dtype, lossy=True)
 
-    def _rebuilding(self, label: str) -> float:
-        """Seconds that building took when the plan of that label was tried."""
-        return next((each.build_seconds or 0.0 for each in self.done if each.label == label), 0.0)
+    def _rebuild(self, base: str, label: str, plan: Plan, dtype: str | None, lossy: bool) -> None:
+        """Tries the plan on a model of its own, if building the plan `base` took less time than is left."""
+        took = next((each.build_seconds or 0.0 for each in self.done if each.label == base), 0.0)
+        if took > self.context.seconds_left:
+            self._refuse(label, plan, f"Not tried: {self.context.seconds_left:.0f} s were left.")
+        else:
+            self._attempt(label, plan, lambda: engine.apply(load(self.document, self.context, dtype), plan), lossy)
 
     def _attempt(self, label: str, plan: Plan, make: Callable[[], Runner], lossy: bool) -> PlanTrial:
         count = len(self.done)
@@ -257,7 +253,8 @@ class _Composer:
         if said := self._journal.why_left_out(f"plan {label}"):
             trial = untried(label, plan, self.document, "error", said)
         else:
-            self._journal.note(f"plan {label}", f"the plan {label}", times.building + overrun_seconds(self.document))
+            longest = self._journal.most_seconds if self.done else MOST_SECONDS
+            self._journal.note(f"plan {label}", f"the plan {label}", longest)
             trial = self.trier.attempt(label, plan, make, times, lossy)
         self.done.append(trial)
         self.context.say(min(0.95, 0.16 + 0.12 * count), f"tried the plan {label}", self._known())

@@ -17,7 +17,8 @@ from kernels.hardware import GPUS
 from kernels.measure.roofline import floor_ms, in_burst
 from kernels.measure.timing import Rule
 from kernels.ops import Case, LinearCase, LmHeadCase, case_from
-from kernels.tune.autotune import Bench, Trial, try_case
+from kernels.tune.autotune import Bench, try_case
+from kernels.tune.trial import Trial
 from kernels.tune.tuning_cache import TuningCache
 from workers.documents.measurement import Candidate, Ceilings
 from workers.documents.model import ModelManifest
@@ -61,7 +62,8 @@ def run(document: StageInput, context: Context) -> ExploreResult:
         profile.ceilings.model_dump(),
         CASE_RULE,
         only=offered(document.workload),
-        note=lambda trial, seconds: journal.note(trial.id, trial.label, seconds),
+        note=lambda trial, building: journal.note(trial.id, trial.label, journal.variant_seconds + building),
+        note_reference=lambda case: journal.note(case.key, f"the reference of {case.key}", journal.most_seconds),
         left_out={each.key: each.sentence for each in journal.left_out},
     )
     with watched(document) as environment:

@@ -34,12 +34,12 @@ from workers.planning.confirmation import (
     gives_way,
     in_more_processes,
     is_change,
+    present_plan,
     settled,
     to_verify,
     unchanged,
     without_void_verdicts,
 )
-from workers.planning.overruns import overrun_seconds
 from workers.planning.plan_profile import profile_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.served_checks import judge_served
@@ -130,26 +130,27 @@ class _Bench:
     def attempts(self, composed: Plan) -> tuple[list[Attempt], list[str]]:
         """The plans in the order of `to_verify` until one is confirmed, and the labels of those left out for time.
 
-        The next plan is measured when as many seconds are left as the one before it took.
+        The next is measured when as many seconds are left as the one before took. Only today's is where earlier
+        processes of the stage have used up the overrun.
         """
-        tried: list[Attempt] = []
-        left_out: list[str] = []
+        tried, left_out = list[Attempt](), list[str]()
         for label, plan in to_verify(self.document, composed):
             if tried and not tried[-1].why_not and not gives_way(tried[-1], self.document):
                 break
-            if tried and self.context.seconds_left < tried[-1].seconds:
+            late = self.context.seconds_left < tried[-1].seconds if tried else not self._journal.most_seconds
+            if late and is_change(plan, self.document):
                 left_out.append(label)
             else:
                 tried.append(self._noted_attempt(label, plan))
-        return settled(tried), left_out
+        present = self.document.workload.present_runner, present_plan(self.document)
+        return settled(tried or [self._attempt(*present)]), left_out
 
     def _noted_attempt(self, label: str, plan: Plan) -> Attempt:
         """An attempt at a plan that verify goes on without if it ends the process; without today's it cannot."""
         if not is_change(plan, self.document):
             return self._attempt(label, plan)
         with self._journal.noted():
-            seconds = self.context.seconds_left + overrun_seconds(self.document)
-            self._journal.note(label, f"the plan {label}", seconds)
+            self._journal.note(label, f"the plan {label}", self._journal.most_seconds)
             return self._attempt(label, plan)
 
     def _attempt(self, label: str, plan: Plan) -> Attempt:

@@ -16,7 +16,7 @@ from kernels.hardware import GPUS
 from kernels.measure import ceilings
 from kernels.ops import LinearCase, ModelCase
 from kernels.tune import ahead, autotune
-from kernels.tune.autotune import Trial
+from kernels.tune.trial import Trial
 
 ROW_FIELDS = {
     *("op", "case", "variant", "peer", "ms", "ms_low", "ms_high", "tflops", "gbps", "floor_share"),

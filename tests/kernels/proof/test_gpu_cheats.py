@@ -11,7 +11,8 @@ from kernels.measure.timing import Rule, interleaved
 from kernels.ops import AttentionCase, Case, GatedCase, LinearCase
 from kernels.proof import gate
 from kernels.proof.timed_answers import ChangingInputs, TimedAnswers
-from kernels.tune.autotune import Bench, Trial, try_case
+from kernels.tune.autotune import Bench, try_case
+from kernels.tune.trial import Trial
 from tests.kernels import planted
 
 pytestmark = pytest.mark.gpu

@@ -1,5 +1,7 @@
 """A case's candidates: gated, timed side by side, one chosen, the others with their reasons."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,9 +9,11 @@ from kernels import registry
 from kernels.hardware import GPUS
 from kernels.measure.timing import Rule
 from kernels.ops import AttentionCase, LinearCase
+from kernels.proof import gate
 from kernels.tune.ahead import prove_ahead
-from kernels.tune.autotune import Bench, Trial, try_case
+from kernels.tune.autotune import Bench, try_case
 from kernels.tune.jobs import shared_out
+from kernels.tune.trial import Trial
 from tests.kernels import planted
 
 CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
@@ -250,3 +254,31 @@ def test_a_time_below_its_measured_floor_has_no_share_and_says_so(plant):
         " Its 1 ms lie below the floor of 2 ms by the measured ceilings: one of the two is wrong."
     )
     assert "lie below" not in found["planted_slow"].reason
+
+
+def test_a_reference_is_noted_as_such_and_what_follows_as_the_variants_own_work(plant, monkeypatch):
+    noted, during, compute = [], {"reference": set(), "call": set()}, gate.compute
+
+    class Noting(planted.Planted):
+        name = "planted_noting"
+
+        def call(self, *given, **more):
+            during["call"].add(noted[-1])
+            return super().call(*given, **more)
+
+    plant(Noting)
+    monkeypatch.setattr(gate, "compute", lambda *given: during["reference"].add(noted[-1]) or compute(*given))
+    on = replace(
+        bench(frozenset({"planted_noting"})),
+        note=lambda trial, building: noted.append(trial.variant),
+        note_reference=lambda case: noted.append(case.key),
+    )
+    (trial,) = try_case(on, CASE)
+    assert trial.gate == "pass", trial.reason
+    assert during == {"reference": {CASE.key}, "call": {"planted_noting"}}
+
+
+def test_a_case_whose_reference_took_too_long_is_left_out(plant):
+    plant(Fast)
+    found = try_case(replace(bench(frozenset({"planted_fast"})), left_out={CASE.key: "It took too long."}), CASE)
+    assert [(each.gate, each.reason) for each in found] == [("error", "It took too long.")]

@@ -13,7 +13,8 @@ from kernels.proof.reference_cache import ReferenceCache
 from kernels.proof.timed_answers import SEEDS, ChangingInputs, TimedAnswers
 from kernels.registry import variant
 from kernels.tune import autotune
-from kernels.tune.autotune import Bench, Trial, try_case
+from kernels.tune.autotune import Bench, try_case
+from kernels.tune.trial import Trial
 from tests.kernels import planted
 
 CPU = torch.device("cpu")

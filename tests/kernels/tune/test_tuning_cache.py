@@ -9,7 +9,8 @@ from kernels import registry
 from kernels.hardware import GPUS
 from kernels.measure.timing import Rule
 from kernels.ops import LinearCase
-from kernels.tune.autotune import Bench, Trial
+from kernels.tune.autotune import Bench
+from kernels.tune.trial import Trial
 from kernels.tune.tuning_cache import TuningCache, code_digest
 from tests.kernels import planted
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from typing import Any, NoReturn
 
 import torch
@@ -50,6 +51,15 @@ class LosesTheGpu(Planted):
         return super().call(x, w, bias)
 
 
+class Hangs(Planted):
+    """Does not come back where its process is the one that may try it."""
+
+    name = "planted_hangs"
+
+    def build(self, case: Any, params: dict[str, Any]) -> Any:
+        time.sleep(600)
+
+
 class AbortsInAModel(Planted):
     """Is right and quick as long as it is called alone."""
 
@@ -64,6 +74,14 @@ class Crashing(WholeModel):
 
     name, runner_name = "megakernel", "megakernel"
     summary = "planted by a test"
+
+
+class HangingRunner(EagerRunner):
+    def __init__(self, model: Any, options: Any = None, ops: Any = None) -> None:
+        super().__init__(model, options)
+
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        time.sleep(600)
 
 
 class LosingRunner(EagerRunner):

@@ -8,7 +8,7 @@ from tests.workers.stages.test_compose import ALLOWED, CEILINGS, ENVIRONMENT
 from workers.documents.measurement import Distribution
 from workers.documents.stages import ExploreResult, Results
 from workers.measuring.journal import Journal
-from workers.planning.overruns import overrun_seconds
+from workers.measuring.overruns import overrun_seconds
 from workers.stages import compose
 
 

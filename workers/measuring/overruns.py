@@ -1,4 +1,4 @@
-"""By how much a plan that is tried may exceed its time before it counts as hanging."""
+"""By how much what a stage tries may exceed the stage's time before it counts as hanging."""
 
 from kernels.measure.intervals import percentile
 from workers.documents.stages import StageInput
@@ -9,7 +9,7 @@ REQUESTS = 20.0
 
 
 def overrun_seconds(document: StageInput) -> float:
-    """Seconds by which a plan may exceed its time before the stage's process is ended.
+    """Seconds by which what is tried may exceed the stage's time before the stage's process is ended.
 
     Every client is served before anything is timed, which takes about as long as one client waits for its answer, and
     some rounds follow whatever time is left. So the overrun grows with what baseline measured of that.

@@ -1,0 +1,55 @@
+"""One variant with one set of params, tried for one case."""
+
+import hashlib
+import json
+from typing import Any, Self
+
+from kernels.measure.roofline import doubt
+from kernels.measure.timing import Timing
+from kernels.ops import Case
+from kernels.registry import Variant
+from kernels.tune.timed_variant import TimedVariant
+
+
+class Trial(TimedVariant):
+    """One variant with one set of params, tried for one case.
+
+    `raced` is whether it was timed against the other variants, not only against its own params; `kernels` is then
+    known. `quantisation` is the relative change of the result that rounding the inputs alone causes.
+    """
+
+    case: Case
+    lossy: bool
+    quantisation: float | None = None
+    floor_ms: float | None = None
+    host_us: float | None = None
+    raced: bool = False
+    chosen: bool = False
+
+    @classmethod
+    def of(cls, case: Case, variant: Variant, params: dict[str, Any], reason: str = "") -> Self:
+        """A trial that is not proven yet. `reason` says why it is refused."""
+        return cls(
+            op=case.op, case=case, variant=variant.name, params=params, peer=variant.peer, lossy=variant.lossy,
+            gate="refused", reason=reason,
+        )  # fmt: skip
+
+    @property
+    def id(self) -> str:
+        """A short digest of case, variant and params, equal in every run."""
+        text = json.dumps([self.case.key, self.variant, self.params], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def label(self) -> str:
+        """`skinny {'split': 4} for linear m=1 n=3072 …`"""
+        params = f" {self.params}" if self.params else ""
+        return f"{self.variant}{params} for {self.case.key.removeprefix('op=')}"
+
+    def take(self, timing: Timing, floor: float | None) -> None:
+        """Stores the time and the figures derived from it."""
+        self.ms, self.ms_low, self.ms_high = timing.ms, timing.low, timing.high
+        if timing.ms > 0:
+            self.tflops, self.gbps = self.case.flops / timing.ms / 1e9, self.case.least_bytes / timing.ms / 1e6
+            self.floor_ms = floor
+            self.floor_share = floor / timing.ms if floor and not doubt(floor, timing.ms) else None
