@@ -31,7 +31,7 @@ from workers.documents.model import ModelManifest
 from workers.documents.prices import PriceBook
 from workers.documents.stages import Results, VerifyResult
 from workers.documents.workload import Sla, Workload
-from workers.economics import any_load, study
+from workers.economics import against_endpoint, any_load, study
 
 VERDICTS: dict[Verdict, str] = {
     "met": "Met",
@@ -171,6 +171,7 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         load_notes=under_load.load_notes(document.results),
         kernels_by_load=under_load.kernels_by_load(document.results.load),
         endpoint=endpoint.measured(document.results),
+        against_endpoint=against_endpoint.sentences(document.results, workload),
         endpoint_promises=endpoint.promises(document.results),
         endpoint_words=endpoint.words(document.results),
         facts=provenance.facts(verify.environment),

@@ -16,6 +16,7 @@ from workers.documents.measurement import Environment
 from workers.documents.prices import CostLine, PriceResult
 from workers.documents.speedup import Speedup
 from workers.documents.stages import ObjectiveOutcome, Results, VerifyResult
+from workers.economics import against_endpoint
 
 STYLES = {"met": "bold green", "missed": "bold red", "not_enough_samples": "bold yellow", "too_close": "bold yellow"}
 WORDS = {"met": "met", "missed": "missed", "not_enough_samples": "not enough samples", "too_close": "too close to call"}
@@ -85,9 +86,14 @@ def outcome(results: Results, console: Console) -> None:
     """Before and after, quality, cost, and the verdict with its sentence."""
     if results.verify is None:
         return
+    said = against_endpoint.sentences(results, None)
+    if said:
+        console.print(Text(f"From your endpoint to after. {' '.join(said)}", "bold"))
     console.print(before_after(results.verify, results.price))
     if found := endpoint.measured(results):
-        console.print(Text(f"{found.server.label}: {found.sentence} {endpoint.words(results)}".rstrip()))
+        console.print(
+            Text(f"{found.server.label}: {found.sentence} {'' if said else endpoint.words(results)}".rstrip())
+        )
         rows = endpoint.promises(results)
         if rows:
             console.print(_at_endpoint(rows))

@@ -29,7 +29,7 @@ from workers.charts.svg import draw
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
-from workers.economics import any_load, study
+from workers.economics import against_endpoint, any_load, study
 
 PLACED = (
     *("objectives", "latency", "endpoint", "chosen", "time", "roofline", "plans", "decisions", "load", "load_promise"),
@@ -180,6 +180,7 @@ def context(
         "price_caution": economics.caution(results, workload.traffic.batch) if workload else "",
         "endpoint": endpoint.measured(results),
         "endpoint_promises": endpoint.promises(results),
+        "against_endpoint": against_endpoint.sentences(results, workload) if workload else [],
         "endpoint_words": endpoint.words(results),
         "endpoint_where": endpoint.where(results),
         "charts": found,

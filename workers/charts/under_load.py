@@ -153,7 +153,8 @@ def figure(results: Results) -> Figure | None:
         return None
     drawn = _figure(traces, _axis(_traffic(results)), "output tokens per second", yaxis={"rangemode": "tozero"})
     up_to, loads = _chosen(results.load).get("megakernel_up_to") or 0, [each for trace in traces for each in trace["x"]]
-    if up_to in range(int(min(loads)), int(max(loads))) and not _traffic(results).open_loop:
+    traffic = _traffic(results)
+    if traffic and not traffic.open_loop and up_to in range(int(min(loads)), int(max(loads))):
         drawn["layout"] |= limit_line("x", up_to, f"megakernel up to {up_to}")
     return drawn
 

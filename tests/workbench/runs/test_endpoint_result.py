@@ -10,6 +10,7 @@ from rich.console import Console
 from tests import sample_endpoint, sample_loads, sample_results
 from workbench.cli import tables
 from workers.charts import under_load
+from workers.economics import against_endpoint
 from workers.report_page import render
 
 
@@ -41,7 +42,8 @@ def test_the_page_and_the_api_show_it_beside_before_and_after(browser, api, engi
         "Its hardware 2 A100 of the test stated",
         "21 requests in 9.00 s, 1 failed; median TTF64 192 ms, 182 to 205",
         "TPOT p95 3.12 ms",
-        "compare the plan with the baseline runner on the same GPU, not with this server",
+        "is the verdict From your endpoint to after. The SLA is missed at the endpoint and is met after. The median",
+        "The run's verdict is that of the plan.",
         *found.server.caveats,
     ):
         assert part in said
@@ -71,6 +73,23 @@ def test_the_report_and_a_terminal_say_the_same(failed):
         assert results.verify.endpoint.sentence in said
         assert ("2.35x the plan's 81.0 ms" in said) != failed
     assert ("The network between the worker and the endpoint" in report) != failed
+
+
+def test_the_loads_that_hold_at_the_endpoint_and_after_and_their_prices_come_first():
+    results = sample_endpoint.under_load(sample_endpoint.with_endpoint(sample_loads.results()))
+    assert against_endpoint.sentences(results, None)[-1] == (
+        "The endpoint is not shown to hold every objective at any load; after, here (this workbench's server, the "
+        "plan's kernels), holds every objective up to 20 requests at once, 13,342 tokens/s."
+    )
+    held = results.load.endpoint.limit
+    held.users, held.loads[2].verdict = 4, "met"
+    *_, loads, prices = against_endpoint.sentences(results, sample_results.workload())
+    assert loads.startswith("The endpoint holds every objective up to 4 requests at once, 1,202 tokens/s; after, ")
+    assert loads.endswith("20 requests at once, 13,342 tokens/s, 11.10x.")
+    said = "At these loads a million output tokens costs 1.43 USD there, at 6.20 USD an hour as stated, and 0.087 USD"
+    assert prices == f"{said} after."
+    results.verify.recommended = False
+    assert against_endpoint.sentences(results, None) == []
 
 
 def test_its_curve_stands_beside_those_of_before_and_after():
