@@ -69,7 +69,8 @@ def _change_words(objective: Objective, gain: Speedup, before: str) -> str:
         return f"The change of {ratio.value:.2f}x lies inside the noise floor, which is no difference."
     low, high = (ratio.low, ratio.high) if ratio.value >= 1 else (1 / ratio.high, 1 / ratio.low)
     change = f"The median {objective.title} is {times(ratio.value, objective.unit)} than {before}"
-    return f"{change} (95 % interval {low:.2f}x to {high:.2f}x, {gain.scope})."
+    mean = "geometric mean, " if gain.across else ""
+    return f"{change} ({mean}95 % interval {low:.2f}x to {high:.2f}x, {gain.scope})."
 
 
 def _objective_words(outcome: ObjectiveOutcome) -> str:

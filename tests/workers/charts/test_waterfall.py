@@ -17,7 +17,7 @@ FILE = Path(__file__).parents[3] / "benchmarks" / "results" / "h200" / "llama-3.
 
 @pytest.fixture
 def h200() -> Results:
-    """A committed run that chose the megakernel; its compose did not take the kernels plan apart."""
+    """A committed run that chose the megakernel; its compose took the kernels plan apart."""
     return Results.model_validate(json.loads(FILE.read_text())["results"])
 
 
@@ -30,11 +30,15 @@ def test_the_steps_of_a_committed_run_add_up(h200):
     assert [each.name for each in found] == [
         "before",
         waterfall.HOST,
-        waterfall.LIBRARY,
+        "compact decoder",
+        "attention",
+        "products",
+        "norms and gates",
+        "head and sampling",
         waterfall.LAUNCH,
         "residual",
         "after",
-        *(["floor"] if h200.verify.profile and h200.verify.profile.floor_ms else []),
+        "floor",
     ]
     outcome = h200.verify.outcomes[0]
     assert added(found) == pytest.approx(outcome.before - outcome.after)
@@ -54,7 +58,16 @@ def test_groups_that_were_measured_are_steps_of_their_own(h200):
     assert added(list(found.values())) == pytest.approx(found["before"].end - found["after"].end)
 
 
+def test_a_kernels_plan_that_was_not_taken_apart_is_one_step(h200):
+    h200.compose.steps = []
+    found = waterfall.steps(h200)
+    assert [each.name for each in found][1:4] == [waterfall.HOST, waterfall.LIBRARY, waterfall.LAUNCH]
+    outcome = h200.verify.outcomes[0]
+    assert added(found) == pytest.approx(outcome.before - outcome.after)
+
+
 def test_a_step_that_was_not_measured_is_left_out(h200):
+    h200.compose.steps = []
     h200.compose.trials = [each for each in h200.compose.trials if each.label not in ("cuda_graphs", "kernels")]
     assert [each.name for each in waterfall.steps(h200)][1:3] == [waterfall.LAUNCH, "residual"]
 

@@ -54,6 +54,7 @@ def test_two_processes_claim_no_more_than_the_first():
 def test_the_sentence_says_what_the_interval_is_of():
     alternations = processes_of((494, 37.6), (497, 37.6), (649, 37.6))
     said = sentence(outcomes_of([E2E], alternations, None), speedup(E2E, alternations, None), None, "met")
+    assert "(geometric mean, 95 % interval" in said
     assert "over 3 processes)" in said
 
 
