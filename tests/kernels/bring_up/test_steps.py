@@ -80,9 +80,9 @@ def test_a_call_that_is_killed_ends_its_steps_and_leaves_the_rest_to_the_next(tm
         "run_steps(folder, steps, time.monotonic() + 900, print)"
     )
     first = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE)
-    wait_for((tmp_path / "began").exists, 60, "the second step")
+    wait_for((tmp_path / "began").exists, 300, "the second step")
     first.kill()
-    first.communicate(timeout=60)  # ends with the last process that has the pipe, the step's as well
+    first.communicate(timeout=300)  # ends with the last process that has the pipe, the step's as well
     said: list[str] = []
     steps = [step("a", die), step("b", answer, value=2)]
     assert run_steps(tmp_path, steps, time.monotonic() + 900, said.append) == []

@@ -119,11 +119,11 @@ def test_the_processes_end_with_the_program_though_it_is_killed(address):
     with subprocess.Popen([sys.executable, "-c", ENDLESS.format(url=address.url)]) as program:
         try:
             whose = psutil.Process(program.pid)
-            senders = wait_for(lambda: len(found := _senders(whose)) == 2 and found, 60, "two processes")
+            senders = wait_for(lambda: len(found := _senders(whose)) == 2 and found, 300, "two processes")
             assert "sk-kept-secret" not in str([(each.cmdline(), each.environ()) for each in senders])
         finally:
             program.kill()
-    wait_for(lambda: all(map(_ended, senders)), 60, "the end of both")
+    wait_for(lambda: all(map(_ended, senders)), 300, "the end of both")
 
 
 def test_requests_that_are_open_in_all_processes_together_end_an_open_loop(address):

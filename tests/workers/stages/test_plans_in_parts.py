@@ -14,21 +14,20 @@ from kernels.plan import Plan
 from tests.kernels.engine import parts_runner
 from tests.workers.conftest import manifest, stage_input
 from tests.workers.stages.test_compose import composed
-from tests.workers.stages.test_confirmed_plans import SlowRunner
+from tests.workers.stages.test_confirmed_plans import slow_runners
 from workers.documents.stages import ComposeResult, StageInput
 from workers.harness.context import Context
-from workers.measuring import alternation
 from workers.measuring.conditions import watched
 from workers.planning import fresh_process, several_gpus
 from workers.planning.served_checks import too_fast
 from workers.stages import verify
 
+__all__ = ["slow_runners"]
+
 
 @pytest.fixture(autouse=True)
-def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_parts(monkeypatch: pytest.MonkeyPatch, slow_runners: None) -> None:
     monkeypatch.setitem(running.RUNNERS, "megakernel", parts_runner.NAME)
-    monkeypatch.setitem(running.RUNNERS, "compiled", f"{SlowRunner.__module__}.SlowRunner")
-    monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
 
 
 def document_and_plan() -> tuple[StageInput, Plan]:

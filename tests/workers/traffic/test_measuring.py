@@ -50,24 +50,23 @@ def test_times_and_rates_are_those_that_the_server_wrote(stub, api, arrivals):
     stub.log()
     found = sent(test)
     written, prompts = stub.log(), PromptTexts(test.traffic, COUNTS)
-    own, known = {"ttft": [], "itl": []}, {"ttft": [], "itl": []}
-    for each in found.counted:
+    late = []  # ns from when the server wrote each token until it was read: a row for each request
+    for each in found.exchanges:
         truth = written[prompts.text(each.planned)]["token_ns"]
         assert len(each.token_ns) == len(truth) == 8
         assert each.begun_ns >= each.intended_ns
-        assert all(read >= wrote for read, wrote in zip(each.token_ns, truth, strict=True))
-        for times, into in ((each.token_ns, own), (truth, known)):
-            into["ttft"].append((times[0] - each.intended_ns) / 1e6)
-            into["itl"].append((times[-1] - times[0]) / 7e6)
-    assert len(found.counted) > 30
-    for metric in ("ttft", "itl"):
-        truth = statistics.median(known[metric])
-        assert statistics.median(own[metric]) == pytest.approx(truth, abs=max(1.0, truth / 100)), metric
+        late.append([read - wrote for read, wrote in zip(each.token_ns, truth, strict=True)])
+    assert len(found.counted) > 10
+    quickest, longest = [min(token) for token in zip(*late, strict=True)], max(map(max, late))
+    assert min(quickest) >= 0
+    assert max(quickest) < 2e6, "a busy machine reads some tokens late, and never each of a place"
     load = LoadSummary(found)
-    inside = [at for row in written.values() for at in row["token_ns"]]
-    rate = sum(found.counted_from_ns <= at < found.stopped_ns for at in inside) / load.seconds
-    assert load.tokens_per_second == pytest.approx(rate, rel=0.01, abs=2 / load.seconds)
-    assert load.metric("ttft").percentiles["p50"].value == pytest.approx(statistics.median_high(own["ttft"]))
+    tokens = [at for row in written.values() for at in row["token_ns"]]
+    least = sum(found.counted_from_ns <= at < found.stopped_ns - longest for at in tokens)
+    most = sum(found.counted_from_ns - longest <= at < found.stopped_ns for at in tokens)
+    assert least <= round(load.tokens_per_second * load.seconds) <= most
+    ttft = statistics.median_high((each.token_ns[0] - each.intended_ns) / 1e6 for each in found.counted)
+    assert load.metric("ttft").percentiles["p50"].value == pytest.approx(ttft)
 
 
 def test_every_client_of_a_closed_loop_has_one_request_at_a_time(stub):
@@ -107,7 +106,7 @@ def test_an_open_loop_sends_on_time_however_slow_the_answers_are(stub):
     ],
 )
 def test_each_way_to_fail_is_a_sentence_and_counts_against_every_promise(stub, model, kind, sentence):
-    test = a_test(stub, model=model, seconds=0.6, time_out_s=0.3)
+    test = a_test(stub, model=model, seconds=0.6, time_out_s=0.3 if model == "stub-silent" else 60)
     with pytest.raises(NotMeasurable) as caught:
         asyncio.run(learn(test))
     assert KEY not in str(caught.value)
