@@ -36,7 +36,7 @@ from workers.documents.stages import stages_of  # noqa: E402
 PASSWORD = "correct horse battery"
 OPEN = {"queued": "admit", "running": "explore", "failed": "profile", "lost": "verify", "cancelled": "compose"}
 """The stage that a run in each of these states has come to."""
-LONG = "A name as long as names may be, of a workload that somebody described with all that they knew about it, 2026"
+LONG = "A name as long as names may be, a word-of-a-generator_" + "that_finds_no_space_to_break_at_" * 2
 
 
 def session(user: User) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import axe_playwright_python
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.serving import serving
 
@@ -119,3 +119,26 @@ def test_axe_finds_what_is_planted(page_of) -> None:
     assert "image-alt" in found
     assert "dark: color-contrast" in found
     assert "light: color-contrast" not in found
+
+
+def test_a_chart_on_a_phone_draws_every_name_by_itself(page_of, gallery) -> None:
+    page = page_of("admin")
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(next(address for name, _, address in gallery["pages"] if name == "result-h200"))
+    drawn = page.locator('[data-figure="figure-chosen"]')
+    drawn.scroll_into_view_if_needed()
+    expect(drawn).to_have_attribute("data-drawn", "yes")
+    names = drawn.evaluate("""(area) => JSON.parse(document.getElementById(area.dataset.figure).textContent)
+      .data.flatMap((trace) => trace.y)""")
+    assert sum(name.startswith("small_gemm: linear 128") for name in set(names)) > 1, "names that begin alike"
+    assert set(drawn.evaluate("(area) => area._fullLayout.yaxis._categories")) == set(names)
+    assert "small_gemm: linear128×8192×2048 with …" in " ".join(drawn.locator(".ytick").all_text_contents())
+
+
+def test_long_words_stay_within_a_phone(page_of, gallery) -> None:
+    page = page_of("admin")
+    page.set_viewport_size({"width": 390, "height": 900})
+    for address in [address for name, _, address in gallery["pages"] if name in ("portfolio", "run-failed")]:
+        page.goto(address)
+        wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert wide <= seen, address

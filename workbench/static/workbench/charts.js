@@ -18,17 +18,29 @@
     };
   }
 
-  // Long names of ops and cases would leave no room for the bars on a phone.
-  const short = (name) => (typeof name === "string" && name.length > 20 ? `${name.slice(0, 19)}…` : name);
+  // Long names of ops and cases would leave no room for the bars on a phone: they take two lines, and an ellipsis.
+  function inTwoLines(name) {
+    const lines = [""];
+    for (const word of name.split(" ")) {
+      const longer = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
+      if (longer.length <= 20 || !lines.at(-1)) lines[lines.length - 1] = longer;
+      else lines.push(word);
+    }
+    if (lines.length > 2) lines.splice(1, lines.length, lines.slice(1).join(" "));
+    return lines.map((line) => (line.length > 20 ? `${line.slice(0, 19)}…` : line)).join("<br>");
+  }
+
+  // The names themselves stay: bars of two names that begin alike would be drawn as one.
+  function nameBriefly(figure, axis) {
+    const names = [...new Set(figure.data.flatMap((trace) => trace.y))].filter((name) => typeof name === "string");
+    if (names.length) Object.assign(axis, { tickmode: "array", tickvals: names, ticktext: names.map(inTwoLines) });
+  }
 
   function draw(area) {
     const figure = JSON.parse(document.getElementById(area.dataset.figure).textContent);
     const layout = themed(figure.layout, area.clientWidth);
     for (const trace of figure.data) if (trace.error_x) trace.error_x.color = colour("--ink");
-    if (area.clientWidth < 560) {
-      for (const trace of figure.data) trace.y = trace.y.map(short);
-      if (layout.yaxis.categoryarray) layout.yaxis.categoryarray = layout.yaxis.categoryarray.map(short);
-    }
+    if (area.clientWidth < 560) nameBriefly(figure, layout.yaxis);
     // On a logarithmic axis Plotly takes lines by their value, and notes by its logarithm.
     for (const note of layout.annotations ?? []) {
       if (note.xref === "x" && layout.xaxis.type === "log") note.x = Math.log10(note.x);
