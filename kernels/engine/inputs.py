@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from transformers import PreTrainedModel
+from transformers.modeling_outputs import SemanticSegmenterOutput
 
 from kernels.engine.loading import skeleton
 
@@ -90,7 +91,10 @@ def output_tensor(outputs: Any) -> torch.Tensor:
     """Logits, or the last hidden state of a model without a head. A detector's logits have its boxes behind them.
 
     Of a model that answers questions [batch, 2, length]: a logit of each position as the answer's start and as its end.
+    Of a model that labels pixels [batch, height, width, labels].
     """
+    if isinstance(outputs, SemanticSegmenterOutput):
+        return outputs.logits.movedim(1, -1)
     if getattr(outputs, "start_logits", None) is not None:
         return torch.stack((outputs.start_logits, outputs.end_logits), 1)
     if getattr(outputs, "pred_boxes", None) is not None:

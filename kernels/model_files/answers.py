@@ -7,14 +7,8 @@ from kernels.model_files.architectures import kind_of, mappings, names_of
 Unit = Literal["tokens", "sequences", "embeddings", "images", "recordings"]
 AnswerForm = Literal["tokens", "classes", "vectors"]
 
-IMAGES: tuple[str, ...] = (
-    "IMAGE",
-    "IMAGE_CLASSIFICATION",
-    "MASKED_IMAGE_MODELING",
-    "SEMANTIC_SEGMENTATION",
-    "IMAGE_SEGMENTATION",
-)
-IMAGES += ("INSTANCE_SEGMENTATION", "UNIVERSAL_SEGMENTATION", "OBJECT_DETECTION", "DEPTH_ESTIMATION", "BACKBONE")
+IMAGES: tuple[str, ...] = ("IMAGE", "IMAGE_CLASSIFICATION", "MASKED_IMAGE_MODELING", "SEMANTIC_SEGMENTATION")
+IMAGES += ("OBJECT_DETECTION", "DEPTH_ESTIMATION", "BACKBONE")
 SOUND = ("SPEECH_SEQ_2_SEQ", "AUDIO_CLASSIFICATION", "AUDIO_FRAME_CLASSIFICATION", "AUDIO_XVECTOR", "CTC")
 CLASSES: tuple[str, ...] = (
     "SEQUENCE_CLASSIFICATION",
@@ -55,7 +49,9 @@ def answer_of(model_type: str, architectures: list[str], encoder_decoder: bool =
         return AnswerKind("tokens", "tokens")
     if name in names_of("QUESTION_ANSWERING"):
         return AnswerKind(unit, "classes", "start or end")
-    if name in names_of("OBJECT_DETECTION", "IMAGE_SEGMENTATION") and not name.startswith("PPOCR"):
+    if name in names_of("SEMANTIC_SEGMENTATION"):
+        return AnswerKind(unit, "classes", "class of a pixel")
+    if name in names_of("OBJECT_DETECTION") and not name.startswith("PPOCR"):
         return AnswerKind(unit, "vectors", boxes=BOX)
     return AnswerKind(unit, "classes" if name in names_of(*CLASSES) else "vectors")
 

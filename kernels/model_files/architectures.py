@@ -18,10 +18,14 @@ ENCODER_MAPPINGS = (
     "MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES",
 )
 
+MASKS = ("IMAGE_SEGMENTATION", "INSTANCE_SEGMENTATION", "UNIVERSAL_SEGMENTATION", "MASK_GENERATION")
+"""transformers' tables of models that answer with a mask for each object."""
+
 
 def check_architecture(model_type: str, architectures: list[str]) -> None:
-    """Refuses a model_type or an architecture that transformers does not know, and models that write text about
-    images: nobody can make up what is asked of both. Raises ModelRefused.
+    """Refuses a model_type or an architecture that transformers does not know, models that write text about images
+    (nobody can make up what is asked of both) and those that answer with masks of objects (their masks would not be
+    judged). Raises ModelRefused.
     """
     known = mappings()
     version = importlib.metadata.version("transformers")
@@ -34,6 +38,9 @@ def check_architecture(model_type: str, architectures: list[str]) -> None:
         about_images = name in names_of("IMAGE_TEXT_TO_TEXT") - names_of("SEQ_TO_SEQ_CAUSAL_LM")
         if about_images and kind_of(model_type, [name]) != "decoder":
             said = f"{name} answers images and text together, which the workbench cannot make up"
+            raise ModelRefused("config.json", "architectures", said)
+        if name in names_of(*MASKS):
+            said = f"{name} answers with masks of objects, which the workbench does not judge"
             raise ModelRefused("config.json", "architectures", said)
 
 

@@ -18,6 +18,7 @@ from kernels.model_files.errors import ModelRefused
         ("bert", "BertForTokenClassification", "sequences", "classes"),
         ("bert", "BertForQuestionAnswering", "sequences", "classes"),
         ("vit", "ViTForImageClassification", "images", "classes"),
+        ("dpt", "DPTForSemanticSegmentation", "images", "classes"),
         ("vit", "ViTModel", "images", "vectors"),
         ("vit", "", "images", "vectors"),
         ("clip_vision_model", "CLIPVisionModel", "images", "vectors"),
@@ -44,3 +45,18 @@ def test_a_model_that_writes_about_images_is_refused(model_type, name):
         check_architecture(model_type, [name])
     check_architecture("t5", ["T5ForConditionalGeneration"])
     check_architecture("gemma3", ["Gemma3ForCausalLM"])
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name"),
+    [
+        ("detr", "DetrForSegmentation"),
+        ("maskformer", "MaskFormerForInstanceSegmentation"),
+        ("eomt", "EomtForUniversalSegmentation"),
+        ("sam", "SamModel"),
+    ],
+)
+def test_a_model_that_answers_with_masks_is_refused(model_type, name):
+    with pytest.raises(ModelRefused, match=f"{name} answers with masks of objects, which the workbench does not judge"):
+        check_architecture(model_type, [name])
+    check_architecture("detr", ["DetrForObjectDetection"])

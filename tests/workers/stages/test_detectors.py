@@ -1,4 +1,4 @@
-"""A model that finds objects in images: its boxes are judged beside its logits."""
+"""Models that find objects in images, and that label pixels: boxes and labels are judged."""
 
 import json
 
@@ -22,6 +22,15 @@ DETECTOR = VIT | {
     "num_hidden_layers": 2,
     "image_size": [32, 32],
     "num_detection_tokens": 6,
+}
+SEGMENTER = DETECTOR | {
+    "model_type": "dpt",
+    "architectures": ["DPTForSemanticSegmentation"],
+    "backbone_out_indices": [0, 1],
+    "neck_hidden_sizes": [8, 8],
+    "reassemble_factors": [2, 1],
+    "fusion_hidden_size": 16,
+    "use_auxiliary_head": False,
 }
 
 
@@ -62,3 +71,26 @@ def test_boxes_are_judged_in_compose_in_timed_requests_and_in_quality(tmp_path):
     known = yardstick(honest, document, "encoder", torch.randn(2, 3, 32, 32))
     trial = Trier(document, known).attempt("moved", plan, lambda: cheat, Times(60, 0.1), lossy=False)
     assert trial.reason.startswith("Its logits differ from the model's by ")
+
+
+class LabelsARow(EagerRunner):
+    """Each pixel of an image's first row has another label than the model's; all others are the model's."""
+
+    def logits(self, ids: torch.Tensor) -> torch.Tensor:
+        found = super().logits(ids)
+        found[:, 0] = found[:, 0].roll(1, -1)
+        return found
+
+
+def test_the_labels_of_pixels_are_judged_image_by_image(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(SEGMENTER))
+    context, document = Context(tmp_path, tmp_path, seconds=5), documents("verify", SEGMENTER, Results())
+    model = load(document, context)
+    honest, cheat = EagerRunner(model), LabelsARow(model)
+    assert honest.logits(torch.zeros(2, 3, 32, 32)).shape == (2, 16, 16, 5)
+    judged, _ = quality_by_kind.measure(document, context, honest, honest, 0.01)
+    assert (judged.acceptable, judged.tokens, judged.compared) == (True, 300, "answers")
+    assert "the most likely class of a pixel differs from the float32 model's in 0.00 % of cases" in judged.sentence
+    refused, _ = quality_by_kind.measure(document, context, honest, cheat, 0.01)
+    assert not refused.acceptable
+    assert refused.top1_after == 1 / 16
