@@ -1,14 +1,18 @@
-"""How often a speedup's interval contains the truth, simulated: `python -m workers.speedup_coverage`.
+"""How often a speedup's interval contains the truth, simulated: `python -m workers.speedup_coverage [within]`.
 
 Each process draws a factor on the time before, and a small error of its median. The truth is the geometric mean of the
 ratio over all processes. The interval is the one that verify states (`workers.statistics.across_processes`).
+
+*Within* one process both sides draw the times of independent requests, so the truth is a ratio of 1. The interval is
+the paired bootstrap's (`workers.statistics.paired_ratio`).
 """
 
+import sys
 from collections.abc import Callable
 
 import numpy as np
 
-from workers.statistics import across_processes
+from workers.statistics import across_processes, paired_ratio
 
 SEEN_MS = (494.0, 497.0, 649.0, 717.0)
 """Medians of one model before, in four processes on H200s: the largest spread that was seen."""
@@ -28,6 +32,17 @@ FACTORS: dict[str, Draw] = {
 """The logarithm of a process's factor, by how processes differ; each has the standard deviation SPREAD or nearly so."""
 CENTRES = {"the four that were seen": float(np.mean(np.log(SEEN_MS)))}
 
+REQUESTS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "log-normal, 5 %": lambda generator, count: np.exp(generator.normal(0.0, 0.05, count)),
+    "long tail": lambda generator, count: 1.0 + generator.gamma(0.5, 0.1, count),
+    "four of ten a fifth slower": lambda generator, count: (
+        np.where(generator.random(count) < 0.4, 1.2, 1.0) + generator.normal(0.0, 0.005, count)
+    ),
+}
+"""Times of requests of one process, by how they differ; their scale is of no matter."""
+PAIRS = (9, 10, 20, 40)
+PATHS_WITHIN = 4_000
+
 
 def coverage(kind: str, processes: int, paths: int = PATHS, seed: int = 1) -> float:
     """The share of simulated measurements whose interval contains the truth."""
@@ -37,8 +52,22 @@ def coverage(kind: str, processes: int, paths: int = PATHS, seed: int = 1) -> fl
     return sum(each.low <= 1.0 <= each.high for each in found) / paths
 
 
+def coverage_within(kind: str, pairs: int, paths: int = PATHS_WITHIN, seed: int = 1) -> float:
+    """The share of simulated measurements within one process whose interval contains the truth."""
+    generator = np.random.default_rng(seed)
+    sides = ([REQUESTS[kind](generator, pairs).tolist() for _ in range(2)] for _ in range(paths))
+    found = (paired_ratio(before, after) for before, after in sides)
+    return sum(each.low <= 1.0 <= each.high for each in found) / paths
+
+
 def main() -> None:
-    """Prints a Markdown table of the coverage."""
+    """Prints a Markdown table of the coverage, between processes or within one."""
+    if sys.argv[1:] == ["within"]:
+        print("| requests of one process differ by | 9 pairs | 10 | 20 | 40 |")
+        print("| --- | --- | --- | --- | --- |")
+        for kind in REQUESTS:
+            print(f"| {kind} | {' | '.join(f'{coverage_within(kind, count):.1%}' for count in PAIRS)} |")
+        return
     print("| processes differ by | 3 processes | 4 | 5 | 6 |")
     print("| --- | --- | --- | --- | --- |")
     for kind in FACTORS:

@@ -15,7 +15,8 @@ from workers.statistics import paired_difference
 
 LEAST_ANSWERS = 300
 """Without one difference among so many, fewer than 1 % differ, at 95 % confidence: 0.99 ** 300 < 0.05."""
-LEAST_VECTORS = 4096
+LEAST_VECTORS, LEAST_REQUESTS = 4096, 32
+"""Vectors, and requests that have them: those of one request are alike, and intervals resample requests."""
 
 
 @dataclass
@@ -155,7 +156,9 @@ class Compared:
 
     @property
     def needed(self) -> int:
-        return LEAST_ANSWERS if self.answer.form == "classes" else LEAST_VECTORS
+        if self.answer.form == "classes":
+            return LEAST_ANSWERS
+        return max(LEAST_VECTORS, LEAST_REQUESTS * self.rows // max(1, self.requests))
 
 
 @torch.no_grad()
@@ -164,13 +167,15 @@ def compare(
     inputs: Iterable[torch.Tensor],
     answer: AnswerKind,
     source: str,
-    goes_on: Callable[[int], bool],
+    goes_on: Callable[[int, int], bool],
 ) -> Compared:
-    """Runs batches of main inputs through reference, before and after while `goes_on(answers so far)`; at least one."""
+    """Runs batches of main inputs through reference, before and after while `goes_on(answers so far, needed)`; at least
+    one.
+    """
     before, after = (ClassDistance() if answer.form == "classes" else VectorDistance(answer.boxes) for _ in range(2))
     compared = Compared(before, after, answer, source)
     for batch in inputs:
-        if compared.answers and not goes_on(compared.answers):
+        if compared.answers and not goes_on(compared.answers, compared.needed):
             break
         expected, *found = (_rows(runner.logits(batch)).double().cpu() for runner in runners)
         for row, known in enumerate(expected):

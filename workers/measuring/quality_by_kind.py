@@ -57,13 +57,13 @@ def _judge(
     soon, wanted = time.monotonic() + QUALITY_SECONDS / 2, needed
     said = 0.0
 
-    def goes_on(done: int) -> bool:
+    def goes_on(done: int, least: int = needed) -> bool:
         nonlocal said
-        now = time.monotonic()
-        if now >= said + PROGRESS_SECONDS or done >= wanted:
-            context.say(0.7 + 0.25 * min(1, done / wanted), f"compared {done:,} {answer.form} with float32")
+        now, most = time.monotonic(), max(wanted, least)
+        if now >= said + PROGRESS_SECONDS or done >= most:
+            context.say(0.7 + 0.25 * min(1, done / most), f"compared {done:,} {answer.form} with float32")
             said = now
-        return now < (until if done < needed else soon) and done < wanted
+        return now < (until if done < least else soon) and done < most
 
     if answer.form == "tokens":
         tokens = _texts(document, context, reference.model, needed)
@@ -96,5 +96,6 @@ def _inputs(
         drawn = (served_model.random_input(model, batch, 1, generator) for _ in range(-(-needed // batch)))
         return drawn, f"random {answer.unit}"
     length = document.workload.traffic.prompt_tokens
-    tokens = _texts(document, context, model, needed * (length if answer.form == "classes" else 1))
+    requests = needed if answer.form == "classes" else answers.LEAST_REQUESTS
+    tokens = _texts(document, context, model, max(needed, requests * length))
     return texts.groups(tokens, batch), tokens.source

@@ -17,7 +17,7 @@ from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.traffic.prompts import TokenScale
 from workers.traffic.sending import LoadTarget, probe, sending
-from workers.traffic.summary import LoadSummary
+from workers.traffic.summary import OF_WINDOWS, LoadSummary
 from workers.verdicts import CONFIDENCE, overall
 
 PROBES = (32, 160)
@@ -177,7 +177,8 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
         found.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
     if short and not test.traffic.end_of_text:
         found.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
-    most = max((load.outcome(each, test.confidence).alike for each in test.objectives), default=1.0)
+    single = [each for each in test.objectives if each.metric not in OF_WINDOWS]
+    most = max((load.outcome(each, test.confidence).alike for each in single), default=1.0)
     if most >= MANY_ALIKE:
         found.append(
             "Requests that queue behind each other, or are answered together, are alike: verdicts count up to "

@@ -16,8 +16,8 @@ from workers.documents.load import GeneratorLag, LoadFailure, LoadMetric, LoadOu
 from workers.documents.measurement import Interval
 from workers.documents.workload import Objective, unit_of
 from workers.statistics import SHOWN_PERCENTILES, STUDENT, count_over, meets, objective_value
-from workers.traffic.dependence import Judged, alike, answered_together, judged
-from workers.verdicts import CONFIDENCE, needed_requests, verdict
+from workers.traffic.dependence import alike, answered_together, judged
+from workers.verdicts import CONFIDENCE
 
 MOST_LAG_MS = 5.0
 """A generator that is later than this at p99 measured itself; its measurement is void."""
@@ -116,7 +116,7 @@ class LoadSummary:
             return None
         shown = sorted({*SHOWN_PERCENTILES, *extra})
         values = _values(groups)
-        size = 1.0 if metric in OF_WINDOWS else alike(values, values, self._together(metric, n))
+        size = alike(values, values, 1.0 if metric in OF_WINDOWS else self._together(metric, n))
         single = len(samples) == len(groups)
         intervals = [_of_singles(samples, p, size) for p in shown] if single else _of_groups(groups, shown, size)
         found = {f"p{p:g}": interval for p, interval in zip(shown, intervals, strict=True)}
@@ -130,12 +130,8 @@ class LoadSummary:
         )
         shares = [1.0 if each is None else count_over(objective, each) / len(each) for each in requests]
         samples = list(itertools.chain.from_iterable(each or () for each in requests))
-        if windows:
-            needed = needed_requests(percentile, confidence=confidence)
-            found = Judged(verdict(percentile, shares, confidence), 1.0, needed)
-        else:
-            together = self._together(objective.metric, objective.n)
-            found = judged(percentile, _values(requests), shares, confidence, together)
+        together = 1.0 if windows else self._together(objective.metric, objective.n)
+        found = judged(percentile, _values(requests), shares, confidence, together)
         return LoadOutcome(
             objective=objective,
             value=objective_value(objective, samples) if samples else None,

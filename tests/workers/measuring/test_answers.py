@@ -23,7 +23,7 @@ class Says:
 
 def judged(outputs, change, answer, loss=0.01, before=lambda output: output):
     runners = (Says(), Says(before), Says(change))
-    found = answers.compare(runners, outputs, answer, "random tokens", lambda done: True)
+    found = answers.compare(runners, outputs, answer, "random tokens", lambda done, needed: True)
     return answers.judge(found, True, loss)
 
 
@@ -80,6 +80,14 @@ def test_longer_vectors_of_the_same_direction_are_found_by_their_values():
     found = judged(vectors(), lambda output: 1.5 * output, VECTORS)
     assert found.measures[0].after == pytest.approx(0, abs=1e-12)
     assert not found.acceptable
+
+
+def test_vectors_of_few_requests_are_no_proof_however_many_they_are():
+    found = judged(vectors(requests=4, tokens=2048), lambda output: output, VECTORS)
+    assert (found.tokens, found.needed) == (4 * 2048, answers.LEAST_REQUESTS * 2048)
+    assert "so this is acceptable so far. 8,192 of the 65,536 vectors that this takes were reached" in found.sentence
+    found = judged(vectors(requests=32, tokens=128), lambda output: output, VECTORS)
+    assert (found.tokens, found.needed) == (4096, 4096)
 
 
 def test_another_class_in_one_of_twenty_is_not_acceptable():

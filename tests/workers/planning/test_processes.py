@@ -14,7 +14,7 @@ from workers.measuring.outcomes import outcomes_of, speedup
 from workers.planning import processes
 from workers.planning.fresh_process import Result
 from workers.planning.verdict_words import sentence
-from workers.speedup_coverage import FACTORS, coverage
+from workers.speedup_coverage import FACTORS, PAIRS, REQUESTS, coverage, coverage_within
 from workers.statistics import across_processes, against_itself, drift, joined, tokens_per_second
 
 SEEN_BEFORE = (494.0, 497.0, 649.0)
@@ -95,6 +95,13 @@ def test_the_coverage_is_the_one_that_the_page_quotes(kind):
     quoted = quoted_shares("workers.speedup_coverage")[kind]
     for count, share in zip((3, 4, 5, 6), quoted, strict=True):
         assert agrees(coverage(kind, count, paths=1000), share, 1000)
+
+
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_the_coverage_within_a_process_is_the_one_that_the_page_quotes(kind):
+    quoted = quoted_shares("workers.speedup_coverage within")[kind]
+    assert len(quoted) == len(PAIRS)
+    assert agrees(coverage_within(kind, PAIRS[0], paths=250), quoted[0], 250)
 
 
 def test_an_interval_over_two_processes_is_refused():

@@ -181,6 +181,22 @@ def test_requests_that_one_batch_answers_count_as_one(stub, batch, found, said):
     assert (interval.high - interval.low > 2e-1) == said
 
 
+@pytest.mark.parametrize(
+    ("slow", "found"), [(range(50, 56), "not_enough_samples"), (range(10, 200, 33), "met")], ids=["at once", "apart"]
+)
+def test_seconds_of_one_slow_period_count_as_one(stub, slow, found):
+    """Six slow seconds of 200 show that nine of ten are fast, unless they came as one period."""
+    fast = Objective(metric="throughput", percentile=90, limit=50, direction="at_least")
+    load = Sent(0, stopped_ns=200 * 10**9)
+    seen = [second * 10**9 + token * 10**6 for second in range(200) for token in range(10 if second in slow else 100)]
+    first = sent(a_test(stub)).exchanges[0]
+    first = replace(first, intended_ns=0, begun_ns=0, end_ns=seen[-1], counted_output=None)
+    load.exchanges.append(replace(first, chunk_ns=seen, with_text=[True] * len(seen)))
+    outcome = LoadSummary(load).outcome(fast)
+    assert (outcome.verdict, outcome.over, outcome.requests) == (found, 6, 200)
+    assert (outcome.alike > 5) == (found != "met")
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_broken_line_of_a_recording_is_named_however_many_processes_send_it(stub, tmp_path, processes):
     (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n" + "10,4\n" * 30 + "10,many\n")
