@@ -17,6 +17,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 os.environ["WORKBENCH_DATA"] = tempfile.mkdtemp(prefix="workbench-test-")
+# What Inductor keeps in /tmp may have been compiled for other vector instructions. xdist's workers share the first's.
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(os.environ["WORKBENCH_DATA"], "inductor"))
 for name in ("DATABASE_URL", "REDIS_URL", "WORKBENCH_URL", "WORKER_API_URL", "WORKBENCH_TOKEN"):
     os.environ.pop(name, None)
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -18,7 +18,7 @@ from kernels.measure.latency import Served
 from kernels.model_files import catalogue
 from kernels.plan import Plan
 from tests.workers.conftest import stage_input
-from tests.workers.stages.test_compose import composed
+from tests.workers.stages.test_compose import composed, quick
 from tests.workers.stages.test_kinds import EMBEDDER, documents
 from workers.documents.stages import ComposeResult, StageInput, VerifyResult
 from workers.harness.context import Context
@@ -28,6 +28,8 @@ from workers.measuring.served_model import load
 from workers.planning import fresh_process
 from workers.planning.served_checks import too_fast
 from workers.planning.trials import Times, Trier
+
+__all__ = ["quick"]
 from workers.stages import verify
 
 

@@ -13,7 +13,7 @@ from kernels.model_files import catalogue
 from kernels.plan import Plan
 from tests.kernels.engine import parts_runner
 from tests.workers.conftest import manifest, stage_input
-from tests.workers.stages.test_compose import composed
+from tests.workers.stages.test_compose import composed, quick
 from tests.workers.stages.test_confirmed_plans import slow_runners
 from workers.documents.stages import ComposeResult, StageInput
 from workers.harness.context import Context
@@ -22,7 +22,7 @@ from workers.planning import fresh_process, several_gpus
 from workers.planning.served_checks import too_fast
 from workers.stages import verify
 
-__all__ = ["slow_runners"]
+__all__ = ["quick", "slow_runners"]
 
 
 @pytest.fixture(autouse=True)
