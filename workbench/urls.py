@@ -7,6 +7,7 @@ from django.views.generic import RedirectView
 
 from workbench.api_v1 import api
 
+handler404 = "workbench.error_pages.not_found"
 handler500 = "workbench.error_pages.server_error"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="workload-list"), name="home"),

@@ -1,7 +1,11 @@
 """The form of a workload tells while one types."""
 
+from dataclasses import replace
+
 import pytest
 from playwright.sync_api import expect
+
+from tests.browser.conftest import log_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -20,3 +24,46 @@ def test_the_form_tells_while_one_types(open_page):
     page.get_by_role("button", name="Add an objective").click()
     expect(page.get_by_text("Objective 2", exact=True)).to_be_visible()
     expect(page.locator('[name="objectives[0].limit"]')).to_have_value("5")
+
+
+TWO_CUSTOMERS = """
+from workbench.accounts import services
+from workbench.accounts.models import User
+user = User.objects.create_user("two@customers.test", "correct horse battery", name="Two")
+for name in ("First customer", "Second customer"):
+    services.create_organisation(name, user)
+"""
+
+
+def test_what_was_typed_outlives_the_login_and_a_switch_in_another_tab(chromium, site):
+    site.manage("shell", "-c", TWO_CUSTOMERS)
+    person = replace(site, email="two@customers.test", password="correct horse battery")
+    context = chromium.new_context(base_url=site.url)
+    page, other = context.new_page(), context.new_page()
+    log_in(page, person)
+    page.goto("/workloads/new/")
+    page.locator('[name="objectives[0].limit"]').fill("12 apples")
+    page.locator('[name="name"]').fill("Half typed")
+    context.clear_cookies(name="sessionid")
+    told = page.get_by_role("alert").filter(has_text="You are logged out")
+    page.get_by_label("Model required").select_option("llama-3.2-1b")
+    expect(told).to_contain_text("no longer kept up to date")
+    expect(page.get_by_label("Email"), "no login page within the page").to_have_count(0)
+    page.locator("button.button-primary", has_text="Start the run").click()
+    expect(told).to_contain_text("What you typed is still here")
+
+    log_in(other, person)
+    first = page.locator("#organisation").input_value()
+    second = other.locator("#organisation option:not([selected])").get_attribute("value")
+    other.locator("#organisation").select_option(second)
+    other.get_by_role("button", name="Switch").click()
+    expect(other.locator("#organisation")).to_have_value(second)
+    page.locator("button.button-primary", has_text="Start the run").click()
+    expect(page.get_by_role("alert")).to_contain_text("this page is of First customer")
+    page.get_by_role("button", name="Switch back").click()
+    expect(page.locator("#told")).to_have_count(0)
+    page.locator("button.button-primary", has_text="Start the run").click()
+    expect(page.get_by_text("nothing you entered is lost")).to_be_visible()
+    expect(page.locator('[name="name"]')).to_have_value("Half typed")
+    assert page.locator("#organisation").input_value() == first
+    context.close()

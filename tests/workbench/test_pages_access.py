@@ -27,6 +27,7 @@ PUBLIC = {
     "api-docs-part",
     "api-docs-schemas",
     "unsubscribe",
+    "session",
 }
 OF_NOBODY = {"kernel", "mfa_remove_webauthn"}
 """Pages with parameters about what belongs to no organisation: the docs, and a person's own keys."""
@@ -138,5 +139,7 @@ def test_the_api_page_needs_no_other_site(client):
 def test_a_form_of_another_site_is_refused(engineer):
     client = Client(enforce_csrf_checks=True)
     client.force_login(engineer)
-    assert client.post("/tokens/", {"name": "stolen", "scope": "write"}).status_code == 403
+    refused = client.post("/tokens/", {"name": "stolen", "scope": "write"})
+    assert refused.status_code == 403
+    assert "This form is out of date" in refused.content.decode()
     assert not engineer.tokens.exists()

@@ -66,9 +66,13 @@ class CallerMiddleware:
 
 
 class LoginRequiredMiddleware(DjangoLoginRequired):
-    """Every page asks for a login unless its view is marked otherwise; the API answers for itself."""
+    """Every page asks for a login unless its view is marked otherwise; the API answers for itself.
+
+    A part of a page that htmx fetches is answered by 401: a login page would be put into the page.
+    """
 
     def process_view(self, request: HttpRequest, view_func: Any, view_args: Any, view_kwargs: Any) -> Any:
         if request.path.startswith(API):
             return None
-        return super().process_view(request, view_func, view_args, view_kwargs)
+        answer = super().process_view(request, view_func, view_args, view_kwargs)
+        return HttpResponse(status=401) if answer is not None and "HX-Request" in request.headers else answer

@@ -13,7 +13,7 @@ from django.urls import path, reverse_lazy
 
 from workbench.accounts.forms import PasswordForm
 from workbench.accounts.views import audit, members, tokens
-from workbench.accounts.views.login import PasswordLogin, remove_passkey
+from workbench.accounts.views.login import PasswordLogin, remove_passkey, session_state
 
 password = PasswordChangeView.as_view(
     template_name="accounts/password.html", form_class=PasswordForm, success_url=reverse_lazy("mfa_index")
@@ -35,6 +35,7 @@ urlpatterns = [
     path("security/passkeys/<int:pk>/remove/", remove_passkey, name="mfa_remove_webauthn"),
     path("security/codes/", view_recovery_codes, name="mfa_view_recovery_codes"),
     path("security/codes/new/", generate_recovery_codes, name="mfa_generate_recovery_codes"),
+    path("session/", session_state, name="session"),
     path("organisation/", members.switch_organisation, name="switch-organisation"),
     path("members/", members.members, name="members"),
     path("members/four-eyes/", members.four_eyes, name="four-eyes"),

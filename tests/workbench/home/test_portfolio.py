@@ -79,7 +79,12 @@ def test_several_customers_in_one_portfolio(browser, make_user, organisation, en
     assert len(_names(page)) == 2
     assert _names(client.get(f"{PORTFOLIO}?customer={other.pk}")) == [theirs.workload.name]
     address = reverse("workload", args=[theirs.workload_id])
-    assert client.get(address).status_code == 404, "the session acts for the first customer"
+    away = client.get(address)
+    assert away.status_code == 404, "the session acts for the first customer"
+    assert f"Switch to {other.name} and open it" in away.content.decode()
+    assert "Switch to" not in browser(make_user("stranger@x.test")).get(address).content.decode(), (
+        "nobody else is told whose it is"
+    )
     switched = client.post(reverse("switch-organisation"), {"organisation": other.pk, "next": address}, follow=True)
     assert switched.status_code == 200
     assert client.get(reverse("workload", args=[mine.workload_id])).status_code == 404

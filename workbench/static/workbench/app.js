@@ -16,18 +16,85 @@ function watchTables() {
 watchTables();
 document.addEventListener("htmx:afterSettle", watchTables);
 
+// A notice over the page, with what can be done about it.
+function tell(sentence, ...remedies) {
+  document.getElementById("told")?.remove();
+  const told = document.createElement("p");
+  Object.assign(told, { id: "told", className: "notice notice-warning told" });
+  told.setAttribute("role", "alert");
+  told.append(sentence, ...remedies);
+  document.body.append(told);
+}
+
+function loginLink() {
+  return Object.assign(document.createElement("a"), { href: "/login/", target: "_blank", textContent: "Log in in a new tab" });
+}
+
+// The token of the last login, which may have been in another tab; the page's own is then refused.
+const lastToken = () => document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1];
+
+function switchBack(organisation) {
+  const button = Object.assign(document.createElement("button"), { className: "button button-small", textContent: "Switch back" });
+  button.addEventListener("click", async () => {
+    const headers = { "X-CSRFToken": lastToken() ?? "" };
+    const body = new URLSearchParams({ organisation, next: "/session/" });
+    await fetch("/organisation/", { method: "POST", headers, body, redirect: "manual" });
+    document.getElementById("told").remove();
+  });
+  return button;
+}
+
+const ANSWER_MS = 20_000;
+
+// Whether a form may be sent; else a notice says why not. An answer to whom the session no longer speaks for would take
+// the place of what was typed.
+async function maySend() {
+  const { organisation, organisationName } = document.body.dataset;
+  let status = 0;
+  try {
+    status = (await fetch(`/session/?organisation=${organisation}`, { signal: AbortSignal.timeout(ANSWER_MS) })).status;
+  } catch { /* status 0 is no answer */ }
+  if (status === 401) tell("You are logged out. What you typed is still here: log in, then send it again. ", loginLink());
+  else if (status === 409) tell(`Another tab has switched to another organisation; this page is of ${organisationName}. `, switchBack(organisation));
+  else if (!status) tell("The workbench does not answer. What you typed is still here: send it again in a moment.");
+  else document.getElementById("told")?.remove();
+  return status !== 401 && status !== 409 && status !== 0;
+}
+
 // Forms that destroy or stop something ask first: <form data-confirm="Cancel this run?">. A form that is on its way is
 // not sent again: two clicks would start two runs. It may be sent again when its page is shown again, or after a while.
-const ANSWER_MS = 20_000;
+function sending(form) {
+  const token = form.elements.csrfmiddlewaretoken;
+  if (token) token.value = lastToken() ?? token.value;
+  form.dataset.sent = "yes";
+  setTimeout(() => form.removeAttribute("data-sent"), ANSWER_MS);
+}
+
+async function ask(form, button) {
+  form.dataset.sent = "asked";
+  if (!(await maySend())) return form.removeAttribute("data-sent");
+  form.dataset.sent = "allowed";
+  form.requestSubmit(button);
+}
 
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  if (form.method === "post" && form.dataset.sent) return event.preventDefault();
-  const question = form.dataset.confirm;
-  if (question && !window.confirm(question)) event.preventDefault();
   if (form.method !== "post" || event.defaultPrevented) return;
-  form.dataset.sent = "yes";
-  setTimeout(() => form.removeAttribute("data-sent"), ANSWER_MS);
+  if (form.dataset.sent === "allowed") return sending(form);
+  const question = form.dataset.confirm;
+  if (form.dataset.sent || (question && !window.confirm(question))) return event.preventDefault();
+  if (document.body.dataset.organisation === undefined || form.hasAttribute("data-unchecked")) return sending(form);
+  event.preventDefault();
+  ask(form, event.submitter);
+});
+
+document.addEventListener("htmx:configRequest", (event) => {
+  if (lastToken()) event.detail.headers["X-CSRFToken"] = lastToken();
+});
+
+document.addEventListener("htmx:responseError", (event) => {
+  if (event.detail.xhr.status === 401) tell("You are logged out, and this page is no longer kept up to date. ", loginLink());
+  if (event.detail.xhr.status === 404) tell("This is no longer here, or another tab has switched to another organisation. Load the page again.");
 });
 
 window.addEventListener("pageshow", () => {

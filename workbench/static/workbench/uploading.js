@@ -29,6 +29,7 @@ function refusal(request) {
   }
 }
 
+/* global lastToken: of app.js, which every page loads first */
 // The API's uploads. `stop` ends what is being sent with Stopped; `start` allows sending again.
 export class Uploads {
   constructor(api, csrf) {
@@ -45,7 +46,7 @@ export class Uploads {
   }
 
   async call(method, path, body) {
-    const options = { method, headers: { "X-CSRFToken": this.csrf, "Content-Type": "application/json" } };
+    const options = { method, headers: { "X-CSRFToken": lastToken() ?? this.csrf, "Content-Type": "application/json" } };
     if (body) options.body = JSON.stringify(body);
     const response = await fetch(this.api + path, options);
     if (response.status === 204) return null;
@@ -96,7 +97,7 @@ export class Uploads {
       const request = new XMLHttpRequest();
       this.request = request;
       request.open("PATCH", this.api + path);
-      request.setRequestHeader("X-CSRFToken", this.csrf);
+      request.setRequestHeader("X-CSRFToken", lastToken() ?? this.csrf);
       request.setRequestHeader("Upload-Offset", String(offset));
       request.setRequestHeader("Content-Type", "application/octet-stream");
       request.upload.onprogress = (event) => moved(offset + event.loaded);
