@@ -59,10 +59,11 @@ def serve(options: argparse.Namespace) -> int:
             print(f"kernels serve: --{name.replace('_', '-')}: {value} is not a positive number", file=sys.stderr)
             return 2
     sockets.allow(MOST_CONNECTIONS)
+    ended: list[int] = []
     try:
         for each in (signal.SIGTERM, signal.SIGINT):  # the web server raises again what it has drained for
-            signal.signal(each, lambda *_: None)
-        return asyncio.run(_serve(options))
+            signal.signal(each, lambda number, _: ended.append(number))
+        return asyncio.run(_serve(options, ended))
     except (ValueError, OSError, PlanRefused) as error:
         print(f"kernels serve: {error}", file=sys.stderr)
         return 2
@@ -71,7 +72,8 @@ def serve(options: argparse.Namespace) -> int:
         return 2
 
 
-async def _serve(options: argparse.Namespace) -> int:
+async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
+    """`ended` has the signals that came before the web server took them over."""
     from kernels.serve import encoder, worker
     from kernels.serve.client import EngineClient
 
@@ -98,16 +100,22 @@ async def _serve(options: argparse.Namespace) -> int:
         name = options.name or (directory.resolve().name if directory else options.model)
         app = Server(client, text_of(directory, config), name, key, embeds).app()
         settle()
-        return await _until_signalled(options, client, app, name)
+        return await _until_signalled(options, client, app, name, ended)
     finally:
         await client.stop()
 
 
-async def _until_signalled(options: argparse.Namespace, client: "EngineClient", app: "Starlette", name: str) -> int:
+async def _until_signalled(
+    options: argparse.Namespace, client: "EngineClient", app: "Starlette", name: str, ended: list[int]
+) -> int:
     """Serves until a signal, and then until open requests have ended or been ended."""
     import uvicorn
 
     class Draining(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            self.should_exit = self.should_exit or bool(ended)
+
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             asyncio.get_running_loop().call_later(options.drain_seconds, client.end_open)
             await super().shutdown(sockets)

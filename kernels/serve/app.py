@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,6 +28,7 @@ from kernels.serve.text import TextCodec
 MOST_ANSWERS = 1024
 LONG_TEXT = 20_000
 """Texts of at least this many characters are tokenized in a thread, so that other requests do not wait for them."""
+Found = TypeVar("Found")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 CLOSED = 499
 """The status that is counted for a client that went away."""
@@ -122,7 +123,7 @@ class Server:
         if not asked.stream:
             return JSONResponse(await _until_gone(request, _whole(form, answer, head)))
         pieces = answer.pieces()
-        first = await anext(pieces)  # what is wrong with a request is known before its headers are sent
+        first = await _until_gone(request, anext(pieces))  # what is wrong is known before the headers are sent
         return StreamingResponse(_events(form, answer, head, first, pieces), media_type="text/event-stream")
 
     async def _embeddings(self, request: Request) -> Response:
@@ -201,7 +202,7 @@ async def _whole(form: Form, answer: Completion, head: dict[str, Any]) -> dict[s
     return head | {"object": form.name, "choices": choices, "usage": answer.usage.document}
 
 
-async def _until_gone(request: Request, work: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+async def _until_gone(request: Request, work: Awaitable[Found]) -> Found:
     """The work's result. Ends the work when the client goes away, and raises ClientDisconnect."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnect(request))

@@ -185,6 +185,24 @@ def test_a_client_that_goes_away_frees_its_pages(api: httpx.Client) -> None:
     assert metric(api, "free_kv_pages") == metric(api, "kv_pages")
 
 
+def test_a_stream_whose_client_goes_away_before_its_first_token_leaves_the_line(api: httpx.Client) -> None:
+    def gone() -> bool:
+        return 'serve_requests_total{path="/v1/completions",status="499"}' in api.get("/metrics").text
+
+    assert not gone()
+    last = metric(api, "generated_tokens_total") + LONG["n"] * LONG["max_tokens"]
+    with api.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as others:
+        lines = others.iter_lines()  # the stream ends with them
+        next(lines)
+        asked = metric(api, "prompt_tokens_total")
+        with socket.create_connection((api.base_url.host, api.base_url.port)) as connection:
+            connection.sendall(posted(GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS, "stream": True}))
+            until(lambda: metric(api, "prompt_tokens_total") > asked)  # it is behind all of the others
+        until(lambda: gone() or metric(api, "generated_tokens_total") >= last)
+        assert gone()
+    until(lambda: metric(api, "running_requests") + metric(api, "waiting_requests") == 0)
+
+
 def posted(body: dict) -> bytes:
     """A request as it goes over the wire."""
     content = json.dumps(body).encode()

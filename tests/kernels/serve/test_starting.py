@@ -1,7 +1,9 @@
 """What the server says of its engine while it starts, and how long each phase took."""
 
+import argparse
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kernels.cli.serve import _serve, serve_arguments
 from kernels.cuda import compiler, nvrtc
 from kernels.cuda.nvrtc import Build
 from kernels.serve.client import EngineClient
@@ -18,6 +21,7 @@ from kernels.serve.compiling import compile_together
 from kernels.serve.messages import Ready, Starting, Stop
 from kernels.serve.spec import Spec
 from kernels.serve.starting import Phases, start_line
+from tests.ports import reserved_port
 
 ROOT = Path(__file__).parents[3]
 
@@ -55,6 +59,19 @@ def test_the_state_tells_the_phase_and_the_start_is_kept() -> None:
         await client.stop()
 
     asyncio.run(whole())
+
+
+def test_a_signal_that_comes_before_the_web_server_is_there_ends_it() -> None:
+    parser = argparse.ArgumentParser()
+    serve_arguments(parser)
+    model = str(ROOT / "samples" / "voice-agent")
+    options = parser.parse_args(["--model", model, "--device", "cpu", "--port", str(reserved_port())])
+
+    async def whole() -> int:
+        async with asyncio.timeout(120):
+            return await _serve(options, [signal.SIGTERM])
+
+    assert asyncio.run(whole()) == 0
 
 
 def test_after_a_start_no_collection_looks_at_what_it_left() -> None:
