@@ -92,6 +92,19 @@ def context(tmp_path: Path) -> Context:
     return Context(model_dir, artifacts, seconds=30)
 
 
+@pytest.fixture(scope="module")
+def known_ceilings() -> Iterator[None]:
+    """Ceilings far above a CPU's in place of measured ones, so that no floor lies above a time.
+
+    Those that a busy machine measures may be too low. Measuring takes seconds, and has tests of its own.
+    """
+    rates = {"fp32": 100.0, "bf16": 100.0, "fp16": 100.0}
+    found = {"read_tbps": 10.0, "copy_tbps": 10.0, "matrix_tflops": rates, "launch_us": 0.001}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernels.measure.ceilings.measure_ceilings", lambda *_, **__: found)
+        yield
+
+
 @pytest.fixture
 def outside() -> Iterator[Path]:
     """A folder that every user reaches, as a stage of root becomes another one."""

@@ -22,7 +22,7 @@ def test_the_windows_have_the_requests_mean_cache_length(steps):
     assert sum(traced) / len(traced) == pytest.approx((steps - 1) / 2)
 
 
-def test_attentions_bytes_are_those_of_every_step_of_a_long_answer(tmp_path):
+def test_attentions_bytes_are_those_of_every_step_of_a_long_answer(tmp_path, known_ceilings):
     (tmp_path / "config.json").write_text(json.dumps(TINY))
     document = stage_input("profile", traffic={"prompt_tokens": 16, "output_tokens": 257})
     found = profile.run(document, Context(tmp_path, tmp_path, seconds=60))
