@@ -28,9 +28,9 @@ from typing import Any
 
 from benchmarks.host import machine
 from benchmarks.web_clients import FORM, READS, SUBMIT, SUBMIT_SHARE
-from kernels.load.server_process import free_port
 from kernels.measure.environment import commit
 from tests.debian import postgres_server
+from tests.ports import reserved_port
 from workbench.serving.worker import collect_less_garbage
 
 ROOT = Path(__file__).parents[1]
@@ -83,7 +83,7 @@ def own_site() -> Iterator[None]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="web-cost-"))
         postgres = stack.enter_context(postgres_server("a-password", durable=True))
-        port = str(free_port())
+        port = str(reserved_port())
         redis = subprocess.Popen(
             [str(shutil.which("redis-server")), "--port", port, "--bind", "127.0.0.1", "--dir", folder],
             stdout=subprocess.DEVNULL,

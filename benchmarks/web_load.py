@@ -33,10 +33,10 @@ import psutil
 
 from benchmarks.host import load_average, machine
 from benchmarks.web_clients import READS, SUBMIT, Observed, Person, play, schedule, sign_in_all
-from kernels.load.server_process import free_port
 from kernels.measure.environment import commit
 from kernels.measure.intervals import percentile
 from tests.debian import PostgresServer, postgres_server
+from tests.ports import reserved_port
 
 ROOT = Path(__file__).parents[1]
 MEMBERS = 10
@@ -49,7 +49,8 @@ class Site:
     """The processes of the site in `folder`."""
 
     def __init__(self, folder: Path, postgres: PostgresServer) -> None:
-        self.folder, self.web_port, worker_port, redis_port = folder, free_port(), free_port(), free_port()
+        self.folder = folder
+        self.web_port, worker_port, redis_port = (reserved_port() for _ in range(3))
         self.url = f"http://127.0.0.1:{self.web_port}"
         self.processes: dict[str, psutil.Popen] = {}
         self.env = {
@@ -89,7 +90,7 @@ class Site:
 
     def wait(self) -> None:
         """Return when it is ready."""
-        for _ in range(600):
+        for _ in range(3000):
             try:
                 if httpx.get(f"{self.url}/readyz").status_code == 200:
                     return
