@@ -93,7 +93,7 @@ def output_tensor(outputs: Any) -> torch.Tensor:
     Of a model that answers questions [batch, 2, length]: a logit of each position as the answer's start and as its end.
     Of a model that labels pixels [batch, height, width, labels].
     """
-    if isinstance(outputs, SemanticSegmenterOutput):
+    if isinstance(outputs, SemanticSegmenterOutput) and outputs.logits is not None:
         return outputs.logits.movedim(1, -1)
     if getattr(outputs, "start_logits", None) is not None:
         return torch.stack((outputs.start_logits, outputs.end_logits), 1)

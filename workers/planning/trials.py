@@ -13,6 +13,7 @@ from kernels.engine import Runner
 from kernels.engine.clients import Clients
 from kernels.engine.loading import answer_of
 from kernels.measure.latency import pooled
+from kernels.model_files import AnswerKind
 from kernels.plan import Plan
 from kernels.proof import logit_gate
 from workers.documents.base import Verdict
@@ -21,10 +22,10 @@ from workers.documents.stages import PlanTrial, StageInput
 from workers.harness.context import Context
 from workers.harness.sentences import sentence_of
 from workers.harness.time_limit import TookTooLong, no_longer_than
-from workers.measuring import quality, texts
+from workers.measuring import texts
 from workers.measuring.sample_sizes import verdicts
 from workers.measuring.served_model import kind_of, prepared, random_input, vocabulary
-from workers.planning import summaries
+from workers.planning import quick_fidelity, summaries
 from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_served
 from workers.pricing import hourly_price
@@ -50,10 +51,6 @@ class Yardstick:
     logits: torch.Tensor
     allowed_disagreement: float | None
     """Top-1 disagreement rate that a lossy plan may show here; None when quality is not measured."""
-
-    @property
-    def tokens(self) -> int:
-        return self.logits.shape[0] * (self.logits.shape[1] if self.logits.dim() == 3 else 1)
 
 
 @dataclass(frozen=True)
@@ -104,11 +101,16 @@ class Trier:
         expected = expected[: len(logits)]
         if not len(logits) or logits.shape != expected.shape or not bool(torch.isfinite(logits).all()):
             return "fail", "Its logits are not finite, or not as many as the model's."
-        boxes = 0 if self.document.model.kind == "decoder" else answer_of(runner.model).boxes
-        refusal = logit_gate.refusal(logit_gate.difference(logits, expected, boxes), rounding_of(plan))
+        generates = self.document.model.kind == "decoder"
+        answer = AnswerKind("tokens", "tokens") if generates else answer_of(runner.model)
+        refusal = logit_gate.refusal(logit_gate.difference(logits, expected, answer.boxes), rounding_of(plan))
         if refusal := refusal or self._after_prompt(runner, plan):
             return "fail", refusal
-        return self._disagreement(logits) if lossy else ("pass", "")
+        if not lossy:
+            return "pass", ""
+        if answer.form == "tokens":
+            return quick_fidelity.of_tokens(expected, logits, self.yardstick.allowed_disagreement, generates)
+        return "pass", quick_fidelity.of_answers(expected, logits, answer)
 
     def _logits(self, runner: Runner, lossy: bool) -> torch.Tensor:
         """The runner's logits on the yardstick's ids: all of them for a lossy plan, else one batch."""
@@ -125,20 +127,6 @@ class Trier:
             return None
         expected = self.yardstick.logits[: len(ids), traffic.prompt_tokens :]
         return logit_gate.refusal_after_prompt(runner, ids, traffic.prompt_tokens, expected, rounding_of(plan))
-
-    def _disagreement(self, logits: torch.Tensor) -> tuple[str, str]:
-        """Holds a lossy plan to the workload's largest quality loss, as far as a quick look can say."""
-        assert self.yardstick is not None
-        allowed = self.yardstick.allowed_disagreement
-        change, kl = quality.rises(self.yardstick.logits[: len(logits)], logits)
-        found = (
-            f"It chooses another next token than the model in {change.value:.2%} (at most {change.high:.2%}) of "
-            f"{self.yardstick.tokens} tokens, and its mean KL divergence is at most {kl.high:.2g} nats"
-        )
-        if allowed is not None and not quality.is_acceptable(change, kl, allowed):
-            most = f"{allowed:.2%} and {quality.NATS_PER_RATE * allowed:g} nats"
-            return "fail", f"{found}; the workload allows {most}."
-        return "pass", f"{found}."
 
     def _refusal(self, runner: Runner, plan: Plan, clients: Clients) -> str:
         """Why what was served does not count: it contradicts the runner's own logits, which have passed the gate, or

@@ -7,6 +7,7 @@ import torch
 
 from kernels.model_files import AnswerKind
 from workers.measuring import answers
+from workers.measuring.answer_distance import cosine_distance
 
 VECTORS, CLASSES = AnswerKind("embeddings", "vectors"), AnswerKind("sequences", "classes")
 
@@ -37,7 +38,7 @@ def classes(requests=300, count=3):
 
 def test_a_cosine_distance_by_hand():
     a, b = torch.tensor([[1.0, 0.0], [2.0, 0.0]]), torch.tensor([[1.0, 1.0], [5.0, 0.0]])
-    assert answers.cosine_distance(a, b).tolist() == pytest.approx([1 - math.sqrt(0.5), 0.0])
+    assert cosine_distance(a, b).tolist() == pytest.approx([1 - math.sqrt(0.5), 0.0])
 
 
 def test_rotated_vectors_are_not_acceptable():

@@ -71,6 +71,8 @@ def test_boxes_are_judged_in_compose_in_timed_requests_and_in_quality(tmp_path):
     known = yardstick(honest, document, "encoder", torch.randn(2, 3, 32, 32))
     trial = Trier(document, known).attempt("moved", plan, lambda: cheat, Times(60, 0.1), lossy=False)
     assert trial.reason.startswith("Its logits differ from the model's by ")
+    lower = Trier(document, known).attempt("lower", plan, lambda: honest, Times(60, 0.1), lossy=True)
+    assert lower.reason.startswith("In a quick look at 2 requests the mean cosine distance to the model's vectors is 0")
 
 
 class LabelsARow(EagerRunner):

@@ -1,0 +1,46 @@
+"""What compose says of a plan of lower precision, beside the model as it is served today."""
+
+import pytest
+import torch
+
+from kernels.model_files import AnswerKind
+from workers.planning import quick_fidelity
+
+
+def test_lossy_plan_that_disagrees_too_often_fails():
+    logits = torch.randn(1, 400, 8)
+    gate, fidelity = quick_fidelity.of_tokens(logits, logits, 0.01)
+    assert (gate, "in 0.00% (at most 0.00%) of 400 tokens" in fidelity) == ("pass", True)
+    changed = logits.clone()
+    changed[0, :8] = -logits[0, :8]
+    gate, reason = quick_fidelity.of_tokens(logits, changed, 0.01)
+    assert gate == "fail"
+    assert "another next token than the model in 2.08% (at most " in reason
+    assert "of 400 tokens" in reason
+    assert "the workload allows 1.00% and 0.001 nats" in reason
+    assert quick_fidelity.of_tokens(logits, changed, None)[0] == "pass"
+    assert "another token than" in quick_fidelity.of_tokens(logits, changed, None, generates=False)[1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "shape", "said"),
+    [
+        (
+            AnswerKind("sequences", "classes"),
+            (4, 3),
+            "4 requests the most likely class differs from the model's in 25.0",
+        ),
+        (AnswerKind("sequences", "classes"), (4, 1), "4 requests the largest error of a logit is 2 of the largest"),
+        (AnswerKind("embeddings", "vectors"), (4, 5, 16), "the mean cosine distance to the model's vectors is 0.5"),
+    ],
+)
+def test_a_lossy_plan_of_a_model_without_tokens_is_told_by_its_answers(answer, shape, said):
+    output = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    output[0] = 10
+    output[0, ..., :1] += 1
+    changed = output.clone()
+    changed[0] = -output[0]
+    sentence = quick_fidelity.of_answers(output, changed, answer)
+    assert said in sentence
+    assert "token" not in sentence
+    assert sentence.endswith("; verify judges it.")

@@ -1,0 +1,128 @@
+"""The distance of a runner's answers from those of another: of classes, and of vectors."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+from kernels.measure.fidelity import distances
+from kernels.model_files import AnswerKind
+
+
+@dataclass
+class _Largest:
+    """The largest error, and the largest value of the reference."""
+
+    error: float = 0.0
+    value: float = 0.0
+
+    def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
+        self.error = max(self.error, float((found - expected).abs().max()))
+        self.value = max(self.value, float(expected.abs().max()))
+
+    @property
+    def share(self) -> float:
+        return self.error / self.value if self.value else self.error
+
+
+class AnswerDistance(Protocol):
+    """One runner's distance from float32; `broken` answers or vectors hold values that are no numbers."""
+
+    broken: int
+
+    def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
+        """`expected` and `found` [rows, values] of one request, float64: a row for each vector, or for each label."""
+
+    @property
+    def distances(self) -> list[list[float]]:
+        """Distances in [0, 2] whose means may rise by the allowed loss, each request by request."""
+
+    @property
+    def errors(self) -> list[float]:
+        """Largest errors over the largest value, which may rise by `largest_error` of the allowed loss."""
+
+
+@dataclass
+class ClassDistance:
+    """By the most likely class, KL divergence in nats, and logits.
+
+    All labels of a request, such as those of a text's tokens, are one answer: they depend on each other.
+    """
+
+    wrong: list[float] = field(default_factory=list)
+    kl: list[float] = field(default_factory=list)
+    broken: int = 0
+    _logit: _Largest = field(default_factory=_Largest)
+
+    def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
+        sound = found.isfinite().all(-1)
+        self.broken += int(not sound.all())
+        kl, wrong = distances(expected.log_softmax(-1), found.log_softmax(-1))
+        self.wrong.append(float((wrong | ~sound).double().mean()))
+        if sound.all():
+            self.kl.append(max(0.0, float(kl.mean())))
+            self._logit.add(expected, found)
+
+    @property
+    def distances(self) -> list[list[float]]:
+        return [self.wrong]
+
+    @property
+    def errors(self) -> list[float]:
+        return [self._logit.share]
+
+
+@dataclass
+class VectorDistance:
+    """By the cosine distance and the largest error of the mean over a request's tokens, and of each token.
+
+    The last `boxes` values of each vector are a box's coordinates, which are judged by their largest error alone.
+    """
+
+    boxes: int = 0
+    pooled: list[float] = field(default_factory=list)
+    token: list[float] = field(default_factory=list)
+    broken: int = 0
+    _pooled_value: _Largest = field(default_factory=_Largest)
+    _token_value: _Largest = field(default_factory=_Largest)
+    _coordinate: _Largest = field(default_factory=_Largest)
+
+    def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
+        broken = int((~found.isfinite().all(-1)).sum())
+        self.broken += broken
+        if broken:
+            self.pooled.append(1.0)
+            self.token.append(1.0)
+            return
+        if self.boxes:
+            self._coordinate.add(expected[:, -self.boxes :], found[:, -self.boxes :])
+            expected, found = expected[:, : -self.boxes], found[:, : -self.boxes]
+        means = expected.mean(0, keepdim=True), found.mean(0, keepdim=True)
+        self.pooled.append(float(cosine_distance(*means)))
+        self.token.append(float(cosine_distance(expected, found).mean()))
+        self._pooled_value.add(*means)
+        self._token_value.add(expected, found)
+
+    @property
+    def distances(self) -> list[list[float]]:
+        return [self.pooled, self.token]
+
+    @property
+    def errors(self) -> list[float]:
+        return [self._pooled_value.share, self._token_value.share, *([self._coordinate.share] if self.boxes else [])]
+
+
+def cosine_distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """1 − cos [n] of rows [n, width], as half the squared distance of their directions: exactly 0 for equal rows."""
+    one, other = (torch.nn.functional.normalize(each, dim=-1) for each in (a, b))
+    return (one - other).square().sum(-1) / 2
+
+
+def distance_of(answer: AnswerKind) -> AnswerDistance:
+    """An empty distance between such answers."""
+    return ClassDistance() if answer.form == "classes" else VectorDistance(answer.boxes)
+
+
+def rows_of(output: torch.Tensor) -> torch.Tensor:
+    """[requests, rows, values] of an output; one of [requests, values] has one row a request."""
+    return output.flatten(1, -2) if output.dim() > 2 else output.unsqueeze(1)
