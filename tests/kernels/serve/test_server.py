@@ -6,7 +6,10 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,6 +20,7 @@ from kernels.load import sockets
 from kernels.serve.text import text_of
 from tests.kernels.serve.bad_requests import BAD_REQUESTS, PYTHON
 from tests.kernels.serve.conftest import LONG, MODEL, ready, until
+from tests.openai_package import PACKAGES
 
 CONFIG = json.loads((MODEL / "config.json").read_text())
 PROMPT, TOKENS = "The for statement is used to", 12
@@ -122,6 +126,15 @@ def test_a_chat_has_the_log_probabilities_of_its_text(api: httpx.Client) -> None
         assert b"".join(bytes(each["bytes"]) for each in entries).decode() == whole["message"]["content"]
         assert all(each["top_logprobs"][0]["logprob"] == each["logprob"] for each in entries)
         assert {len(each["top_logprobs"]) for each in entries} == {3}
+
+
+def test_openais_own_client_gets_what_it_asks_for(api: httpx.Client) -> None:
+    calls = Path(__file__).parents[3] / "benchmarks" / "openai_calls.py"
+    environment = os.environ | {"PYTHONPATH": str(PACKAGES), "OPENAI_API_KEY": "secret"}
+    url = str(api.base_url).rstrip("/")
+    done = subprocess.run([sys.executable, calls, url], env=environment, capture_output=True, check=True, timeout=300)
+    found = json.loads(done.stdout)
+    assert (found["errors"], found["answered"]) == ([], 9)
 
 
 def test_choices_of_one_seed_differ_and_come_back(api: httpx.Client) -> None:
