@@ -29,6 +29,10 @@ from workers.under_load.sides import OF_THE_SERVER, Sides
 
 SHARE_OF_AFTER = 0.55
 """Of the stage's seconds, for after; the rest is for what runs today."""
+TWO_FORMS_SECONDS = 40.0
+"""Where after has fewer, one form of the plan is put under load: two start, and have three loads of three seconds each
+at least.
+"""
 
 
 def run(document: StageInput, context: Context) -> UnderLoadResult:
@@ -101,7 +105,14 @@ def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -
         return _attempt("After", in_batches, notes), ""
     if plan.runner in OF_THE_SERVER:
         return _attempt("After", measured, notes), ""
-    middle = (sides.context.seconds_left + until) / 2
+    seconds = sides.context.seconds_left - until
+    if seconds < TWO_FORMS_SECONDS:
+        notes.append(
+            "After is in batches, and this workbench's server was not measured beside them: both take "
+            f"{TWO_FORMS_SECONDS:.0f} s, and {max(0.0, seconds):.0f} s were left for after."
+        )
+        return _attempt("After", in_batches, notes), ""
+    middle = until + seconds / 2
     served = _attempt("This workbench's server", lambda: sides.server(plan, middle), notes)
     answers = sides.answers.get("after", [])
     batches = _attempt("After in batches", in_batches, notes)

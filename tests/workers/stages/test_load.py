@@ -182,6 +182,7 @@ def test_a_side_that_cannot_be_measured_leaves_a_sentence(tmp_path, monkeypatch,
 
 
 def test_of_a_plan_of_another_runner_after_is_the_form_that_holds_more(tmp_path, monkeypatch, verified):
+    monkeypatch.setattr(load, "TWO_FORMS_SECONDS", float("-inf"))
     plan = verified.plan | {"runner": "eager"}
     found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": plan}))
     assert found.notes == []
@@ -197,12 +198,24 @@ def test_of_a_plan_of_another_runner_after_is_the_form_that_holds_more(tmp_path,
     assert len(found.after.limit.loads) >= 3
 
 
-def test_a_plan_on_several_gpus_is_put_under_load_in_batches(tmp_path, monkeypatch, verified):
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (
+            {"runner": "megakernel", "gpus": 2},
+            "This workbench's server does not run megakernel plans on 2 GPUs, so after is in batches.",
+        ),
+        (
+            {"runner": "compiled"},
+            "After is in batches, and this workbench's server was not measured beside them: both take 40 s, and 0 s "
+            "were left for after.",
+        ),
+    ],
+)
+def test_a_plan_on_several_gpus_or_in_a_hurry_is_in_batches_alone(tmp_path, monkeypatch, verified, plan, said):
     for place in ("workers.under_load.sides.load", "workers.measuring.served_model.load"):
         monkeypatch.setattr(place, _fails)
-    plan = verified.plan | {"runner": "megakernel", "gpus": 2}
-    found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": plan}))
-    said = "This workbench's server does not run megakernel plans on 2 GPUs, so after is in batches."
+    found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": verified.plan | plan}))
     assert found.notes[:2] == [said, "After was not measured under load: The model does not fit."]
 
 
