@@ -104,7 +104,7 @@ def test_the_keyboard_is_enough(open_page, finished_run):
     page.keyboard.press("Tab")
     assert _focus(page) == "Skip to content"
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "content"
+    expect(page.locator("#content")).to_be_focused()
     _tab_to(page, "Read the result")
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineWidth")
     assert float(outline.removesuffix("px")) >= 2
