@@ -21,7 +21,9 @@ from kernels.serve.client import EngineClient
 from kernels.serve.embeddings import EmbeddingAsked, embedded
 from kernels.serve.errors import LONGEST_QUOTE, ApiError, quoted
 from kernels.serve.forms import CHAT, COMPLETION, Form
+from kernels.serve.messages import Ready
 from kernels.serve.metrics import Metrics
+from kernels.serve.requests import length_refusal
 from kernels.serve.schemas import Asked, ChatAsked, CompletionAsked
 from kernels.serve.text import TextCodec
 
@@ -116,7 +118,9 @@ class Server:
     async def _respond(
         self, request: Request, form: Form, asked: Asked, prompts: list[list[int]], max_tokens: int
     ) -> Response:
-        self._check_prompts(prompts)
+        longest = self._check_prompts(prompts).longest
+        if reason := length_refusal(max(map(len, prompts)), max_tokens, longest):
+            raise ApiError(400, reason, code="context_length_exceeded")
         self.metrics.prompt_tokens.inc(sum(map(len, prompts)))
         answer = Completion(self.client, self.text, self.metrics, asked, prompts, max_tokens)
         head = {"id": f"{form.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.name}
@@ -142,7 +146,7 @@ class Server:
             gives = "vectors: ask /v1/embeddings" if self._embeds else "text: ask /v1/completions"
             raise ApiError(400, f"the model {name} gives {gives}", "model")
 
-    def _check_prompts(self, prompts: list[list[int]], name: str = "prompt") -> None:
+    def _check_prompts(self, prompts: list[list[int]], name: str = "prompt") -> Ready:
         ready = self.client.ready
         if ready is None:
             raise self.client.not_ready()
@@ -151,6 +155,7 @@ class Server:
         for ids in prompts:
             if min(ids) < 0 or max(ids) >= ready.vocabulary:
                 raise ApiError(400, f"{name}: an id lies outside of the vocabulary of {ready.vocabulary:,}", name)
+        return ready
 
     async def _models(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._card()]})

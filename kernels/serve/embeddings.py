@@ -10,16 +10,16 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from kernels.serve.client import EngineClient
 from kernels.serve.errors import ApiError, refused
-from kernels.serve.schemas import Ids, texts_or_ids
+from kernels.serve.schemas import Texts, texts_or_ids
 
 MOST_TEXTS = 2048
 
 
 class EmbeddingAsked(BaseModel):
-    """An input is a text or token ids, or a list of either. Vectors come as lists, or as base64 of float32 values."""
+    """Vectors come as lists, or as base64 of float32 values."""
 
     model: str
-    input: str | Ids | list[str] | list[Ids] = Field(union_mode="left_to_right")
+    input: Texts = Field(union_mode="left_to_right")
     encoding_format: Literal["float", "base64"] = "float"
 
     _said = field_validator("input", mode="wrap")(texts_or_ids)

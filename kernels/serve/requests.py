@@ -10,6 +10,16 @@ FinishReason = Literal["stop", "length", "cancelled", "deadline"]
 RequestState = Literal["waiting", "running", "finished"]
 
 
+def length_refusal(prompt: int, tokens: int, longest: int) -> str | None:
+    """Why a server of sequences of up to `longest` tokens never answers a prompt of `prompt` tokens by `tokens`."""
+    if prompt + tokens <= longest:
+        return None
+    return (
+        f"the prompt of {prompt:,} and the answer of {tokens:,} tokens together exceed the {longest:,} tokens that "
+        "this server holds of a sequence"
+    )
+
+
 @dataclass(eq=False)
 class Request:
     """A request and its state in the scheduler. `ids` are those of the prompt and, behind it, of the known answer.

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernels.serve.pages import ROOT, Pages, digest
-from kernels.serve.requests import FinishReason, Logprobs, Part, Request, Step, Token
+from kernels.serve.requests import FinishReason, Logprobs, Part, Request, Step, Token, length_refusal
 
 STEP_TOKENS = 2048
 """The tokens that a step with chunks on a GPU has at most, where nobody says."""
@@ -76,12 +76,7 @@ class Scheduler:
         """Why a request of `prompt` and `tokens` tokens can never be served, in a sentence; None if it can."""
         if prompt < 1 or tokens < 1:
             return f"a request needs a token in its prompt and one to make, not {prompt} and {tokens}"
-        if prompt + tokens > self.limits.longest:
-            return (
-                f"the prompt of {prompt:,} and the answer of {tokens:,} tokens together exceed the "
-                f"{self.limits.longest:,} tokens that this server holds of a sequence"
-            )
-        return None
+        return length_refusal(prompt, tokens, self.limits.longest)
 
     def add(self, request: Request) -> None:
         """Takes a request in. Raises ValueError with the sentence of `refusal`."""

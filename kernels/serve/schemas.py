@@ -18,10 +18,12 @@ from pydantic import (
 
 from kernels.serve.errors import quoted, refused
 
-MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST = 128, 16, 1000, 20
+MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16, 1000, 20, 16_384
 MOST_TOP_K = (1 << 31) - 1
 """No vocabulary has so many tokens: a larger `top_k` keeps no more of them."""
-Ids = Annotated[list[StrictInt], Field(min_length=1)]
+Ids = Annotated[list[StrictInt], Field(min_length=1, fail_fast=True)]
+Texts = str | Ids | Annotated[list[str], Field(fail_fast=True)] | Annotated[list[Ids], Field(fail_fast=True)]
+"""A text or token ids, or a list of either. Checking a list ends at its first mistake: a body holds millions."""
 OFF, NONE = (None, False), (None,)
 UNSERVED: dict[str, tuple[Any, ...]] = {
     "logit_bias": (None, {}),
@@ -125,9 +127,9 @@ def _without_effect(name: str, given: dict[str, Any]) -> bool:
 
 
 class CompletionAsked(Asked):
-    """`POST /v1/completions`. A prompt is a text or token ids, or a list of either."""
+    """`POST /v1/completions`."""
 
-    prompt: str | Ids | list[str] | list[Ids]
+    prompt: Texts
     max_tokens: int = Field(default=16, ge=1)
     logprobs: Annotated[StrictInt, Field(ge=0, le=MOST_LIKELIEST)] | None = None
 
@@ -155,7 +157,7 @@ class Message(BaseModel):
     """One message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart]
+    content: str | Annotated[list[TextPart], Field(fail_fast=True)]
 
     @field_validator("content", mode="wrap")
     @classmethod
@@ -177,7 +179,7 @@ class Message(BaseModel):
 class ChatAsked(Asked):
     """`POST /v1/chat/completions`. Without a limit the answer may go on to the end of the context."""
 
-    messages: list[Message] = Field(min_length=1)
+    messages: list[Message] = Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: StrictBool = False

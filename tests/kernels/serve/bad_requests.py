@@ -36,6 +36,14 @@ BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a pa
     (b'{"model": "gpt", "prompt": "a"}', 404, '"gpt"'),
     (b'{"model": "voice-agent", "prompt": "a", "max_tokens": 200}', 400, "128 tokens"),
     (b'{"model": "voice-agent", "prompt": [4096]}', 400, "vocabulary"),
+    (b'{"model": "voice-agent", "prompt": ' + json.dumps([1] * 10**6).encode() + b"}", 400, "prompt of 1,000,000"),
+    (
+        b'{"model": "voice-agent", "messages": '
+        + json.dumps([{"role": "user", "content": "a"}] * 20_000).encode()
+        + b"}",
+        400,
+        "list of 16384",
+    ),
     (b'{"model": "voice-agent", "prompt": []}', 400, "prompt"),
     (b'{"model": "voice-agent", "n": 100, "prompt": ' + json.dumps(["a"] * 11).encode() + b"}", 400, "1,024"),
     (b'{"model": "voice-agent", "prompt": "a", "temperature": -1}', 400, "temperature"),
