@@ -1,7 +1,10 @@
 """The table of models on one, two and four GPUs, beside torch's peers."""
 
 from benchmarks.documents import Row, document, field
+from benchmarks.predicted_errors import manifest
 from benchmarks.tables.writing import fidelity, markdown, table
+from workers.documents.workload import Workload
+from workers.predicting import MEGAKERNEL, predict
 
 CLASSES = {2: "h200x2", 4: "h200x4"}
 SUMS = {"symm_mem": "symm_mem", "nccl": "NCCL"}
@@ -21,7 +24,7 @@ MODELS = {"decode-1b": "llama-3.2-1b", "decode-8b": "llama-3.1-8b", "decode-70b"
 
 @table("several-gpus")
 def several_gpus() -> str:
-    """ms by GPUs, measured and wanted, and the fidelity; a dash where nothing is measured.
+    """ms by GPUs, measured, wanted and modelled, and the fidelity; a dash where nothing is measured.
 
     What one GPU takes is of the first result that has it. Peers are in bf16 and measured by the token.
     """
@@ -30,13 +33,27 @@ def several_gpus() -> str:
         alone = next(filter(None, (_row(each, source, weights, None) for each in CLASSES.values())), None)
         found = [alone, *(_row(each, source, weights, gpus) for gpus, each in CLASSES.items())]
         times = [_ms(field(row, name) if row else None) for row in found]
-        goals = [f" ({_ms(goal)})" if goal else "" for goal in wanted]
+        modelled = _modelled(MODELS[source], weights, name)
+        goals = [f" ({_ms(goal)}; {_ms(of)})" if goal else "" for goal, of in zip(wanted, modelled, strict=True)]
         by_token = weights == "bf16" and name == "ms_per_token"
         peers = [_peer(each, source, how) if by_token else None for each in CLASSES.values() for how in SUMS]
         judged = next((row for row in reversed(found) if row and row.get("kl") is not None), {"kl": None})
         lines.append([label, *map(str.__add__, times, goals), *fidelity(judged), *map(_ms, peers)])
-    header = ["ms, measured (wanted)", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats", "other tokens"]
+    header = ["ms, measured (wanted; modelled)", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats", "other tokens"]
     return markdown([*header, *(f"torch on {gpus}, {how}" for gpus in CLASSES for how in SUMS.values())], lines)
+
+
+def _modelled(model: str, weights: str, name: str) -> list[float]:
+    """What is predicted of 1, 2 and 4 GPUs, before a run has measured their rates; `name` is a field of a result."""
+    stated = {
+        "model": model,
+        "traffic": {"prompt_tokens": 128, "output_tokens": 64},
+        "objectives": [{"metric": "ttf_n", "n": 64, "limit": 1}],
+    }
+    plans = predict(Workload.model_validate(stated), manifest(model), "h200x4", None, "bf16", ["fp8"]).plans
+    metric = "tpot" if name == "ms_per_token" else "ttf_n"
+    ours = [each for each in plans if (each.runner, each.weights) == (MEGAKERNEL, weights)]
+    return [next(figure.value for figure in each.figures if figure.metric == metric) for each in ours]
 
 
 def _row(folder: str, source: str, weights: str, gpus: int | None) -> Row | None:

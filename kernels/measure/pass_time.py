@@ -32,7 +32,8 @@ SEQUENCE_US = 1.2
 """What each further sequence adds to a megakernel's layer, words and products: its steps of Llama-3.2-1B with one and
 with eight sequences (`serve-megakernel.json`, `change_over`)."""
 LOSSY_LAYER_US = 17.7
-"""The least time of a megakernel's layer that unpacks its weights: Llama-3.2-1B in NVFP4 (`decode.json`)."""
+"""The least time of a megakernel's layer that unpacks its weights: Llama-3.2-1B in NVFP4 (`decode.json`). GPUs that
+divide the model divide it."""
 KERNELS = {"kernels": (5, 8), "compiled": (15, 13), "cuda_graphs": (44, 45)}
 """Dependent kernels of a layer, in a decode step and in a prompt. `kernels`: `docs/kernels/whole-model.md`; the others
 as profiles of Llama-3.2-1B counted launches (`llama-3.2-1b.json`)."""
@@ -101,7 +102,9 @@ def layer(
     """What a layer costs beside bytes and FLOPs; `kernel_us` is KERNEL_US, or what is known of another device."""
     if runner == MEGAKERNEL and not reads_prompt:
         least, further = EXCHANGES * ALL_TO_ALL_US, SEQUENCE_US * (sequences - 1)
-        return LayerTime(exchanges_us(gpus) + further, (least if weights == "bf16" else LOSSY_LAYER_US) + further)
+        if weights != "bf16":
+            least = max(least, LOSSY_LAYER_US / gpus)
+        return LayerTime(exchanges_us(gpus) + further, least + further)
     count = KERNELS["kernels" if runner == MEGAKERNEL else runner][reads_prompt]
     return LayerTime(count * kernel_us)
 

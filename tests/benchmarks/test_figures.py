@@ -74,7 +74,7 @@ def test_compiled_and_packed_peers_get_columns_where_a_document_has_them(monkeyp
 
 
 def test_what_several_gpus_took_stands_beside_what_was_wanted_and_the_peers(monkeypatch, tmp_path):
-    assert TABLES["several-gpus"]().splitlines()[3].startswith("| Llama-3.1-8B bf16, a token | – (3.45) | – (1.95) |")
+    assert TABLES["several-gpus"]().splitlines()[3].startswith("| Llama-3.1-8B bf16, a token | – (3.45; 3.47) |")
     row = {
         "variant": "megakernel",
         "gate": "pass",
@@ -95,9 +95,10 @@ def test_what_several_gpus_took_stands_beside_what_was_wanted_and_the_peers(monk
     finally:
         document.cache_clear()
     assert lines[3] == (
-        "| Llama-3.1-8B bf16, a token | 3.50 (3.45) | 2.00 (1.95) | – (1.15) | 0.00040 | 3.1 % | – | 3.25 | – | – |"
+        "| Llama-3.1-8B bf16, a token | 3.50 (3.45; 3.47) | 2.00 (1.95; 1.81) | – (1.15; 1.01) | 0.00040 | 3.1 % | – | "
+        "3.25 | – | – |"
     )
-    assert lines[4].startswith("| Llama-3.1-8B fp8, a token | – (2.00) | – (1.20) |")
+    assert lines[4].startswith("| Llama-3.1-8B fp8, a token | – (2.00; 1.79) | – (1.20; 0.97) |")
 
 
 def test_a_table_between_its_markers_is_written_anew():

@@ -75,6 +75,18 @@ def test_gpus_that_divide_a_model_exchange_two_sums_a_layer(gpus, exchange_us):
     assert found[("tpot", None, None)] == pytest.approx(bare + idle)
 
 
+def test_gpus_that_divide_a_model_share_the_unpacking_of_its_weights():
+    """So 4 GPUs are not predicted to be slower in fp8 than in bf16."""
+    plans = predicted(gpu_class="h200x4", lower=["fp8"])
+    steps = {
+        (gpus, weights): values(of(plans, "megakernel", weights, gpus))[("tpot", None, None)]
+        for gpus in (1, 2, 4)
+        for weights in ("bf16", "fp8")
+    }
+    assert all(steps[gpus, "fp8"] < steps[gpus, "bf16"] for gpus in (1, 2, 4))
+    assert steps[4, "fp8"] < steps[2, "fp8"] < steps[1, "fp8"]
+
+
 def test_a_megakernels_layer_takes_no_less_than_its_exchanges():
     found = values(predicted(of=model("qwen2.5-0.5b"), ceilings=CEILINGS).plans[0])
     fast = CEILINGS.model_copy(update={"read_tbps": 40.0})
