@@ -232,8 +232,8 @@ def _assumptions(workload: Workload, most_gpus: int, rates: _Rates) -> list[str]
     if most_gpus > 1:
         layers = " and ".join(f"{exchanges_us(each):.1f} µs on {each}" for each in RANKS[1:] if each <= most_gpus)
         said.append(
-            f"Several GPUs divide bytes and FLOPs evenly; a layer of their megakernel takes {layers} GPUs in place of "
-            "that, and what they exchange for a prompt takes no time."
+            f"Several GPUs divide bytes and FLOPs evenly. Beside these a layer of the megakernel takes {layers} GPUs; "
+            "what they exchange for a prompt takes no time."
         )
     if workload.load is not None:
         said.append(

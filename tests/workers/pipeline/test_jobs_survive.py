@@ -251,18 +251,24 @@ def test_a_crash_is_told_in_one_sentence(stack: Stack) -> None:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+def host(tmp_path: Path) -> Iterator[Callable[[str], dict[str, str]]]:
     """`host(visible)`: the environment of a worker that sees the GPUs `visible` of four; its `nvidia-smi` stands in."""
     script = tmp_path / "nvidia-smi"
     lines = "".join(f"{index}, {uuid}, 143771\\n" for index, uuid in enumerate(UUIDS))
     script.write_text(f"#!/bin/sh\nprintf '{lines}'\n")
     script.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    return lambda visible: {"PATH": path, "CUDA_VISIBLE_DEVICES": visible}
+    yield lambda visible: {"PATH": path, "CUDA_VISIBLE_DEVICES": visible}
+    for uuid in UUIDS:
+        _lock(uuid).unlink(missing_ok=True)
+
+
+def _lock(uuid: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"kernel-workbench-{uuid}.lock"
 
 
 def _locked(uuid: str) -> bool:
-    with open(Path(tempfile.gettempdir()) / f"kernel-workbench-{uuid}.lock") as file:
+    with _lock(uuid).open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -278,7 +284,7 @@ def test_a_stage_of_several_gpus_holds_all_of_them_and_sees_them_alone(
     told = stack.stage_told(run_id)
     assert told["visible"] == ",".join(UUIDS[1:3])
     assert [_locked(uuid) for uuid in UUIDS[1:3]] == [True, True]
-    assert not (Path(tempfile.gettempdir()) / f"kernel-workbench-{UUIDS[3]}.lock").exists()
+    assert not _lock(UUIDS[3]).exists()
     stack.go(run_id)
     run = stack.wait(run_id)
     assert (run["state"], run["gpu_class"]) == ("done", "h200x2"), stack.story(run_id)

@@ -1,6 +1,7 @@
 """Models of every kind, tiny and generated, through the stages on the CPU: what is counted, judged, priced and said."""
 
 import json
+import os
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -105,7 +106,7 @@ def documents(stage: str, config: dict, results: Results | None = None, **change
 @cache
 def run_of(name: str) -> Run:
     """Admit, baseline, verify of today's plan, price and report of one kind, as a run does them."""
-    root, results, config = Path(mkdtemp()), Results(), CONFIGS[name]
+    root, results, config = Path(mkdtemp(dir=os.environ["WORKBENCH_DATA"])), Results(), CONFIGS[name]
     (root / "config.json").write_text(json.dumps(config))
     context = Context(root, root, seconds=20)
     results.admit = admit.run(documents("admit", config), context)
