@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from kernels.ops.sampling import Sampling, choose
+from kernels.ops.sampling import TEMPERATURES, Sampling, choose
 from kernels.serve.inputs import Fields
 
 
@@ -32,5 +32,9 @@ def _drawn(logits: Tensor, fields: Fields) -> Tensor:
 
 
 def _sampling(temperature: float, top_k: int, top_p: float, seed: int, stream: int) -> Sampling:
-    """The row's settings; the top-p of a greedy row, and of padding, does not matter."""
-    return Sampling(temperature, top_k, top_p if temperature else 1.0, seed % (1 << 64), stream)
+    """The row's settings; the top-p of a greedy row, and of padding, does not matter. The least temperature is below
+    itself in float32.
+    """
+    if not temperature:
+        return Sampling(0.0, top_k, 1.0, seed % (1 << 64), stream)
+    return Sampling(max(temperature, TEMPERATURES[0]), top_k, top_p, seed % (1 << 64), stream)

@@ -21,6 +21,8 @@ from kernels.serve.errors import quoted, refused
 MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16, 1000, 20, 16_384
 MOST_TOP_K = (1 << 31) - 1
 """No vocabulary has so many tokens: a larger `top_k` keeps no more of them."""
+LEAST_TOP_P = 1e-30
+"""A smaller `top_p`, which may be 0 in float32, keeps the same tokens: those as likely as the likeliest."""
 Ids = Annotated[list[StrictInt], Field(min_length=1, fail_fast=True)]
 Texts = str | Ids | Annotated[list[str], Field(fail_fast=True)] | Annotated[list[Ids], Field(fail_fast=True)]
 """A text or token ids, or a list of either. Checking a list ends at its first mistake: a body holds millions."""
@@ -118,6 +120,7 @@ class Asked(BaseModel, ABC):
         if any(not each for each in self.stop):
             raise refused("stop", "stop: an empty text would end every answer at once")
         self.top_k = 0 if self.top_k == -1 else min(self.top_k, MOST_TOP_K)
+        self.top_p = max(self.top_p, LEAST_TOP_P) if self.top_p > 0 else self.top_p
         return self
 
 
