@@ -93,7 +93,7 @@ class Scheduler:
 
     def expire(self, now: float) -> list[Token]:
         """Gives up the requests whose deadline has passed before their first step."""
-        late = [each for each in self.waiting if each.deadline < now and not each.scheduled]
+        late = [each for each in self.waiting if each.deadline < now and not each.admitted]
         for request in late:
             self._finish(request, "deadline")
         return [Token(request, None, "deadline") for request in late]

@@ -213,6 +213,19 @@ def test_a_request_that_waited_too_long_is_given_up() -> None:
     assert not scheduler.waiting
 
 
+def test_a_request_that_gave_its_pages_up_amid_its_prompt_is_not_given_up() -> None:
+    scheduler = Scheduler(SchedulerLimits(9, 4, 2, 32, 2))
+    first, second = Request("first", [1] * 4, 20), Request("second", [2] * 20, 4, deadline=10.0)
+    for request in (first, second):
+        scheduler.add(request)
+    while not scheduler.preempted:
+        step = scheduler.next_step()
+        assert step is not None
+        scheduler.commit(step, [[7]] * len(step.parts))
+    assert (second.state, second.scheduled, first.state) == ("waiting", 0, "running")
+    assert scheduler.expire(11.0) == []
+
+
 @pytest.mark.parametrize(("prompt", "tokens"), [(10, 3), (0, 4), (4, 0)])
 def test_what_can_never_be_served_is_refused_in_a_sentence(prompt: int, tokens: int) -> None:
     scheduler = Scheduler(SchedulerLimits(pages=4, page_size=4, running=1, context=100, step_tokens=8))
