@@ -10,6 +10,10 @@ from typing import Any, Protocol
 from kernels.serve.chat_template import ChatTemplate, template_of
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+MOST_HELD = 16
+"""Tokens that are held back at most. A character has four bytes, so only broken ones go on for longer, and looking at
+all of an answer of them again for each token takes a time that grows with its square.
+"""
 PLAIN_TEMPLATE = "{role}: {content}\n"
 """A message of a chat where the model has no template of its own; the answer begins after `assistant:`."""
 
@@ -167,7 +171,8 @@ class Pieces:
     def _next(self, whole: bool) -> str:
         before = self._text.decode(self._ids[self._begin : self._told])
         after = self._text.decode(self._ids[self._begin :])
-        if len(after) <= len(before) or (after.endswith(REPLACEMENT) and not whole):
+        held = after.endswith(REPLACEMENT) and not whole and len(self._ids) - self._told < MOST_HELD
+        if held or len(after) <= len(before):
             return ""
         self._begin, self._told = self._told, len(self._ids)
         return after[len(before) :]

@@ -86,8 +86,9 @@ def words(results: Results) -> str:
         return ""
     title, own = metric_title(found.metric, found.n), found.ratio
     there, here = quantity(found.endpoint.value, found.unit), quantity(found.after.value, found.unit)
+    whose = "the plan's" if results.verify and results.verify.recommended else "the baseline runner's"
     return (
-        f"The median {title} there is {there}, {own.value:.2f}x the plan's {here} here ({own.low:.2f} to "
+        f"The median {title} there is {there}, {own.value:.2f}x {whose} {here} here ({own.low:.2f} to "
         f"{own.high:.2f} by the ends of both 95 % intervals); other hardware and the network are part of that ratio."
     )
 

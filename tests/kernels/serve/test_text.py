@@ -38,6 +38,13 @@ def test_an_answer_may_end_within_a_character() -> None:
     assert pieces.rest() == "\N{REPLACEMENT CHARACTER}"
 
 
+def test_an_answer_of_broken_characters_is_told_as_it_comes() -> None:
+    pieces = Pieces(ByteText(frozenset()))
+    told = [pieces.add(0xC2) for _ in range(100)]
+    assert told.index("\N{REPLACEMENT CHARACTER}" * 16) == 15
+    assert "".join(told) + pieces.rest() == "\N{REPLACEMENT CHARACTER}" * 100
+
+
 def test_a_stop_is_found_across_pieces_and_is_no_part_of_the_answer() -> None:
     stops = Stops(["END", "\n\n"])
     assert stops.add("one E") == ("one ", False)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from tests import sample_endpoint, sample_loads, sample_results
 from workbench.cli import tables
-from workers.charts import under_load
+from workers.charts import endpoint, under_load
 from workers.economics import against_endpoint
 from workers.report_page import render
 
@@ -90,6 +90,7 @@ def test_the_loads_that_hold_at_the_endpoint_and_after_and_their_prices_come_fir
     assert prices == f"{said} after."
     results.verify.recommended = False
     assert against_endpoint.sentences(results, None) == []
+    assert "2.35x the baseline runner's 81.0 ms here" in endpoint.words(results)
 
 
 def test_its_curve_stands_beside_those_of_before_and_after():
