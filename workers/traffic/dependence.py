@@ -11,11 +11,16 @@ Requests of a closed loop may all be answered in one batch. Then none of them ne
 other, so no correlation shows it: what shows it is that their first tokens come at the same time. So requests are put
 in clusters by that time. Requests of one cluster are taken as one (a design effect with an intra-cluster correlation
 of 1, L. Kish, "Survey Sampling", 1965), and the autocorrelation is that of the means of so many successive requests.
-`workers.load_verdict_errors` simulates these.
+
+Values that stay far from the limit may be correlated all the same: the clock of a chip changes by some per mille. That
+says nothing of values beyond the limit. So in a closed loop c(k) / (c(0) + e²) stands in the place of ρ(k) of the
+values, c the autocovariance and e SMALL of the distance between their median and the limit: what varies by much less
+than e counts as noise. `workers.load_verdict_errors` simulates closed loops.
 """
 
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +35,8 @@ ENOUGH_GROUPS = 16
 
 So a p50 has its verdict on an unquiet machine as well, where all requests lie within the limit.
 """
+SMALL = 0.25
+"""Values of a closed loop that vary by less than this share of their distance to the limit count as independent."""
 TOGETHER = 0.02
 """Requests of a closed loop are of one cluster where their first tokens come within this share of a request's time."""
 LEAST_TOGETHER_S = 0.005
@@ -44,8 +51,11 @@ class Judged(NamedTuple):
     needed: int
 
 
-def statistical_inefficiency(values: Sequence[float]) -> float:
-    """g, how many successive requests count as one; 1 or more. `values` has one of each, in the order of due times."""
+def statistical_inefficiency(values: Sequence[float], small: float = 0.0) -> float:
+    """g, how many successive requests count as one; 1 or more. `values` has one of each, in the order of due times.
+
+    `small` is e above, in the unit of the values.
+    """
     found = np.asarray(values, dtype=float)
     if len(found) < 2 or not np.ptp(found):
         return 1.0
@@ -56,7 +66,7 @@ def statistical_inefficiency(values: Sequence[float]) -> float:
     pairs = correlations[: count // 2 * 2].reshape(-1, 2).sum(axis=1)
     ends = np.flatnonzero(pairs <= 0)
     whole = float(pairs[: ends[0] if len(ends) else None].sum()) - 1  # without ρ(0)
-    return max(1.0, 1 + 4 * whole)
+    return max(1.0, 1 + 4 * whole * power / (power + count * small * small))
 
 
 def grouped(shares: Sequence[float], size: float) -> list[float]:
@@ -85,16 +95,21 @@ def answered_together(first_s: Sequence[float], request_s: float) -> float:
     return sum(size * size for size in sizes) / len(at) if sizes else 1.0
 
 
-def alike(values: Sequence[float], shares: Sequence[float], together: float | None) -> float:
+def alike(
+    values: Sequence[float], shares: Sequence[float], together: float | None, limit: float | None = None
+) -> float:
     """How many successive requests count as one.
 
-    `together`: how many requests of a closed loop are answered together; None of an open loop.
+    `together`: how many requests of a closed loop are answered together; None of an open loop. `limit`: of the values,
+    in their unit; None where there is none.
     """
     if together is None:
         return max(map(statistical_inefficiency, (values, shares)))
-    groups = (grouped(values, together), grouped(shares, together))
-    most = max(1.0, len(groups[0]) / ENOUGH_GROUPS)
-    return together * min(most, max(map(statistical_inefficiency, groups)))
+    means = grouped(values, together)
+    small = 0.0 if limit is None or not means else SMALL * abs(limit - median(means))
+    most = max(1.0, len(means) / ENOUGH_GROUPS)
+    found = (statistical_inefficiency(means, small), statistical_inefficiency(grouped(shares, together)))
+    return together * min(most, max(found))
 
 
 def judged(
@@ -103,12 +118,13 @@ def judged(
     shares: Sequence[float],
     confidence: float,
     together: float | None = None,
+    limit: float | None = None,
 ) -> Judged:
     """The verdict on the requests of a load, whose `values` and `shares` stand in the order of their times.
 
-    `together` as in `alike`.
+    `together` and `limit` as in `alike`.
     """
-    size, least = alike(values, shares, together), LEAST_GROUPS if together is None else 0
+    size, least = alike(values, shares, together, limit), LEAST_GROUPS if together is None else 0
     found, needed = verdict(percentile, grouped(shares, size), confidence), needed_requests(percentile, 0, confidence)
     if found == "met" and len(shares) < least * size:
         found = "not_enough_samples"

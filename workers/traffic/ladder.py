@@ -34,9 +34,9 @@ class Ladder:
     most_users: int
     recorded_s: float = math.inf
 
-    def search(self, least: int = 1) -> LimitSearch:
-        """The search, which measures `least` loads where there are so many."""
-        return LimitSearch(RATES if self.traffic.open_loop else self.most_users, least)
+    def search(self, least: int = 1, looks: int = 1) -> LimitSearch:
+        """The search, which measures `least` loads where there are so many, each `looks` times at most."""
+        return LimitSearch(RATES if self.traffic.open_loop else self.most_users, least, looks)
 
     def test(self, test: LoadTest, rung: int, confidence: float) -> LoadTest:
         """The test at this rung, with prompts of its own; it ends with the recording where that ends before it."""

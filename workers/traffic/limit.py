@@ -6,10 +6,10 @@ users: begin with one and double while the verdict is *met* or there were too fe
 `least` loads were measured, so that there is a curve; then halve the distance between the highest number that was met
 and the lowest above it that was not, until they are neighbours. Where the caller asks for it, the curve then goes on:
 the highest number is doubled until throughput is saturated. Every load is judged with the confidence 1 − 0.01 / K,
-where K is the most loads that the search can take. So the chance that any verdict *met* among them is wrong, and with
-it the number that is found, is at most 1 % (the union bound), in whatever order the loads come, whether or not more
-users are slower, and wherever the search ends for want of time. That a higher number would not hold as well is not
-proven.
+where K is the most verdicts that the search can take: one for each of its loads, or two where a load that had too few
+requests may be put on once more. So the chance that any verdict *met* among them is wrong, and with it the number that
+is found, is at most 1 % (the union bound), in whatever order the loads come, whether or not more users are slower, and
+wherever the search ends for want of time. That a higher number would not hold as well is not proven.
 """
 
 import itertools
@@ -26,10 +26,14 @@ LEAST_SLOPE = 0.1
 
 @dataclass(frozen=True)
 class LimitSearch:
-    """A search among 1 to `most` users, which measures `least` loads where there are so many."""
+    """A search among 1 to `most` users, which measures `least` loads where there are so many.
+
+    `looks`: how often a load may be put on before it is decided.
+    """
 
     most: int
     least: int = 1
+    looks: int = 1
 
     @property
     def loads(self) -> int:
@@ -40,10 +44,13 @@ class LimitSearch:
     @property
     def confidence(self) -> float:
         """The confidence of the verdict on each load."""
-        return 1 - (1 - CONFIDENCE) / self.loads
+        return 1 - (1 - CONFIDENCE) / (self.loads * self.looks)
 
     def run(self, verdict_at: Callable[[int], Verdict | None], rises: Callable[[], bool] = lambda: False) -> int:
-        """The highest number of users that was met, 0 where none was. Calls `verdict_at` for each load once.
+        """The highest number of users that was met, 0 where none was.
+
+        Calls `verdict_at` once for each load, and again for one that had too few requests where the search comes back
+        to it; so it does to the last load on the way up, if each may be put on more than once.
 
         Where it says None there is no time for that load: the search ends with what was met so far. Behind the search
         the load is doubled further while `rises` says that throughput still does, for the curve; K has room for it.
@@ -51,14 +58,17 @@ class LimitSearch:
         met, above, users, asked = 0, self.most + 1, 1, 0
         while (found := verdict_at(users)) is not None:
             asked += 1
+            decided = found not in ("met", "not_enough_samples")  # more load brings more requests
             if found == "met":
                 met, above = users, self.most + 1
-            else:
+            elif decided or self.looks == 1:
                 above = min(above, users)
-            decided = found not in ("met", "not_enough_samples")  # more load brings more requests
             if users == self.most or (decided and asked >= self.least):
                 break
             users = min(2 * users, self.most)
+        if found == "not_enough_samples" and self.looks > 1:
+            found = verdict_at(users)
+            met, above = (users, above) if found == "met" else (met, min(above, users))
         while found is not None and above - met > 1 and met < self.most:
             middle = (met + above) // 2
             found = verdict_at(middle)

@@ -35,11 +35,13 @@ def searched(
 ) -> LimitResult:
     """The search with all loads it took. `measured` puts a rung's load on and judges it at `search.confidence`.
 
-    A void load is measured once more; void again, it counts as not met. Before each load `unfinished` may say in a
-    sentence why there is none any more. `saturate`: behind the search the load rises on while throughput does and
-    `unfinished` says nothing.
+    A void load is measured once more; void again, it counts as not met. Of a load that had too few requests for a
+    verdict and is put on again, the second time counts alone. Before each load `unfinished` may say in a sentence why
+    there is none any more. `saturate`: behind the search the load rises on while throughput does and `unfinished` says
+    nothing; loads below the one that holds then get their verdict as well.
     """
     loads: list[LoadResult] = []
+    few: dict[int, LoadResult] = {}
     reason, searching = "", True
 
     def verdict_at(rung: int) -> Verdict | None:
@@ -50,6 +52,10 @@ def searched(
         result = measured(rung)
         if result.verdict is None and not unfinished():
             result = measured(rung)
+        if rung in few:
+            loads.remove(few.pop(rung))
+        if result.verdict == "not_enough_samples":
+            few[rung] = result
         loads.append(result)
         shown(result)
         return result.verdict or "too_close"
@@ -60,4 +66,7 @@ def searched(
         return saturate and saturated(loads) is None
 
     rung = search.run(verdict_at, rises)
+    searching = False
+    for lower in sorted((each for each in few if saturate and each < rung), reverse=True):
+        verdict_at(lower)
     return ladder.result(search, rung, loads, reason)

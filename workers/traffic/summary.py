@@ -131,7 +131,7 @@ class LoadSummary:
         shares = [1.0 if each is None else count_over(objective, each) / len(each) for each in requests]
         samples = list(itertools.chain.from_iterable(each or () for each in requests))
         together = 1.0 if windows else self._together(objective.metric, objective.n)
-        found = judged(percentile, _values(requests), shares, confidence, together)
+        found = judged(percentile, _values(requests), shares, confidence, together, objective.limit)
         return LoadOutcome(
             objective=objective,
             value=objective_value(objective, samples) if samples else None,

@@ -21,6 +21,10 @@ LEAST_LOADS = 3
 """The loads of a curve that are measured even when time is up."""
 LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
 """How long one load is put on."""
+LOOKS = 2
+"""How often a load is put on at most: the second time for as long as its verdict takes."""
+SPARE = 1.5
+"""Times as long as the first time says, since some requests may lie beyond the limit."""
 WARM_UP = 0.2
 """Share of a load's time that does not count, at its beginning."""
 
@@ -29,24 +33,28 @@ Loading = Callable[[LoadTest], Sent]
 
 
 class Curve:
-    """Measures one side until `until` seconds of the stage are left; each load gets an equal share of the time."""
+    """Measures one side until `until` seconds of the stage are left.
+
+    On the way up each load gets half of an equal share of the time. One that had too few requests for a verdict is put
+    on once more where the search comes back to it, for as long as the requests that it wants take.
+    """
 
     def __init__(self, context: Context, device: str, ladder: Ladder, until: float, gpus: int = 1) -> None:
         """`gpus` are those that the side runs on."""
-        self._ladder, self.search = ladder, ladder.search(LEAST_LOADS)
+        self._ladder, self.search = ladder, ladder.search(LEAST_LOADS, LOOKS)
         self._context, self._device, self._until, self._gpus = context, device, until, gpus
-        self._done: set[int] = set()
+        self._found: dict[int, LoadResult] = {}
+        self._again: set[int] = set()
         self.answers: list[list[judging.Answer]] = []
         """Of each load those that are to be judged."""
 
     def measure(self, name: str, test: LoadTest, loading: Loading) -> LimitResult:
         """`name` is that of the side, for progress; `test` is that of every load but for its traffic and time."""
 
-        def measured(rung: int) -> LoadResult:
-            timed = replace(test, limits=LoadDuration(self._seconds, warm_up_s=self._seconds * WARM_UP))
+        def put_on(rung: int, seconds: float) -> LoadResult:
+            timed = replace(test, limits=LoadDuration(seconds, warm_up_s=seconds * WARM_UP))
             here = _in_time(self._ladder.test(timed, rung, self.search.confidence))
-            self._context.say(0.5, f"{name}: {traffic_words(here.traffic)}")
-            self._done.add(rung)
+            self._context.say(0.5, f"{name}: {traffic_words(here.traffic)}, {seconds:.0f} s")
             at, every = datetime.now(UTC).isoformat(timespec="seconds"), SECONDS_BETWEEN_SAMPLES[self._device]
             with environment.TelemetrySampler(self._device, interval=every, gpus=self._gpus) as telemetry:
                 sent = loading(here)
@@ -54,6 +62,16 @@ class Curve:
             self.answers.append(judging.drawn(sent))
             found = judged(here, sent, at).model_copy(update={"url": ""})
             return _beside_others(found, Telemetry.model_validate(steady))
+
+        def measured(rung: int) -> LoadResult:
+            rising, known = rung > max(self._found, default=0), self._found.get(rung)
+            if known is None or known.verdict is None:
+                known = self._found[rung] = put_on(rung, self._seconds)
+            longer = 0.0 if rising or rung in self._again else _seconds_for(known)
+            if longer and longer <= min(MOST_SECONDS, self._left - LEAST_SECONDS):
+                self._again.add(rung)
+                self._found[rung] = put_on(rung, longer)
+            return self._found[rung]
 
         return searched(self._ladder, self.search, measured, unfinished=self._unfinished, saturate=True)
 
@@ -63,13 +81,21 @@ class Curve:
 
     @property
     def _seconds(self) -> float:
-        remaining = max(LEAST_LOADS, self.search.loads) - len(self._done)
-        return min(MOST_SECONDS, max(LEAST_SECONDS, self._left / max(1, remaining)))
+        remaining = max(LEAST_LOADS, self.search.loads) - len(self._found)
+        return min(MOST_SECONDS, max(LEAST_SECONDS, self._left / max(1, remaining) / LOOKS))
 
     def _unfinished(self) -> str:
-        if len(self._done) < LEAST_LOADS or self._left >= LEAST_SECONDS:
+        if len(self._found) < LEAST_LOADS or self._left >= LEAST_SECONDS:
             return ""
         return OUT_OF_TIME
+
+
+def _seconds_for(found: LoadResult) -> float:
+    """How long a load must be put on for a verdict, by the requests that it answered; 0 where it wants no more."""
+    open_ones = [each for each in found.outcomes if each.verdict == "not_enough_samples"]
+    if found.verdict != "not_enough_samples" or not all(each.requests for each in open_ones):
+        return 0.0
+    return SPARE * max(each.needed / each.requests for each in open_ones) * found.seconds / (1 - WARM_UP)
 
 
 def _in_time(test: LoadTest) -> LoadTest:

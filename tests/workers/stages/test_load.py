@@ -103,7 +103,7 @@ def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified)
     assert Plan.model_validate(verified.plan | {"serving": chosen}).serving.device == found.after.server.hardware
     assert found.sentence.startswith("Before: ")
     assert "; after: " in found.sentence
-    assert "loads were judged at 99.8 % each." in found.before.sentence
+    assert "loads were judged at 99.9 % each." in found.before.sentence
 
 
 def test_users_who_think_and_go_away_are_served_in_batches(tmp_path, monkeypatch, verified):
