@@ -1,7 +1,5 @@
 """The table of the server beside vLLM's, through HTTP."""
 
-from collections.abc import Sequence
-
 from benchmarks.documents import Row, one
 from benchmarks.tables.writing import markdown, table
 
@@ -13,14 +11,24 @@ LATENCIES = (("ttft_ms", 1), ("ttf64_ms", 1), ("tpot_ms", 2))
 @table("serve")
 def serve() -> str:
     """Closed loops of so many users: tokens a second of both servers, and their medians of the first 64 tokens."""
+    return _tokens("serve")
+
+
+@table("serve-qwen")
+def of_qwen() -> str:
+    """The same of Qwen2.5-1.5B."""
+    return _tokens("serve-qwen2.5-1.5b")
+
+
+def _tokens(name: str) -> str:
     lines = []
     for users in USERS:
-        peer, ours = (_row(variant, users) for variant in ("vllm", "kernels"))
+        peer, ours = (_row(variant, users, name) for variant in ("vllm", "kernels"))
         quotient = f"{ours['tokens_per_second'] / peer['tokens_per_second']:.2f}x"
         speeds = [f"{row['tokens_per_second']:,.0f}" for row in (peer, ours)]
         times = [f"{row['ttf64_ms']['p50']:,.0f} ms" for row in (peer, ours)]
         lines.append([str(users), *speeds, quotient, *times])
-    version = _row("vllm", USERS[0])["settings"]["version"]
+    version = _row("vllm", USERS[0], name)["settings"]["version"]
     vllm = f"vLLM {version}"
     header = ["users", f"{vllm}, tokens/s", "this server", "", f"{vllm}, first 64 tokens", "this server"]
     return markdown(header, lines)
@@ -29,18 +37,18 @@ def serve() -> str:
 @table("serve-beside-vllm")
 def beside_vllm() -> str:
     """Each load by both servers: tokens a second, share of the floor's, latencies as medians and 99th percentiles."""
-    return _latencies("serve", USERS)
+    return _latencies("serve")
 
 
-@table("serve-qwen")
-def of_qwen() -> str:
+@table("serve-qwen-beside-vllm")
+def qwen_beside_vllm() -> str:
     """The same of Qwen2.5-1.5B."""
-    return _latencies("serve-qwen2.5-1.5b", (1, 32, 128))
+    return _latencies("serve-qwen2.5-1.5b")
 
 
-def _latencies(name: str, several: Sequence[int]) -> str:
+def _latencies(name: str) -> str:
     lines = []
-    for users in several:
+    for users in USERS:
         for variant, label in (("vllm", "vLLM"), ("kernels", "this server")):
             row = _row(variant, users, name)
             share = row["tokens_per_second"] / row["floor_tokens_per_second"]
@@ -52,5 +60,5 @@ def _latencies(name: str, several: Sequence[int]) -> str:
     return markdown(header, lines)
 
 
-def _row(variant: str, users: int, name: str = "serve") -> Row:
+def _row(variant: str, users: int, name: str) -> Row:
     return one(name, variant=variant, concurrency=users, lengths="equal")
