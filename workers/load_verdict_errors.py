@@ -82,7 +82,8 @@ def slow_periods(in_a_load: float) -> Server:
             took = REQUEST_S * (1 + slow) * (1 + 0.1 * draws.standard_normal(USERS))
             now = now + took
             found.append((now, took, slow))
-        return Answers(*(np.concatenate(each) for each in zip(*found, strict=True)))
+        first, all_took, beyond = (np.concatenate(each) for each in zip(*found, strict=True))
+        return Answers(first, all_took, beyond)
 
     return server
 
@@ -105,7 +106,8 @@ def wave(period_s: float, deviation: float = 0.1, limit_s: float | None = None) 
             took = REQUEST_S * (1 + deviation * level[(now.clip(0) / step_s).astype(int)])
             now = now + took
             found.append((now, took, took > limit))
-        return Answers(*(np.concatenate(each) for each in zip(*found, strict=True)), limit)
+        first, all_took, beyond = (np.concatenate(each) for each in zip(*found, strict=True))
+        return Answers(first, all_took, beyond, limit)
 
     return server
 
