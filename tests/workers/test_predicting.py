@@ -160,7 +160,7 @@ def test_what_kernels_and_exchanges_take_is_what_was_measured():
 @pytest.mark.parametrize(
     ("runner", "metric", "most", "usual"),
     [
-        ("megakernel", "ttft", 0.13, 0.07),
+        ("megakernel", "ttft", 0.21, 0.07),
         ("megakernel", "tpot", 0.25, 0.05),
         ("megakernel", "ttf_n", 0.09, 0.05),
         ("kernels", "ttft", 0.12, 0.07),
