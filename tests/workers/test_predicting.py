@@ -157,10 +157,14 @@ def test_what_kernels_and_exchanges_take_is_what_was_measured():
     assert further == pytest.approx(SEQUENCE_US, abs=0.05)
 
 
+LARGER = {("qwen2.5-1.5b-load", "ttft"): 0.21}
+"""The largest error of a run whose GPU was slower than those of the other runs of its model, by document and metric."""
+
+
 @pytest.mark.parametrize(
     ("runner", "metric", "most", "usual"),
     [
-        ("megakernel", "ttft", 0.21, 0.07),
+        ("megakernel", "ttft", 0.13, 0.07),
         ("megakernel", "tpot", 0.25, 0.05),
         ("megakernel", "ttf_n", 0.09, 0.05),
         ("kernels", "ttft", 0.12, 0.07),
@@ -177,7 +181,7 @@ def test_how_far_predictions_are_off_what_h200s_measured(runner, metric, most, u
     """At most, and in the median, over the committed results but those that the constants are taken from."""
     found = [each for each in errors() if (each.runner, each.metric) == (runner, metric)]
     off = [abs(each.error) for each in found]
-    assert max(off) < most
+    assert all(abs(each.error) < LARGER.get((each.source, each.metric), most) for each in found)
     assert median(off) < usual
     assert median(off) < median(abs(each.roofline_error) for each in found)
 

@@ -73,7 +73,7 @@ class Journal:
         return max(LEAST_SECONDS, min(LONGEST_SECONDS, self._context.seconds_left / 2))
 
     def note(self, key: str, label: str, seconds: float) -> None:
-        """Says what is tried from now on. The process ends when that takes longer than `seconds`.
+        """Says what is tried from now on. The process ends when that takes longer than `seconds`, one at least.
 
         It is called within `noted`. Raises GpuLost when what was tried before has ended the CUDA context.
         """

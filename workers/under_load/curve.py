@@ -22,9 +22,9 @@ LEAST_LOADS = 3
 LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
 """How long one load is put on."""
 LOOKS = 2
-"""How often a load is put on at most: the second time for as long as its verdict takes."""
+"""How often a load is put on at most. The second time lasts as long as its verdict takes."""
 SPARE = 1.5
-"""Times as long as the first time says, since some requests may lie beyond the limit."""
+"""The second time lasts this much longer than the first one predicts: requests beyond the limit make a verdict wait."""
 WARM_UP = 0.2
 """Share of a load's time that does not count, at its beginning."""
 
@@ -35,8 +35,8 @@ Loading = Callable[[LoadTest], Sent]
 class Curve:
     """Measures one side until `until` seconds of the stage are left.
 
-    On the way up each load gets half of an equal share of the time. One that had too few requests for a verdict is put
-    on once more where the search comes back to it, for as long as the requests that it wants take.
+    On the way up each load gets half of an equal share of the time. That may be too short for a verdict. Such a load is
+    put on once more where the search comes back to it, for as long as its verdict takes.
     """
 
     def __init__(self, context: Context, device: str, ladder: Ladder, until: float, gpus: int = 1) -> None:
@@ -91,11 +91,14 @@ class Curve:
 
 
 def _seconds_for(found: LoadResult) -> float:
-    """How long a load must be put on for a verdict, by the requests that it answered; 0 where it wants no more."""
-    open_ones = [each for each in found.outcomes if each.verdict == "not_enough_samples"]
-    if found.verdict != "not_enough_samples" or not all(each.requests for each in open_ones):
+    """Seconds that a load must be put on for its verdict, at the rate at which it answered requests.
+
+    0 where it has a verdict, or answered none.
+    """
+    undecided = [each for each in found.outcomes if each.verdict == "not_enough_samples"]
+    if found.verdict != "not_enough_samples" or not all(each.requests for each in undecided):
         return 0.0
-    return SPARE * max(each.needed / each.requests for each in open_ones) * found.seconds / (1 - WARM_UP)
+    return SPARE * max(each.needed / each.requests for each in undecided) * found.seconds / (1 - WARM_UP)
 
 
 def _in_time(test: LoadTest) -> LoadTest:
