@@ -66,7 +66,8 @@ def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = No
     import torch
 
     from kernels import engine
-    from kernels.measure.environment import TelemetrySampler, environment_info
+    from kernels.measure.environment import environment_info
+    from kernels.measure.telemetry import TelemetrySampler
 
     if device == "cuda" and not torch.cuda.is_available():
         raise PlanRefused("--device: torch finds no NVIDIA GPU on this machine")

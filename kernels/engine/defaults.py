@@ -15,13 +15,13 @@ from kernels.engine.pass_timer import GraphTimer
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
-from kernels.measure.timing import Rule
+from kernels.measure.timing import StoppingRule
 from kernels.ops import Case, LinearCase, LmHeadCase
 from kernels.tune.autotune import Bench
 from kernels.tune.plan_search import Chosen, Option, planned_op, search_plan, usable
 from kernels.tune.tuning_cache import TunedVariant, TuningCache
 
-CASE_RULE = Rule(seconds=0.4, width=0.02, least=8)
+CASE_RULE = StoppingRule(seconds=0.4, width=0.02, least=8)
 CASE_SECONDS = 8.0
 """The most seconds for tuning one case. Variants that take longer to build are left out."""
 TUNING_SECONDS = 15.0

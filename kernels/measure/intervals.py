@@ -22,7 +22,7 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float, float]:
 @cache
 def _outside(n: int) -> int:
     """How many samples lie outside the interval on either side: the most that keeps 95 % coverage."""
-    if n >= 1000:
+    if n >= 1000:  # the normal approximation of the binomial: 1.96 standard deviations of sqrt(n) / 2
         return int(n / 2 - 0.98 * n**0.5) - 1
     probability, cumulative = 0.5**n, 0.0
     for below in range(n):
@@ -44,11 +44,12 @@ def percentile(ordered: Sequence[float], p: float) -> float:
 
 
 def percentile_interval(samples: Sequence[float], p: float, alike: float = 1.0) -> tuple[float, float, float]:
-    """The `percentile` of samples, and its 95 % interval. `alike` of them tell as much as one independent sample.
+    """The `percentile` of samples, and its 95 % interval.
 
-    The interval's ends are the order statistics between which the number of samples below the true percentile, a
-    binomial with n / alike and p, times alike, lies in 95 of 100 cases. Where too few samples lie beyond the
-    percentile, the end is the last of them.
+    `alike` samples tell as much as one independent sample: the effective sample size is n / alike. The interval's ends
+    are order statistics. Between them lies, in 95 of 100 cases, the number of samples below the true percentile: a
+    binomial with n / alike and p, times alike. Where too few samples lie beyond the percentile, the end is the last
+    one.
     Raises ValueError as `percentile`.
     """
     ordered = sorted(samples)
@@ -59,7 +60,9 @@ def percentile_interval(samples: Sequence[float], p: float, alike: float = 1.0) 
 
 @cache
 def _ranks(n: int, p: float) -> tuple[int, int]:
-    """The ranks, from 0, of the ends: P(below <= low) and P(below > high) are at most 2.5 %, with `below` binomial."""
+    """The ranks of the interval's ends, counted from 0. Of a binomial `below` with n and p, P(below <= low) and
+    P(below > high) are at most 2.5 %.
+    """
     q, low, high, cumulative = p / 100, 0, n - 1, 0.0
     found_high = False
     for below in range(n + 1):

@@ -34,6 +34,7 @@ class Served:
 
     @property
     def service_s(self) -> float:
+        """Seconds from when the runner took the batch to its last token."""
         return (self.times_ns[-1] - self.start_ns) / 1e9
 
 

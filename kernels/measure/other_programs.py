@@ -14,7 +14,7 @@ GIB = 2**30
 
 
 @dataclass(frozen=True)
-class Sight:
+class GpuSnapshot:
     """What NVML told of a GPU at one moment.
 
     `processes`: the memory in bytes of each listed process by its id, None where it is not told. `own`: those ids among
@@ -33,12 +33,12 @@ class Sight:
         return len(listed), sum(listed)
 
 
-def summary(sights: Sequence[Sight], seconds_between: float) -> dict[str, float | int | None]:
+def summary(snapshots: Sequence[GpuSnapshot], seconds_between: float) -> dict[str, float | int | None]:
     """The most other programs at once, how long any was seen, and their largest memory in GiB; None: not known.
 
-    `seconds_between` is the time from one sight to the next, which each sight stands for.
+    `seconds_between` is the time from one snapshot to the next; each snapshot stands for so long.
     """
-    told = [each.others for each in sights]
+    told = [each.others for each in snapshots]
     known = [each for each in told if each is not None]
     if not known:
         return {"others_gpu_count": None, "others_gpu_seconds": None, "others_gpu_gib": None}
@@ -50,11 +50,11 @@ def summary(sights: Sequence[Sight], seconds_between: float) -> dict[str, float 
     }
 
 
-def watcher(nvml: Any, *handles: Any) -> Callable[[], Sight | None]:
-    """A function that looks once at the GPUs of NVML's `handles`, as one; it returns None where NVML tells nothing."""
+def snapshot_reader(nvml: Any, *handles: Any) -> Callable[[], GpuSnapshot | None]:
+    """A function that takes one snapshot of the GPUs of NVML's `handles` together, or None where NVML tells nothing."""
     ours: dict[int, bool] = {os.getpid(): True}
 
-    def look() -> Sight | None:
+    def snapshot() -> GpuSnapshot | None:
         processes: dict[int, int | None] = {}
         try:
             for handle in handles:
@@ -66,13 +66,13 @@ def watcher(nvml: Any, *handles: Any) -> Callable[[], Sight | None]:
         for process in processes.keys() - ours.keys():
             ours[process] = not is_other(process)
         listed = os.getpid() in processes
-        return Sight(processes, frozenset(process for process in processes if listed and ours[process]))
+        return GpuSnapshot(processes, frozenset(process for process in processes if listed and ours[process]))
 
-    return look
+    return snapshot
 
 
 def is_other(process: int) -> bool:
-    """Whether the process of this id neither descends from this one nor this one from it.
+    """Whether the process of this id is neither an ancestor nor a descendant of this process.
 
     One that has ended does not count: NVML may list it a moment longer.
     """

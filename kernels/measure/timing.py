@@ -22,7 +22,7 @@ LONGEST_FLUSH = 256 << 20
 """Bytes of the buffer that empties a GPU's cache: larger than any L2."""
 
 WRITING_MS = 0.2
-"""The stream is held so much longer while the host queues the writing of inputs."""
+"""How much longer the stream is held where the host also queues the writing of inputs."""
 
 CPU_FLUSH = 32 << 20
 """Bytes read between two samples on a CPU, or twice its last-level cache where that is smaller."""
@@ -40,9 +40,11 @@ class Timing:
 
 
 @dataclass
-class Rule:
-    """The stopping rule: every interval is at most `width` of its median wide, or `seconds` or `most` rounds are used
-    up.
+class StoppingRule:
+    """When timing ends: once every interval is at most `width` of its median wide, or after `seconds` or `most` rounds.
+
+    There are at least `least` rounds; three are enough when the seconds are over. Each call is warmed up before, for
+    `warmup_seconds`.
     """
 
     seconds: float = 2.0
@@ -54,7 +56,7 @@ class Rule:
 
 
 class Watch(Protocol):
-    """What happens around each timed call of one variant, and is not timed itself."""
+    """What is done before and after each timed call of one variant, outside the timed span."""
 
     def before(self) -> None:
         """Writes new values into the call's inputs, on the current stream."""
@@ -72,16 +74,17 @@ class Timer(Protocol):
 def interleaved(
     calls: Mapping[str, Call],
     device: torch.device | str,
-    rule: Rule | None = None,
+    rule: StoppingRule | None = None,
     timer: Timer | None = None,
     watches: Mapping[str, Watch] | None = None,
     note: Callable[[str], None] = lambda name: None,
 ) -> dict[str, Timing]:
     """Times the calls in rounds, each round in a new order, after a warm-up of each.
 
-    `watches` are those of calls. `note` is told the name of the call that runs next.
+    `watches` has the watch of a call under the call's name, where it has one. `note` is told the name of the call that
+    runs next.
     """
-    rule, watches = rule or Rule(), watches or {}
+    rule, watches = rule or StoppingRule(), watches or {}
     device = torch.device(device)
     timer = timer or timer_for(device)
     for name, call in calls.items():
@@ -95,7 +98,7 @@ def interleaved(
         for name in names:
             note(name)
             samples[name].append(timer(calls[name], watches.get(name)))
-        enough = done >= rule.least and all(_narrow(each, rule.width) for each in samples.values())
+        enough = done >= rule.least and all(_timing(each, rule.width).settled for each in samples.values())
         if enough or (time.monotonic() > end and done >= min(3, rule.least)):
             break
     return {name: _timing(each, rule.width) for name, each in samples.items()}
@@ -104,11 +107,6 @@ def interleaved(
 def _timing(samples: list[float], width: float) -> Timing:
     middle, low, high = median_interval(samples)
     return Timing(middle, low, high, len(samples), high - low <= width * middle)
-
-
-def _narrow(samples: list[float], width: float) -> bool:
-    middle, low, high = median_interval(samples)
-    return high - low <= width * middle
 
 
 def _warm(call: Call, device: torch.device, seconds: float) -> None:

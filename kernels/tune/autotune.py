@@ -11,7 +11,7 @@ import torch
 from kernels import registry
 from kernels.hardware import Gpu
 from kernels.measure.roofline import doubt, exceeds_peak, floor_ms, in_burst
-from kernels.measure.timing import Rule, Timer, Timing, host_us, interleaved
+from kernels.measure.timing import StoppingRule, Timer, Timing, host_us, interleaved
 from kernels.ops import TORCH_VARIANTS, Case
 from kernels.proof import gate
 from kernels.proof.kernel_names import borrowed, kernels_seen
@@ -44,7 +44,7 @@ class Bench:
     device: torch.device
     gpu: Gpu
     ceilings: Mapping[str, Any] = field(default_factory=dict)
-    rule: Rule = field(default_factory=Rule)
+    rule: StoppingRule = field(default_factory=StoppingRule)
     timer: Timer | None = None
     only: frozenset[str] | None = None
     proven: Mapping[str, gate.GateReport] = field(default_factory=dict)
@@ -161,7 +161,7 @@ def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
         groups.setdefault((each.trial.variant, each.trial.case.key), []).append(each)
     best = [each for group in groups.values() if len(group) == 1 for each in group]
     for group in (group for group in groups.values() if len(group) > 1):
-        quick = Rule(seconds=0.3, width=0.05, least=5, warmup_seconds=0.01)
+        quick = StoppingRule(seconds=0.3, width=0.05, least=5, warmup_seconds=0.01)
         times = _time(bench, {each.trial.id: each for each in group}, quick)
         group.sort(key=lambda each: times[each.trial.id].ms)
         first = group[0].trial
@@ -187,7 +187,7 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
     default = _default([each.trial for each in ready])
     racing = {each.trial.id: each for each in ready}
     racing[AGAIN] = racing[default.id]
-    rule = Rule(**{**vars(bench.rule), "seconds": max(0.2, min(bench.rule.seconds, end - time.monotonic()))})
+    rule = StoppingRule(**{**vars(bench.rule), "seconds": max(0.2, min(bench.rule.seconds, end - time.monotonic()))})
     times = _time(bench, racing, rule)
     for each in ready:
         bench.note(each.trial, 0.0)
@@ -215,7 +215,7 @@ def _judge(bench: Bench, ready: list[_Runnable]) -> None:
             each.trial.gate, each.trial.reason = "fail", said
 
 
-def _time(bench: Bench, ready: Mapping[str, _Runnable], rule: Rule) -> dict[str, Timing]:
+def _time(bench: Bench, ready: Mapping[str, _Runnable], rule: StoppingRule) -> dict[str, Timing]:
     calls = {name: each.call for name, each in ready.items()}
     answers = {name: each.answers for name, each in ready.items()}
     with torch.no_grad():

@@ -10,7 +10,7 @@ def energy_of(seen: Telemetry, per_second: float) -> Energy:
     """Joules for each of what was given `per_second`: mean watts / per_second.
 
     `seen` is of a time in which one side alone was served. Its mean is weighted by time (`power_record` in
-    `kernels/measure/environment.py`). There are no joules, and a reason, where the device tells no power, where
+    `kernels/measure/telemetry.py`). There are no joules, and a reason, where the device tells no power, where
     more than LARGEST_GAP_S pass between two readings, and where another program used the GPU.
     """
     reason = ""

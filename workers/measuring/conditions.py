@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from kernels.measure import environment
+from kernels.measure.environment import environment_info
+from kernels.measure.telemetry import TelemetrySampler
 from workers.documents.measurement import Environment
 from workers.documents.stages import StageInput
 from workers.measuring.served_model import device_of
@@ -19,7 +20,7 @@ def watched(document: StageInput) -> Iterator[Callable[[], Environment]]:
     Of several GPUs the clock is the first one's, the power is that of all, and other programs are looked for on each.
     """
     device = device_of(document.gpu_class)
-    facts = environment.environment_info(device=device)
+    facts = environment_info(device=device)
     every = SECONDS_BETWEEN_SAMPLES[device]
-    with environment.TelemetrySampler(device, interval=every, gpus=document.gpus) as telemetry:
+    with TelemetrySampler(device, interval=every, gpus=document.gpus) as telemetry:
         yield lambda: Environment.model_validate(facts | {"telemetry": telemetry.summary()})

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from kernels import registry
 from kernels.hardware import GPUS
 from kernels.measure.roofline import floor_ms, in_burst
-from kernels.measure.timing import Rule
+from kernels.measure.timing import StoppingRule
 from kernels.ops import Case, LinearCase, LmHeadCase, case_from
 from kernels.tune.autotune import Bench, try_case
 from kernels.tune.trial import Trial
@@ -34,7 +34,7 @@ from workers.planning.precision import lossy_refusal
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
 RESERVE = 0.9
 """Share of the stage's seconds that the cases divide among themselves."""
-CASE_RULE = Rule(seconds=1.5, width=0.02, least=8)
+CASE_RULE = StoppingRule(seconds=1.5, width=0.02, least=8)
 """The rule by which the timing of one case stops."""
 COMPOSED_SECONDS = 0.4
 """Seconds of timing one case, where compose times the best candidates again in the whole model."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from kernels.load.generator import LoadDuration, Sent
-from kernels.measure import environment
+from kernels.measure.telemetry import TelemetrySampler
 from workers.charts.text import traffic_words
 from workers.documents.load import LimitResult, LoadResult
 from workers.documents.measurement import Telemetry
@@ -56,7 +56,7 @@ class Curve:
             here = _in_time(self._ladder.test(timed, rung, self.search.confidence))
             self._context.say(0.5, f"{name}: {traffic_words(here.traffic)}, {seconds:.0f} s")
             at, every = datetime.now(UTC).isoformat(timespec="seconds"), SECONDS_BETWEEN_SAMPLES[self._device]
-            with environment.TelemetrySampler(self._device, interval=every, gpus=self._gpus) as telemetry:
+            with TelemetrySampler(self._device, interval=every, gpus=self._gpus) as telemetry:
                 sent = loading(here)
             steady = telemetry.summary(sent.counted_from_ns / 1e9, sent.stopped_ns / 1e9)
             self.answers.append(judging.drawn(sent))

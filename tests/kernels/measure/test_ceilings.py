@@ -10,8 +10,9 @@ import torch
 
 from kernels.hardware import class_of
 from kernels.measure.ceilings import measure_ceilings, product
-from kernels.measure.environment import TelemetrySampler, environment_info
+from kernels.measure.environment import environment_info
 from kernels.measure.roofline import floor_ms, in_burst
+from kernels.measure.telemetry import TelemetrySampler
 from kernels.ops import LinearCase
 from tests.waiting import wait_for
 from workers.documents import measurement

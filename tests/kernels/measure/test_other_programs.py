@@ -9,20 +9,20 @@ import time
 import psutil
 import pytest
 
-from kernels.measure.environment import TelemetrySampler
-from kernels.measure.other_programs import GIB, Sight, is_other, summary
+from kernels.measure.other_programs import GIB, GpuSnapshot, is_other, summary
+from kernels.measure.telemetry import TelemetrySampler
 from workers.documents import measurement
 
 MINE, CHILD, OTHER = 100, 101, 900
-ALONE = Sight({MINE: 20 * GIB}, frozenset({MINE}))
-WITH_CHILD = Sight({MINE: 20 * GIB, CHILD: 3 * GIB}, frozenset({MINE, CHILD}))
-SHARED = Sight({MINE: 20 * GIB, OTHER: 2 * GIB}, frozenset({MINE}))
-UNTOLD = Sight({MINE: None, OTHER: None}, frozenset({MINE}))
-UNLISTED = Sight({OTHER: 2 * GIB}, frozenset())
+ALONE = GpuSnapshot({MINE: 20 * GIB}, frozenset({MINE}))
+WITH_CHILD = GpuSnapshot({MINE: 20 * GIB, CHILD: 3 * GIB}, frozenset({MINE, CHILD}))
+SHARED = GpuSnapshot({MINE: 20 * GIB, OTHER: 2 * GIB}, frozenset({MINE}))
+UNTOLD = GpuSnapshot({MINE: None, OTHER: None}, frozenset({MINE}))
+UNLISTED = GpuSnapshot({OTHER: 2 * GIB}, frozenset())
 
 
 @pytest.mark.parametrize(
-    ("sights", "count", "seconds", "gib"),
+    ("snapshots", "count", "seconds", "gib"),
     [
         ([ALONE] * 50, 0, 0, 0),
         ([WITH_CHILD] * 50, 0, 0, 0),
@@ -35,9 +35,9 @@ UNLISTED = Sight({OTHER: 2 * GIB}, frozenset())
     ],
 )
 def test_what_recorded_answers_say(
-    sights: list[Sight], count: int | None, seconds: float | None, gib: float | None
+    snapshots: list[GpuSnapshot], count: int | None, seconds: float | None, gib: float | None
 ) -> None:
-    found = measurement.Telemetry.model_validate(summary(sights, 0.25))
+    found = measurement.Telemetry.model_validate(summary(snapshots, 0.25))
     assert (found.others_gpu_count, found.others_gpu_seconds, found.others_gpu_gib) == (count, seconds, gib)
     assert bool(found.void) == bool(seconds)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.measure.environment import TelemetrySampler, power_record
+from kernels.measure.telemetry import TelemetrySampler, power_record
 
 
 def test_the_mean_is_weighted_by_time_and_the_longest_gap_is_kept():

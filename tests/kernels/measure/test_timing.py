@@ -8,7 +8,7 @@ import torch
 from kernels.hardware import GPUS
 from kernels.measure.intervals import median_interval
 from kernels.measure.roofline import exceeds_peak, floor_ms
-from kernels.measure.timing import Rule, host_us, interleaved
+from kernels.measure.timing import StoppingRule, host_us, interleaved
 from kernels.ops import AttentionCase, LinearCase
 from kernels.proof.kernel_names import is_own, kernels_seen, libraries
 
@@ -44,7 +44,7 @@ class Script:
 
 def test_calls_are_interleaved_and_stop_when_the_intervals_are_narrow():
     script = Script({"a": lambda _: 1.0, "b": lambda _: 2.0})
-    found = interleaved({"a": lambda: "a", "b": lambda: "b"}, CPU, Rule(least=10, seconds=60), script)
+    found = interleaved({"a": lambda: "a", "b": lambda: "b"}, CPU, StoppingRule(least=10, seconds=60), script)
     assert (found["a"].ms, found["b"].ms) == (1.0, 2.0)
     assert found["a"].samples == found["b"].samples == 10
     assert found["a"].settled
@@ -55,7 +55,7 @@ def test_calls_are_interleaved_and_stop_when_the_intervals_are_narrow():
 
 def test_noisy_calls_use_up_the_rounds_and_are_not_settled():
     script = Script({"a": lambda count: 1.0 + count % 7})
-    found = interleaved({"a": lambda: "a"}, CPU, Rule(most=40, seconds=60), script)["a"]
+    found = interleaved({"a": lambda: "a"}, CPU, StoppingRule(most=40, seconds=60), script)["a"]
     assert found.samples == 40
     assert not found.settled
     assert found.low < found.ms < found.high
@@ -63,12 +63,14 @@ def test_noisy_calls_use_up_the_rounds_and_are_not_settled():
 
 def test_the_budget_ends_it():
     script = Script({"a": lambda count: float(count)})
-    assert interleaved({"a": lambda: "a"}, CPU, Rule(seconds=0.0), script)["a"].samples == 3
+    assert interleaved({"a": lambda: "a"}, CPU, StoppingRule(seconds=0.0), script)["a"].samples == 3
 
 
 def test_real_times_are_ordered_as_the_work_is():
     small, large = torch.randn(64, 64), torch.randn(1024, 1024)
-    found = interleaved({"small": lambda: small @ small, "large": lambda: large @ large}, CPU, Rule(seconds=0.5))
+    found = interleaved(
+        {"small": lambda: small @ small, "large": lambda: large @ large}, CPU, StoppingRule(seconds=0.5)
+    )
     assert found["small"].ms < found["large"].ms
 
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from kernels import registry
 from kernels.hardware import GPUS
 from kernels.measure.environment import current_device
-from kernels.measure.timing import Rule, interleaved
+from kernels.measure.timing import StoppingRule, interleaved
 from kernels.ops import AttentionCase, Case, GatedCase, LinearCase
 from kernels.proof import gate
 from kernels.proof.timed_answers import ChangingInputs, TimedAnswers
@@ -68,7 +68,7 @@ class HonestBeside(Beside):
 
 
 def tried(*names: str) -> dict[str, Trial]:
-    place = Bench(CUDA, GPUS["h200"], {}, Rule(seconds=0.3), only=frozenset({"torch_linear", *names}))
+    place = Bench(CUDA, GPUS["h200"], {}, StoppingRule(seconds=0.3), only=frozenset({"torch_linear", *names}))
     return {trial.variant: trial for trial in try_case(place, CASE)}
 
 
@@ -127,7 +127,7 @@ def test_inputs_that_change_do_not_change_an_honest_time():
     for case, name in CASES:
         answers = _answers(case, name)
         calls = {"stay": answers.call, "change": answers.call, "stay again": answers.call}
-        rule = Rule(seconds=3, width=0.005, least=200)
+        rule = StoppingRule(seconds=3, width=0.005, least=200)
         found = interleaved(calls, CUDA, rule, watches={"change": answers})
         ratio, noise = found["change"].ms / found["stay"].ms, found["stay again"].ms / found["stay"].ms
         print(f"{case.key}: {found['stay'].ms:.5f} ms, changing {ratio:.4f}x, A/A {noise:.4f}x")

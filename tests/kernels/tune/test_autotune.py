@@ -7,7 +7,7 @@ import torch
 
 from kernels import registry
 from kernels.hardware import GPUS
-from kernels.measure.timing import Rule
+from kernels.measure.timing import StoppingRule
 from kernels.ops import AttentionCase, LinearCase
 from kernels.proof import gate
 from kernels.tune.ahead import prove_ahead
@@ -17,7 +17,7 @@ from kernels.tune.trial import Trial
 from tests.kernels import planted
 
 CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
-QUICK = Rule(seconds=0.2, least=6, most=30, warmup_seconds=0.0)
+QUICK = StoppingRule(seconds=0.2, least=6, most=30, warmup_seconds=0.0)
 
 
 class FakeTimer:

@@ -5,7 +5,7 @@ import torch
 
 from kernels.cases import GROUPS, check_cases
 from kernels.hardware import GPUS
-from kernels.measure.timing import Rule
+from kernels.measure.timing import StoppingRule
 from kernels.ops import GatedCase, GroupedCase, LinearCase, LmHeadCase, RopeCase
 from kernels.proof.calls import spoil
 from kernels.proof.kernel_names import borrowed
@@ -22,7 +22,7 @@ CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
 
 
 def tried(*names: str) -> dict[str, Trial]:
-    rule = Rule(seconds=0.2, least=6, most=30, warmup_seconds=0.0)
+    rule = StoppingRule(seconds=0.2, least=6, most=30, warmup_seconds=0.0)
     place = Bench(CPU, GPUS["cpu"], {}, rule, only=frozenset({"torch_linear", *names}))
     return {trial.variant: trial for trial in try_case(place, CASE)}
 

@@ -21,7 +21,8 @@ from workers.stage_files import code_folder, readable, user_of
 
 CODE = """
 import torch
-from kernels.measure.environment import TelemetrySampler, current_device
+from kernels.measure.environment import current_device
+from kernels.measure.telemetry import TelemetrySampler
 compiled = torch.compile(lambda x: x.sin() * 2 + 1)
 with TelemetrySampler("cpu") as telemetry:
     assert torch.allclose(compiled(torch.ones(1000)), torch.ones(1000).sin() * 2 + 1)
