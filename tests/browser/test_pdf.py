@@ -113,10 +113,10 @@ def test_a_pdf_is_whole(open_page, printed, tmp_path: Path, kind: str, paper: st
 def test_what_was_just_done_and_what_can_be_done_is_not_printed(open_page, printed) -> None:
     page = open_page()
     page.goto("/members/")
-    page.get_by_role("button", name="Keep").click()
+    page.get_by_role("button", name="Save", exact=True).click()
     said = page.get_by_role("status").inner_text()
-    assert said == "The rule for publishing reports is kept."
+    assert said == "The rule for publishing reports is saved."
     text = " ".join(_texts(printed(page, "A4")))
     assert "Members" in text
-    for words in (said, "Keep", "Log out", "Change", "Invite"):
+    for words in (said, "Save", "Log out", "Invite"):
         assert words not in text

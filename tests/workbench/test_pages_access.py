@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.utils import timezone
 
 from tests import sample_bring_up
 from workbench.accounts import services as accounts
@@ -13,9 +14,12 @@ from workbench.accounts import tokens
 from workbench.notifications import outbox
 from workbench.notifications import services as notifications
 from workbench.notifications.mail import unsubscribe_address
+from workbench.prices.services import add_price_book
 from workbench.reports import services as reports
 from workbench.reports import sharing
+from workbench.runs.models import Run
 from workbench.runs.views.runs import TIMELINES
+from workers.documents.prices import default_price_book
 
 pytestmark = pytest.mark.django_db
 PUBLIC = {
@@ -34,6 +38,10 @@ OF_NOBODY = {"kernel", "mfa_remove_webauthn"}
 INLINE = re.compile(
     r"<script(?![^>]*\b(?:src=|type=\"application/json\"))|\son\w+\s*=\s*[\"']|javascript:", re.IGNORECASE
 )
+OUTSIDE = re.compile(r"api-docs|bring-up|kernel|method|mfa_|password|account_|login|invitation$|unsubscribe|shared$")
+"""Pages that the footer, the person's name or a link in an e-mail leads to."""
+CLOCK = re.compile(r"\b\d\d:\d\d(?::\d\d)?\b(?: UTC)?")
+DATETIME = re.compile(r'datetime="[^"]*"')
 
 
 def _pages() -> dict[str, dict[str, Any]]:
@@ -124,6 +132,34 @@ def test_every_page_confines_itself(browser, addresses, admin, name):
         assert not re.findall(loaded, response.content.decode()), "only people follow links to other sites"
         ids = re.findall(r"\sid=\"([^\"]+)\"", response.content.decode())
         assert sorted(ids) == sorted(set(ids)), "a label belongs to one control"
+
+
+def _shown(client: Client, addresses: dict[str, str]) -> dict[str, str]:
+    """The HTML of every page of the site that opens, by name."""
+    opened = {name: client.get(addresses[name]) for name in sorted(set(PAGES) - {"logout"})}
+    whole = {name: page for name, page in opened.items() if page.status_code == 200 and not page.streaming}
+    return {name: page.content.decode() for name, page in whole.items() if b"<main " in page.content}
+
+
+def test_every_page_marks_its_place_in_the_navigation(browser, addresses, admin):
+    shown = _shown(browser(admin), addresses)
+    assert {"workload-list", "compare", "run-fleet", "run-delete", "notifications", "deliveries", "logo"} <= set(shown)
+    marked = {name: html.partition("<main ")[0].count('aria-current="page"') for name, html in shown.items()}
+    outside = {name for name, count in marked.items() if not count}
+    assert {count for name, count in marked.items() if name not in outside} == {1}
+    assert outside == {name for name in shown if OUTSIDE.match(name)}
+    assert f'href="{addresses["members"]}"' in shown["notifications"].partition("<main ")[2], "a way back"
+
+
+def test_every_time_says_that_it_is_utc(browser, addresses, admin, engineer):
+    engineer.tokens.update(last_used_at=timezone.now())
+    Run.objects.get().events.create(kind="begun")
+    add_price_book(admin.memberships.get().organisation, admin, default_price_book())
+    shown = _shown(browser(admin), addresses)
+    times = {name: CLOCK.findall(DATETIME.sub("", html)) for name, html in shown.items()}
+    told = ("report", "prices", "workload", "run", "run-result", "tokens", "members", "audit-log", "compare", "model")
+    assert all(times[name] for name in told), times
+    assert not {name: found for name, found in times.items() if not all(each.endswith(" UTC") for each in found)}
 
 
 def test_the_api_page_needs_no_other_site(client):

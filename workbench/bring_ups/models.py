@@ -7,6 +7,7 @@ from django.db import models
 
 from kernels.bring_up.document import BringUp
 from workbench.accounts.querysets import OrganisationQuerySet
+from workers.charts.text import moment
 
 
 class BringUpRow(models.Model):
@@ -30,7 +31,7 @@ class BringUpRow(models.Model):
         ordering = ("-created_at",)
 
     def __str__(self) -> str:
-        return f"{self.device}, {self.measured_at:%Y-%m-%d %H:%M}"
+        return f"{self.device}, {moment(self.measured_at, 'minute')}"
 
     @property
     def document(self) -> BringUp:

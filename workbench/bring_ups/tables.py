@@ -7,7 +7,7 @@ from kernels.bring_up.document import BringUp, Gap, MachineRates, ModelCost, Rac
 from kernels.bring_up.report import KINDS, limits
 from kernels.bring_up.shares import OpShare, ceiling_share, op_shares, peer_share
 from workers.charts.base import AFTER, BEFORE, Cell, Figure, Table, layout
-from workers.charts.text import case_label, quantity
+from workers.charts.text import case_label, moment, quantity
 
 KEY = re.compile(r"\bop=\w+(?: \w+=[^\s:]+)*")
 """A case's key within a sentence."""
@@ -41,7 +41,7 @@ def facts(found: BringUp) -> list[tuple[str, str]]:
         ("Driver", machine.driver),
         ("Libraries", versions),
         ("Commit", machine.commit),
-        ("Measured at", f"{machine.at:%Y-%m-%d %H:%M} UTC, in {found.minutes:.1f} minutes"),
+        ("Measured at", f"{moment(machine.at, 'minute')}, in {found.minutes:.1f} minutes"),
         ("Form", ", ".join(["quick" if found.quick else "whole", *(["as a stranger"] if found.stranger else [])])),
     ]
     return [(name, value) for name, value in rows if value]

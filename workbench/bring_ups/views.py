@@ -38,7 +38,7 @@ def bring_up_list(request: Any) -> HttpResponse:
             except Problem as problem:
                 form.add_error("file", problem.detail)
             else:
-                messages.success(request, f"The bring-up of {row.device} is kept.")
+                messages.success(request, f"The bring-up of {row.device} is added.")
                 return redirect("bring-up", row.id)
     rows = BringUpRow.objects.for_user(request.user).defer("content").select_related("created_by")
     page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))

@@ -31,7 +31,7 @@ def notifications(request: Any) -> HttpResponse:
         form = MailForm(request.POST)
         if form.is_valid():
             services.choose(request.membership, form.cleaned_data["kinds"])
-            messages.success(request, "Your choice is kept.")
+            messages.success(request, "Your choice is saved.")
             return redirect("notifications")
     return _page(request, form, status=422 if request.method == "POST" else 200)
 

@@ -107,9 +107,14 @@ def points(value: float | None, digits: int = 1) -> str:
     return MISSING if value is None else f"{100 * value:+.{digits}f} points"
 
 
-def moment(at: str) -> str:
-    """A time in ISO 8601 with its zone, for people: `2026-11-23 20:38:51 UTC`."""
-    return f"{datetime.fromisoformat(at).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+MOMENTS = {"minute": "%Y-%m-%d %H:%M", "second": "%Y-%m-%d %H:%M:%S", "clock": "%H:%M:%S"}
+"""How exactly a time is told; `clock` leaves the day out."""
+
+
+def moment(at: str | datetime, to: str = "second") -> str:
+    """A time with its zone, in ISO 8601 where it is text, for people: `2026-11-23 20:38:51 UTC`."""
+    known = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return f"{known.astimezone(UTC):{MOMENTS[to]}} UTC"
 
 
 LARGEST_SHARE = 1.05

@@ -106,6 +106,21 @@ def test_a_failed_run_offers_to_change_its_workload(browser, organisation, engin
     assert Run.objects.get().error["sentence"] in browser(account).get(f"/runs/{run.id}/result/").content.decode()
 
 
+def test_a_run_offers_its_result_once_something_is_measured(browser, organisation, engineer, account, done):
+    def actions(run, user):
+        page = browser(user).get(f"/runs/{run.id}/").content.decode()
+        return page.partition('id="run-actions"')[2].partition("</header>")[0]
+
+    begun = sample_runs.run(organisation, engineer, state="running", upto="baseline")
+    assert f"/runs/{begun.id}/result/" not in browser(engineer).get(f"/runs/{begun.id}/").content.decode()
+    refused = sample_runs.run(organisation, engineer, state="failed", upto="baseline")
+    assert f"/runs/{refused.id}/result/" not in actions(refused, engineer)
+    assert f"/workloads/new/?from={refused.workload_id}" in actions(refused, engineer)
+    assert f"/workloads/new/?from={refused.workload_id}" not in actions(refused, account)
+    profiled = sample_runs.run(organisation, engineer, state="failed", upto="profile")
+    assert all(f"/runs/{run.id}/result/" in actions(run, account) for run in (profiled, done))
+
+
 def test_the_present_deployments_metric_has_its_name(browser, organisation, engineer):
     run = sample_runs.run(organisation, engineer)
     page = browser(engineer).get(f"/workloads/{run.workload_id}/").content.decode()

@@ -88,7 +88,7 @@ def remove_member(request: Any, membership_id: Any) -> HttpResponse:
 def four_eyes(request: Any) -> HttpResponse:
     """Asks for two people to publish a report, or no longer."""
     services.set_four_eyes(request.organisation, "four_eyes" in request.POST)
-    messages.success(request, "The rule for publishing reports is kept.")
+    messages.success(request, "The rule for publishing reports is saved.")
     return redirect("members")
 
 

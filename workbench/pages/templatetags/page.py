@@ -1,5 +1,6 @@
 """Template tags of every page: navigation links, badges of verdicts and states, and the source of a number."""
 
+from datetime import datetime
 from typing import Any
 
 from django import template
@@ -8,6 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from kernels import registry
+from workers.charts import text
 
 register = template.Library()
 
@@ -42,6 +44,12 @@ BASES = {
     "modelled": "Computed from a model, not measured",
     "stated": "Stated by the customer or taken from the price book",
 }
+
+
+@register.filter
+def moment(at: datetime | None, to: str = "minute") -> str:
+    """A time to the minute or to the second, or the clock's time alone, always in UTC and saying so; "" for none."""
+    return text.moment(at, to) if at else ""
 
 
 @register.simple_tag(takes_context=True)

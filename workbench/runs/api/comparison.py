@@ -11,6 +11,7 @@ from workbench.runs import services
 from workbench.runs.api.runs import own_run, router
 from workbench.runs.models import Run
 from workbench.runs.schemas import Comparison
+from workers.charts.text import moment
 from workers.regression import KeptRun, NotComparable, TooFewProcesses, judge
 
 
@@ -35,5 +36,5 @@ def compare_runs(
 
 def _found(run: Run) -> KeptRun:
     """What is compared of a run. Raises Unreadable."""
-    name = f"run {str(run.id)[:8]} of {run.created_at:%Y-%m-%d %H:%M}"
+    name = f"run {str(run.id)[:8]} of {moment(run.created_at, 'minute')}"
     return KeptRun(name, run.workload.model.digest, run.workload.sla, services.results(run))

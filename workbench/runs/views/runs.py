@@ -70,6 +70,7 @@ def _live_context(run: Run) -> dict[str, Any]:
         "run": run,
         "stages": [(stage, _seconds(stage)) for stage in stages],
         "done_stages": sum(stage.state == StageRun.State.DONE for stage in stages),
+        "measured": any(stage.state == StageRun.State.DONE for stage in stages if stage.stage != "admit"),
         "elapsed": (ended - begun).total_seconds(),
         "events": _log(run),
         "waiting": services.waiting_for(run),
