@@ -13,6 +13,7 @@ from workbench.accounts.models import ApiToken, Role, User
 from workbench.accounts.throttle import LoginThrottle
 from workbench.audit.models import Action
 from workbench.audit.services import record
+from workbench.short_text import ShortTextField
 
 
 class LoginForm(AuthenticationForm):
@@ -59,7 +60,7 @@ class InvitationForm(forms.Form):
 class AcceptForm(forms.Form):
     """Name and password of a person who accepts an invitation."""
 
-    name = forms.CharField(max_length=120, label="Your name", widget=forms.TextInput(attrs={"autocomplete": "name"}))
+    name = ShortTextField(max_length=120, label="Your name", widget=forms.TextInput(attrs={"autocomplete": "name"}))
     password = forms.CharField(
         label="Password",
         strip=False,
@@ -80,7 +81,7 @@ class AcceptForm(forms.Form):
 class TokenForm(forms.Form):
     """A token's name, scope and end."""
 
-    name = forms.CharField(max_length=80, label="Name", help_text="Where it is used, such as “CI of the voice agent”.")
+    name = ShortTextField(max_length=80, label="Name", help_text="Where it is used, such as “CI of the voice agent”.")
     scope = forms.ChoiceField(choices=ApiToken.Scope.choices, label="Scope")
     days = forms.TypedChoiceField(
         choices=((30, "30 days"), (90, "90 days"), (365, "a year"), ("", "never")),

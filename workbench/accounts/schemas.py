@@ -6,6 +6,7 @@ from uuid import UUID
 from ninja import Field, Schema
 
 from workbench.accounts.models import ApiToken
+from workbench.short_text import ShortText
 from workers.documents.base import Document
 
 
@@ -21,7 +22,7 @@ class Me(Schema):
 class TokenIn(Document):
     """A token to make."""
 
-    name: str = Field(min_length=1, max_length=80)
+    name: ShortText = Field(min_length=1, max_length=80)
     scope: ApiToken.Scope = ApiToken.Scope.READ
     days: int | None = Field(90, ge=1, le=3650, description="how long it lives; null: until it is revoked")
 

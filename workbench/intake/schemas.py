@@ -8,6 +8,7 @@ from django.conf import settings
 from ninja import Field, Schema
 
 from workbench.intake.models import Model, Recording, Upload, UploadFile, Workload
+from workbench.short_text import ShortText
 from workers.documents.base import Document
 from workers.documents.model import Kind, ModelFile
 from workers.documents.recording import Recording as RecordingDocument
@@ -76,7 +77,7 @@ class NewUpload(Document):
     """A new upload: the model's name and its files, or a recording of traffic, which is one file."""
 
     holds: Literal["model", "recording"] = Field("model", description="what it becomes when it is finished")
-    name: str = Field(min_length=1, max_length=120)
+    name: ShortText = Field(min_length=1, max_length=120)
     files: list[NewFile] = Field(min_length=1, max_length=1000)
 
 

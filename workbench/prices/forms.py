@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from kernels.hardware import GPUS
 from workbench.prices.schemas import LEAST_USD, MOST_USD, NAME_LENGTH, SOURCE_LENGTH
+from workbench.short_text import ShortTextField
 from workers.documents.prices import Price, PriceBook
 
 COLUMNS = ("low", "typical", "high")
@@ -22,11 +23,11 @@ class PriceBookForm(forms.Form):
     The classes are those that the library knows, those of `book`, and those `asked` for, names by class.
     """
 
-    name = forms.CharField(max_length=NAME_LENGTH)
+    name = ShortTextField(max_length=NAME_LENGTH)
     date = forms.DateField(
         label="Prices as of", widget=forms.DateInput(attrs={"type": "date"}), initial=lambda: timezone.now().date()
     )
-    source = forms.CharField(
+    source = ShortTextField(
         max_length=SOURCE_LENGTH, help_text="Where the prices come from: a contract, a quote, a list."
     )
 

@@ -5,6 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from workbench.short_text import ShortText
 from workers.documents.prices import Price, PriceBook
 
 LEAST_USD, MOST_USD = 0.001, 10_000
@@ -16,7 +17,7 @@ class NewPrice(Price):
     """USD per GPU-hour of a class: low, typical and high do not fall."""
 
     gpu_class: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,79}$")
-    name: str = Field(min_length=1, max_length=NAME_LENGTH)
+    name: ShortText = Field(min_length=1, max_length=NAME_LENGTH)
     low: Usd
     typical: Usd
     high: Usd
@@ -31,8 +32,8 @@ class NewPrice(Price):
 class NewPriceBook(PriceBook):
     """Prices as they are on `date` (ISO 8601, such as 2026-11-20), where they come from, and one price a class."""
 
-    name: str = Field(min_length=1, max_length=NAME_LENGTH)
-    source: str = Field(min_length=1, max_length=SOURCE_LENGTH)
+    name: ShortText = Field(min_length=1, max_length=NAME_LENGTH)
+    source: ShortText = Field(min_length=1, max_length=SOURCE_LENGTH)
     prices: list[NewPrice] = Field(min_length=1, max_length=100)  # type: ignore[assignment]
 
     @field_validator("date")

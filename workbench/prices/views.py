@@ -12,9 +12,19 @@ from django.views.decorators.http import require_http_methods
 from workbench.accounts.permissions import can_review
 from workbench.prices.forms import PriceBookForm
 from workbench.prices.models import PriceBookRow
+from workbench.prices.schemas import NAME_LENGTH
 from workbench.prices.services import add_price_book, price_book
+from workbench.short_text import check_short_text
 
 GPU_CLASS = re.compile(r"[a-z0-9][a-z0-9-]{0,79}")
+
+
+def _asked_name(text: str) -> str:
+    """The name of a class as a link gives it; "" where it is none."""
+    try:
+        return check_short_text(text)[:NAME_LENGTH]
+    except ValueError:
+        return ""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -24,7 +34,7 @@ def prices(request: Any) -> HttpResponse:
     `?gpu=` and `?name=` ask for the price of one more class.
     """
     book, wanted = price_book(request.organisation), request.GET.get("gpu", "")
-    asked = {wanted: request.GET.get("name", "")[:120] or wanted} if GPU_CLASS.fullmatch(wanted) else {}
+    asked = {wanted: _asked_name(request.GET.get("name", "")) or wanted} if GPU_CLASS.fullmatch(wanted) else {}
     form = PriceBookForm(request.POST if request.method == "POST" else None, book=book, asked=asked)
     if request.method == "POST":
         if not can_review(request.membership):

@@ -60,10 +60,13 @@ def test_inviting_again_replaces_the_first_link(browser, admin, organisation):
     assert Client().get(second).status_code == 200
 
 
-def test_a_weak_password_is_refused_beside_its_field(browser, admin, organisation):
+def test_a_weak_password_and_a_name_of_spaces_are_refused_beside_their_fields(browser, admin, organisation):
     page = Client().post(_invite(browser(admin)), {"name": "Nell", "password": "password"})
     assert page.status_code == 422
     assert b"too common" in page.content
+    page = Client().post(_invite(browser(admin)), {"name": "  ", "password": "correct horse battery"})
+    assert page.status_code == 422
+    assert b"Spaces alone are not enough." in page.content
     assert not User.objects.filter(email="nell@voice.test").exists()
 
 

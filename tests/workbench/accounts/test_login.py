@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from workbench.accounts import tokens
@@ -85,6 +85,8 @@ def test_create_login_prints_a_login_that_works_and_keeps_to_it(client, settings
     assert json.loads(capsys.readouterr().out) == {"email": first["email"], "password": first["password"]}
     assert User.objects.count() == 1
     assert (tmp_path / "first_password").stat().st_mode & 0o077 == 0
+    with pytest.raises(CommandError, match="--organisation: spaces alone are not enough"):
+        call_command("create_login", "--organisation", "  ")
 
 
 def test_an_office_that_logs_in_is_not_a_guesser(make_user, settings):

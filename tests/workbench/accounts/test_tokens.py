@@ -43,6 +43,18 @@ def test_only_a_keyed_hash_is_kept(browser, engineer, settings):
     assert _me(secret).status_code == 401
 
 
+def test_a_token_has_a_name_by_form_and_api(browser, api, engineer):
+    form = browser(engineer).post("/tokens/", {"name": "   ", "scope": "read"})
+    assert form.status_code == 422
+    assert "Spaces alone are not enough." in form.content.decode()
+    client = api(engineer)
+    answer = client.post("/api/v1/tokens", {"name": "   "}, content_type="application/json")
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "name: spaces alone are not enough"
+    assert ApiToken.objects.filter(user=engineer).count() == 1, "the one that asks"
+    assert client.post("/api/v1/tokens", {"name": " CI "}, content_type="application/json").json()["name"] == "CI"
+
+
 def test_a_revoked_token_opens_nothing(browser, engineer):
     client = browser(engineer)
     secret = _make(client)

@@ -188,8 +188,13 @@ def test_without_a_configuration(api: Api, engineer: User) -> None:
     assert answer.json()["detail"] == "config.json: the file is missing"
 
 
-def test_names_have_no_control_characters(api: Api, engineer: User, model_files: Files) -> None:
-    assert announce(api(engineer), model_files, name="a\x1b").json()["errors"][0]["field"] == "name"
+def test_a_name_is_neither_spaces_alone_nor_has_control_characters(
+    api: Api, engineer: User, model_files: Files
+) -> None:
+    client = api(engineer)
+    assert announce(client, model_files, name="a\x1bb").json()["detail"] == "name: control characters are not allowed"
+    assert announce(client, model_files, name=" \t").json()["detail"] == "name: spaces alone are not enough"
+    assert announce(client, model_files, name=" tiny ").json()["name"] == "tiny"
 
 
 def test_a_whole_folder_is_taken_from_inside(api: Api, engineer: User, model_files: Files, upload_model: Any) -> None:

@@ -127,6 +127,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "vllm without load": ({"baseline_runner": "vllm"}, "baseline_runner", "(load.most_users), or name another"),
     "name": ({"name": "a\x1bb"}, "name", "control characters"),
+    "name of spaces": ({"name": "   "}, "name", "spaces alone are not enough"),
     "present": (
         {"present": {"latency_ms": -1, "gpu": "B200", "usd_per_hour": 5}},
         "present.latency_ms",

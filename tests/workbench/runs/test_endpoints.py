@@ -125,6 +125,7 @@ def test_an_answer_that_is_kept_for_its_idempotency_key_holds_no_key(api, engine
         ({"api": "embeddings"}, "endpoint.api", "generates tokens; ask for completions or chat"),
         ({"key": "två\n"}, "endpoint.key", "holds characters that no key has"),
         ({"model": "a\x07b"}, "endpoint.model", "control characters are not allowed"),
+        ({"model": "  "}, "endpoint.model", "spaces alone are not enough"),
     ],
 )
 def test_what_cannot_be_an_endpoint_is_refused_beside_its_field(api, engineer, endpoint, field, reason):

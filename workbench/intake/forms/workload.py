@@ -51,6 +51,7 @@ class WorkloadForm:
         """The form as it was sent."""
         values: Values = {name: data.getlist(name) for name in LISTS} | {name: name in data for name in FLAGS}
         values |= {name: _text(data[name]) for name in data if name in TEXTS or _ROW.match(name)}
+        values |= {"name": data.get("name", "")}  # spaces alone are refused as in any other form
         form = cls(_renumbered(values), models)
         form.copied, form.key_carried = data.get("from", ""), data.get("key_carried", "")
         return form

@@ -32,9 +32,6 @@ def reasons(endpoint: Endpoint, facts: ModelManifest) -> Iterator[dict[str, str]
     key = endpoint.key.get_secret_value()
     if not (key.isascii() and key.isprintable() and " " not in key):
         yield {"field": "endpoint.key", "reason": "holds characters that no key has"}
-    for name in ("model", "hardware"):
-        if not getattr(endpoint, name).isprintable():
-            yield {"field": f"endpoint.{name}", "reason": "control characters are not allowed"}
     if facts.counted in ("images", "recordings"):
         yield {"field": "endpoint", "reason": f"{facts.name} reads no text, and endpoints are sent text alone"}
     elif facts.kind == "decoder" and endpoint.api == "embeddings":

@@ -34,9 +34,7 @@ def refused(error: ModelRefused) -> Problem:
 
 
 def create(organisation: Any, user: Any, name: str, files: Sequence[Announced]) -> Upload:
-    """Announces an upload. Raises Problem when a name, a size or the quota does not allow it."""
-    if not name.isprintable():
-        raise invalid([{"field": "name", "reason": "control characters are not allowed"}])
+    """Announces an upload. Raises Problem when a path, a size or the quota does not allow it."""
     paths = _without_common_folder([file.path for file in files])
     try:
         check_paths(paths)

@@ -18,6 +18,7 @@ from workbench.audit.services import record
 from workbench.intake.models import Model, Recording, Workload
 from workbench.intake.services import endpoints, quota, recordings
 from workbench.intake.services.catalogue import model_for
+from workbench.short_text import check_short_text
 from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Workload as WorkloadDocument
@@ -40,7 +41,7 @@ def create_workload(organisation: Any, user: Any, document: WorkloadDocument, li
     own = Recording.objects.filter(organisation=organisation)
     model = check_workload(organisation, user, document, recordings.named_recording(own, document))
     objectives = [each.counting(model.facts.counted) for each in document.objectives]
-    document = document.model_copy(update={"objectives": objectives})
+    document = document.model_copy(update={"objectives": objectives, "name": document.name.strip()})
     name = document.name or f"{model.name}, {document.objectives[0].label}"
     with transaction.atomic():
         recording = recordings.named_recording(own.select_for_update(), document)
@@ -66,8 +67,6 @@ def check_workload(organisation: Any, user: Any, document: WorkloadDocument, rec
 
     Raises Problem 422, and leaves no row of a model of the catalogue then.
     """
-    if unprintable := list(_text_reasons(document)):
-        raise invalid(unprintable)
     with transaction.atomic():
         model = model_for(organisation, user, document.model)
         facts, unreadable = model.reading
@@ -86,6 +85,7 @@ def reasons(
     `living` are the GPU classes that have a worker now, `recording` is the one that it names.
     """
     return [
+        *_text_reasons(document),
         *_excluded_reasons(document),
         *_kind_reasons(facts, document),
         *_unit_reasons(facts, document),
@@ -99,11 +99,15 @@ def reasons(
 
 
 def _text_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
-    """Reasons about control characters, which databases and terminals cannot handle."""
+    """Reasons about the short texts. They stand here, since documents that are kept are read without this rule."""
     texts = {"name": document.name, "present.gpu": document.present.gpu if document.present else ""}
+    if document.endpoint:
+        texts |= {f"endpoint.{name}": getattr(document.endpoint, name) for name in ("model", "hardware")}
     for field, text in texts.items():
-        if not text.isprintable():
-            yield {"field": field, "reason": "control characters are not allowed"}
+        try:
+            check_short_text(text)
+        except ValueError as error:
+            yield {"field": field, "reason": str(error)}
 
 
 def _excluded_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:

@@ -111,7 +111,7 @@ function working(on) {
 // Sending
 
 function begin() {
-  const name = part("name").value.trim() || state.folder || "Unnamed model";
+  const name = part("name").value || state.folder || "Unnamed model";
   return uploads.begin(name, "model", state.files.map(({ path, file }) => ({ path, size: file.size })));
 }
 
