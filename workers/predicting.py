@@ -30,18 +30,19 @@ BATCHED = ("compiled", "cuda_graphs")
 VARIANTS = {"compiled": ("compiled", "compiled_tuned", "compiled_max_autotune")}
 """Whole-model variants that have one prediction; the others have one each, of their own name."""
 PADDED = 2 * log(2)
-"""Tokens that a server's pass computes for each of a prompt's: a pass has the length of the next longer graph, each of
-which is twice as long as the one before, and prompts that come as they may fill it anywhere between two. So were the
-graphs of all committed runs; those of `kernels.serve.shapes` have lain closer since, which no run has measured."""
+"""Tokens that a server's pass computes for each token of a prompt, which is padded to the next longer CUDA graph.
+
+The factor is the mean over prompts whose lengths lie evenly between two graphs, one twice as long as the other. The
+graphs of `kernels.serve.shapes` are closer to each other now; no committed run has measured those."""
 LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("fp8", "nvfp4"), "kernels": ("fp8",)}
-"""On a GPU, the precisions in which a runner holds whole models' weights, beside that of today."""
+"""The lower precisions in which a runner can hold a whole model's weights on a GPU."""
 HOPPER = 90
 """The compute capability (x 10) that the megakernel is written for."""
 READ_SHARE = 0.93
-"""Of a datasheet's bandwidth, what an H200 reads (`ceilings.json`)."""
+"""The share of its datasheet's bandwidth that an H200 reaches when it reads (`ceilings.json`)."""
 MATRIX_SHARES = {"bf16": (0.80, 0.69), "fp16": (0.77, 0.66), "fp32": (0.05, 0.05), "fp8": (0.74, 0.63)}
-"""Of a datasheet's matrix rate, that of fp8 or of bf16, what an H200 reaches in single calls, and without a pause
-(`ceilings.json`)."""
+"""The shares of its datasheet's matrix rate that an H200 reaches, in single calls and without a pause
+(`ceilings.json`). That rate is the datasheet's for fp8 where the precision is fp8, else the one for bf16."""
 
 
 def predict(
@@ -97,7 +98,10 @@ def _runners(model: ModelManifest, gpu_class: str) -> Iterator[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class _Rates:
-    """Rates of single calls and settled ones; `kernel_us` is what a kernel takes that waits for the one before."""
+    """A GPU's rates in single calls, and `settled`, without a pause between calls.
+
+    `kernel_us` is what a kernel takes, beside its bytes and FLOPs, that waits for the one before it.
+    """
 
     single: Rates
     settled: Rates
@@ -106,7 +110,7 @@ class _Rates:
 
 
 def _rates(gpu_class: str, ceilings: Ceilings | None) -> _Rates | None:
-    """The measured rates, else the shares of the datasheet's that an H200 reaches; None where neither is known."""
+    """The measured rates, or the datasheet's times the shares that an H200 reaches; None where neither is known."""
     gpu = GPUS[single_gpu_class(gpu_class)]
     if ceilings is not None:
         kernel_us = ceilings.launch_us if gpu.gpu_class == "cpu" else KERNEL_US

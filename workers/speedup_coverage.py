@@ -1,7 +1,7 @@
 """How often a speedup's interval contains the truth, simulated: `python -m workers.speedup_coverage [within]`.
 
 Each process draws a factor on the time before, and a small error of its median. The truth is the geometric mean of the
-ratio over all processes. The interval is the one that verify states (`workers.statistics.across_processes`).
+ratio over all processes. The interval is the one that verify states (`workers.statistics.ratio_across_processes`).
 
 *Within* one process both sides draw the times of independent requests, so the truth is a ratio of 1. The interval is
 the paired bootstrap's (`workers.statistics.paired_ratio`).
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from workers.statistics import across_processes, paired_ratio
+from workers.statistics import paired_ratio, ratio_across_processes
 
 SEEN_MS = (494.0, 497.0, 649.0, 717.0)
 """Medians of one model before, in four processes on H200s: the largest spread that was seen."""
@@ -48,7 +48,7 @@ def coverage(kind: str, processes: int, paths: int = PATHS, seed: int = 1) -> fl
     """The share of simulated measurements whose interval contains the truth."""
     generator, truth = np.random.default_rng(seed), CENTRES.get(kind, 0.0)
     drawn = FACTORS[kind](generator, (paths, processes)) + generator.normal(0.0, MEDIAN_ERROR, (paths, processes))
-    found = (across_processes([float(each) for each in row]) for row in np.exp(drawn - truth))
+    found = (ratio_across_processes([float(each) for each in row]) for row in np.exp(drawn - truth))
     return sum(each.low <= 1.0 <= each.high for each in found) / paths
 
 

@@ -51,9 +51,9 @@ def objective_value(objective: Objective, samples: Sequence[float]) -> float:
 
 
 def count_over(objective: Objective, samples: Sequence[float]) -> int:
-    """How many samples lie on the wrong side of the objective's limit; the limit itself is still right.
+    """How many samples lie on the wrong side of the objective's limit. A sample equal to the limit meets it.
 
-    None do of a promise relative to before, which has no limit for single samples.
+    0 for a promise relative to before: it has no limit for single samples.
     """
     if objective.limit is None:
         return 0
@@ -64,7 +64,7 @@ def count_over(objective: Objective, samples: Sequence[float]) -> int:
 
 
 def shares_over(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:
-    """Of each served batch that has samples of the objective's metric, the share of them on the limit's wrong side."""
+    """The share of samples on the wrong side of the limit, for each served batch that has samples of the metric."""
     each = (samples_of(one, objective.metric, objective.n, usd_per_hour) for one in served)
     return [count_over(objective, samples) / len(samples) for samples in each if samples]
 
@@ -74,8 +74,8 @@ def independent_spacing(metric: str, served: Sequence[Served]) -> int:
     return max((each.waited for each in served), default=1) if metric in FROM_SENDING else 1
 
 
-def every(samples: Sequence[float], spacing: int) -> Sequence[float]:
-    """Every `spacing`-th sample; more of them where fewer than two would be left."""
+def thinned(samples: Sequence[float], spacing: int) -> Sequence[float]:
+    """Every `spacing`-th sample, as a Markov chain is thinned; more of them where fewer than two would be left."""
     return samples[:: max(1, min(spacing, len(samples) // 2))]
 
 
@@ -83,21 +83,24 @@ def tokens_per_second(served: Sequence[Served]) -> float:
     """Tokens over the time from the first batch's start to the last one's end, on the clock of `served`."""
     if not served:
         return 0.0
-    duration_s = (served[-1].times_ns[-1] - served[0].start_ns) / 1e9
-    return sum(each.requests * each.tokens for each in served) / duration_s
+    return sum(each.requests * each.tokens for each in served) / _duration_s(served)
+
+
+def _duration_s(served: Sequence[Served]) -> float:
+    """Seconds from the first batch's start to the last one's end."""
+    return (served[-1].times_ns[-1] - served[0].start_ns) / 1e9
 
 
 def goodput(served: Sequence[Served], objectives: Sequence[Objective]) -> float | None:
-    """Requests per second that met every objective; None when no objective speaks of single requests.
+    """Requests per second that met every objective; None when no objective is about single requests.
 
-    A request meets an itl objective when its own gaps do at the objective's percentile. Costs are left out, and so is
-    what is promised relative to before.
+    A request meets an itl objective when the percentile of its own gaps does. Costs are left out, and so are promises
+    relative to before.
     """
     own = [each for each in objectives if each.metric != "cost_per_mtok" and each.limit is not None]
     if not own or not served:
         return None
-    duration_s = (served[-1].times_ns[-1] - served[0].start_ns) / 1e9
-    return sum(each.requests for each in served if meets(each, own)) / duration_s
+    return sum(each.requests for each in served if meets(each, own)) / _duration_s(served)
 
 
 def meets(served: Served, objectives: Sequence[Objective]) -> bool:
@@ -138,7 +141,7 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], spacing: int =
     """
     count = min(len(before), len(after))
     pairs = np.column_stack([before[:count], after[:count]])
-    taken = np.column_stack([every(side[:count], spacing) for side in (before, after)])
+    taken = np.column_stack([thinned(side[:count], spacing) for side in (before, after)])
     found = bootstrap(_ratio_of_medians, taken)
     low, high, value = found.low, found.high, float(_ratio_of_medians(pairs))
     if count < LEAST_PAIRS * spacing:
@@ -160,7 +163,7 @@ def median_interval(samples: Sequence[float], spacing: int = 1) -> Interval:
     Samples `spacing` places from each other are independent, and the interval is of those; with fewer than LEAST_PAIRS
     of them it is the whole range.
     """
-    value, taken = intervals.median_interval(samples)[0], every(samples, spacing)
+    value, taken = intervals.median_interval(samples)[0], thinned(samples, spacing)
     few = len(taken) < LEAST_PAIRS
     _, low, high = intervals.median_interval([min(samples), max(samples)] if few else taken)
     return Interval(value=value, low=min(low, value), high=max(high, value))
@@ -172,7 +175,7 @@ def noise_floor(*sides: Sequence[float], spacing: int = 1) -> Interval:
     Samples `spacing` places from each other are independent; those are taken. A ratio inside this interval is no
     difference. Raises ValueError when no side has two samples.
     """
-    taken = [every(side, spacing) for side in sides]
+    taken = [thinned(side, spacing) for side in sides]
     found = [paired_ratio(side[0::2], side[1::2]) for side in taken if len(side) > 1]
     if not found:
         raise ValueError("a noise floor needs at least two samples of one side")
@@ -186,7 +189,7 @@ def is_difference(ratio: Interval, noise: Interval) -> bool:
     return outside and not ratio.low <= 1.0 <= ratio.high
 
 
-def across_processes(ratios: Sequence[float]) -> Interval:
+def ratio_across_processes(ratios: Sequence[float]) -> Interval:
     """The geometric mean of one ratio a process, with a 95 % interval that contains their spread.
 
     Student's t interval of the mean logarithm, and at least from the smallest to the largest ratio. Raises ValueError
@@ -201,8 +204,11 @@ def across_processes(ratios: Sequence[float]) -> Interval:
     return Interval(value=math.exp(middle), low=low, high=high)
 
 
-def against_itself(medians: Sequence[float]) -> Interval:
-    """The noise floor of one plan in several processes: the ratio of the two medians that differ most, either way."""
+def noise_across_processes(medians: Sequence[float]) -> Interval:
+    """The noise floor of one plan, by its median in each of several processes: the ratio of the two that differ most.
+
+    The interval holds that ratio and its inverse.
+    """
     largest = max(medians) / min(medians)
     return Interval(value=largest, low=1 / largest, high=largest)
 

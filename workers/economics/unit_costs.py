@@ -11,7 +11,7 @@ import numpy as np
 from workers.documents.measurement import Interval
 from workers.documents.money import CostKey
 from workers.pricing import usd_per_mtok
-from workers.statistics import across_processes, bootstrap
+from workers.statistics import bootstrap, ratio_across_processes
 
 
 def scaled(interval: Interval, by: float) -> Interval:
@@ -65,7 +65,7 @@ def rate_interval(rate: float, per_batch: Sequence[float], medians: Sequence[flo
 
     `per_batch`: the rate of each served batch. The rate over all of them is their harmonic mean, n / Σ 1/r, with the
     percentile bootstrap's interval. `medians`: of the first objective, one a process. From three processes on the
-    interval is widened to hold their spread (`across_processes`). Fewer than two batches give a point.
+    interval is widened to hold their spread (`ratio_across_processes`). Fewer than two batches give a point.
     """
     low = high = 1.0
     if len(per_batch) > 1:
@@ -74,7 +74,7 @@ def rate_interval(rate: float, per_batch: Sequence[float], medians: Sequence[flo
         low, high = found.low / found.value, found.high / found.value
     if len(medians) >= 3:
         middle = float(np.exp(np.mean(np.log(medians))))
-        spread = across_processes([each / middle for each in medians])
+        spread = ratio_across_processes([each / middle for each in medians])
         low, high = min(low, 1 / spread.high, spread.low), max(high, 1 / spread.low, spread.high)
     return Interval(value=rate, low=rate * min(low, 1.0), high=rate * max(high, 1.0))
 

@@ -11,18 +11,18 @@ from workers.documents.workload import Objective
 from workers.measuring.alternation import Alternation
 from workers.measuring.sample_sizes import judged, needed
 from workers.statistics import (
-    across_processes,
-    against_itself,
     count_over,
     drift,
-    every,
     independent_spacing,
     is_difference,
     joined,
+    noise_across_processes,
     noise_floor,
     objective_value,
     paired_ratio,
+    ratio_across_processes,
     shares_over,
+    thinned,
 )
 from workers.verdicts import overall
 
@@ -158,8 +158,8 @@ def speedup(
         pair = (now, past) if objective.direction == "at_least" else (past, now)
         ratio, noise = paired_ratio(*pair, spacing=spacing), noise_floor(past, now, spacing=spacing)
     else:
-        ratio = across_processes([each.ratio for each in medians])
-        noise = against_itself([each.after for each in medians])
+        ratio = ratio_across_processes([each.ratio for each in medians])
+        noise = noise_across_processes([each.after for each in medians])
     return Speedup(
         metric=objective.metric,
         ratio=ratio,
@@ -188,9 +188,9 @@ def _medians(objective: Objective, past: Sequence[float], now: Sequence[float]) 
 def _drifts(sides: Sequence[tuple[Sequence[float], Sequence[float]]], spacing: int) -> list[Drift]:
     found = []
     for process, (past, now) in enumerate(sides, start=1):
-        if (ratio := drift(every(past, spacing))) is not None:
+        if (ratio := drift(thinned(past, spacing))) is not None:
             found.append(Drift(process=process, side="before", ratio=ratio))
-        if (ratio := drift(every(now, spacing))) is not None:
+        if (ratio := drift(thinned(now, spacing))) is not None:
             found.append(Drift(process=process, side="after", ratio=ratio))
     return found
 

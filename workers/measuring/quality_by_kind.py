@@ -4,25 +4,30 @@ import time
 from collections.abc import Iterable
 
 import torch
+from transformers import PreTrainedModel
 
 from kernels import engine
 from kernels.engine import Runner
+from kernels.engine.inputs import random_input
+from kernels.engine.loading import answer_of
 from kernels.model_files import AnswerKind
 from workers.documents.quality import Quality
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
 from workers.harness.sentences import sentence_of
-from workers.measuring import answers, quality, served_model, texts
+from workers.measuring import answers, quality, texts
+from workers.measuring.served_model import load, vocabulary
 
 QUALITY_SECONDS = 60.0
 """Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
 PROGRESS_SECONDS = 2.0
 """Between two lines about a comparison: each is an event that the run keeps and its page shows."""
 FINISHING_SHARE = 0.1
+"""Share of the stage's seconds that are left, which a comparison leaves for what follows."""
 LEAST_SEQUENCES = 16
-"""Of a text, as long as half of QUALITY_SECONDS allow: an interval by sequences takes several."""
+"""The fewest sequences of a text to compare, for an interval over sequences, if half of QUALITY_SECONDS allows."""
 NEEDED = {"tokens": quality.LEAST_TOKENS, "classes": answers.LEAST_ANSWERS, "vectors": answers.LEAST_VECTORS}
-"""How many a comparison takes, by the form of what is compared."""
+"""The fewest answers that a comparison needs, by their form."""
 
 
 def measure(
@@ -33,7 +38,7 @@ def measure(
     `largest_loss` is what the workload allows; None where quality may stay unverified.
     """
     try:
-        reference = served_model.load(document, context, "fp32")
+        reference = load(document, context, "fp32")
     except StageError:
         return None, "the float32 model does not fit beside the others"
     try:
@@ -51,7 +56,7 @@ def _judge(
     largest_loss: float | None,
 ) -> Quality:
     until = time.monotonic() + max(QUALITY_SECONDS, context.seconds_left * (1 - FINISHING_SHARE))
-    answer = served_model.answer_of(reference.model)
+    answer = answer_of(reference.model)
     needed = NEEDED[answer.form]
 
     soon, wanted = time.monotonic() + QUALITY_SECONDS / 2, needed
@@ -77,9 +82,9 @@ def _judge(
 
 
 def _texts(document: StageInput, context: Context, model: torch.nn.Module, least: int) -> texts.Tokens:
-    """A batch more than `least` tokens of the workload's or the model's text, of what it writes, or at random."""
+    """A batch more than `least` tokens, or more: the workload's text, the model's, what it writes, or random ones."""
     workload, generates = document.workload, document.model.kind == "decoder"
-    traffic, words = workload.traffic, served_model.vocabulary(model)
+    traffic, words = workload.traffic, vocabulary(model)
     length = texts.sequence_length(traffic, generates, words)
     most = max(least, LEAST_SEQUENCES * length if generates else 0) + length * traffic.batch
     writes = generates and not document.model.generated
@@ -87,13 +92,13 @@ def _texts(document: StageInput, context: Context, model: torch.nn.Module, least
 
 
 def _inputs(
-    document: StageInput, context: Context, model: torch.nn.Module, answer: AnswerKind, needed: int
+    document: StageInput, context: Context, model: PreTrainedModel, answer: AnswerKind, needed: int
 ) -> tuple[Iterable[torch.Tensor], str]:
     """Batches of text as long as the workload's, or of random images or sound, and where they come from."""
     batch = document.workload.traffic.batch
     if answer.unit in ("images", "recordings"):
         generator = torch.Generator().manual_seed(20)
-        drawn = (served_model.random_input(model, batch, 1, generator) for _ in range(-(-needed // batch)))
+        drawn = (random_input(model, batch, 1, generator) for _ in range(-(-needed // batch)))
         return drawn, f"random {answer.unit}"
     length = document.workload.traffic.prompt_tokens
     requests = needed if answer.form == "classes" else answers.LEAST_REQUESTS

@@ -9,7 +9,6 @@ import torch
 
 from kernels import engine
 from kernels.engine import Runner
-from kernels.model_files import AnswerKind
 from kernels.plan import Plan
 from workers.documents.gpu_class import gpus_of
 from workers.documents.stages import StageInput
@@ -79,27 +78,6 @@ def vocabulary(model: torch.nn.Module) -> int:
     """The size of the vocabulary: prompt ids lie below it."""
     config = model.config.get_text_config()  # type: ignore[union-attr, operator]
     return int(getattr(config, "vocab_size", 0) or 1000)
-
-
-def kind_of(model: torch.nn.Module) -> str:
-    """decoder, encoder or other, of a loaded model."""
-    from kernels.engine.loading import kind_of
-
-    return kind_of(model)  # type: ignore[arg-type]
-
-
-def answer_of(model: torch.nn.Module) -> AnswerKind:
-    """What a loaded model answers with."""
-    from kernels.engine.loading import answer_of
-
-    return answer_of(model)  # type: ignore[arg-type]
-
-
-def random_input(model: torch.nn.Module, batch: int, length: int, generator: torch.Generator) -> torch.Tensor:
-    """A random main input of the model: see `kernels.engine.inputs`."""
-    from kernels.engine import inputs
-
-    return inputs.random_input(model, batch, length, generator)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -73,7 +73,7 @@ class Attempt:
 
     @property
     def measuring_seconds(self) -> float:
-        """The expected seconds of PAIRS pairs of requests: 1.2 times those of as many median requests of each side."""
+        """The expected seconds of PAIRS pairs of requests: PAIRS times the medians of both sides, and a fifth more."""
         first = self.processes[0]
         pair = sum(median(each.service_s for each in side) for side in (first.before, first.after))
         return 1.2 * PAIRS * pair
@@ -155,7 +155,7 @@ def in_more_processes(
         found[-1] = _measured_again(found[-1], document, context, usd_per_hour)
         if not found[-1].why_not:
             break
-        found = settled([replace(each, passed_over="") for each in found])
+        found = with_result_last([replace(each, passed_over="") for each in found])
     return found
 
 
@@ -209,9 +209,10 @@ def gives_way(attempt: Attempt, document: StageInput) -> bool:
     return bool(composed and composed.choice and cheap and not attempt.keeps)
 
 
-def settled(tried: list[Attempt]) -> list[Attempt]:
-    """The attempts with the one that stands at the end, where one is confirmed: the first that keeps every promise,
-    else the fastest.
+def with_result_last(tried: list[Attempt]) -> list[Attempt]:
+    """The attempts in an order in which the last one is the result, where any is confirmed.
+
+    The result is the first confirmed attempt that keeps every promise, else the fastest confirmed one.
     """
     confirmed = [each for each in tried if not each.why_not]
     if not confirmed:

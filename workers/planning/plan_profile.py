@@ -7,31 +7,33 @@ from statistics import median
 
 import torch
 from torch.autograd.profiler import record_function
+from transformers import PreTrainedModel
 
 from kernels import engine
-from kernels.engine import Generation, Runner
+from kernels.engine import Runner
 from kernels.engine.compiled import CompiledRunner
+from kernels.engine.loading import kind_of
 from kernels.measure.roofline import doubt
 from kernels.plan import Plan
 from workers.charts.text import plain
 from workers.documents.stages import OpRow, PlanProfile, ProfileResult, StageInput
 from workers.harness.context import Context
-from workers.measuring.served_model import dtype_of, kind_of
+from workers.measuring.served_model import dtype_of
 from workers.planning.precision import lowers_precision
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.attribution import Work
 from workers.traces.census import CountedOp
 from workers.traces.labels import UNATTRIBUTED, TraceScope
+from workers.traces.timed_requests import REQUESTS_TIMED, answer, median_ms, request
 from workers.traces.windows import MOST_STEPS, Sampled, Window, longer, windows
 
 SECONDS_NEEDED = 8.0
 """With less of the stage left, the plan is not profiled."""
-REQUESTS_TIMED = 3
 ROWS_NAMED = 3
 
 
 def profile_plan(
-    runner: Runner, plan: Plan, model: torch.nn.Module, document: StageInput, prompt: torch.Tensor, context: Context
+    runner: Runner, plan: Plan, model: PreTrainedModel, document: StageInput, prompt: torch.Tensor, context: Context
 ) -> PlanProfile | None:
     """The profile of `runner`, which runs `plan` and is prepared; `model` is the eager one, `prompt` [batch, length].
 
@@ -48,32 +50,26 @@ def profile_plan(
 
 
 def _profile(
-    runner: Runner, plan: Plan, model: torch.nn.Module, document: StageInput, before: ProfileResult,
+    runner: Runner, plan: Plan, model: PreTrainedModel, document: StageInput, before: ProfileResult,
     prompt: torch.Tensor, context: Context,
 ) -> PlanProfile:  # fmt: skip
     traffic, generates = document.workload.traffic, kind_of(model) == "decoder"
     steps = traffic.output_tokens - 1 if generates else 0
-    answers = [_answer(runner, prompt, steps + 1, generates) for _ in range(REQUESTS_TIMED)]
-    request_ms = median(map(_wall_ms, answers))
+    request_ms = median_ms([answer(runner, prompt, steps + 1, generates) for _ in range(REQUESTS_TIMED)])
     spans = windows(steps) if plan.runner != "compiled" else [Window(0, min(steps, MOST_STEPS))]
     eager = engine.runner("eager", model)
     found = Sampled()
     for index, window in enumerate(spans):
         ids = longer(prompt, window.skipped) if window.skipped else prompt
-        shapes = capture.count(model, generates, _call(eager, ids, window.steps + 1, generates))
-        once = _call(runner, ids, window.steps + 1, generates)
+        shapes = capture.count(model, generates, request(eager, ids, window.steps + 1, generates))
+        once = request(runner, ids, window.steps + 1, generates)
         once()
         found.plain_ms += median(once() for _ in range(REQUESTS_TIMED))
         path = context.artifacts / f"plan-{index}.json.gz"
         found.traced_ms += _trace(runner, plan, model, generates, once, path)
         trace = reader.read(path)
-        if not index:
-            found.first = trace
         work = attribution.attribute(trace)
-        work = work if plan.runner == "eager" else _named(work, shapes, plan)
-        found.work += [piece for piece in work if not window.skipped or piece.phase == "decode"]
-        found.counted += [each for each in shapes if not window.skipped or each.phase == "decode"]
-        found.steps += window.steps
+        found.add(window, trace, work if plan.runner == "eager" else _named(work, shapes, plan), shapes)
     result = _result(found, before, document, plan, request_ms, steps)
     kept, shown = timeline.keep(context.artifacts / "plan-0.json.gz", found.first, context, "plan-")
     return result.model_copy(update={"trace": kept, "timeline": shown})
@@ -116,18 +112,6 @@ def _steps_marked(runner: Runner) -> Iterator[None]:
         session.begin, session.step = begin, step  # type: ignore[method-assign]
 
 
-def _answer(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) -> Generation:
-    return runner.generate(prompt, tokens) if generates else runner.encode(prompt)
-
-
-def _wall_ms(answer: Generation) -> float:
-    return (answer.times_ns[-1] - answer.start_ns) / 1e6
-
-
-def _call(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) -> Callable[[], float]:
-    return lambda: _wall_ms(_answer(runner, prompt, tokens, generates))
-
-
 def _named(work: list[Work], counted: list[CountedOp], plan: Plan) -> list[Work]:
     """The work with the names that CUDA graphs' kernels, and kernels outside modules, have by place or by name."""
     if not any(piece.launch >= 0 for piece in work):
@@ -145,13 +129,11 @@ def _own_name(piece: Work, plan: Plan) -> str:
 def _result(
     found: Sampled, before: ProfileResult, document: StageInput, plan: Plan, request_ms: float, steps: int
 ) -> PlanProfile:
-    on_gpu = any(piece.launch >= 0 for piece in found.work)
-    host = 1.0 if on_gpu else min(1.0, found.plain_ms / found.traced_ms)
-    scale = table.Scale(decode=steps / found.steps if found.steps else 1.0, host=host)
+    scale = found.scale(steps)
     lower = lowers_precision(plan, dtype_of(document))
     rows = table.rows(found.work, [] if lower else found.counted, before.ceilings, scale)
     floor = None if lower else sum(row.floor_ms or 0.0 for row in before.rows)
-    device_ms, launches = sum(row.ms for row in rows), round(sum(scale.of(piece.phase) for piece in found.work))
+    device_ms, launches = sum(row.ms for row in rows), table.launches(found.work, scale)
     return PlanProfile(
         request_ms=request_ms,
         device_ms=device_ms,
@@ -159,7 +141,7 @@ def _result(
         attributed_share=table.attributed_share(rows),
         floor_ms=floor,
         rows=table.with_idle(rows, request_ms),
-        sentence=sentence(rows, request_ms, device_ms, launches, floor, on_gpu),
+        sentence=sentence(rows, request_ms, device_ms, launches, floor, found.on_gpu),
     )
 
 

@@ -7,11 +7,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
+from transformers import PreTrainedModel
 
 from kernels import engine
 from kernels.engine import Runner
 from kernels.engine.clients import Clients
-from kernels.engine.loading import answer_of
+from kernels.engine.inputs import random_input
+from kernels.engine.loading import answer_of, kind_of
 from kernels.measure.latency import pooled
 from kernels.model_files import AnswerKind
 from kernels.plan import Plan
@@ -24,7 +26,7 @@ from workers.harness.sentences import sentence_of
 from workers.harness.time_limit import TookTooLong, no_longer_than
 from workers.measuring import texts
 from workers.measuring.sample_sizes import verdicts
-from workers.measuring.served_model import kind_of, prepared, random_input, vocabulary
+from workers.measuring.served_model import prepared, vocabulary
 from workers.planning import quick_fidelity, summaries
 from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_served
@@ -44,8 +46,8 @@ PROBE_STEPS = 8
 
 
 @dataclass
-class Yardstick:
-    """The reference of every trial: token ids, and the logits of the model as it is served today."""
+class ReferenceLogits:
+    """What every trial is compared with: token ids, and their logits by the model as it is served today."""
 
     ids: torch.Tensor
     logits: torch.Tensor
@@ -66,7 +68,7 @@ class Trier:
     """Tries plans of one model at the workload's traffic."""
 
     document: StageInput
-    yardstick: Yardstick | None = None
+    reference: ReferenceLogits | None = None
 
     def attempt(self, label: str, plan: Plan, make: Callable[[], Runner], times: Times, lossy: bool) -> PlanTrial:
         """Builds, compares and measures the plan. A failure becomes the trial's reason; it raises nothing."""
@@ -94,9 +96,9 @@ class Trier:
         return trial
 
     def _compare(self, runner: Runner, plan: Plan, lossy: bool) -> tuple[str, str]:
-        if self.yardstick is None:
+        if self.reference is None:
             return "pass", ""
-        expected = self.yardstick.logits
+        expected = self.reference.logits
         logits = self._logits(runner, lossy)
         expected = expected[: len(logits)]
         if not len(logits) or logits.shape != expected.shape or not bool(torch.isfinite(logits).all()):
@@ -109,28 +111,30 @@ class Trier:
         if not lossy:
             return "pass", ""
         if answer.form == "tokens":
-            return quick_fidelity.of_tokens(expected, logits, self.yardstick.allowed_disagreement, generates)
+            return quick_fidelity.of_tokens(expected, logits, self.reference.allowed_disagreement, generates)
         return "pass", quick_fidelity.of_answers(expected, logits, answer)
 
     def _logits(self, runner: Runner, lossy: bool) -> torch.Tensor:
-        """The runner's logits on the yardstick's ids: all of them for a lossy plan, else one batch."""
-        assert self.yardstick is not None
+        """The runner's logits of the reference's ids: all of them for a lossy plan, else one batch."""
+        assert self.reference is not None
         batch = self.document.workload.traffic.batch
-        ids = self.yardstick.ids if lossy else self.yardstick.ids[:batch]
+        ids = self.reference.ids if lossy else self.reference.ids[:batch]
         return torch.cat([runner.logits(group).float().cpu() for group in ids.split(batch)])
 
     def _after_prompt(self, runner: Runner, plan: Plan) -> str | None:
         """Why the pass that reads prompts is wrong, where the runner has one that its `logits` do not use."""
-        assert self.yardstick is not None
-        traffic, ids = self.document.workload.traffic, self.yardstick.ids[: self.document.workload.traffic.batch]
+        assert self.reference is not None
+        traffic, ids = self.document.workload.traffic, self.reference.ids[: self.document.workload.traffic.batch]
         if ids.dim() != 2 or ids.shape[1] <= traffic.prompt_tokens:
             return None
-        expected = self.yardstick.logits[: len(ids), traffic.prompt_tokens :]
+        expected = self.reference.logits[: len(ids), traffic.prompt_tokens :]
         return logit_gate.refusal_after_prompt(runner, ids, traffic.prompt_tokens, expected, rounding_of(plan))
 
     def _refusal(self, runner: Runner, plan: Plan, clients: Clients) -> str:
-        """Why what was served does not count: it contradicts the runner's own logits, which have passed the gate, or
-        it took more time than the runner states, or less than the chip can take. "" where it counts.
+        """Why what was served does not count, "" where it counts.
+
+        It does not count if it contradicts the runner's own logits, which have passed the gate; if it took more time
+        than the runner states; or if it took less than the chip can take.
         """
         return judge_served(runner, runner, plan, self.document, clients, JUDGED_BATCHES)[1]
 
@@ -171,18 +175,18 @@ def untried(label: str, plan: Plan, document: StageInput, gate: str, reason: str
     return PlanTrial(label=label, summary=summary, plan=plan.model_dump(), unit=unit, gate=gate, reason=reason)
 
 
-def yardstick(runner: Runner, document: StageInput, kind: str, ids: torch.Tensor) -> Yardstick:
+def reference_logits(runner: Runner, document: StageInput, kind: str, ids: torch.Tensor) -> ReferenceLogits:
     """The logits of the model as it is served today, on `ids` [batch, length]."""
     constraints = document.workload.constraints
     judged = kind == "decoder" and not document.model.generated
     allowed = constraints.max_quality_loss if judged else None
     batch = document.workload.traffic.batch
     logits = torch.cat([runner.logits(group).float().cpu() for group in ids.split(batch)])
-    return Yardstick(ids, logits, allowed)
+    return ReferenceLogits(ids, logits, allowed)
 
 
-def yardstick_of(document: StageInput, context: Context, model: torch.nn.Module, least: int) -> Yardstick:
-    """The yardstick on at least one batch of the workload, and about `least` tokens: ids of the model's own text where
+def reference_of(document: StageInput, context: Context, model: PreTrainedModel, least: int) -> ReferenceLogits:
+    """The reference on at least one batch of the workload, and about `least` tokens: ids of the model's own text where
     there is one, else random ones.
     """
     traffic, kind = document.workload.traffic, kind_of(model)
@@ -194,4 +198,4 @@ def yardstick_of(document: StageInput, context: Context, model: torch.nn.Module,
         ids = (text or texts.random(words, length, most)).ids
     else:
         ids = random_input(model, -(-most // length), length, torch.Generator().manual_seed(20))
-    return yardstick(engine.runner("eager", model), document, kind, ids)
+    return reference_logits(engine.runner("eager", model), document, kind, ids)

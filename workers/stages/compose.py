@@ -10,6 +10,7 @@ from typing import Any
 
 from kernels import engine, registry
 from kernels.engine import Runner, decoder
+from kernels.engine.loading import kind_of
 from kernels.engine.whole_model import WholeModel
 from kernels.hardware import GPUS
 from kernels.plan import Plan, PlannedOp
@@ -20,13 +21,13 @@ from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, StageI
 from workers.harness.context import Context, StageError
 from workers.measuring.conditions import watched
 from workers.measuring.journal import MOST_SECONDS, Journal
-from workers.measuring.served_model import dtype_of, kind_of, load
+from workers.measuring.served_model import dtype_of, load
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps
 from workers.planning.build_times import EXPECTED_SHARE, Builds
 from workers.planning.choosing import choose_plan
 from workers.planning.precision import lossy_refusal, lowers_precision
 from workers.planning.search_watch import parts_left_out
-from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, Times, Trier, untried, yardstick_of
+from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, Times, Trier, reference_of, untried
 from workers.planning.whole_models import whole_models
 
 COMPARED_TOKENS = 2048
@@ -74,7 +75,7 @@ class _Composer:
 
     def trials(self) -> list[PlanTrial]:
         """Every trial, the winner flagged, each with its reason."""
-        self._set_yardstick()
+        self._set_reference()
         for variant in self._whole_models:
             if self.done and variant.build_seconds > peers.WORST_START_SECONDS * EXPECTED_SHARE:
                 self._measure_peers()
@@ -108,7 +109,7 @@ class _Composer:
             self.peers = [self._journal.once("vllm", PeerTrial, partial(peers.measure_vllm, *given))]
 
     def _once(self, key: str, add: Callable[[], object]) -> None:
-        """Has `add` append its trials, or appends those that it made before the stage was started again."""
+        """Has `add` append its trials. If it made them before the stage was started again, appends those instead."""
         count = len(self.done)
 
         def added() -> list[PlanTrial]:
@@ -121,11 +122,11 @@ class _Composer:
     def _lower(self) -> bool:
         return self.document.workload.objectives[0].direction != "at_least"
 
-    def _set_yardstick(self) -> None:
-        """Ids of the model's own text where there is one, else random; more of them where precision may be lowered."""
+    def _set_reference(self) -> None:
+        """Sets the logits that trials are compared with, of more tokens where precision may be lowered."""
         lossy = self._lower_dtype() is not None or bool(ranking.winners(self._candidates, lossy=True))
         lossy = lossy or any(each.lossy and self._refusal(each) is None for each in self._whole_models)
-        self.trier.yardstick = yardstick_of(self.document, self.context, self.model, COMPARED_TOKENS if lossy else 0)
+        self.trier.reference = reference_of(self.document, self.context, self.model, COMPARED_TOKENS if lossy else 0)
 
     def _lower_dtype(self) -> str | None:
         """The 16-bit precision that a float32 model may be tried in."""
@@ -180,7 +181,7 @@ class _Composer:
         return Refusal(f"Not tried: building takes about {expected:.0f} s and {left:.0f} s were left.")
 
     def _excluded(self, variant: Variant) -> Refusal | None:
-        """Whether the workload excludes it. What serves today is measured even then, for comparison."""
+        """The refusal of a variant that the workload excludes. What serves today is measured all the same."""
         workload = self.document.workload
         if variant.name in workload.constraints.exclude and variant.name != workload.present_runner:
             return Refusal("The workload excludes it.")

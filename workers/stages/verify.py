@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
+from transformers import PreTrainedModel
 
 from kernels import engine
 from kernels.engine import Runner
@@ -35,9 +35,9 @@ from workers.planning.confirmation import (
     in_more_processes,
     is_change,
     present_plan,
-    settled,
     to_verify,
     unchanged,
+    with_result_last,
     without_void_verdicts,
 )
 from workers.planning.plan_profile import profile_plan
@@ -113,11 +113,11 @@ def largest_loss(document: StageInput, plan: Plan) -> float | None:
 
 @dataclass
 class _Bench:
-    """What the customer runs today, `runner`, ready to be measured beside one plan after another."""
+    """The model as the customer runs it today, by `runner`, ready to be measured beside one plan after another."""
 
     document: StageInput
     context: Context
-    model: torch.nn.Module
+    model: PreTrainedModel
     runner: Runner
     usd: float | None
     started: float
@@ -130,8 +130,8 @@ class _Bench:
     def attempts(self, composed: Plan) -> tuple[list[Attempt], list[str]]:
         """The plans in the order of `to_verify` until one is confirmed, and the labels of those left out for time.
 
-        The next is measured when as many seconds are left as the one before took. Only today's is where earlier
-        processes of the stage have used up the overrun.
+        The next plan is measured when as many seconds are left as the one before took. Where earlier processes of the
+        stage have used up the overrun, today's plan alone is measured.
         """
         tried, left_out = list[Attempt](), list[str]()
         for label, plan in to_verify(self.document, composed):
@@ -143,10 +143,13 @@ class _Bench:
             else:
                 tried.append(self._noted_attempt(label, plan))
         present = self.document.workload.present_runner, present_plan(self.document)
-        return settled(tried or [self._attempt(*present)]), left_out
+        return with_result_last(tried or [self._attempt(*present)]), left_out
 
     def _noted_attempt(self, label: str, plan: Plan) -> Attempt:
-        """An attempt at a plan that verify goes on without if it ends the process; without today's it cannot."""
+        """An attempt that the journal notes: if the plan ends the process, verify starts again without it.
+
+        An attempt at today's plan is not noted, since verify cannot do without it.
+        """
         if not is_change(plan, self.document):
             return self._attempt(label, plan)
         with self._journal.noted():
@@ -182,18 +185,15 @@ class _Bench:
             seconds=time.monotonic() - start,
             ready_seconds=ready_seconds,
             profile=left,
-            choice=NO_OTHER
-            if document.left_out
-            else document.results.compose.choice
-            if document.results.compose
-            else "",
+            choice=_choice(document),
             today=before_words(document.workload),
         )
 
     def _served(self, after: Runner, plan: Plan, start: float, reserve: float) -> tuple[Clients, float, Environment]:
-        """The clients of `after`, which took turns with today's, the seconds until both were warm, and where.
+        """The clients of `after`, whose requests alternated with today's; the seconds until both were warm; and the
+        environment.
 
-        Both sides get the same prompts, which no earlier measurement has had: a runner may remember those.
+        Both sides get the same prompts, which no earlier measurement has had: a runner may have cached earlier ones.
         """
         seed = secrets.randbits(32)
         self.today, now = (warm_clients(self.document, runner, seed) for runner in (self.runner, after))
@@ -204,7 +204,7 @@ class _Bench:
         return now, ready_seconds, environment()
 
     def no_change(self, last: Attempt) -> Attempt:
-        """What runs today as the result: measured on until it is decided, unless the last attempt was of just that."""
+        """What runs today as the result. It is measured until it is decided, unless it was the last attempt's plan."""
         objectives = self.document.workload.objectives
         with watched(self.document) as environment:
             while last.changed and not is_enough(objectives, self.today.served, self.usd) and self._has_time:
@@ -233,8 +233,10 @@ def _in_this_process(
 
 
 def _choice(document: StageInput) -> str:
-    """Why what runs today is verified, where it is."""
-    return NO_OTHER if document.left_out else document.results.compose.choice if document.results.compose else ""
+    """Why what runs today is verified, as a sentence; "" where no stage has said so."""
+    if document.left_out:
+        return NO_OTHER
+    return document.results.compose.choice if document.results.compose else ""
 
 
 def _check(left_out: LeftOut) -> PlanCheck:

@@ -118,6 +118,11 @@ def beyond(device_ms: float, request_ms: float) -> str:
     )
 
 
+def launches(work: Sequence[Work], scale: Scale) -> int:
+    """How many pieces of work, kernels on a GPU, a whole request has."""
+    return round(sum(scale.of(piece.phase) for piece in work))
+
+
 def with_idle(found: list[OpRow], request_ms: float) -> list[OpRow]:
     """Shares of the request's wall time, with a row for the time in which the device had nothing to do."""
     device_ms = sum(row.ms for row in found)

@@ -16,10 +16,11 @@ from workers.traces import attribution, capture, reader
 from workers.traces.attribution import Work
 from workers.traces.census import CountedOp
 from workers.traces.reader import Trace
+from workers.traces.table import Scale
+from workers.traces.timed_requests import REQUESTS_TIMED
 
 MOST_STEPS = 18
 """Up to this many decode steps are all traced."""
-TIMES_TIMED = 3
 
 
 class Window(NamedTuple):
@@ -56,6 +57,24 @@ class Sampled:
     first: Trace = field(default_factory=Trace)
     """The trace of the first window."""
 
+    def add(self, window: Window, trace: Trace, work: list[Work], counted: list[CountedOp]) -> None:
+        """Adds what ran in a window. Where steps were skipped, its prompt is not the request's and is left out."""
+        if not self.steps:
+            self.first = trace
+        self.work += [piece for piece in work if not window.skipped or piece.phase == "decode"]
+        self.counted += [each for each in counted if not window.skipped or each.phase == "decode"]
+        self.steps += window.steps
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether kernels were launched; on a CPU operations are timed on the host."""
+        return any(piece.launch >= 0 for piece in self.work)
+
+    def scale(self, steps: int) -> Scale:
+        """From what was traced to a whole request of `steps` decode steps."""
+        host = 1.0 if self.on_gpu else min(1.0, self.plain_ms / self.traced_ms)
+        return Scale(decode=steps / self.steps if self.steps else 1.0, host=host)
+
 
 def sample(
     model: torch.nn.Module,
@@ -64,11 +83,11 @@ def sample(
     request: Callable[[Window], Callable[[], float]],
     folder: Path,
 ) -> Sampled:
-    """Counts and traces the windows. `request` makes a call that runs a window and returns its time in ms.
+    """Counts and traces the windows. `request` returns, for a window, a function that runs it and returns its ms.
 
-    A window with skipped steps is a request whose prompt is longer by as many tokens; its prompt pass is left out. The
-    traces are `trace-0.json.gz` and so on in `folder`. A window that does not fit into the GPU's memory, since its
-    prompt is longer, is listed in `left_out`.
+    A window with skipped steps is a request whose prompt is longer by as many tokens. The traces are written as
+    `trace-0.json.gz` and so on into `folder`. A window that does not fit into the GPU's memory, since its prompt is
+    longer, is listed in `left_out`.
     """
     found = Sampled()
     for index, window in enumerate(wanted):
@@ -84,16 +103,11 @@ def sample(
 def _add(
     found: Sampled, model: torch.nn.Module, generates: bool, window: Window, once: Callable[[], float], path: Path
 ) -> None:
-    plain_ms = median(once() for _ in range(TIMES_TIMED))
+    plain_ms = median(once() for _ in range(REQUESTS_TIMED))
     counted = capture.count(model, generates, once)
     traced: list[float] = []
     capture.trace(model, generates, lambda: traced.append(once()), path)
     trace = reader.read(path)
-    if not found.steps:
-        found.first = trace
-    work = attribution.attribute(trace)
-    found.work += [piece for piece in work if not window.skipped or piece.phase == "decode"]
-    found.counted += [each for each in counted if not window.skipped or each.phase == "decode"]
-    found.steps += window.steps
+    found.add(window, trace, attribution.attribute(trace), counted)
     found.plain_ms += plain_ms
     found.traced_ms += traced[0]

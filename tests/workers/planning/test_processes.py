@@ -15,7 +15,7 @@ from workers.planning import processes
 from workers.planning.fresh_process import Result
 from workers.planning.verdict_words import sentence
 from workers.speedup_coverage import FACTORS, PAIRS, REQUESTS, coverage, coverage_within
-from workers.statistics import across_processes, against_itself, drift, joined, tokens_per_second
+from workers.statistics import drift, joined, noise_across_processes, ratio_across_processes, tokens_per_second
 
 SEEN_BEFORE = (494.0, 497.0, 649.0)
 
@@ -106,11 +106,11 @@ def test_the_coverage_within_a_process_is_the_one_that_the_page_quotes(kind):
 
 def test_an_interval_over_two_processes_is_refused():
     with pytest.raises(ValueError, match="their spread takes 3"):
-        across_processes([1.0, 2.0])
+        ratio_across_processes([1.0, 2.0])
 
 
 def test_equal_medians_leave_no_noise():
-    assert against_itself([5.0, 5.0]).value == 1
+    assert noise_across_processes([5.0, 5.0]).value == 1
 
 
 def test_a_fresh_process_serves_both_sides_in_turns(context):
