@@ -2,24 +2,19 @@
 
 import secrets
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
 
 from transformers import PreTrainedModel
 
 from kernels import engine
 from kernels.engine import Runner
 from kernels.engine.clients import Clients
-from kernels.engine.whole_model import rebuild_spread
-from kernels.measure.latency import Served, pooled
 from kernels.model_files.digests import plan_digest
-from kernels.plan import Expected, Plan
+from kernels.plan import Plan
 from workers.documents.left_out import LeftOut
-from workers.documents.measurement import Environment, Interval
+from workers.documents.measurement import Environment
 from workers.documents.stages import PlanCheck, StageInput, VerifyResult
-from workers.documents.workload import Objective
 from workers.harness.context import Context, StageError
 from workers.measuring import quality_by_kind
 from workers.measuring.alternation import Alternation, alternate, warm_clients
@@ -40,13 +35,14 @@ from workers.planning.confirmation import (
     with_result_last,
     without_void_verdicts,
 )
+from workers.planning.expected_figures import expected_of
 from workers.planning.plan_profile import profile_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.served_checks import judge_served
 from workers.planning.serving import serving_of
 from workers.planning.verdict_words import no_change_sentence, overall_verdict, sentence
 from workers.pricing import hourly_price
-from workers.statistics import goodput, independent_spacing, joined, median_interval, tokens_per_second
+from workers.statistics import goodput, tokens_per_second
 
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing. Quality gets the rest."""
@@ -64,42 +60,6 @@ def plan_of(document: StageInput) -> Plan:
     if plan.model_digest != own:
         raise StageError(f"The plan is of the model {plan.model_digest[:12]}, not of {own[:12]}.")
     return plan
-
-
-def _expected(
-    plan: Plan, objective: Objective, processes: Sequence[Alternation], usd: float | None, document: StageInput
-) -> dict[str, Any]:
-    """The interval in which another run of the plan should lie.
-
-    Another run is another process with another build. The interval spans the medians of verify's processes and of
-    compose, widened by the spread between builds.
-    """
-
-    def median_of(served: Sequence[Served]) -> Interval:
-        samples = pooled(served, objective.metric, objective.n, usd)
-        return median_interval(samples, independent_spacing(objective.metric, served))
-
-    middle = median_of(joined([each.after for each in processes]))
-    composed = document.results.compose
-    counts = composed is not None and not composed.environment.telemetry.void
-    trials = [
-        each for each in (composed.trials if composed and counts else []) if Plan.model_validate(each.plan) == plan
-    ]
-    found = [*(median_of(each.after) for each in processes), *(each.primary for each in trials if each.primary)]
-    spread = rebuild_spread(plan.options)
-    traffic = document.workload.traffic
-    return {
-        "metric": objective.metric,
-        "n": objective.n,
-        "unit": objective.unit,
-        "value": middle.value,
-        "low": min(each.low for each in found) * (1 - spread),
-        "high": max(each.high for each in found) * (1 + spread),
-        "batch": traffic.batch,
-        "prompt_tokens": traffic.prompt_tokens,
-        "output_tokens": traffic.output_tokens,
-        "concurrency": traffic.concurrency,
-    }
 
 
 def largest_loss(document: StageInput, plan: Plan) -> float | None:
@@ -260,13 +220,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     usd_after = usd and usd * plan.gpus
     verdict = overall_verdict(final.outcomes, final.quality, final.changed)
     if not final.void:
-        expected = _expected(plan, workload.objectives[0], final.processes, usd_after, document)
-        plan.expected = Expected(
-            device=final.environment.device,
-            driver=final.environment.driver or None,
-            torch=final.environment.versions.get("torch"),
-            **expected,
-        )
+        plan.expected = expected_of(plan, document, final.processes, final.environment, usd_after)
     plan.serving = serving_of(plan, document)
     if recommended:
         said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality, workload.compared_with)
