@@ -15,6 +15,7 @@ from ninja.parser import Parser
 from kernels.model_files import ModelRefused
 from kernels.model_files.strict_json import parse_json
 from workbench import disk
+from workbench.api.parameters import known_parameters_only
 from workbench.api.sentences import Problem, describe_error, field_path, invalid, sentence, sentences
 from workbench.openapi import PROBLEM_TYPE, complete
 
@@ -129,10 +130,11 @@ class _Parser(Parser):
 
 
 class ProblemAPI(NinjaAPI):
-    """An API that answers every error as problem+json."""
+    """An API that answers every error as problem+json, also one in the names of query parameters."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(parser=_Parser(), **options)
+        self.add_decorator(known_parameters_only, mode="view")
         for kind, handler in HANDLERS.items():
             self.add_exception_handler(kind, handler)
 

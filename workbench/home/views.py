@@ -14,6 +14,7 @@ from workbench.home import example as examples
 from workbench.home import portfolio as portfolios
 from workbench.home import sample as samples
 from workbench.home.forms import FilterForm
+from workbench.pages.filters import left_out
 from workbench.runs import result_page
 from workbench.runs.services import RunError, headlines
 
@@ -45,6 +46,7 @@ def portfolio(request: Any) -> HttpResponse:
         "form": form,
         "choices": (models, classes, [(each.organisation_id, each.organisation.name) for each in request.memberships]),
         "filtered": bool(form.chosen),
+        "left_out": left_out(request.GET, form),
         "page": page,
         "rows": [(each, each.newest_run, reached.get(each.newest_run_id or "", "")) for each in page],
         "counts": counts,

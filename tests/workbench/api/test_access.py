@@ -1,6 +1,7 @@
 """Every endpoint of the OpenAPI document, called by whom it is not for."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -197,6 +198,20 @@ def test_the_pages_server_does_not_serve_the_worker_api(client, ids, method, pat
 @pytest.mark.parametrize(("method", "path"), PUBLIC)
 def test_the_worker_apis_server_serves_nothing_else(api, ids, admin, method, path):
     assert _call(api(admin), method, path, ids).status_code == 404
+
+
+def test_an_unknown_query_parameter_is_named_with_those_that_there_are(api, client, admin, organisation):
+    places = {name: MISSING for name in re.findall(r"{(\w+)}", str(PUBLIC))} | {"number": "0", "stage": "report"}
+    caller = api(admin)
+    for address, operations in v1.get_openapi_schema(path_prefix="/api/v1")["paths"].items():
+        for method, operation in operations.items():
+            known = [each["name"] for each in operation.get("parameters", []) if each["in"] == "query"]
+            answer = caller.generic(method.upper(), f"{address.format(**places)}?stat=open&limit=5&curser=")
+            unknown = ["stat", "curser"] if "limit" in known else ["stat", "limit", "curser"]
+            said = f"{', '.join(unknown)}: are no parameters here; this address takes {', '.join(known) or 'none'}"
+            assert (answer.status_code, answer.json()["detail"]) == (422, said), (method, address)
+            assert [each["field"] for each in answer.json()["errors"]] == unknown
+    assert client.get("/api/v1/runs?stat=open").status_code == 401, "whoever may not call is told that"
 
 
 def test_both_documents_have_their_operations():

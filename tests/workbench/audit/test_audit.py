@@ -121,6 +121,8 @@ def test_the_page_filters_and_is_paged(browser, admin, account, organisation):
     assert (page.count("<tr>"), "token 59" in page, "token 58" in page) == (31, True, False)
     assert "No entry matches" in client.get("/audit/", {"until": "2020-01-01"}).content.decode()
     assert client.get("/audit/", {"since": "no day"}).status_code == 422
+    assert "“user” is no filter of this list" in client.get("/audit/", {"user": "account@"}).content.decode()
+    assert "is no filter" not in client.get("/audit/", {"actor": "account@", "page": 1}).content.decode()
     assert browser(account).get("/audit/").status_code == 403
 
 

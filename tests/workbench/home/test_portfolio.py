@@ -59,7 +59,8 @@ def test_the_sample_starts_by_one_click_and_is_stored_once(browser, organisation
         ("q=nothing-like-it", set()),
         ("gpu=h200&sort=name", {"done", "queued"}),
         ("state=nonsense&sort=nonsense", {"done", "queued"}),
-        ("archived=on", {"archived"}),
+        ("stat=met", {"done", "queued"}),
+        ("archived=on&page=1", {"archived"}),
     ],
 )
 def test_filters(browser, organisation, engineer, query, found):
@@ -67,7 +68,9 @@ def test_filters(browser, organisation, engineer, query, found):
         run = sample_runs.run(organisation, engineer, state, "report" if state == "done" else "admit")
         at = timezone.now() if name == "archived" else None
         Workload.objects.filter(pk=run.workload_id).update(name=name, archived_at=at)
-    assert set(_names(browser(engineer).get(f"{PORTFOLIO}?{query}"))) == found
+    answer = browser(engineer).get(f"{PORTFOLIO}?{query}")
+    assert set(_names(answer)) == found
+    assert ("is left out." in answer.content.decode()) == ("nonsense" in query or "stat=" in query)
 
 
 def test_several_customers_in_one_portfolio(browser, make_user, organisation, engineer, foreigner):

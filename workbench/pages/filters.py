@@ -1,0 +1,18 @@
+"""What the address of a list asks for and its page cannot do: a misspelt filter must not pass for one that works."""
+
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+
+
+def left_out(asked: QueryDict, form: forms.Form) -> list[str]:
+    """A sentence for each part of the address that filters nothing: it is no filter of the form, or its value is none.
+
+    `page`, the number of the page, is no filter and is left to the list.
+    """
+    fields: dict[str, Any] = form.fields
+    unknown = [name for name in asked if name not in fields and name != "page"]
+    said = [f"“{name[:60]}” is no filter of this list and is left out." for name in unknown]
+    wrong = [(fields[name].label, asked[name][:60]) for name in form.errors if name in fields]
+    return said + [f"“{value}” is no value of the filter {label} and is left out." for label, value in wrong]
