@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from ninja.throttling import SimpleRateThrottle
 
 from workbench import disk
@@ -53,6 +53,21 @@ class RequestIdMiddleware:
         """Put the run that the address names on every line of the log."""
         if "run_id" in named:
             logs.bind(run_id=str(named["run_id"]))
+
+
+class NulMiddleware:
+    """Answers 404 to an address with the character NUL: nothing has such a name, and PostgreSQL refuses to look it up.
+
+    It comes last, so that the page of the 404 knows its reader.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if "\0" in request.path_info:
+            raise Http404
+        return self.get_response(request)
 
 
 class DeletionRoomMiddleware:

@@ -78,6 +78,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "workbench.api.idempotency.IdempotencyMiddleware",
+    "workbench.middleware.NulMiddleware",
 ]
 
 ROOT_URLCONF = "workbench.urls"

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from tests import sample_results, sample_runs
+from tests.debian import leave_out, postgres_bin
 from workbench.accounts import services, tokens
 from workbench.accounts.models import Membership, Organisation, Role, User
 from workbench.intake import blobs
@@ -22,6 +23,12 @@ from workers.documents.base import Artifact
 from workers.documents.stages import STAGES, ReportResult, stages_of
 
 PASSWORD = "correct horse battery"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the tests against Debian's PostgreSQL where it is not installed."""
+    if not postgres_bin():
+        leave_out(config, items, "test_on_postgresql.py")
 
 
 @pytest.fixture(autouse=True)

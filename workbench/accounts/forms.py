@@ -53,7 +53,7 @@ class PasswordForm(PasswordChangeForm):
 class InvitationForm(forms.Form):
     """The email address to invite, and the role of the new member."""
 
-    email = forms.EmailField(label="Email")
+    email = forms.EmailField(label="Email", max_length=User._meta.get_field("email").max_length)
     role = forms.ChoiceField(choices=Role.choices, initial=Role.ENGINEER, label="Role")
 
 

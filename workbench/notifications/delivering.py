@@ -123,7 +123,8 @@ def _post(url: str, headers: dict[str, str], body: bytes) -> DeliveryOutcome:
         return DeliveryOutcome(False, f"No answer within {posting.SECONDS:.0f} seconds.")
     except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
         return DeliveryOutcome(False, f"No answer: {error}"[:300])
-    return DeliveryOutcome(200 <= status < 300, f"Answered {status}.", again=status != GONE)
+    words = f"Answered {status}; redirects are not followed." if 300 <= status < 400 else f"Answered {status}."
+    return DeliveryOutcome(200 <= status < 300, words, again=status != GONE)
 
 
 def _mail(message: Any) -> DeliveryOutcome:

@@ -56,7 +56,8 @@ class PriceBookForm(forms.Form):
         for gpu_class, name in self.names.items():
             given = [data.get(_field(gpu_class, column)) for column in COLUMNS]
             values = [value for value in given if value is not None]
-            if not values:
+            wrong = any(_field(gpu_class, column) in self.errors for column in COLUMNS)
+            if wrong or not values:
                 continue
             if len(values) < len(COLUMNS):
                 self.add_error(_field(gpu_class, "low"), f"{name} needs low, typical and high, or none of them.")

@@ -2,6 +2,8 @@
 
 from django import forms
 
+from workbench.reports.schemas import MOST_NOTE
+
 
 class ReviewForm(forms.Form):
     """The reviewer's note."""
@@ -9,7 +11,7 @@ class ReviewForm(forms.Form):
     note = forms.CharField(
         label="Note to the reader",
         required=False,
-        max_length=4000,
+        max_length=MOST_NOTE,
         widget=forms.Textarea(attrs={"rows": 4}),
         help_text="What the reader should know: risks, next steps, what was agreed. Markdown, without images; it "
         "stands below the verdict in what the reader gets.",

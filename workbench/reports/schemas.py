@@ -3,11 +3,14 @@
 import uuid
 from datetime import datetime
 
-from ninja import Schema
+from ninja import Field, Schema
 
 from workbench.reports.documents import Snapshot
 from workbench.reports.models import Report
 from workers.documents.base import Document
+
+MOST_NOTE = 4000
+"""Characters of a reviewer's note."""
 
 
 class NewReport(Document):
@@ -19,7 +22,7 @@ class NewReport(Document):
 class Review(Document):
     """The reviewer's note to the reader."""
 
-    note: str = ""
+    note: str = Field("", max_length=MOST_NOTE)
 
 
 class ReportSummary(Schema):

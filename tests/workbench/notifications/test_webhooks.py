@@ -6,6 +6,7 @@ import hmac
 import json
 import sys
 from datetime import timedelta
+from typing import get_args
 
 import pytest
 from django.db import transaction
@@ -15,7 +16,8 @@ from django.utils import timezone
 from workbench.audit.models import Action, Entry
 from workbench.notifications import delivering, outbox, signing
 from workbench.notifications.delivering import BACK_OFF, deliver_due
-from workbench.notifications.models import Delivery, Kind, Notice, Webhook
+from workbench.notifications.models import CHOOSABLE, Delivery, Kind, Notice, Webhook
+from workbench.notifications.schemas import Wanted
 from workbench.reports import services as reports
 from workbench.runs import state
 from workers.documents.stages import STAGES, StageFailure
@@ -158,7 +160,7 @@ def test_a_redirect_is_not_followed(hook, receiver, status):
     outbox.test_webhook(hook()[0])
     deliver_due()
     assert len(receiver.posted) == 1
-    assert Delivery.objects.get().last["words"] == f"Answered {status}."
+    assert Delivery.objects.get().last["words"] == f"Answered {status}; redirects are not followed."
 
 
 def test_gone_is_not_tried_again(hook, receiver):
@@ -237,7 +239,9 @@ def test_the_api_does_the_same(api, admin, engineer, receiver):
     found = client.get("/api/v1/deliveries").json()["items"][0]
     assert (found["state"], found["kind"], found["next_at"]) == ("delivered", "test", None)
     assert found["tries"][0]["words"] == "Answered 200."
-    assert client.post("/api/v1/webhooks", {"url": "ftp://x"}, content_type="application/json").status_code == 422
+    for wrong in ({"url": "ftp://x"}, body | {"kinds": ["test"]}, body | {"kinds": []}):
+        assert client.post("/api/v1/webhooks", wrong, content_type="application/json").status_code == 422
+    assert set(get_args(Wanted)) == {kind for kind, _ in CHOOSABLE}, "the API takes what the page offers"
     assert api(engineer).get("/api/v1/webhooks").status_code == 403
     assert client.delete(address).status_code == 204
 

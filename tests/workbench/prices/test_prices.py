@@ -48,7 +48,9 @@ def test_a_wrong_book_is_refused_beside_its_field(browser, account, change, sent
     book = {"name": "N", "date": "2026-11-01", "source": "S", "h200_low": "2", "h200_typical": "2.5", "h200_high": "3"}
     answer = browser(account).post("/prices/", book | change)
     assert answer.status_code == 422
-    assert sentence in answer.content.decode()
+    page = answer.content.decode()
+    assert sentence in page
+    assert page.count('class="error"') == 1, "nothing else is said of it"
     assert not PriceBookRow.objects.exists()
 
 

@@ -3,6 +3,8 @@
 import pytest
 import sample_runs
 
+from workbench.reports.schemas import MOST_NOTE
+
 
 @pytest.fixture
 def done(organisation, engineer):
@@ -20,6 +22,8 @@ def test_freeze_review_publish(api, engineer, account, done):
     assert (report["state"], report["verdict"], report["run"]) == ("draft", "met", str(done.id))
     client = api(account)
     assert _post(client, f"/reports/{report['id']}/publish").status_code == 409
+    long = _post(client, f"/reports/{report['id']}/review", {"note": "x" * (MOST_NOTE + 1)})
+    assert long.status_code == 422, "the page would not show it in its form again"
     assert _post(client, f"/reports/{report['id']}/review", {"note": "ok"}).json()["note"] == "ok"
     assert _post(client, f"/reports/{report['id']}/publish").json()["state"] == "published"
     assert [each["id"] for each in client.get("/api/v1/reports").json()["items"]] == [report["id"]]

@@ -122,7 +122,7 @@ def recording_choices(request: HttpRequest) -> Choices:
 
 def _started(request: HttpRequest, models: list[tuple[str, Choices]]) -> WorkloadForm:
     """The form to begin with: `?model=` chooses one, `?from=` copies a workload."""
-    chosen = request.GET.get("model", "")
+    chosen = request.GET.get("model", "").replace("\0", "")
     form = WorkloadForm.empty(models, chosen, _kind(request, chosen))
     form.recordings = recording_choices(request)
     with contextlib.suppress(ValueError):

@@ -68,7 +68,6 @@ from .gap_kind import GapKind
 from .generator_lag import GeneratorLag
 from .gpu import Gpu
 from .interval import Interval
-from .kind import Kind
 from .lane_summary import LaneSummary
 from .limit_result import LimitResult
 from .list_runs_state_type_0 import ListRunsStateType0
@@ -231,6 +230,7 @@ from .verify_result_counted import VerifyResultCounted
 from .verify_result_plan import VerifyResultPlan
 from .verify_result_verdict import VerifyResultVerdict
 from .webhook_in import WebhookIn
+from .webhook_in_kinds_item import WebhookInKindsItem
 from .webhook_out import WebhookOut
 from .workload import Workload
 from .workload_baseline_runner import WorkloadBaselineRunner
@@ -305,7 +305,6 @@ __all__ = (
     "GeneratorLag",
     "Gpu",
     "Interval",
-    "Kind",
     "LaneSummary",
     "LimitResult",
     "ListRunsStateType0",
@@ -468,6 +467,7 @@ __all__ = (
     "VerifyResultPlan",
     "VerifyResultVerdict",
     "WebhookIn",
+    "WebhookInKindsItem",
     "WebhookOut",
     "Workload",
     "WorkloadBaselineRunner",

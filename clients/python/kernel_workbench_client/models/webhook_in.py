@@ -5,7 +5,10 @@ from typing import Any, TypeVar
 
 from attrs import define as _attrs_define
 
-from ..models.kind import Kind, check_kind
+from ..models.webhook_in_kinds_item import (
+    WebhookInKindsItem,
+    check_webhook_in_kinds_item,
+)
 from ..types import UNSET, Unset
 
 T = TypeVar("T", bound="WebhookIn")
@@ -17,11 +20,11 @@ class WebhookIn:
 
     Attributes:
         url (str): an https address of the public internet
-        kinds (list[Kind] | Unset):
+        kinds (list[WebhookInKindsItem] | Unset):
     """
 
     url: str
-    kinds: list[Kind] | Unset = UNSET
+    kinds: list[WebhookInKindsItem] | Unset = UNSET
 
     def to_dict(self) -> dict[str, Any]:
         url = self.url
@@ -51,11 +54,11 @@ class WebhookIn:
         url = d.pop("url")
 
         _kinds = d.pop("kinds", UNSET)
-        kinds: list[Kind] | Unset = UNSET
+        kinds: list[WebhookInKindsItem] | Unset = UNSET
         if _kinds is not UNSET:
             kinds = []
             for kinds_item_data in _kinds:
-                kinds_item = check_kind(kinds_item_data)
+                kinds_item = check_webhook_in_kinds_item(kinds_item_data)
 
                 kinds.append(kinds_item)
 
