@@ -131,6 +131,7 @@ def test_compose_goes_on_without_plans_and_parts_that_end_its_process(run_stage)
     why = "Left out, since it ended the stage's process"
     assert (lost["gate"], lost["primary"]) == ("error", None)
     assert lost["reason"].startswith(f"{why}: the GPU no longer answered: CUDA error: unspecified launch failure")
+    assert left_out_after(trials["planted_hanging_model"]["reason"]) < 60
     whole = trials["kernels"]
     assert (whole["gate"], trials["eager"]["gate"]) == ("pass", "pass"), whole
     part = trials["a decode step with planted_aborts_in_a_model {'split': 2} for 64×64 residual"]
@@ -157,6 +158,28 @@ def test_verify_goes_on_with_the_next_plan(run_stage):
     assert result.recommended, result.sentence
     assert result.verdict == "met"
     assert result.plan["runner"] == "eager"
+
+
+def test_verify_leaves_out_plans_that_hang_and_keeps_what_it_measured(run_stage):
+    """The composed plan is slower than today's; of those that may take its place one hangs at once, one later."""
+    trials = ("eager", "fp32", 200), *(("megakernel", dtype, 10) for dtype in ("fp32", "bf16", "fp16"))
+    found = run_stage(document_of(1, *trials, name="hangs in time").model_copy(update={"seconds_left": 600}))
+    assert found.code == 0, found.said
+    result = VerifyResult.model_validate(found.document)
+    checks = {each.label: each.reason for each in result.checks}
+    assert left_out_after(checks["megakernel in bf16"]) < 60
+    assert left_out_after(checks["megakernel in fp16"]) < 60
+    assert checks["megakernel in fp32"].startswith("The median TTF8 is ")
+    assert found.said.count("preparing the plan megakernel in fp32") == 1
+    assert (result.recommended, result.plan["runner"]) == (False, "eager")
+    assert result.outcomes[0].requests >= 9
+
+
+def left_out_after(reason: str) -> float:
+    """The seconds after which a plan counted as hanging."""
+    found = re.fullmatch("Left out, since it ended the stage's process: it did not end within ([0-9]+) s.", reason)
+    assert found, reason
+    return float(found[1])
 
 
 def test_verify_tries_no_other_plan_where_one_hung_past_its_time(run_stage):

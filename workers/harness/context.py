@@ -37,6 +37,7 @@ class Context:
     `seconds` is the stage's time that is left, below 0 where its earlier processes took more.
     `startup_seconds` is how long the stage's process took to start and to import; None where it has none of its own.
     `recordings` is where the recording of the workload's traffic lies, under the name that the traffic gives it.
+    `heard` is called after each line of progress, where it is set.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Context:
         self.startup_seconds = startup_seconds
         self.recordings = recordings
         self.kept: list[Artifact] = []
+        self.heard: Callable[[], None] | None = None
         self._listener = listener
         self._lock = Lock()
         self._deadline = time.monotonic() + seconds
@@ -91,3 +93,5 @@ class Context:
         if self._listener is not None:
             with self._lock:
                 self._listener(progress)
+        if self.heard is not None:
+            self.heard()

@@ -20,10 +20,12 @@ from workers.documents.left_out import HUNG_FILE, NOTE_BYTES, NOTE_FILE, LeftOut
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, GpuLost
 from workers.harness.sentences import sentence_of
-from workers.measuring.overruns import overrun_seconds
+from workers.measuring.overruns import overrun_seconds, requests_seconds
 
+SHARE = 0.5
+"""What is tried may take this share of the time that is left; then its process is ended."""
 LEAST_SECONDS, LONGEST_SECONDS = 30.0, 120.0
-"""One variant may take half of the time that is left, within these; then its process is ended."""
+"""The least that a variant or a part of a plan may take, and the most that a variant may."""
 MOST_SECONDS = 1e6
 """What may take longer has no limit."""
 
@@ -38,7 +40,7 @@ class Journal:
     def __init__(self, document: StageInput, context: Context) -> None:
         self.left_out = document.left_out
         self._context = context
-        self._overrun = overrun_seconds(document)
+        self._overrun, self._requests = overrun_seconds(document), requests_seconds(document)
         self._gpus = document.gpus
         self._folder = context.artifacts / "finished"
         if not document.left_out:  # the folder may be an earlier run's, where a stage is run by hand
@@ -60,17 +62,32 @@ class Journal:
     def most_seconds(self) -> float:
         """The longest that what is tried may take: the stage's time that is left, and the overrun.
 
-        The stage's processes share one overrun: what ended one of them has used some of it. 0 where too little is left
-        to try anything more.
+        0 where too little is left to try anything more.
         """
-        used = self._context.overtime if self.left_out else 0.0
-        left = self._context.seconds_left + self._overrun - used
+        left = self._with_overrun
         return left if left >= min(LEAST_SECONDS, self._overrun) else 0.0
 
     @property
     def variant_seconds(self) -> float:
         """The longest that one variant may take, or one pass with it."""
-        return max(LEAST_SECONDS, min(LONGEST_SECONDS, self._context.seconds_left / 2))
+        return max(LEAST_SECONDS, min(LONGEST_SECONDS, SHARE * self._context.seconds_left))
+
+    def plan_seconds(self, building: float = 0.0) -> float:
+        """The longest that one part of a plan's trial may take, `building` being the seconds of its build at worst.
+
+        It is at most the stage's time that is left, and the overrun.
+        """
+        share = max(LEAST_SECONDS, SHARE * self._context.seconds_left)
+        return min(share + building + self._requests, self._with_overrun)
+
+    @property
+    def _with_overrun(self) -> float:
+        """The stage's seconds that are left, and the overrun.
+
+        The stage's processes share one overrun: what ended one of them has used some of it.
+        """
+        used = self._context.overtime if self.left_out else 0.0
+        return self._context.seconds_left + self._overrun - used
 
     def note(self, key: str, label: str, seconds: float) -> None:
         """Says what is tried from now on. The process ends when that takes longer than `seconds`, one at least.
@@ -100,10 +117,23 @@ class Journal:
             lost = True
             raise
         finally:
+            self._context.heard = None
             faulthandler.cancel_dump_traceback_later()
             self._ends = 0.0
             if not lost:
                 self._write(None)
+
+    def note_parts(self, key: str, label: str, building: float) -> None:
+        """Notes a plan that is measured in parts: a part ends where the stage next says something.
+
+        Each part may take `plan_seconds(building)`. It is called within `noted`.
+        """
+
+        def note() -> None:
+            self.note(key, label, self.plan_seconds(building))
+
+        note()
+        self._context.heard = note
 
     def once(self, key: str, kind: Any, make: Callable[[], Any]) -> Any:
         """What `make` returned for this key before the stage was started again, else what it returns now.

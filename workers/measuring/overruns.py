@@ -11,9 +11,17 @@ REQUESTS = 20.0
 def overrun_seconds(document: StageInput) -> float:
     """Seconds by which what is tried may exceed the stage's time before the stage's process is ended.
 
+    It grows with what the present deployment's requests take.
+    """
+    return LEAST_SECONDS + requests_seconds(document)
+
+
+def requests_seconds(document: StageInput) -> float:
+    """Seconds that REQUESTS of the present deployment take, with their wait for the others; 0 where none were measured.
+
     Every client is served before anything is timed, which takes about as long as one client waits for its answer, and
-    some rounds follow whatever time is left. So the overrun grows with what baseline measured of that.
+    some rounds follow whatever time is left.
     """
     measured = document.results.baseline.distributions if document.results.baseline else []
     waits = [percentile(sorted(each.samples), 50) for each in measured if each.metric in ("e2e", "batch_latency")]
-    return LEAST_SECONDS + REQUESTS * max(waits, default=0.0) / 1000
+    return REQUESTS * max(waits, default=0.0) / 1000

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from functools import partial
 
 import torch
 from transformers import PreTrainedModel
@@ -88,7 +89,8 @@ def _texts(document: StageInput, context: Context, model: torch.nn.Module, least
     length = texts.sequence_length(traffic, generates, words)
     most = max(least, LEAST_SEQUENCES * length if generates else 0) + length * traffic.batch
     writes = generates and not document.model.generated
-    return texts.for_quality(model, context.model_dir, workload.quality_text, writes, words, length, most)
+    wrote = partial(context.say, 0.7, "the model writes text to be compared on")
+    return texts.for_quality(model, context.model_dir, workload.quality_text, writes, words, length, most, wrote)
 
 
 def _inputs(

@@ -4,7 +4,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,18 +107,26 @@ def _tokenized(model_dir: Path, found: Sequence[Record], most: int) -> list[int]
 
 
 def for_quality(
-    model: torch.nn.Module, model_dir: Path, own: str, writes: bool, vocabulary: int, length: int, most: int
+    model: torch.nn.Module,
+    model_dir: Path,
+    own: str,
+    writes: bool,
+    vocabulary: int,
+    length: int,
+    most: int,
+    wrote: Callable[[], object] = lambda: None,
 ) -> Tokens:
     """About `most` tokens: the workload's or the model's text, what the model writes where that is too short, else
     random ids.
 
-    `writes`: whether the weights are trained, so that the text that the model generates has meaning.
+    `writes`: whether the weights are trained, so that the text that the model generates has meaning. `wrote` is called
+    after each batch of it.
     """
     text = from_text(model_dir, own, length, most, vocabulary)
     missing = most - (text.ids.numel() if text else 0)
     if not writes or missing < length:
         return text or random(vocabulary, length, most)
-    more = sampled(model, vocabulary, length, missing)
+    more = sampled(model, vocabulary, length, missing, wrote)
     if text is None:
         return more
     return Tokens(torch.cat([text.ids, more.ids]), f"{text.source} and {more.source}", text.written)
@@ -149,13 +157,20 @@ def random(vocabulary: int, length: int, most: int) -> Tokens:
     return Tokens(ids, "random token ids")
 
 
-def sampled(model: torch.nn.Module, vocabulary: int, length: int, most: int) -> Tokens:
-    """Sequences that the model generates at temperature 1 from a random first token, in batches."""
+def sampled(
+    model: torch.nn.Module, vocabulary: int, length: int, most: int, wrote: Callable[[], object] = lambda: None
+) -> Tokens:
+    """Sequences that the model generates at temperature 1 from a random first token; `wrote` is called after each
+    batch of them.
+    """
     torch.manual_seed(20)
     device = next(model.parameters()).device
     count = -(-most // length)
     starts = torch.randint(vocabulary, (count, 1)).to(device)
-    written = [_write(model, group, length) for group in starts.split(WRITTEN_AT_ONCE)]
+    written = []
+    for group in starts.split(WRITTEN_AT_ONCE):
+        written.append(_write(model, group, length))
+        wrote()
     return Tokens(torch.cat(written), "tokens sampled from the model itself")
 
 

@@ -23,8 +23,6 @@ RUNNER = "compact decoder"
 """The first step: the runner itself, where every op is torch's own."""
 LEAST_SECONDS = 60.0
 """Seconds that compose must have left for the steps to be measured."""
-MOST_SECONDS = 300.0
-"""All steps may take so long before the stage's process is ended."""
 STEP = Times(building=10.0, measuring=1.5)
 
 
@@ -76,10 +74,12 @@ def of_kernels(
     whole = next((each for each in trials if each.plan["runner"] == "kernels" and each.gate == "pass"), None)
     if whole is None or journal.why_left_out("steps"):
         return []
+    plan = Plan.model_validate(whole.plan)
 
     def make() -> list[PlanTrial]:
-        journal.note("steps", f"the plan {whole.label} in steps", min(MOST_SECONDS, journal.most_seconds))
-        return measure(trier, model, Plan.model_validate(whole.plan), whole, seconds_left)
+        building = STEP.building * len(toggled(plan))
+        journal.note("steps", f"the plan {whole.label} in steps", journal.plan_seconds(building))
+        return measure(trier, model, plan, whole, seconds_left)
 
     found: list[PlanTrial] = journal.once("steps", list[PlanTrial], make)
     return found

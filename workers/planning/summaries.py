@@ -1,9 +1,12 @@
-"""Describes a plan in one sentence: its runner, and the kernels of each part of the work."""
+"""Describes plans: one in a sentence, by its runner and the kernels of each part of the work, many by their figures."""
+
+from collections.abc import Sequence
 
 from kernels import registry
 from kernels.engine.whole_model import WholeModel
 from kernels.ops import PARTS
 from kernels.plan import Plan, PlannedOp
+from workers.documents.stages import PlanTrial
 
 ROUNDING = "rounding"
 """The option that says how weights were rounded. Plans that differ in it alone are of one variant."""
@@ -47,3 +50,12 @@ def _by_part(ops: list[PlannedOp]) -> dict[str, list[str]]:
 
 def _joined(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def known(trials: Sequence[PlanTrial]) -> dict[str, str]:
+    """What compose measured so far, by plan, for the run's page."""
+    return {
+        trial.label: f"{trial.primary.value:,.4g} {trial.unit}" if trial.primary else trial.gate
+        for trial in trials
+        if trial.gate != "refused"
+    }

@@ -4,6 +4,7 @@ Tried are every whole-model variant, and the best of them with the op variants t
 keep the precision, then the lossy ones where the workload allows them.
 """
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,7 +23,7 @@ from workers.harness.context import Context, StageError
 from workers.measuring.conditions import watched
 from workers.measuring.journal import MOST_SECONDS, Journal
 from workers.measuring.served_model import dtype_of, load
-from workers.planning import kernels_plan, peers, ranking, several_gpus, steps
+from workers.planning import kernels_plan, peers, ranking, several_gpus, steps, summaries
 from workers.planning.build_times import EXPECTED_SHARE, Builds
 from workers.planning.choosing import choose_plan
 from workers.planning.precision import lossy_refusal, lowers_precision
@@ -62,7 +63,9 @@ class _Composer:
     def __init__(self, document: StageInput, context: Context) -> None:
         self.document, self.context = document, context
         self.dtype = dtype_of(document)
+        started = time.monotonic()
         self.model = load(document, context)
+        self._loading_seconds = time.monotonic() - started
         self.kind = kind_of(self.model)
         self.trier = Trier(document)
         self.done: list[PlanTrial] = []
@@ -163,11 +166,12 @@ class _Composer:
             self._refuse(label, plan, refusal.reason)
         else:
             if variant.name == kernels_plan.VARIANT:
-                trial = self._try_kernels(lossy=False)
+                trial = self._try_kernels(variant)
             elif variant.runner_name == kernels_plan.MEGAKERNEL:
-                trial = self._try_megakernel(label, plan, variant.lossy)
+                trial = self._try_megakernel(label, plan, variant)
             else:
-                trial = self._attempt(variant.name, plan, lambda: variant.build(case, {})(self.model), variant.lossy)
+                make, worst = variant.build(case, {}), variant.build_seconds
+                trial = self._attempt(variant.name, plan, lambda: make(self.model), variant.lossy, worst)
             if trial is not None and trial.build_seconds is not None:
                 Builds(self.document).note(variant.name, trial.build_seconds)
 
@@ -187,13 +191,13 @@ class _Composer:
             return Refusal("The workload excludes it.")
         return None
 
-    def _try_kernels(self, lossy: bool) -> PlanTrial | None:
+    def _try_kernels(self, variant: Variant) -> PlanTrial | None:
         """The plan of composed variants, or None where lower precision changes nothing."""
-        chosen = self._chosen_ops(lossy)
-        if lossy and not any(registry.variant(op.variant).lossy for op in chosen.ops):
+        chosen = self._chosen_ops(variant.lossy)
+        if variant.lossy and not any(registry.variant(op.variant).lossy for op in chosen.ops):
             return None
         plan = self._plan("kernels", kernels_plan.runner_options(chosen.ops), chosen.ops)
-        trial = self._attempt(kernels_plan.label(chosen), plan, lambda: engine.apply(self.model, plan), lossy)
+        trial = self._apply(kernels_plan.label(chosen), plan, variant)
         trial.notes = chosen.notes
         return trial
 
@@ -201,16 +205,19 @@ class _Composer:
         variant = registry.variant(kernels_plan.LOSSY_VARIANT)
         refusal = self._excluded(variant) or self._too_long(variant)
         if refusal is None:
-            self._try_kernels(lossy=True)
+            self._try_kernels(variant)
         else:
             self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), refusal.reason)
 
-    def _try_megakernel(self, label: str, plan: Plan, lossy: bool) -> PlanTrial:
+    def _try_megakernel(self, label: str, plan: Plan, variant: WholeModel) -> PlanTrial:
         """The megakernel plan. On one GPU its prompts use the ops that the kernels plan has for them."""
         if plan.gpus == 1:
             ops = kernels_plan.prompt_ops(self.document, self.model, self._chosen_ops(lossy=False).ops)
             plan = plan.model_copy(update={"ops": ops})
-        return self._attempt(label, plan, lambda: engine.apply(self.model, plan), lossy)
+        return self._apply(label, plan, variant)
+
+    def _apply(self, label: str, plan: Plan, variant: Variant) -> PlanTrial:
+        return self._attempt(label, plan, partial(engine.apply, self.model, plan), variant.lossy, variant.build_seconds)
 
     def _chosen_ops(self, lossy: bool) -> Chosen:
         """The ops of a kernels plan, chosen once; none where such a plan cannot be made."""
@@ -245,20 +252,23 @@ class _Composer:
         if took > self.context.seconds_left:
             self._refuse(label, plan, f"Not tried: {self.context.seconds_left:.0f} s were left.")
         else:
-            self._attempt(label, plan, lambda: engine.apply(load(self.document, self.context, dtype), plan), lossy)
+            self._attempt(
+                label, plan, lambda: engine.apply(load(self.document, self.context, dtype), plan), lossy, took
+            )
 
-    def _attempt(self, label: str, plan: Plan, make: Callable[[], Runner], lossy: bool) -> PlanTrial:
+    def _attempt(self, label: str, plan: Plan, make: Callable[[], Runner], lossy: bool, worst: float) -> PlanTrial:
+        """Tries the plan, whose build takes `worst` seconds at worst. The first plan, today's, may take any time."""
         count = len(self.done)
         self.context.say(min(0.9, 0.1 + 0.12 * count), f"trying the plan {label}")
         times = Times(self._building_seconds(), self._measuring_seconds())
         if said := self._journal.why_left_out(f"plan {label}"):
             trial = untried(label, plan, self.document, "error", said)
         else:
-            longest = self._journal.most_seconds if self.done else MOST_SECONDS
+            longest = self._journal.plan_seconds(2 * worst + self._loading_seconds) if self.done else MOST_SECONDS
             self._journal.note(f"plan {label}", f"the plan {label}", longest)
             trial = self.trier.attempt(label, plan, make, times, lossy)
         self.done.append(trial)
-        self.context.say(min(0.95, 0.16 + 0.12 * count), f"tried the plan {label}", self._known())
+        self.context.say(min(0.95, 0.16 + 0.12 * count), f"tried the plan {label}", summaries.known(self.done))
         return trial
 
     def _building_seconds(self) -> float:
@@ -268,14 +278,6 @@ class _Composer:
 
     def _measuring_seconds(self) -> float:
         return min(MEASURE_SECONDS, max(0.5, 0.1 * self.context.seconds_left))
-
-    def _known(self) -> dict[str, str]:
-        """Every plan measured so far, for the run's page."""
-        return {
-            trial.label: f"{trial.primary.value:,.4g} {trial.unit}" if trial.primary else trial.gate
-            for trial in self.done
-            if trial.gate != "refused"
-        }
 
     def _refuse(self, label: str, plan: Plan, reason: str) -> None:
         self.done.append(untried(label, plan, self.document, "refused", reason))

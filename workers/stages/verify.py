@@ -17,7 +17,7 @@ from workers.documents.measurement import Environment
 from workers.documents.stages import PlanCheck, StageInput, VerifyResult
 from workers.harness.context import Context, StageError
 from workers.measuring import quality_by_kind
-from workers.measuring.alternation import Alternation, alternate, warm_clients
+from workers.measuring.alternation import LEAST_PAIRS, Alternation, alternate, warm_clients
 from workers.measuring.conditions import watched
 from workers.measuring.journal import Journal
 from workers.measuring.outcomes import outcomes_of, speedup
@@ -91,7 +91,7 @@ class _Bench:
         """The plans in the order of `to_verify` until one is confirmed, and the labels of those left out for time.
 
         The next plan is measured when as many seconds are left as the one before took. Where earlier processes of the
-        stage have used up the overrun, today's plan alone is measured.
+        stage have used up the overrun, today's plan alone is measured. Plans that they have measured are read back.
         """
         tried, left_out = list[Attempt](), list[str]()
         for label, plan in to_verify(self.document, composed):
@@ -112,9 +112,17 @@ class _Bench:
         """
         if not is_change(plan, self.document):
             return self._attempt(label, plan)
-        with self._journal.noted():
-            self._journal.note(label, f"the plan {label}", self._journal.most_seconds)
+        trials = self.document.results.compose.trials if self.document.results.compose else []
+        built = max((each.build_seconds or 0.0 for each in trials if each.label == label), default=0.0)
+
+        def attempt() -> Attempt:
+            self._journal.note_parts(label, f"the plan {label}", 2 * (built + self._loading_seconds))
             return self._attempt(label, plan)
+
+        found: Attempt = self._journal.once(label, Attempt, attempt)
+        files = (found.profile.trace, found.profile.timeline and found.profile.timeline.file) if found.profile else ()
+        self.context.kept += [each for each in files if each and each not in self.context.kept]
+        return found
 
     def _attempt(self, label: str, plan: Plan) -> Attempt:
         document, context, start = self.document, self.context, time.monotonic()
@@ -164,13 +172,18 @@ class _Bench:
         return now, ready_seconds, environment()
 
     def no_change(self, last: Attempt) -> Attempt:
-        """What runs today as the result. It is measured until it is decided, unless it was the last attempt's plan."""
-        objectives = self.document.workload.objectives
+        """What runs today as the result. It is measured until it is decided, unless it was the last attempt's plan.
+
+        Requests that an earlier process of the stage served do not count here: there are LEAST_PAIRS of this one.
+        """
+        objectives, served = self.document.workload.objectives, self.today.served
         with watched(self.document) as environment:
-            while last.changed and not is_enough(objectives, self.today.served, self.usd) and self._has_time:
+            while last.changed and not is_enough(objectives, served, self.usd):
+                if not self._has_time and len(served) >= LEAST_PAIRS:
+                    break
                 self.today.serve()
-        served = self.today.served if last.changed else last.after
-        found = unchanged(last, self.document, [Alternation(served, served)], self.usd)
+        both = served if last.changed else last.after
+        found = unchanged(last, self.document, [Alternation(both, both)], self.usd)
         return replace(found, environment=meanwhile) if (meanwhile := environment()).telemetry.void else found
 
     @property

@@ -1,17 +1,19 @@
-"""Compose on a CPU as on a GPU, with a plan that loses the GPU and a variant that crashes where a model runs it."""
+"""Compose on a CPU as on a GPU: one plan loses the GPU, one hangs, and a variant crashes where a model runs it."""
 
 from kernels import registry
 from kernels.engine.pass_timer import GraphTimer
 from kernels.hardware import GPUS
-from tests.workers.crashing_stages.plants import AbortsInAModel, Crashing, plant
+from tests.workers.crashing_stages.plants import AbortsInAModel, Crashing, HangingModel, plant
 from workers.harness.cli import main
+from workers.measuring import journal
 from workers.planning import kernels_plan
 from workers.stages import compose
 
 if __name__ == "__main__":
-    plant(AbortsInAModel, Crashing)
+    plant(AbortsInAModel, Crashing, HangingModel)
     registry.variant("kernels").serves = lambda case, gpu: None
     kernels_plan.composes = lambda document, model: True
     kernels_plan.pass_timer = lambda document, model, traffic, watch: GraphTimer(model, GPUS["cpu"], traffic, watch)
     compose.MEASURE_SECONDS = 0.3
+    journal.LEAST_SECONDS, journal.SHARE = 8.0, 0.0
     main(compose.run)

@@ -84,6 +84,31 @@ class HangingRunner(EagerRunner):
         time.sleep(600)
 
 
+class HangingIn16Bits(EagerRunner):
+    """Is slow in float32, hangs at the first request in float16, and at the fifth in bfloat16."""
+
+    answered = 0
+
+    def __init__(self, model: Any, options: Any = None, ops: Any = None) -> None:
+        super().__init__(model, options)
+
+    def generate(self, *given: Any, **more: Any) -> Any:
+        hangs_at = {torch.float16: 0, torch.bfloat16: 4}.get(self.model.dtype)
+        time.sleep(600 if self.answered == hangs_at else 0.1)
+        self.answered += 1
+        return super().generate(*given, **more)
+
+
+class HangingModel(WholeModel):
+    """A whole model whose plan hangs when it is built."""
+
+    name = "planted_hanging_model"
+    summary = "planted by a test"
+
+    def build(self, case: Any, params: dict[str, Any]) -> Any:
+        return HangingRunner
+
+
 class LosingRunner(EagerRunner):
     def __init__(self, model: Any, options: Any = None, ops: Any = None) -> None:
         super().__init__(model, options)

@@ -192,7 +192,9 @@ def test_without_its_quality_proven_a_changed_model_meets_nothing(tokens, change
 
 
 def test_a_model_without_text_writes_its_own():
-    found = texts.sampled(model(), 256, 24, 96)
+    wrote: list[int] = []
+    found = texts.sampled(model(), 256, 24, 96, lambda: wrote.append(1))
+    assert wrote == [1]
     assert found.ids.shape == (4, 24)
     assert not found.written
     assert "sampled from the model" in found.source

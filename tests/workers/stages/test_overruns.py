@@ -7,6 +7,7 @@ from tests.workers.conftest import candidate, stage_input
 from tests.workers.stages.test_compose import ALLOWED, CEILINGS, ENVIRONMENT
 from workers.documents.measurement import Distribution
 from workers.documents.stages import ExploreResult, Results
+from workers.harness.context import Context
 from workers.measuring.journal import Journal
 from workers.measuring.overruns import overrun_seconds
 from workers.stages import compose
@@ -45,3 +46,15 @@ def test_a_composed_plan_may_exceed_its_time_by_what_requests_take_here(context,
     found = Results(explore=explored, baseline=measured("e2e"))
     compose.run(stage_input("compose", results=found, constraints=ALLOWED), context)
     assert noted["plan eager + int8_dynamic_cpu"] > 20 * 320
+
+
+def test_a_plan_may_take_half_of_the_time_that_is_left_and_what_building_and_requests_take(tmp_path):
+    def seconds(left: float, building: float = 0.0, **results) -> float:
+        document = stage_input("verify", results=Results(**results))
+        return round(Journal(document, Context(tmp_path, tmp_path, seconds=left)).plan_seconds(building))
+
+    assert seconds(200) == 100
+    assert seconds(200, building=40) == 140
+    assert seconds(200, building=900) == 200 + 120
+    assert seconds(10) == 30
+    assert seconds(200, baseline=measured("e2e")) == 100 + 20 * 320
