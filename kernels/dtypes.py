@@ -11,4 +11,4 @@ DTYPES: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16,
 """torch's dtype of each `kernels.ops.DType`."""
 
 DTYPE_NAMES: "dict[torch.dtype, DType]" = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-"""The other way round."""
+"""The name of each of these dtypes."""

@@ -92,7 +92,7 @@ class Decoder:
         self.lm_head: Tensor = model.lm_head.weight
         self.rotary = core.rotary_emb
         self.layers = [_weights(layer, pack) for layer in core.layers]
-        self.shapes = [_shape(config, layer, index) for index, layer in enumerate(core.layers)]
+        self.shapes = [_shape(config, layer) for layer in core.layers]
         self.eps: float = config.rms_norm_eps
 
     @torch.no_grad()
@@ -111,7 +111,7 @@ class Decoder:
         ]
 
 
-def _shape(config: Any, layer: Any, index: int) -> LayerShape:
+def _shape(config: Any, layer: Any) -> LayerShape:
     attention = layer.self_attn
     window = getattr(config, "sliding_window", None) if config.model_type == "mistral" else None
     window = getattr(attention, "sliding_window", window)
@@ -220,9 +220,9 @@ def project(x: Tensor, matrices: tuple[Tensor, ...], biases: tuple[Tensor | None
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
 
 
-class Where(NamedTuple):
-    """The positions `at` [q] int64 of a pass's tokens, and the cos and sin of these positions, [q, head_dim] or [b, q,
-    head_dim].
+class Positions(NamedTuple):
+    """Where a pass's tokens stand in their sequences: `at` [q] int64, and the cos and sin of these positions, [q,
+    head_dim] or [b, q, head_dim].
     """
 
     at: Tensor
@@ -230,17 +230,17 @@ class Where(NamedTuple):
     sin: Tensor
 
 
-def embed(ids: Tensor, position: Tensor, table: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Where]:
+def embed(ids: Tensor, position: Tensor, table: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Positions]:
     """delta, residual and positions as the first layer takes them, for ids [b, q] from `position` [1] on."""
     x = F.embedding(ids, table)
     positions = torch.arange(ids.shape[1], device=ids.device) + position
-    return x, torch.zeros_like(x), Where(positions, cos[positions], sin[positions])
+    return x, torch.zeros_like(x), Positions(positions, cos[positions], sin[positions])
 
 
 def layer(
     delta: Tensor,
     residual: Tensor,
-    where: Where,
+    positions: Positions,
     cache: tuple[Tensor, Tensor],
     w: Weights,
     shape: LayerShape,
@@ -250,7 +250,7 @@ def layer(
     """One layer over delta and residual [b, q, hidden]; appends to the cache, keys and values [b, length, kv_h, d], in
     place.
 
-    q > 1 is a prompt from position 0, q = 1 a decode step at `where.at` [1]. `attention` replaces torch's for
+    q > 1 is a prompt from position 0, q = 1 a decode step at `positions.at` [1]. `attention` replaces torch's for
     prompts. Returns the new (delta, residual).
     """
     batch, queries, _ = delta.shape
@@ -261,11 +261,11 @@ def layer(
     q, k, v = heads.split([shape.heads, shape.kv_heads, shape.kv_heads], dim=2)
     if w.q_norm is not None and w.k_norm is not None:
         q, k = rms_norm(q, w.q_norm, shape.eps), rms_norm(k, w.k_norm, shape.eps)
-    q, k = rotate(q, where.cos, where.sin), rotate(k, where.cos, where.sin)
-    keys.index_copy_(1, where.at, k)
-    values.index_copy_(1, where.at, v)
+    q, k = rotate(q, positions.cos, positions.sin), rotate(k, positions.cos, positions.sin)
+    keys.index_copy_(1, positions.at, k)
+    values.index_copy_(1, positions.at, v)
     if queries == 1:
-        out = decode_attention(q, keys, values, where.at, shape.scaling, shape.window)
+        out = decode_attention(q, keys, values, positions.at, shape.scaling, shape.window)
     else:
         found = attention(q, k, v) if attention is not None and shape.window is None else None
         out = found if found is not None else prefill_attention(q, k, v, shape.scaling, shape.window)

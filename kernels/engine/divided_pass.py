@@ -17,7 +17,7 @@ from torch import Tensor
 from kernels.cuda.current import current
 from kernels.engine import decoder
 from kernels.engine.bound_variants import BoundVariants
-from kernels.engine.passes import Pass, Walk
+from kernels.engine.passes import LayerInput, Pass
 from kernels.engine.prompts import Bucket, PromptReader
 from kernels.engine.state import State
 
@@ -90,20 +90,20 @@ class DividedPass:
         then waits for it.
         """
         self._order(ends=False)
-        walks = []
+        inputs = []
         for each, device in zip(self._passes, self._devices, strict=True):
             if each.state is not self.state:
                 each.state.position.copy_(self.state.position)
             with current(device):
-                walks.append(each.begin(ids.to(device), None if length is None else length.to(device)))
+                inputs.append(each.begin(ids.to(device), None if length is None else length.to(device)))
         for halves in zip(*(each.halves for each in self._passes), strict=True):
-            for half, walk, device in zip(halves, walks, self._devices, strict=True):
+            for half, given, device in zip(halves, inputs, self._devices, strict=True):
                 with current(device):
-                    half(walk)
-            sums = self._exchange.summed([walk.stream.x for walk in walks], [_partial(walk) for walk in walks])
-            for walk, x in zip(walks, sums, strict=True):
-                walk.stream.x, walk.stream.delta = x, None
-        found = self._passes[0].end(walks[0], length)
+                    half(given)
+            sums = self._exchange.summed([given.stream.x for given in inputs], [_partial(given) for given in inputs])
+            for given, x in zip(inputs, sums, strict=True):
+                given.stream.x, given.stream.delta = x, None
+        found = self._passes[0].end(inputs[0], length)
         self._order(ends=True)
         return found
 
@@ -117,9 +117,9 @@ class DividedPass:
             after.wait_stream(before)
 
 
-def _partial(walk: Walk) -> Tensor:
-    assert walk.stream.delta is not None
-    return walk.stream.delta
+def _partial(given: LayerInput) -> Tensor:
+    assert given.stream.delta is not None
+    return given.stream.delta
 
 
 class DividedPrompts(PromptReader):

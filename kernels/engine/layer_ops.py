@@ -3,21 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import Literal
 
 from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
+from kernels.engine.layer_cases import attention_case, rope_case, step_case
 from kernels.engine.prompts import bucket
-from kernels.ops import (
-    AttentionCase,
-    Case,
-    Epilogue,
-    GatedCase,
-    LinearCase,
-    LmHeadCase,
-    RmsNormCase,
-    RopeCase,
-    StepAttentionCase,
-)
+from kernels.ops import Case, Epilogue, GatedCase, LinearCase, LmHeadCase, RmsNormCase
 
 
 @dataclass(frozen=True)
@@ -97,43 +89,15 @@ class LayerOps:
         separate = [case for shape in shapes for case in self._separate(shape, queries)]
         forms = [tuple(dict.fromkeys(separate))]
         if queries == 1 and self._weights.q_norm is None:
-            forms.insert(0, tuple(dict.fromkeys(self._step(shape) for shape in shapes)))
+            batch, length = self.traffic.batch, self.traffic.longest
+            forms.insert(0, tuple(dict.fromkeys(step_case(shape, batch, length, self._dtype) for shape in shapes)))
         return forms
 
-    def _step(self, shape: decoder.LayerShape) -> Case:
-        return StepAttentionCase(
-            batch=self.traffic.batch,
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            head_dim=shape.head_dim,
-            kv_len=self.traffic.longest,
-            window=shape.window_within(self.traffic.longest),
-            dtype=self._dtype,
-        )
-
     def _separate(self, shape: decoder.LayerShape, queries: int) -> Iterator[Case]:
-        length = self.traffic.longest if queries == 1 else queries
-        yield RopeCase(
-            batch=self.traffic.batch,
-            q_len=queries,
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            head_dim=shape.head_dim,
-            append=True,
-            dtype=self._dtype,
-        )
-        yield AttentionCase(
-            kind="decode" if queries == 1 else "prefill",
-            head_dim=shape.head_dim,
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            batch=self.traffic.batch,
-            q_len=queries,
-            kv_len=length,
-            dtype=self._dtype,
-            kv_dtype=self._dtype,
-            window=shape.window_within(length),
-        )
+        batch, length = self.traffic.batch, self.traffic.longest if queries == 1 else queries
+        yield rope_case(shape, batch, queries, self._dtype)
+        kind: Literal["decode", "prefill"] = "decode" if queries == 1 else "prefill"
+        yield attention_case(shape, kind, batch, queries, length, self._dtype)
 
     def _linear(self, m: int, shape: tuple[int, ...], epilogue: Epilogue) -> LinearCase:
         n, k = shape

@@ -10,6 +10,7 @@ that the plan has for it, or torch's own.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -19,25 +20,25 @@ from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.head import Head
+from kernels.engine.layer_cases import attention_case, rope_case, step_case
 from kernels.engine.products import Rows, Stream, added_product, gated_product, normed_product
 from kernels.engine.state import State
-from kernels.ops import AttentionCase, RmsNormCase, RopeCase, StepAttentionCase
 
 DEFAULT_SCALE_ERROR = 1e-6
 
 
 @dataclass
-class Walk:
-    """A pass on its way through the layers: the residual stream, the positions of the tokens (None where no op asks for
-    them), and the index [1] of the last token before the padding (None: there is no padding).
+class LayerInput:
+    """What each half of a layer takes: the residual stream, which the half changes; the positions of the tokens (None
+    where no op asks for them); and the index [1] of the last token before the padding (None: there is no padding).
     """
 
     stream: Stream
-    where: decoder.Where | None
+    positions: decoder.Positions | None
     last: Tensor | None
 
 
-Half = Callable[[Walk], None]
+Half = Callable[[LayerInput], None]
 """Half of a layer, attention or MLP: it ends with a product that joins the residual stream."""
 
 
@@ -79,31 +80,31 @@ class Pass:
         ids before the padding (None: all). Advances the position. Returns the residual stream after the last layer: [b
         · queries, hidden], or [b, hidden] of the last tokens unless the pass is whole.
         """
-        walk = self.begin(ids, length)
+        given = self.begin(ids, length)
         for half in self.halves:
-            half(walk)
-        return self.end(walk, length)
+            half(given)
+        return self.end(given, length)
 
-    def begin(self, ids: Tensor, length: Tensor | None) -> Walk:
+    def begin(self, ids: Tensor, length: Tensor | None) -> LayerInput:
         """What `run` does before the layers."""
         begins = self.state.stream if self.queries == 1 else None
         stream = Stream(F.embedding(ids, self.model.embedding).view(self._rows.m, -1) if begins is None else begins)
-        where = self._where() if self._rotates else None
-        return Walk(stream, where, None if length is None else length - 1)
+        positions = self._positions() if self._rotates else None
+        return LayerInput(stream, positions, None if length is None else length - 1)
 
-    def end(self, walk: Walk, length: Tensor | None) -> Tensor:
+    def end(self, given: LayerInput, length: Tensor | None) -> Tensor:
         """What `run` does after the layers."""
-        x = walk.stream.summed()
-        self.head.run(self._ends(x, walk.last) if self.whole else x, length)
+        x = given.stream.summed()
+        self.head.run(self._ends(x, given.last) if self.whole else x, length)
         return x
 
-    def _where(self) -> decoder.Where:
+    def _positions(self) -> decoder.Positions:
         state = self.state
         if self.queries == 1:
             at, tables = state.position, (state.cos[state.position], state.sin[state.position])
         else:
             at, tables = self._prompt_at, (state.cos[: self.queries], state.sin[: self.queries])
-        return decoder.Where(at, *(table.expand(state.batch, -1, -1) for table in tables))
+        return decoder.Positions(at, *(table.expand(state.batch, -1, -1) for table in tables))
 
     def _ends(self, x: Tensor, last: Tensor | None) -> Tensor:
         """The rows [b, hidden] of the last tokens among x [b · queries, hidden]; `last` [1] is their index."""
@@ -120,21 +121,21 @@ class Pass:
         gate_up = gated_product(rows, w.post_norm, w.gate_up[0], w.gate_up_bias[0])
         down = added_product(rows, w.down, w.down_bias, self._partial)
 
-        def attention(walk: Walk) -> None:
-            stream = walk.stream
-            y = attend(qkv(stream), walk.where)
+        def attention(given: LayerInput) -> None:
+            stream = given.stream
+            y = attend(qkv(stream), given.positions)
             if cut:
-                y, stream.x = self._ends(y, walk.last), self._ends(stream.summed(), walk.last)
+                y, stream.x = self._ends(y, given.last), self._ends(stream.summed(), given.last)
             out(y, stream)
 
-        def mlp(walk: Walk) -> None:
-            down(gate_up(walk.stream), walk.stream)
+        def mlp(given: LayerInput) -> None:
+            down(gate_up(given.stream), given.stream)
 
         return attention, mlp
 
     def _attention(
         self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
-    ) -> Callable[[Tensor, decoder.Where | None], Tensor]:
+    ) -> Callable[[Tensor, decoder.Positions | None], Tensor]:
         """qkv [m, (heads + 2 · kv_heads) · head_dim] ↦ o [m, heads · head_dim]; k and v go into the cache."""
         step = self._step(w, shape, keys, values)
         if step is not None:
@@ -143,86 +144,55 @@ class Pass:
         count = [shape.heads, shape.kv_heads, shape.kv_heads]
         self._rotates = True
 
-        def run(qkv: Tensor, where: decoder.Where | None) -> Tensor:
-            assert where is not None
+        def run(qkv: Tensor, positions: decoder.Positions | None) -> Tensor:
+            assert positions is not None
             heads = qkv.view(self.state.batch, self.queries, -1, shape.head_dim)
             q, k, v = heads.split(count, dim=2)
-            return attend(rotate(q, k, v, where)).reshape(self._rows.m, -1)
+            return attend(rotate(q, k, v, positions)).reshape(self._rows.m, -1)
 
         return run
 
     def _step(
         self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
-    ) -> Callable[[Tensor, decoder.Where | None], Tensor] | None:
+    ) -> Callable[[Tensor, decoder.Positions | None], Tensor] | None:
         """The planned variant that does a whole decode step of attention; None if the plan has none."""
         if self.queries > 1 or w.q_norm is not None or not default_scale(shape):
             return None
-        case = StepAttentionCase(
-            batch=self.state.batch,
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            head_dim=shape.head_dim,
-            kv_len=self.state.capacity,
-            window=shape.window_within(self.state.capacity),
-            dtype=self.dtype,
-        )
-        found = self.variants.planned(case)
+        found = self.variants.planned(step_case(shape, self.state.batch, self.state.capacity, self.dtype))
         if found is None:
             return None
         function, state = found.function, self.state
-        return lambda qkv, where: function(qkv, state.cos, state.sin, keys, values, state.position)
+        return lambda qkv, positions: function(qkv, state.cos, state.sin, keys, values, state.position)
 
     def _rope(
         self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
-    ) -> Callable[[Tensor, Tensor, Tensor, decoder.Where], Tensor]:
-        """(q, k, v, where) ↦ rotated q. Writes the rotated k, and v, into the cache."""
-        case = RopeCase(
-            batch=self.state.batch,
-            q_len=self.queries,
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            head_dim=shape.head_dim,
-            append=True,
-            dtype=self.dtype,
-        )
-        appending = self.variants.planned(case)
-        alone = case.model_copy(update={"append": False})
+    ) -> Callable[[Tensor, Tensor, Tensor, decoder.Positions], Tensor]:
+        """(q, k, v, positions) ↦ rotated q. Writes the rotated k, and v, into the cache."""
+        appending = self.variants.planned(rope_case(shape, self.state.batch, self.queries, self.dtype))
+        alone = rope_case(shape, self.state.batch, self.queries, self.dtype, append=False)
         rotating = self.variants.bound(alone).function if appending is None else None
 
-        def rotate(q: Tensor, k: Tensor, v: Tensor, where: decoder.Where) -> Tensor:
+        def rotate(q: Tensor, k: Tensor, v: Tensor, positions: decoder.Positions) -> Tensor:
             if w.q_norm is not None and w.k_norm is not None:
-                q, k = self._head_norm(q, w.q_norm), self._head_norm(k, w.k_norm)
+                q, k = self._rows.head_norm(q, w.q_norm), self._rows.head_norm(k, w.k_norm)
             if appending is not None:
-                rotated: Tensor = appending.function(q, k, v, where.cos, where.sin, keys, values, self.state.position)
+                rotated: Tensor = appending.function(
+                    q, k, v, positions.cos, positions.sin, keys, values, self.state.position
+                )
                 return rotated
             assert rotating is not None
-            q, k = rotating(q.contiguous(), k.contiguous(), where.cos, where.sin)
-            keys.index_copy_(1, where.at, k)
-            values.index_copy_(1, where.at, v)
+            q, k = rotating(q.contiguous(), k.contiguous(), positions.cos, positions.sin)
+            keys.index_copy_(1, positions.at, k)
+            values.index_copy_(1, positions.at, v)
             return q
 
         return rotate
 
-    def _head_norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        rows = x.reshape(-1, x.shape[-1])
-        case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=self.dtype)
-        return self.variants.bound(case).function(rows, weight, eps=self._rows.eps).view(x.shape)
-
     def _attend(self, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
         """Rotated q ↦ o: over the prompt's own keys in the cache or, in a step, over all keys so far."""
         length = self.state.capacity if self.queries == 1 else self.queries
-        case = AttentionCase(
-            kind="decode" if self.queries == 1 else "prefill",
-            head_dim=shape.head_dim,
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            batch=self.state.batch,
-            q_len=self.queries,
-            kv_len=length,
-            dtype=self.dtype,
-            kv_dtype=self.dtype,
-            window=shape.window_within(length),
-        )
+        kind: Literal["decode", "prefill"] = "decode" if self.queries == 1 else "prefill"
+        case = attention_case(shape, kind, self.state.batch, self.queries, length, self.dtype)
         found = self.variants.planned(case) if default_scale(shape) else None
         position = self.state.position
         if self.queries == 1:

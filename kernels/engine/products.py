@@ -47,6 +47,12 @@ class Rows:
         stream.delta = None
         return y
 
+    def head_norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        """x [..., heads, head_dim], each head normed by itself: the norm of q and k that some families have."""
+        rows = x.reshape(-1, x.shape[-1])
+        case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=self.dtype)
+        return self.variants.bound(case).function(rows, weight, eps=self.eps).view(x.shape)
+
 
 Product = Callable[[Stream], Tensor]
 

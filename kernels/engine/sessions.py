@@ -99,9 +99,11 @@ class DecoderSession(ExactSession):
 
     def _pass(self, ids: Tensor) -> Tensor:
         model = self.model
-        delta, residual, where = self._embed(ids, self.position, model.embedding, self._cos, self._sin)
+        delta, residual, positions = self._embed(ids, self.position, model.embedding, self._cos, self._sin)
         for weights, shape, cache in zip(model.layers, model.shapes, self._cache, strict=True):
-            delta, residual = self._layer(delta, residual, where, cache, weights, shape, self._linear, self._attention)
+            delta, residual = self._layer(
+                delta, residual, positions, cache, weights, shape, self._linear, self._attention
+            )
         return self._finish(delta, residual, model.norm, model.lm_head, self.token, self.position, model.eps)
 
     def _prefill(self) -> None:

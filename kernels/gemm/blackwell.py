@@ -24,35 +24,21 @@ WEIGHTS = {"tensor": "fp8", "row": "fp8", "block32": "fp8", "block16": "nvfp4"}
 """The weights of each kind of scales."""
 
 
-def _refusal(case: LinearCase, gpu: Gpu) -> Refusal | None:
-    """What both variants refuse."""
-    if gpu.sm != SM:
-        return Refusal(f"device is {gpu.name}: this variant is built for sm_100a only")
-    if case.dtype not in C_TYPES:
-        return Refusal(f"dtype is {case.dtype}: this variant writes bf16 or fp16")
-    if case.epilogue not in EPILOGUES:
-        return Refusal(f"epilogue is {case.epilogue}: this variant has {', '.join(EPILOGUES)}")
-    if case.n % INTERLEAVED:
-        return Refusal(f"n is {case.n}: rows of y must be a multiple of 16 bytes")
-    return None
+class _BlackwellVariant(Variant):
+    """The base of the variants of blackwell.cu."""
 
-
-@register
-class GemmBlackwell(Variant):
-    """Persistent, warp-specialised products of bf16 or fp16; docs/kernels/gemm-blackwell.md."""
-
-    name = "gemm_blackwell"
     op = "linear"
     page = "gemm-blackwell"
-    summary = "large products in tensor memory (sm_100a); compiles, emulated, never run on the chip"
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
-        if (refusal := _refusal(case, gpu)) is not None:
-            return refusal
-        if case.weights != case.dtype:
-            return Refusal(f"weights is {case.weights} and dtype {case.dtype}: this variant multiplies equal types")
-        if case.k % MULTIPLES[None]:
-            return Refusal(f"k is {case.k}: rows of x and w must be a multiple of 16 bytes")
+        if gpu.sm != SM:
+            return Refusal(f"device is {gpu.name}: this variant is built for sm_100a only")
+        if case.dtype not in C_TYPES:
+            return Refusal(f"dtype is {case.dtype}: this variant writes bf16 or fp16")
+        if case.epilogue not in EPILOGUES:
+            return Refusal(f"epilogue is {case.epilogue}: this variant has {', '.join(EPILOGUES)}")
+        if case.n % INTERLEAVED:
+            return Refusal(f"n is {case.n}: rows of y must be a multiple of 16 bytes")
         return None
 
     def cuda_builds(self, case: LinearCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
@@ -63,12 +49,9 @@ class GemmBlackwell(Variant):
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
         return space(case)
 
-    def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
-        """w unchanged; for swiglu as gemm_hopper's."""
-        return interleaved_gate_up(weight) if case.gates else weight
-
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
-        """f(x [m, k], w, bias=None [n], residual=None [m, n]) -> y [m, n].
+        """f(x [m, k], w, bias=None [n], residual=None [m, n]) -> y [m, n]; with scales x and w are what `passed` and
+        `pack` return.
 
         Raises ValueError that names the argument: of another shape, dtype or device, misaligned, not contiguous.
         """
@@ -79,17 +62,36 @@ class GemmBlackwell(Variant):
 
 
 @register
-class GemmBlackwellScaled(Variant):
+class GemmBlackwell(_BlackwellVariant):
+    """Persistent, warp-specialised products of bf16 or fp16; docs/kernels/gemm-blackwell.md."""
+
+    name = "gemm_blackwell"
+    summary = "large products in tensor memory (sm_100a); compiles, emulated, never run on the chip"
+
+    def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
+        if (refusal := super().serves(case, gpu)) is not None:
+            return refusal
+        if case.weights != case.dtype:
+            return Refusal(f"weights is {case.weights} and dtype {case.dtype}: this variant multiplies equal types")
+        if case.k % MULTIPLES[None]:
+            return Refusal(f"k is {case.k}: rows of x and w must be a multiple of 16 bytes")
+        return None
+
+    def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
+        """w unchanged; for swiglu as gemm_hopper's."""
+        return interleaved_gate_up(weight) if case.gates else weight
+
+
+@register
+class GemmBlackwellScaled(_BlackwellVariant):
     """Products of e4m3 operands with float32 scales, of MXFP8 and of NVFP4."""
 
     name = "gemm_blackwell_scaled"
-    op = "linear"
-    page = "gemm-blackwell"
     summary = "fp8, MXFP8 and NVFP4 products (sm_100a); compiles, emulated, never run on the chip"
     lossy = True
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
-        if (refusal := _refusal(case, gpu)) is not None:
+        if (refusal := super().serves(case, gpu)) is not None:
             return refusal
         if case.scales not in WEIGHTS or case.weights != WEIGHTS[case.scales]:
             return Refusal(
@@ -99,14 +101,6 @@ class GemmBlackwellScaled(Variant):
         if case.k % MULTIPLES[case.scales]:
             return Refusal(f"k is {case.k}: {case.scales} scales take multiples of {MULTIPLES[case.scales]}")
         return None
-
-    def cuda_builds(self, case: LinearCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
-        from kernels.gemm.blackwell_call import build_of
-
-        return [build_of(case, tile_of(case, params))]
-
-    def space(self, case: LinearCase) -> list[dict[str, Any]]:
-        return space(case)
 
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "tuple[torch.Tensor, ...]":
         """w as `quant.scaled.of_w` or `quant.block_scaled.operand` gives it, gate and up interleaved for swiglu."""
@@ -126,13 +120,3 @@ class GemmBlackwellScaled(Variant):
             scales = case.scales or "tensor"
             held = {"x": scaled.dequantise(scaled.of_x(x, scales)), "w": scaled.dequantise(scaled.of_w(w, scales))}
         return arguments | held
-
-    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
-        """f(x, w, bias=None [n], residual=None [m, n]) -> y [m, n]; x and w are what `passed` and `pack` return.
-
-        Raises ValueError that names the argument.
-        """
-        from kernels.gemm.blackwell_call import BlackwellLinear
-
-        check_served(self, case, SM)
-        return BlackwellLinear(case, params)

@@ -14,13 +14,38 @@ if TYPE_CHECKING:
     import torch
 
 
+class HopperVariant(Variant):
+    """The base of the variants of hopper.cu and hopper_ping_pong.cu."""
+
+    op = "linear"
+    page = "gemm-hopper"
+
+    def cuda_builds(self, case: LinearCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
+        from kernels.gemm.hopper_call import build_of
+
+        return [build_of(case, tile_of(case, params))]
+
+    def space(self, case: LinearCase) -> list[dict[str, Any]]:
+        return space(case)
+
+    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
+        """f(x [m, k], w, bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n].
+
+        With `scales` x and w are pairs (values, scales). `quantise` gives (values e4m3 [m, n], scales float32 [m,
+        ⌈n / 128⌉]), a scale for each row and 128 columns. Raises ValueError that names the argument: of another shape,
+        dtype or device, misaligned, not contiguous.
+        """
+        from kernels.gemm.hopper_call import HopperLinear
+
+        check_served(self, case)
+        return HopperLinear(case, params)
+
+
 @register
-class GemmHopper(Variant):
+class GemmHopper(HopperVariant):
     """Persistent, warp-specialised products of bf16 or fp16; docs/kernels/gemm-hopper.md."""
 
     name = "gemm_hopper"
-    op = "linear"
-    page = "gemm-hopper"
     summary = "large products on wgmma and the copy engine, epilogue fused"
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
@@ -34,25 +59,6 @@ class GemmHopper(Variant):
             return Refusal(f"n is {case.n}: gate and up are interleaved by {INTERLEAVED} rows")
         return None
 
-    def cuda_builds(self, case: LinearCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
-        from kernels.gemm.hopper_call import build_of
-
-        return [build_of(case, tile_of(case, params))]
-
-    def space(self, case: LinearCase) -> list[dict[str, Any]]:
-        return space(case)
-
     def pack(self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor") -> "torch.Tensor":
         """w unchanged; for swiglu [2n, k] with 8 rows of gate, then the 8 matching rows of up, and so on."""
         return interleaved_gate_up(weight) if case.gates else weight
-
-    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
-        """f(x [m, k], w, bias=None [n], residual=None [m, n], eps=1e-6) -> y [m, n].
-
-        `quantise` gives (values e4m3 [m, n], scales float32 [m, ⌈n / 128⌉]), a scale for each row and 128 columns.
-        Raises ValueError that names the argument: of another shape, dtype or device, misaligned, not contiguous.
-        """
-        from kernels.gemm.hopper_call import HopperLinear
-
-        check_served(self, case)
-        return HopperLinear(case, params)

@@ -1,27 +1,23 @@
 """`gemm_hopper_fp8`: e4m3 times e4m3 with scales for each tensor, row or block, on the same kernel as `gemm_hopper`."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernels.check_args import check_served
-from kernels.cuda.nvrtc import Build
-from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved_gate_up, space, tile_of
+from kernels.gemm.hopper import HopperVariant
+from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved_gate_up
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.quant.formats import FLOAT_SCALES
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Refusal, register
 
 if TYPE_CHECKING:
     import torch
 
 
 @register
-class GemmHopperFp8(Variant):
+class GemmHopperFp8(HopperVariant):
     """Products of e4m3 operands. `block` scales are applied to every 128 values of k, in a second accumulator."""
 
     name = "gemm_hopper_fp8"
-    op = "linear"
-    page = "gemm-hopper"
     summary = "large fp8 products on wgmma, scales for each tensor, row or block"
     lossy = True
 
@@ -40,14 +36,6 @@ class GemmHopperFp8(Variant):
             return Refusal(f"n is {case.n}: gate and up are interleaved by {INTERLEAVED} rows")
         return None
 
-    def cuda_builds(self, case: LinearCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
-        from kernels.gemm.hopper_call import build_of
-
-        return [build_of(case, tile_of(case, params))]
-
-    def space(self, case: LinearCase) -> list[dict[str, Any]]:
-        return space(case)
-
     def pack(
         self, case: LinearCase, params: dict[str, Any], weight: "torch.Tensor"
     ) -> "tuple[torch.Tensor, torch.Tensor]":
@@ -58,16 +46,6 @@ class GemmHopperFp8(Variant):
 
     def rounded(self, case: LinearCase, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         return rounded(case, arguments)
-
-    def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., Any]":
-        """f(x, w, bias=None [n], residual=None [m, n]) -> y [m, n]; x and w are pairs (values, scales).
-
-        `quantise` as in gemm_hopper. Raises ValueError that names the argument.
-        """
-        from kernels.gemm.hopper_call import HopperLinear
-
-        check_served(self, case)
-        return HopperLinear(case, params)
 
 
 def rounded(case: LinearCase, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -6,13 +6,12 @@ Any other block stands for the words of every sequence of the batch: an instruct
 may go on, so they need no separate blocks.
 """
 
-import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from kernels.megakernel.flagged_words import COPIED, word_shapes
+from kernels.megakernel.flagged_words import COPIED
 from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, END, FIELDS, GATE_UP, HEAD, OUT, QKV
 from kernels.megakernel.layout import Layout, groups_of, heads_of_columns
 from kernels.megakernel.shape import ModelShape
@@ -24,8 +23,8 @@ GATED_BLOCK = 8
 
 @dataclass(frozen=True)
 class Access:
-    """`repeat` runs of `count` blocks in `buffer`, which layer `layer` of this token writes. From one run's begin to
-    that of the next are `stride` blocks.
+    """`repeat` runs of `count` blocks in `buffer`, which layer `layer` of this token writes. Each run begins `stride`
+    blocks after the one before it.
 
     `always` is False for splits of the keys after the first, which only a longer context uses.
     """
@@ -51,11 +50,13 @@ def _blocks(first: int, count: int, repeat: int, stride: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Effects:
-    """`residual` is the version of the residual that the SM must hold, its copy or slice; -1 if it uses none.
+    """What one instruction reads, writes and needs.
 
-    `appends` are the (layer, key-value head, sequence)s whose newest rows it may write; `meets` are those whose earlier
-    rows it reads. `chunks` are the ring's chunks that it takes. `exchanges` are blocks that all SMs write, each its
-    own, and read in rounds of one instruction (kernels.megakernel.search); only a sampled token uses them.
+    `residual` is the version of the residual that the SM must hold, its copy or slice; -1 if the instruction uses none.
+    `appends` are the places (layer, key-value head, sequence) in the KV cache whose newest rows it may write; `meets`
+    are those whose earlier rows it reads. `chunks` is how many of the ring's chunks it takes. `exchanges` are blocks of
+    which each SM writes its own and all SMs read all, in rounds of one instruction (kernels.megakernel.search); only a
+    sampled token uses them.
     """
 
     reads: tuple[Access, ...] = ()
@@ -82,29 +83,6 @@ def buffer_sizes(shape: ModelShape, layout: Layout) -> dict[str, int]:
         "candidates": layout.all_sms,
         "counts": 2 * layout.all_sms,
     }
-
-
-def words_of(shape: ModelShape, layout: Layout, access: Access) -> np.ndarray:
-    """The words of the access's blocks, of all sequences: flat indexes into the buffer, int64, ascending.
-
-    They are the 8-byte words that the kernel may access, counted from the start of the buffer.
-    """
-    size = word_shapes(shape, layout)[access.buffer]
-    numbers = np.arange(math.prod(size)).reshape(size)
-    half, each = TILE // 2, shape.head_dim // TILE
-    if access.buffer == "attention":  # [batch, head, split, dimensions] → split, sequence, head, dimensions
-        by_block = numbers.reshape(*size[:3], each, half).transpose(2, 0, 1, 3, 4).reshape(-1, half)
-    elif access.buffer == "attention_state":
-        by_block = numbers.transpose(2, 0, 1, 3).reshape(-1, 2)
-    elif access.buffer == "qkv":
-        by_block = numbers.reshape(-1, half)
-    elif access.buffer == "counts":
-        by_block = numbers.reshape(-1, size[-1])
-    elif access.buffer in ("gated", "normed", "candidates"):
-        by_block = numbers.reshape(size[0], -1)
-    else:  # [partials, batch, tiles, half]
-        by_block = numbers.reshape(*size[:2], -1, half).transpose(0, 2, 1, 3).reshape(-1, size[1] * half)
-    return np.sort(by_block[access.blocks].ravel())
 
 
 def effects(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> Effects:

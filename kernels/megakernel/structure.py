@@ -59,7 +59,7 @@ def instruction_name(words: dict[str, int]) -> str:
 
 
 def structure(program: Program) -> list[ProgramProblem]:
-    """Every problem of form. If fields are out of range, the later checks are skipped."""
+    """Every problem that these checks find. If fields are out of range, the later checks are skipped."""
     problems = list(_bounds(program))
     if problems:
         return problems

@@ -1,6 +1,7 @@
-"""The oracle of a call: the truth and torch's own answer, and the tolerance between them. Imports without torch."""
+"""The oracle of a call: the truth, torch's own answer, and the tolerance that they give. Imports without torch."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -38,6 +39,13 @@ class Oracle:
     @property
     def shapes(self) -> "list[tuple[torch.Size, torch.dtype]]":
         return [(each.shape, each.dtype) for each in self.own]
+
+    def compare_all(self, outputs: "Sequence[torch.Tensor]", when: str) -> Iterator[Tolerance]:
+        """The comparisons of all outputs. Raises Failed for another number of outputs, and as `compare`."""
+        if len(outputs) != len(self.truth):
+            raise Failed(f"It returned {len(outputs)} outputs where the op has {len(self.truth)}.")
+        for position, output in enumerate(outputs):
+            yield from self.compare(position, output, when)
 
     def compare(self, position: int, output: "torch.Tensor", when: str) -> list[Tolerance]:
         """The comparisons of one output; none for an empty one. Raises Failed for a wrong shape or a missing value."""

@@ -1,4 +1,4 @@
-"""What surrounds the call of a variant: values written into its inputs, and its answer taken."""
+"""What surrounds the call of a variant: its inputs are written, its stream is held, its answer or error is taken."""
 
 import math
 from typing import Any
@@ -37,6 +37,12 @@ def outputs_of(case: BaseCase, arguments: Arguments, answer: Any) -> Outputs:
 def copied_outputs(outputs: Outputs) -> Outputs:
     """Copies of the outputs in the order of the current stream: of work that it does not wait for, what is there."""
     return tuple(each.clone() for each in outputs)
+
+
+def first_line(error: Exception) -> str:
+    """An error in one line: its type, and the first line of its message, cut off after 200 characters."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200] if lines else 'no message'}"
 
 
 def spoil(answer: Any) -> None:

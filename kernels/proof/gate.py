@@ -20,7 +20,7 @@ from kernels.ops.base import Arguments, BaseCase, Outputs
 from kernels.ops.oracle import Failed, Oracle, Tolerance, rms
 from kernels.ops.reference import compute, rounding
 from kernels.proof import inputs
-from kernels.proof.calls import copied_outputs, hold, outputs_of, overwrite, wait
+from kernels.proof.calls import copied_outputs, first_line, hold, outputs_of, overwrite, wait
 from kernels.proof.mutation_check import rest_is_unchanged
 from kernels.proof.poison import PoisonedEmpty, poison
 from kernels.proof.reference_cache import ReferenceAnswer, ReferenceCache, copied, same
@@ -78,14 +78,12 @@ def prove(
     except Failed as failure:
         return GateReport(False, None, None, str(failure), "fail"), function
     except Exception as error:
-        lines = str(error).strip().splitlines()
-        said = lines[0][:200] if lines else "no message"
-        return GateReport(False, None, None, f"It could not run: {type(error).__name__}: {said}", "error"), function
+        return GateReport(False, None, None, f"It could not run: {first_line(error)}", "error"), function
     return gate.report(), function
 
 
 class _Gate:
-    """The calls of one gate, and the worst tolerance that they used up."""
+    """The calls of one gate, and the comparison among them that took the largest share of its limit."""
 
     def __init__(
         self,
@@ -174,17 +172,14 @@ class _Gate:
         return expected
 
     def _compare(self, outputs: Outputs, expected: Oracle, when: str) -> None:
-        if len(outputs) != len(expected.truth):
-            raise Failed(f"It returned {len(outputs)} outputs where the op has {len(expected.truth)}.")
-        for position, output in enumerate(outputs):
-            for found in expected.compare(position, output, when):
-                if not found.holds:
-                    raise Failed(
-                        f"Its error {when} is {found.error:.2e} of the largest value; the limit is {found.limit:.2e} "
-                        "(twice torch's own plus rounding)."
-                    )
-                if self.worst is None or found.used > self.worst.used:
-                    self.worst = found
+        for found in expected.compare_all(outputs, when):
+            if not found.holds:
+                raise Failed(
+                    f"Its error {when} is {found.error:.2e} of the largest value; the limit is {found.limit:.2e} "
+                    "(twice torch's own plus rounding)."
+                )
+            if self.worst is None or found.used > self.worst.used:
+                self.worst = found
 
 
 def expect(

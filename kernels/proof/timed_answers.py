@@ -1,8 +1,8 @@
 """Inputs whose values change while variants are timed, and the answers of timed calls, compared afterwards.
 
-The gate asks before anything is timed. A variant may answer honestly there, then recognise its inputs, by address, by
-version or by the number of calls, and return what it has computed before. So the values of another draw are written
-into a call's tensors before each timed call, and of each draw one answer, chosen at random, is held against the
+The gate runs before anything is timed. A variant may compute there, then recognise its inputs while it is timed, by
+address, by version or by the number of calls, and return what it has computed before. So the values of another draw are
+written into a call's tensors before each timed call. Of each draw one answer, chosen at random, is compared with the
 reference.
 """
 
@@ -16,7 +16,7 @@ import torch
 from kernels.ops.base import Arguments, BaseCase, Outputs
 from kernels.ops.oracle import Failed
 from kernels.proof import gate, inputs
-from kernels.proof.calls import copied_outputs, outputs_of, overwrite, spoil
+from kernels.proof.calls import copied_outputs, first_line, outputs_of, overwrite, spoil
 from kernels.proof.reference_cache import ReferenceCache, copied
 from kernels.registry import Variant
 
@@ -90,8 +90,7 @@ class TimedAnswers:
             try:
                 self._kept[draw] = copied_outputs(outputs_of(self._inputs.case, self._arguments, answer))
             except Exception as error:  # a variant may answer anything
-                lines = str(error).strip().splitlines()
-                self._unreadable = f"{type(error).__name__}: {lines[0][:200] if lines else 'no message'}"
+                self._unreadable = first_line(error)
         spoil(answer)
 
     @torch.no_grad()
@@ -104,9 +103,7 @@ class TimedAnswers:
             drawn = self._inputs.drawn(draw)
             expected, _ = gate.expect(self._variant, case, self._params, drawn, ("timed", draw), references)
             try:
-                if len(outputs) != len(expected.truth):
-                    raise Failed(f"It returned {len(outputs)} outputs where the op has {len(expected.truth)}.")
-                found = [each for at, one in enumerate(outputs) for each in expected.compare(at, one, "while timed")]
+                found = list(expected.compare_all(outputs, "while timed"))
             except Failed as failure:
                 return f"Its timed calls give other answers than the gate saw. {failure}"
             worst = max(found, key=lambda each: each.used, default=None)

@@ -12,12 +12,13 @@ from typing import Any
 from kernels import registry
 from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
+from kernels.engine.layer_cases import attention_case, rope_case, step_case
 from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.prompt_ops import FEW, LARGE_ROWS, LONG, ONE_TILE, ROW_WARPS
 from kernels.gemm.skinny import MOST_ROWS
 from kernels.gemm.small import LEAST_ROWS
 from kernels.hardware import Gpu
-from kernels.ops import AttentionCase, Case, Epilogue, GatedCase, LinearCase, RmsNormCase, RopeCase, StepAttentionCase
+from kernels.ops import Case, Epilogue, GatedCase, LinearCase, RmsNormCase, RopeCase, StepAttentionCase
 from kernels.plan import PlannedOp
 from kernels.serve.shapes import Shape
 
@@ -95,23 +96,12 @@ def _layer(model: decoder.Decoder, rows: int, gpu: Gpu, copies: Copies) -> Itera
 def _paged(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) -> Iterator[Case]:
     dtype = DTYPE_NAMES[model.embedding.dtype]
     for heads in dict.fromkeys(model.shapes):
-        same = {"heads": heads.heads, "kv_heads": heads.kv_heads, "head_dim": heads.head_dim, "dtype": dtype}
-        paged: dict[str, Any] = same | {"paged": True, "page_size": page_size}
-        window = heads.window_within(capacity)
         if not shape.blocks and model.layers[0].q_norm is None:
-            yield StepAttentionCase(batch=shape.rows, kv_len=capacity, window=window, **paged)
-        yield RopeCase(batch=shape.rows, q_len=1, append=True, **paged)
+            yield step_case(heads, shape.rows, capacity, dtype, page_size)
+        yield rope_case(heads, shape.rows, 1, dtype, page_size)
         for batch, queries in ((shape.singles, 1), (shape.blocks, shape.block)):
             if batch:
-                yield AttentionCase(
-                    kind="decode",
-                    batch=batch,
-                    q_len=queries,
-                    kv_len=capacity,
-                    kv_dtype=dtype,
-                    window=window,
-                    **paged,
-                )
+                yield attention_case(heads, "decode", batch, queries, capacity, dtype, page_size)
 
 
 def _head(model: decoder.Decoder, rows: int, copies: Copies) -> Iterator[Case]:

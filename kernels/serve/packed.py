@@ -18,9 +18,9 @@ from torch import Tensor
 from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
 from kernels.engine.bound_variants import BoundVariants
+from kernels.engine.layer_cases import attention_case, rope_case, step_case
 from kernels.engine.passes import default_scale
 from kernels.engine.products import Rows, Stream, added_product, gated_product, normed_product
-from kernels.ops import AttentionCase, DType, RmsNormCase, RopeCase, StepAttentionCase
 from kernels.serve.attention import paged_attention
 from kernels.serve.inputs import Fields
 from kernels.serve.sampling import draw_tokens
@@ -105,7 +105,9 @@ class PackedPass:
         fields, state = self.fields, self.state
         step = None
         if not self.shape.blocks and w.q_norm is None and default_scale(shape):
-            step = self.variants.planned(step_case(shape, self.shape.rows, self.dtype, state))
+            step = self.variants.planned(
+                step_case(shape, self.shape.rows, state.positions, self.dtype, state.page_size)
+            )
         if step is not None:
             function = step.function
             return lambda qkv, _: function(
@@ -126,31 +128,16 @@ class PackedPass:
         self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
     ) -> Callable[..., Tensor]:
         """(q, k, v, cos, sin) ↦ rotated q. Each row is a sequence of one token whose cache is one page."""
-        case = RopeCase(
-            batch=self.shape.rows,
-            q_len=1,
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            head_dim=shape.head_dim,
-            append=True,
-            paged=True,
-            dtype=self.dtype,
-            page_size=self.state.page_size,
-        )
+        case = rope_case(shape, self.shape.rows, 1, self.dtype, self.state.page_size)
         append, fields = self.variants.bound(case).function, self.fields
 
         def rotate(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
             if w.q_norm is not None and w.k_norm is not None:
-                q, k = self._head_norm(q, w.q_norm), self._head_norm(k, w.k_norm)
+                q, k = self._rows.head_norm(q, w.q_norm), self._rows.head_norm(k, w.k_norm)
             found: Tensor = append(q, k, v, cos, sin, keys, values, fields.offset, fields.page)
             return found
 
         return rotate
-
-    def _head_norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        rows = x.reshape(-1, x.shape[-1])
-        case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=self.dtype)
-        return self.variants.bound(case).function(rows, weight, eps=self._rows.eps).view(x.shape)
 
     def _attend_apart(self, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
         """Rotated q [rows, 1, heads, head_dim] ↦ o [rows, heads · head_dim]."""
@@ -175,39 +162,11 @@ class PackedPass:
         planned variant, or torch's.
         """
         capacity = self.fields.tables.shape[1] * self.state.page_size
-        case = AttentionCase(
-            kind="decode",
-            head_dim=shape.head_dim,
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            batch=batch,
-            q_len=queries,
-            kv_len=capacity,
-            dtype=self.dtype,
-            kv_dtype=self.dtype,
-            window=shape.window_within(capacity),
-            paged=True,
-            page_size=self.state.page_size,
-        )
+        case = attention_case(shape, "decode", batch, queries, capacity, self.dtype, self.state.page_size)
         found = self.variants.planned(case) if default_scale(shape) else None
         if found is not None:
             return found.function
         return lambda *given, out: out.copy_(paged_attention(*given, scaling=shape.scaling, window=case.window))
-
-
-def step_case(shape: decoder.LayerShape, rows: int, dtype: DType, state: PagedState) -> StepAttentionCase:
-    """Rotation, append and attention of a pass of singles alone."""
-    return StepAttentionCase(
-        batch=rows,
-        heads=shape.heads,
-        kv_heads=shape.kv_heads,
-        head_dim=shape.head_dim,
-        kv_len=state.positions,
-        window=shape.window_within(state.positions),
-        dtype=dtype,
-        paged=True,
-        page_size=state.page_size,
-    )
 
 
 def embedded(fields: Fields, last: Tensor, table: Tensor) -> Tensor:

@@ -168,7 +168,7 @@ def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
         for each in group:
             ratio = times[each.trial.id].ms / max(times[first.id].ms, 1e-12)
             each.trial.reason = f"{ratio:.2f}x slower than {_called(first, each.trial)}."
-            _note(bench, each.trial, times[each.trial.id])
+            _record_time(bench, each.trial, times[each.trial.id])
         best += [each for each in group[:FINALISTS] if times[each.trial.id].low <= times[first.id].high]
     return best
 
@@ -191,13 +191,13 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
     times = _time(bench, racing, rule)
     for each in ready:
         bench.note(each.trial, 0.0)
-        _note(bench, each.trial, times[each.trial.id])
+        _record_time(bench, each.trial, times[each.trial.id])
         each.trial.raced, each.trial.kernels = True, kernels_seen(each.call, bench.device)
         each.trial.host_us = host_us(each.call, bench.device) if bench.host else None
     return abs(times[AGAIN].ms / max(times[default.id].ms, 1e-12) - 1)
 
 
-def _note(bench: Bench, trial: Trial, timing: Timing) -> None:
+def _record_time(bench: Bench, trial: Trial, timing: Timing) -> None:
     """Stores the time. A time below what the chip can reach makes the trial impossible."""
     trial.take(timing, floor_ms(trial.case, in_burst(bench.ceilings)))
     if sentence := exceeds_peak(trial.case, timing.ms, bench.gpu, bench.ceilings):
@@ -239,7 +239,7 @@ def _choose(trials: list[Trial], noise: float) -> None:
     fastest = min(passed, key=lambda trial: trial.ms or 0.0)
     winner = fastest if fastest is default or _faster(fastest, default, noise) else default
     winner.chosen = True
-    winner.reason = _praise(winner, default, len(passed))
+    winner.reason = _winner_reason(winner, default, len(passed))
     for trial in passed:
         if trial is winner:
             continue
@@ -257,7 +257,7 @@ def _faster(one: Trial, other: Trial, noise: float) -> bool:
     return one.ms_high < other.ms_low and one.ms < other.ms * (1 - noise)
 
 
-def _praise(winner: Trial, default: Trial, count: int) -> str:
+def _winner_reason(winner: Trial, default: Trial, count: int) -> str:
     if winner is not default:
         return f"{(default.ms or 0) / (winner.ms or 1):.2f}x faster than {default.variant}, what torch runs by itself."
     if count == 1:

@@ -25,10 +25,8 @@ MISSING_MS = 1e6
 """The time assumed for a case without any option, so that its arrangement is used only if all others lack one too."""
 LEAST_GAIN = 0.003
 """A change must save this share of a pass's time to be kept."""
-
-
 SHOWN = ("linear", "attention", "step_attention")
-"""Ops that distinguish the arrangements."""
+"""Ops that a note names to distinguish one arrangement from another."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +42,13 @@ OptionTable = Mapping[str, Sequence[Option]]
 
 
 class PassTimer(Protocol):
-    """Times the pass of `queries` tokens with each of several plans, interleaved. Returns ms; inf: it was left out."""
+    """Times the pass of `queries` tokens with each of the plans, interleaved. Returns ms; inf for a plan left out."""
 
     def __call__(self, queries: int, plans: Sequence[Sequence[PlannedOp]]) -> list[float]: ...
 
 
 class PlanWatch:
-    """Is told of each plan before it runs in the model. This one lets every plan run, and lets errors through."""
+    """It is told of each plan before that runs in the model. This one lets every plan run, and raises its errors."""
 
     def runs(self, queries: int, plan: Sequence[PlannedOp]) -> bool:
         """Called before the plan is captured or timed in a pass of `queries` tokens; False leaves it out."""
@@ -94,8 +92,9 @@ def _search_pass(
     plan = plans[0]
     if timer is not None and goes_on():
         plan, ms = _race(queries, timer, plans, fixed, chosen)
-        for op in plan.copy():
-            for rival in _rivals(options, op):
+        for planned in plan.copy():
+            op = planned
+            for rival in _rivals(options, planned):
                 if not goes_on():
                     break
                 swapped = [rival if each is op else each for each in plan]

@@ -4,16 +4,18 @@ With `Tuning(debug=True)` the kernel notes every word that it reads or writes, b
 in the functions that all accesses to words go through; and SM 0 keeps every version of its residual.
 """
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.megakernel.effects import effects, words_of
+from kernels.megakernel.effects import TILE, Access, effects
 from kernels.megakernel.flagged_words import word_shapes
 from kernels.megakernel.instructions import ATTENTION, OUT
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program
+from kernels.megakernel.shape import ModelShape
 from kernels.megakernel.structure import instruction_name, instruction_rows
 
 Touched = dict[str, dict[str, set[int]]]
@@ -52,6 +54,29 @@ def declared(program: Program, sm: int, words: dict[str, int], splits: int, draw
         own = indexes // word_shapes(shape, layout)[access.buffer][-1] % layout.all_sms == everywhere
         add("writes", access.buffer, indexes[own])
     return found
+
+
+def words_of(shape: ModelShape, layout: Layout, access: Access) -> NDArray[np.int64]:
+    """The words of the access's blocks, of all sequences: flat indexes into the buffer, int64, ascending.
+
+    They are the 8-byte words that the kernel may access, counted from the start of the buffer.
+    """
+    size = word_shapes(shape, layout)[access.buffer]
+    numbers = np.arange(math.prod(size)).reshape(size)
+    half, each = TILE // 2, shape.head_dim // TILE
+    if access.buffer == "attention":  # [batch, head, split, dimensions] → split, sequence, head, dimensions
+        by_block = numbers.reshape(*size[:3], each, half).transpose(2, 0, 1, 3, 4).reshape(-1, half)
+    elif access.buffer == "attention_state":
+        by_block = numbers.transpose(2, 0, 1, 3).reshape(-1, 2)
+    elif access.buffer == "qkv":
+        by_block = numbers.reshape(-1, half)
+    elif access.buffer == "counts":
+        by_block = numbers.reshape(-1, size[-1])
+    elif access.buffer in ("gated", "normed", "candidates"):
+        by_block = numbers.reshape(size[0], -1)
+    else:  # [partials, batch, tiles, half]
+        by_block = numbers.reshape(*size[:2], -1, half).transpose(0, 2, 1, 3).reshape(-1, size[1] * half)
+    return np.sort(by_block[access.blocks].ravel())
 
 
 def merges(split: NDArray[np.int64], sm: int, splits: int, layout: Layout) -> NDArray[np.bool_]:
