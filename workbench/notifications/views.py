@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from workbench.accounts import shown_once
 from workbench.accounts.permissions import admin_required, can_admin
 from workbench.notifications import mail, outbox, services
 from workbench.notifications.forms import MailForm, WebhookForm
@@ -37,9 +38,10 @@ def notifications(request: Any) -> HttpResponse:
 
 
 def _page(request: Any, form: MailForm | None = None, status: int = 200, **more: Any) -> HttpResponse:
-    """The page; `more` may hold a `webhook_form`, and the `secret` of a new webhook."""
+    """The page; `more` may hold a `webhook_form`."""
     form = form or MailForm({"kinds": services.chosen(request.membership)})
     context = {"form": form, "webhook_form": WebhookForm(), "sends_mail": bool(settings.EMAIL_HOST)}
+    context["secret"] = shown_once.take(request, "webhook")
     if can_admin(request.membership):
         context["webhooks"] = Webhook.objects.for_user(request.user)
     return render(request, "notifications/notifications.html", context | more, status=status)
@@ -56,10 +58,9 @@ def test_mail(request: Any) -> HttpResponse:
 
 
 @require_POST
-@never_cache
 @admin_required
 def add_webhook(request: Any) -> HttpResponse:
-    """Adds a webhook and shows its secret, once."""
+    """Adds a webhook, whose secret the page of notifications then shows once."""
     form = WebhookForm(request.POST)
     if form.is_valid():
         try:
@@ -67,7 +68,8 @@ def add_webhook(request: Any) -> HttpResponse:
         except services.NotificationError as error:
             form.add_error(error.field, str(error))
         else:
-            return _page(request, secret=secret)
+            shown_once.keep(request, "webhook", secret)
+            return redirect("notifications")
     return _page(request, status=422, webhook_form=form)
 
 

@@ -14,7 +14,7 @@ NEWCOMER = {"name": "Nell", "password": "a long pass phrase"}
 
 
 def _invite(client, email="nell@voice.test", role="account"):
-    page = client.post("/members/invite/", {"email": email, "role": role}).content.decode()
+    page = client.post("/members/invite/", {"email": email, "role": role}, follow=True).content.decode()
     found = re.search(r"http://testserver(/invitations/[\w-]+/)", page)
     assert found, page
     return found[1]
@@ -55,6 +55,7 @@ def test_a_link_ends_with_time_and_by_withdrawal(browser, admin, organisation):
 
 def test_inviting_again_replaces_the_first_link(browser, admin, organisation):
     client = browser(admin)
+    assert client.post("/members/invite/", {"email": "a@voice.test", "role": "engineer"}).status_code == 302
     first, second = _invite(client), _invite(client)
     assert Client().get(first).status_code == 404
     assert Client().get(second).status_code == 200

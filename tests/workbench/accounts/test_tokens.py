@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 
 def _make(client, scope="read"):
-    page = client.post("/tokens/", {"name": "CI", "scope": scope}).content.decode()
+    page = client.post("/tokens/", {"name": "CI", "scope": scope}, follow=True).content.decode()
     return re.search(r"kwb_[\w-]{40,}", page)[0]
 
 
@@ -24,8 +24,13 @@ def _me(secret):
 
 def test_a_token_is_shown_once_and_speaks_for_its_owner(browser, engineer):
     client = browser(engineer)
-    secret = _make(client)
+    answer = client.post("/tokens/", {"name": "CI", "scope": "read"})
+    assert answer.status_code == 302, "loading the page again makes no second token"
+    (kept,) = (each for name, each in client.session.items() if name.startswith("shown once"))
+    secret = re.search(r"kwb_[\w-]{40,}", client.get("/tokens/").content.decode())[0]
+    assert secret not in kept
     assert secret not in client.get("/tokens/").content.decode()
+    assert ApiToken.objects.count() == 1
     assert _me(secret).json() == {
         "email": engineer.email,
         "organisation": "Voice",

@@ -60,7 +60,7 @@ def test_reports_frozen_since_carry_it(browser, account, engineer, done, client)
     assert not Logo.objects.exists()
     team.post(f"/reports/{report.id}/review/", {"note": ""})
     team.post(f"/reports/{report.id}/publish/")
-    shared = team.post(f"/reports/{report.id}/share/", {"days": 7}).content.decode()
+    shared = team.post(f"/reports/{report.id}/share/", {"days": 7}, follow=True).content.decode()
     link = "/shared/" + shared.split("/shared/")[1].split("/")[0] + "/"
     assert f'src="{uri}" alt="Voice"' in client.get(link).content.decode()
     assert "img-src data:" in client.get(link)["Content-Security-Policy"]

@@ -23,7 +23,7 @@ def _address(answer):
 @pytest.fixture
 def link(browser, account, published):
     """The address of a link without a password."""
-    return _address(browser(account).post(f"/reports/{published.id}/share/", {"days": 7}))
+    return _address(browser(account).post(f"/reports/{published.id}/share/", {"days": 7}, follow=True))
 
 
 def test_whoever_has_the_link_reads_the_report_and_nothing_else(client, link, published, done):
@@ -56,7 +56,11 @@ def test_a_revoked_or_ended_link_does_not_work(browser, client, account, link, p
 def test_a_password_is_asked_for_once_and_guesses_are_counted(browser, account, published, settings):
     settings.LOGIN_ATTEMPTS = 3
     form = {"days": 7, "password": "an open secret"}
-    link = _address(browser(account).post(f"/reports/{published.id}/share/", form))
+    client = browser(account)
+    assert client.post(f"/reports/{published.id}/share/", form).status_code == 302, (
+        "loaded again it makes no second one"
+    )
+    link = _address(client.get(f"/reports/{published.id}/"))
     reader, guesser = Client(), Client(REMOTE_ADDR="10.0.0.9")
     assert "Safe to promise" not in reader.get(link).content.decode()
     assert Share.objects.get().views == 0

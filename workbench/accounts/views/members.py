@@ -14,7 +14,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
-from workbench.accounts import services
+from workbench.accounts import services, shown_once
 from workbench.accounts.forms import AcceptForm, InvitationForm
 from workbench.accounts.middleware import SESSION_KEY
 from workbench.accounts.models import Invitation, Membership, Role, User
@@ -24,7 +24,8 @@ from workbench.accounts.services import AccountError
 PAGE_SIZE = 50
 
 
-def members(request: Any, form: InvitationForm | None = None, link: str = "", status: int = 200) -> HttpResponse:
+@never_cache
+def members(request: Any, form: InvitationForm | None = None, status: int = 200) -> HttpResponse:
     """The members of the organisation. An admin invites, changes and removes members here."""
     found = Membership.objects.for_user(request.user).select_related("user")
     invitations = Invitation.objects.for_user(request.user).filter(accepted_at=None)
@@ -35,7 +36,7 @@ def members(request: Any, form: InvitationForm | None = None, link: str = "", st
         "invited": Paginator(invitations, PAGE_SIZE).get_page(request.GET.get("invited")),
         "roles": Role.choices,
         "form": form or InvitationForm(),
-        "link": link,
+        "link": shown_once.take(request, "invitation"),
     }
     return render(request, "accounts/members.html", context, status=status)
 
@@ -43,7 +44,7 @@ def members(request: Any, form: InvitationForm | None = None, link: str = "", st
 @require_POST
 @admin_required
 def invite(request: Any) -> HttpResponse:
-    """Makes an invitation and shows its link, once."""
+    """Makes an invitation, whose link the page of members then shows once."""
     form = InvitationForm(request.POST)
     if form.is_valid():
         try:
@@ -52,7 +53,8 @@ def invite(request: Any) -> HttpResponse:
             form.add_error(error.field, error.sentence)
         else:
             link = request.build_absolute_uri(reverse("invitation", args=[secret]))
-            return members(request, link=link)
+            shown_once.keep(request, "invitation", link)
+            return redirect("members")
     return members(request, form, status=422)
 
 

@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST
 
-from workbench.accounts import tokens
+from workbench.accounts import shown_once, tokens
 from workbench.accounts.forms import TokenForm
 from workbench.accounts.services import AccountError
 
@@ -19,22 +19,21 @@ PAGE_SIZE = 50
 
 @never_cache
 def token_list(request: Any) -> HttpResponse:
-    """Lists tokens; a POST makes one and shows its secret, once."""
+    """Lists tokens; a POST makes one, whose secret the page then shows once."""
     if request.membership is None:
         raise PermissionDenied("You are not a member of any organisation.")
-    form = TokenForm(request.POST or None)
-    secret, status = "", 200
+    form = TokenForm(request.POST if request.method == "POST" else None)
     if request.method == "POST":
         try:
             if form.is_valid():
                 _, secret = tokens.issue(request.organisation, request.user, **form.cleaned_data)
-                form = TokenForm()
+                shown_once.keep(request, "token", secret)
+                return redirect("tokens")
         except AccountError as error:
             form.add_error(error.field, error.sentence)
-        status = 200 if secret else 422
     page = Paginator(tokens.visible(request.user, request.membership), PAGE_SIZE).get_page(request.GET.get("page"))
-    context = {"page": page, "form": form, "secret": secret}
-    return render(request, "accounts/tokens.html", context, status=status)
+    context = {"page": page, "form": form, "secret": shown_once.take(request, "token")}
+    return render(request, "accounts/tokens.html", context, status=422 if form.is_bound else 200)
 
 
 @require_POST

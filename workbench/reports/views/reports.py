@@ -8,8 +8,10 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.text import slugify
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from workbench.accounts import shown_once
 from workbench.accounts.permissions import reviewer_required
 from workbench.reports import notes, services
 from workbench.reports.forms import ReviewForm, ShareForm
@@ -54,6 +56,7 @@ def create(request: HttpRequest, run_id: UUID) -> HttpResponse:
 
 
 @require_safe
+@never_cache
 def report_page(request: HttpRequest, report_id: UUID) -> HttpResponse:
     """One report: its state and note, then the result as it was frozen."""
     report = get_report(request, report_id)
@@ -61,9 +64,10 @@ def report_page(request: HttpRequest, report_id: UUID) -> HttpResponse:
 
 
 def show(request: HttpRequest, report: Report, form: ReviewForm, status: int = 200, **more: Any) -> HttpResponse:
-    """The page of a report; `more` may hold a `share_form` and a new `link`."""
+    """The page of a report; `more` may hold a `share_form`."""
     document = report.document
     context = result_page.context(document.workload, document.model, document.results, document.stages)
+    context["link"] = shown_once.take(request, f"link to {report.id}")
     context |= {"report": report, "snapshot": document, "form": form, "note": notes.html(report.note)}
     context |= {"shares": report.shares.select_related("created_by"), "share_form": ShareForm()} | more
     return render(request, "reports/report.html", context, status=status)

@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+from workbench.accounts import shown_once
 from workbench.accounts.permissions import reviewer_required
 from workbench.accounts.throttle import LoginThrottle
 from workbench.reports import sharing
@@ -26,17 +27,18 @@ from workbench.reports.views.reports import file_response, get_report, show
 @reviewer_required
 @sensitive_post_parameters("password")
 def share(request: Any, report_id: UUID) -> HttpResponse:
-    """Makes a link and shows it, once."""
-    report = get_report(request, report_id)
-    form, link, status = ShareForm(request.POST), "", 422
+    """Makes a link, which the report's page then shows once."""
+    report, form = get_report(request, report_id), ShareForm(request.POST)
     if form.is_valid():
         try:
             _, secret = sharing.share(report, request.user, **form.cleaned_data)
-            link, status = request.build_absolute_uri(reverse("shared", args=[secret])), 200
-            form = ShareForm()
         except ReportError as error:
             form.add_error(None, str(error))
-    return show(request, report, ReviewForm(), status=status, share_form=form, link=link)
+        else:
+            link = request.build_absolute_uri(reverse("shared", args=[secret]))
+            shown_once.keep(request, f"link to {report.id}", link)
+            return redirect("report", report.id)
+    return show(request, report, ReviewForm(), status=422, share_form=form)
 
 
 @require_POST
