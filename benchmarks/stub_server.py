@@ -31,7 +31,11 @@ BEHAVIOURS = {
     "stub-silent": "no answer, and no end",
     "stub-uncounted": "tokens without usage",
     "stub-short": "half of the tokens, as if the text had ended",
+    "stub-many": "a count of a billion tokens",
+    "stub-empty": "events without text, and a count of 0",
 }
+COUNTS = {"stub-many": 10**9, "stub-empty": 0}
+"""The count of an answer's tokens in place of the true one."""
 STATUSES = {
     "stub-302": (302, "Found", "Elsewhere"),
     "stub-401": (401, "Unauthorized", "Incorrect API key: {key}"),
@@ -125,7 +129,7 @@ class Stub(asyncio.Protocol):
         model, wanted = asked["model"], asked.get("max_tokens") or asked.get("max_completion_tokens") or 16
         per_event = 2 if model == "stub-pairs" else 1
         events = max(1, wanted // (2 if model in ("stub-half", "stub-short") else 1) // per_event)
-        usage = {"prompt_tokens": _count(row), "completion_tokens": events * per_event}
+        usage = {"prompt_tokens": _count(row), "completion_tokens": COUNTS.get(model, events * per_event)}
         self._transport.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
@@ -133,7 +137,7 @@ class Stub(asyncio.Protocol):
             self._event(_chunk(chat, "", role=True))
         for index in range(events):
             last = index == events - 1
-            text = "{" if model == "stub-garbage" else _chunk(chat, TOKEN * per_event)
+            text = "{" if model == "stub-garbage" else _chunk(chat, "" if model == "stub-empty" else TOKEN * per_event)
             self._later(self._times.first_s + index * self._times.gap_s, self._token(row, text, last, usage, asked))
 
     def _token(

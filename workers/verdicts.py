@@ -2,8 +2,10 @@
 
 A promise "percentile p within the limit" says that at most q = 1 - p/100 of all samples lie beyond the limit. Requests
 are independent; the samples of one request (the gaps between its tokens) are not. So a request counts by the *share* of
-its samples beyond the limit, a number x in [0, 1]; for a metric with one sample a request, 0 or 1. The mean of the
-shares is the pooled rate, since every request has as many samples.
+its samples beyond the limit, a number x in [0, 1]; for a metric with one sample a request, 0 or 1. Where every request
+has as many samples, the mean of the shares is the rate among all samples. Where not, x is replaced by
+q + (x - q) · n / N for a request of n samples, N the most of any request (`as_pooled`): also in [0, 1], and its mean is
+at most q exactly where the rate among all samples is.
 
 The test is by betting (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS-B
 2024). For an alternative rate r the capital is multiplied by
@@ -56,6 +58,14 @@ def _proven(percentile: float, shares: Sequence[float], confidence: float) -> Ve
     rate, (values, counts) = 1 - percentile / 100, np.unique(np.asarray(shares, dtype=float), return_counts=True)
     sides: tuple[Verdict, ...] = ("met", "missed")
     return next((side for side in sides if log_capital(rate, values, counts, side) >= -math.log(1 - confidence)), None)
+
+
+def as_pooled(percentile: float, shares: Sequence[float], counts: Sequence[int]) -> list[float]:
+    """The shares of requests of so many samples each, as a mean over all samples takes them. `counts` are 1 or more."""
+    rate, most = 1 - percentile / 100, max(counts, default=1)
+    if min(counts, default=1) == most:
+        return list(shares)
+    return [rate + (share - rate) * count / most for share, count in zip(shares, counts, strict=True)]
 
 
 @cache

@@ -9,7 +9,8 @@ from kernels.load.exchange import CANCELLED, Exchange
 LONGEST_EVENT = 4 * 2**20
 LONGEST_DOCUMENT = 64 * 2**20
 SHOWN_CHARACTERS = 200
-GARBAGE, HALF, NOTHING, IN_STREAM = "garbage", "half a stream", "no answer", "error in the stream"
+GARBAGE, HALF, NOTHING, EMPTY = "garbage", "half a stream", "no answer", "no token"
+IN_STREAM = "error in the stream"
 
 
 class BodyReader(Protocol):
@@ -39,12 +40,15 @@ class EventReader:
             self._exchange.fail(GARBAGE, f"The server sent an event of more than {LONGEST_EVENT:,} bytes.", now_ns)
 
     def close(self, now_ns: int) -> None:
-        """Ends the exchange; without a finish reason or `[DONE]` it was half a stream."""
+        """Ends the exchange; without a finish reason or `[DONE]` it was half a stream, without a token no answer."""
         if self._exchange.error or self._exchange.ended:
             return
         if not self._done and not self._finish:
             came = f"after {len(self._exchange.chunk_ns)} events, without a finish reason"
             self._exchange.fail(HALF, f"The server's stream ended {came}.", now_ns)
+            return
+        if not self._exchange.tokens:
+            self._exchange.fail(EMPTY, "The server ended its answer without a token.", now_ns)
             return
         self._exchange.ended = self._finish or "done"
         self._exchange.end_ns = now_ns
@@ -59,9 +63,9 @@ class EventReader:
         elif "error" in document:
             self._exchange.fail(IN_STREAM, f"The server broke off with an error: {_message(document)}", now_ns)
         else:
-            _take_usage(self._exchange, document)
             for choice in _choices(document):
                 self._choice(choice, now_ns)
+            _take_usage(self._exchange, document, now_ns)
 
     def _choice(self, choice: dict[str, Any], now_ns: int) -> None:
         exchange, delta = self._exchange, choice.get("delta")
@@ -102,7 +106,7 @@ class DocumentReader:
         if not isinstance(document.get("data"), list) and not _choices(document):
             self._exchange.fail(GARBAGE, "The server's answer holds neither data nor choices.", now_ns)
             return
-        _take_usage(self._exchange, document)
+        _take_usage(self._exchange, document, now_ns)
         self._exchange.counted_output = None if "data" in document else self._exchange.counted_output
         self._exchange.chunk_ns.append(now_ns)
         self._exchange.with_text.append(True)
@@ -152,12 +156,21 @@ def _ids(choice: dict[str, Any], name: str) -> list[int]:
     return ids if isinstance(ids, list) and all(type(each) is int for each in ids) else []
 
 
-def _take_usage(exchange: Exchange, document: dict[str, Any]) -> None:
+def _take_usage(exchange: Exchange, document: dict[str, Any], now_ns: int) -> None:
+    """Takes the server's counts. An answer cannot have more tokens than were asked for or came as events."""
     usage = document.get("usage")
-    if isinstance(usage, dict):
-        prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        exchange.counted_prompt = prompt if isinstance(prompt, int) else exchange.counted_prompt
-        exchange.counted_output = output if isinstance(output, int) else exchange.counted_output
+    if not isinstance(usage, dict):
+        return
+    prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if type(prompt) is int and prompt >= 0:
+        exchange.counted_prompt = prompt
+    asked, events = exchange.planned.output_tokens, len(exchange.chunk_ns)
+    if type(output) is int and 0 <= output <= max(asked, events):
+        exchange.counted_output = output
+    elif type(output) is int:
+        counted = _shown(str(output).encode())
+        sentence = f"The server counted {counted} tokens in {events:,} events; {asked:,} were asked for."
+        exchange.fail(GARBAGE, sentence, now_ns)
 
 
 def _message(document: dict[str, Any]) -> str:

@@ -9,6 +9,8 @@ from workers.documents.base import Document
 LONGEST_PROMPT = 131_072
 LONGEST_OUTPUT = 32_768
 MOST_USERS = 1024
+LEAST_RATE = 1e-9
+"""Of rates and speeds, so that times remain finite; a search divides them by 64."""
 
 
 def _no_flag(value: Any) -> Any:
@@ -97,15 +99,15 @@ class Poisson(Document):
     """Requests arrive independently of each other and of the answers, `rate` a second on average."""
 
     kind: Literal["poisson"] = "poisson"
-    rate: Number = Field(gt=0, le=100_000, description=RATE)
+    rate: Number = Field(ge=LEAST_RATE, le=100_000, description=RATE)
 
 
 class Gamma(Document):
     """As Poisson, with gaps from a gamma distribution: burstier above a `cv` of 1, more regular below."""
 
     kind: Literal["gamma"] = "gamma"
-    rate: Number = Field(gt=0, le=100_000, description=RATE)
-    cv: Number = Field(gt=0, le=20, description="standard deviation of the gaps over their mean; 1 is Poisson")
+    rate: Number = Field(ge=LEAST_RATE, le=100_000, description=RATE)
+    cv: Number = Field(ge=0.01, le=20, description="standard deviation of the gaps over their mean; 1 is Poisson")
 
 
 class RecordedArrivals(Document):
@@ -114,7 +116,7 @@ class RecordedArrivals(Document):
     kind: Literal["recorded"] = "recorded"
     speed: Number = Field(
         default=1,
-        gt=0,
+        ge=LEAST_RATE,
         le=1000,
         description="times as fast as recorded; where a run searches the highest load, the most that it tries",
     )
@@ -168,7 +170,7 @@ class Traffic(Document):
     end_of_text: bool = Field(default=False, description="whether an answer may end before its length")
     sampling: Sampling | None = None
     cancellations: Cancellations | None = None
-    time_out_s: Number = Field(default=120, gt=0, le=3600, description="a request that takes longer has failed")
+    time_out_s: Number = Field(default=120, ge=0.001, le=3600, description="a request that takes longer has failed")
     seed: Count = Field(default=0, ge=0, lt=2**32)
 
     @model_validator(mode="after")

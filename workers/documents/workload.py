@@ -143,7 +143,7 @@ class StatedDemand(Document):
     """What the deployment must carry, as the customer states it: GPUs and a month's bill are said for it."""
 
     users: Count | None = Field(default=None, ge=1, le=10**9, description="users at once who always wait for an answer")
-    requests_per_second: Number | None = Field(default=None, gt=0, le=10**9)
+    requests_per_second: Number | None = Field(default=None, ge=0.001, le=10**9)
 
     @model_validator(mode="after")
     def _stated(self) -> Self:
@@ -180,11 +180,11 @@ class Deployment(Document):
 
     metric: Metric = "ttf_n"
     n: Count | None = Field(default=None, ge=1)
-    latency_ms: Number = Field(gt=0)
+    latency_ms: Number = Field(ge=0.001, le=10**8)
     gpu: str = Field(min_length=1, max_length=64)
-    usd_per_hour: Number = Field(gt=0)
+    usd_per_hour: Number = Field(ge=0.001, le=10**6)
     tokens_per_second: Number | None = Field(
-        default=None, gt=0, description="tokens, or what else the model gives, per second"
+        default=None, ge=0.001, le=10**9, description="tokens, or what else the model gives, per second"
     )
 
 
@@ -206,7 +206,7 @@ class Sla(Document):
         default=None, description="a server of yours, measured as before beside the baseline runner"
     )
     present: Deployment | None = None
-    duty_cycle: Number = Field(default=1.0, gt=0, le=1, description="share of the hour the GPU serves this traffic")
+    duty_cycle: Number = Field(default=1.0, ge=0.001, le=1, description="share of the hour the GPU serves this traffic")
     quality_text: str = Field(
         default="",
         max_length=quality_text.MOST_CHARACTERS,

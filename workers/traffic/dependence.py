@@ -20,13 +20,13 @@ than e counts as noise. `workers.load_verdict_errors` simulates closed loops.
 
 import math
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 import numpy as np
 
 from workers.documents.base import Verdict
-from workers.verdicts import needed_requests, verdict
+from workers.verdicts import as_pooled, needed_requests, verdict
 
 LEAST_GROUPS = 60
 """With fewer groups of requests of an open loop the correlation is not known well enough for *met*."""
@@ -119,13 +119,18 @@ def judged(
     confidence: float,
     together: float | None = None,
     limit: float | None = None,
+    counts: Sequence[int] = (),
 ) -> Judged:
     """The verdict on the requests of a load, whose `values` and `shares` stand in the order of their times.
 
-    `together` and `limit` as in `alike`.
+    `together` and `limit` as in `alike`. `counts`: how many samples each request has, where they have several.
     """
-    size, least = alike(values, shares, together, limit), LEAST_GROUPS if together is None else 0
-    found, needed = verdict(percentile, grouped(shares, size), confidence), needed_requests(percentile, 0, confidence)
+    weighed = as_pooled(percentile, shares, counts) if counts else shares
+    size, least = alike(values, weighed, together, limit), LEAST_GROUPS if together is None else 0
+    found, clean = verdict(percentile, grouped(weighed, size), confidence), needed_requests(percentile, 0, confidence)
     if found == "met" and len(shares) < least * size:
         found = "not_enough_samples"
-    return Judged(found, size, math.ceil(size * max(needed, least)))
+    needed = size * max(clean * max(counts) / fmean(counts) if counts else clean, least)
+    if found == "too_close" and len(shares) < needed:
+        found = "not_enough_samples"
+    return Judged(found, size, math.ceil(needed))

@@ -26,6 +26,7 @@ WORDS = NOUNS.split()
 
 All have four letters, so that a server that reads bytes counts as many tokens in each.
 """
+LEAST_PER_WORD = 0.25
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,12 @@ class TokenScale:
 
     @classmethod
     def from_counts(cls, words: tuple[int, int], tokens: tuple[int, int]) -> "TokenScale":
-        """The line through the server's counts for two prompts of unlike length; one token a word where it is none."""
+        """The line through the server's counts for two prompts of unlike length.
+
+        One token a word where no tokenizer counts so, with less than LEAST_PER_WORD: prompts would become endless.
+        """
         slope = (tokens[1] - tokens[0]) / (words[1] - words[0])
-        return cls(tokens[0] - slope * words[0], slope) if slope > 0 else cls()
+        return cls(tokens[0] - slope * words[0], slope) if slope >= LEAST_PER_WORD else cls()
 
     def words(self, tokens: int) -> int:
         """The words of a prompt of about so many tokens, one at least."""

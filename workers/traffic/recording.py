@@ -3,10 +3,11 @@
 import csv
 import json
 import math
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from workers.documents.recording import RecordingFacts
 from workers.documents.traffic import LONGEST_OUTPUT, LONGEST_PROMPT
@@ -84,31 +85,32 @@ def _numbered(file: Path) -> Iterator[tuple[int, Recorded]]:
 
 def _rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
-        with file.open(encoding="utf-8-sig", newline="") as text:
-            first = text.read(1)
-            text.seek(0)
-            lines = _Lines(file, text)
-            yield from _json_rows(file, lines) if first == "{" else _csv_rows(file, lines)
+        with file.open("rb") as content:
+            begins = content.read(len(BOM_UTF8) + 1).removeprefix(BOM_UTF8)
+            content.seek(0)
+            lines = _Lines(file, content)
+            yield from _json_rows(file, lines) if begins.startswith(b"{") else _csv_rows(file, lines)
     except OSError as error:
         raise BrokenRecording(file, error.strerror or str(error)) from None
-    except UnicodeDecodeError:
-        raise BrokenRecording(file, "is not text in UTF-8") from None
 
 
 class _Lines:
-    """The lines of a file, numbered from 1. One row may span several, and have LONGEST_LINE characters at most."""
+    """The lines of a file, numbered from 1. One row may span several, and have LONGEST_LINE bytes at most."""
 
-    def __init__(self, file: Path, text: Any) -> None:
-        self._file, self._text = file, text
+    def __init__(self, file: Path, content: BinaryIO) -> None:
+        self._file, self._content = file, content
         self.number = self.taken = 0
 
     def __iter__(self) -> Iterator[str]:
-        while line := self._text.readline(LONGEST_LINE + 1):
+        while line := self._content.readline(LONGEST_LINE + 1):
             self.number += 1
             self.taken += len(line.strip())
             if max(len(line), self.taken) > LONGEST_LINE:
-                raise _broken(self._file, self.number, f"is longer than {LONGEST_LINE:,} characters")
-            yield line
+                raise _broken(self._file, self.number, f"is longer than {LONGEST_LINE:,} bytes")
+            try:
+                yield line.decode("utf-8-sig" if self.number == 1 else "utf-8")
+            except UnicodeDecodeError:
+                raise _broken(self._file, self.number, "is not text in UTF-8") from None
 
 
 def _json_rows(file: Path, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -133,6 +135,8 @@ def _csv_rows(file: Path, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]
                 raise _broken(file, 1, f"the heading lacks {needed}; it names {', '.join(COLUMNS)}")
         for row in rows:
             lines.taken = 0
+            if any(row.get(None, ())):  # type: ignore[call-overload]
+                raise _broken(file, lines.number, f"has more fields than the heading, {len(rows.fieldnames or ())}")
             yield lines.number, row
     except csv.Error as error:
         raise _broken(file, lines.number, f"is no CSV ({error})") from None

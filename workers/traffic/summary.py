@@ -131,7 +131,8 @@ class LoadSummary:
         shares = [1.0 if each is None else count_over(objective, each) / len(each) for each in requests]
         samples = list(itertools.chain.from_iterable(each or () for each in requests))
         together = 1.0 if windows else self._together(objective.metric, objective.n)
-        found = judged(percentile, _values(requests), shares, confidence, together, objective.limit)
+        counts = self._gaps() if objective.metric == "itl" else ()
+        found = judged(percentile, _values(requests), shares, confidence, together, objective.limit, counts)
         return LoadOutcome(
             objective=objective,
             value=objective_value(objective, samples) if samples else None,
@@ -153,6 +154,15 @@ class LoadSummary:
     def _requests(self, metric: str, n: int | None) -> list[list[float] | None]:
         """A metric's samples of each request, None where it failed, as `_by_request`."""
         return [samples for _, _, samples in self._by_request(metric, n)]
+
+    def _gaps(self) -> list[int]:
+        """How many gaps between tokens each request of `_by_request("itl")` has; of a failed one, should have had."""
+        found = []
+        for exchange, _, samples in self._by_request("itl", None):
+            planned = exchange.planned
+            asked = min(planned.output_tokens, planned.cancel_after or planned.output_tokens)
+            found.append(max(1, asked - 1) if samples is None else len(samples))
+        return found
 
     def _by_request(self, metric: str, n: int | None) -> list[tuple[Exchange, Served | None, list[float] | None]]:
         """Each request with a metric's samples, None where it failed, without those that gave none.

@@ -53,7 +53,7 @@ def test_a_broken_promise_ends_with_1(tmp_path, stub):
     ("options", "code", "sentence"),
     [
         (["--traffic", "none.yaml"], 2, "none.yaml: No such file"),
-        (["--traffic", "bad.yaml"], 2, "arrivals.poisson.rate: should be greater than 0, not -1"),
+        (["--traffic", "bad.yaml"], 2, "arrivals.poisson.rate: should be greater than or equal to 0.000000001, not -1"),
         (["--traffic", "broken.yaml"], 2, "calls.csv: line 3: prompt_tokens is no number: 'many'"),
         (["--api", "images"], 2, "--api: images is none of completions, chat, embeddings"),
         (["--url", "nowhere"], 2, "--url: 'nowhere' is not an address such as"),

@@ -67,7 +67,7 @@ def test_the_form_takes_it_and_says_what_is_wrong_beside_its_inputs(api: Clients
     kinds = {f"traffic.{name}.kind": "recorded" for name in AS_IT_CAME}
     sent = fields(GOOD) | kinds | {"traffic.recording": sha(CALLS), "traffic.arrivals.speed": "-2"}
     page = browser(engineer).post("/workloads/new/", sent | {"load.most_users": "8"}).content.decode()
-    assert shown_errors(page) == ["should be greater than 0, not -2"]
+    assert shown_errors(page) == ["should be greater than or equal to 0.000000001, not -2"]
     assert f'<option value="{sha(CALLS)}" selected>calls.csv: 61 requests over 60 s</option>' in page
     good = sent | {"traffic.arrivals.speed": "4"}
     page = browser(engineer).post("/workloads/new/", good | {"load.most_users": ""}).content.decode()
@@ -85,7 +85,7 @@ def test_the_form_takes_it_and_says_what_is_wrong_beside_its_inputs(api: Clients
     [
         (b"arrival_s,prompt_tokens,output_tokens\n0,1,1\n1,many,1\n", "line 3: prompt_tokens is no number: 'many'"),
         (b"prompt_tokens\n1\n", "line 1: the heading lacks output_tokens"),
-        (b"\xff\xfe", "is not text in UTF-8"),
+        (b"\xff\xfe", "line 1: is not text in UTF-8"),
         (b"", "line 1: the heading lacks prompt_tokens"),
     ],
 )

@@ -131,7 +131,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "present": (
         {"present": {"latency_ms": -1, "gpu": "B200", "usd_per_hour": 5}},
         "present.latency_ms",
-        "should be greater than 0",
+        "should be greater than or equal to 0.001, not -1",
     ),
 }
 

@@ -26,7 +26,10 @@ def test_yesterdays_workload_is_still_one_and_says_what_it_said():
 @pytest.mark.parametrize(
     ("traffic", "reason"),
     [
-        ({"arrivals": {"kind": "poisson", "rate": 0}}, "rate: should be greater than 0"),
+        ({"arrivals": {"kind": "poisson", "rate": 0}}, "rate: should be greater than or equal to 0.000000001"),
+        ({"arrivals": {"kind": "poisson", "rate": 5e-324}}, "rate: should be greater than or equal to 0.000000001"),
+        ({"arrivals": {"kind": "gamma", "rate": 3, "cv": 1e-200}}, "cv: should be greater than or equal to 0.01"),
+        ({"arrivals": {"kind": "recorded", "speed": 5e-324}}, "speed: should be greater than or equal to 0.000000001"),
         ({"arrivals": {"kind": "poisson", "rate": True}}, "should be a number, not true"),
         ({"arrivals": {"kind": "gamma", "rate": 3}}, "cv: is required"),
         ({"arrivals": {"kind": "bursts"}}, "'closed', 'poisson', 'gamma', 'recorded'"),
@@ -38,11 +41,31 @@ def test_yesterdays_workload_is_still_one_and_says_what_it_said():
         ({"output_lengths": {"kind": "fixed", "tokens": 40_000}}, "output_lengths: 40,000 tokens are more than 32,768"),
         ({"shared_prefix": 200}, "shared_prefix: 200 tokens are more than the shortest prompt has, 128"),
         ({"cancellations": {"share": 2}}, "share: should be less than or equal to 1"),
-        ({"time_out_s": 0}, "time_out_s: should be greater than 0"),
+        ({"time_out_s": 0}, "time_out_s: should be greater than or equal to 0.001"),
     ],
 )
 def test_nonsense_is_refused_by_a_sentence_that_names_the_field(traffic, reason):
     assert reason in refusal(Traffic, **traffic)
+
+
+@pytest.mark.parametrize(
+    ("field", "stated", "least"),
+    [
+        ("duty_cycle", {"duty_cycle": 5e-324}, "greater than or equal to 0.001"),
+        ("usd_per_hour", {"present": {"latency_ms": 281, "gpu": "h100", "usd_per_hour": 1.7e308}}, "1000000"),
+        ("latency_ms", {"present": {"latency_ms": 5e-324, "gpu": "h100", "usd_per_hour": 3}}, "0.001"),
+        (
+            "tokens_per_second",
+            {"present": {"latency_ms": 2, "gpu": "h100", "usd_per_hour": 3, "tokens_per_second": 5e-324}},
+            "0.001",
+        ),
+        ("requests_per_second", {"load": {"demand": {"requests_per_second": 5e-324}}}, "0.001"),
+    ],
+)
+def test_money_that_would_overflow_is_refused_before_a_run(field, stated, least):
+    said = refusal(Sla, objectives=OBJECTIVES, **stated)
+    assert f"{field}: should be " in said
+    assert least in said
 
 
 def test_a_promise_about_a_token_that_no_answer_has_is_refused():

@@ -32,6 +32,30 @@ def test_requests_that_are_not_alike_count_each():
     assert dependence.judged(50, independent[:50], [0.0] * 50, 0.99)[0] == "not_enough_samples"
 
 
+@pytest.mark.parametrize(("percentile", "requests"), [(50, 400), (90, 1000), (99, 4000)])
+def test_a_gap_of_a_long_answer_counts_as_much_as_one_of_a_short_answer(percentile, requests):
+    """One answer in five has 20 times the gaps of the others, and of these some are slow throughout: just too many."""
+    draws, met, unweighed, loads = np.random.default_rng(1), 0, 0, 60
+    slow = (1 - percentile / 100) * (0.2 * 200 + 0.8 * 10) / (0.2 * 200)
+    for _ in range(loads):
+        counts = np.where(draws.random(requests) < 0.2, 200, 10)
+        shares = ((counts == 200) & (draws.random(requests) < slow)).astype(float)
+        values, beyond = (20 + shares).tolist(), shares.tolist()
+        met += dependence.judged(percentile, values, beyond, 0.99, counts=counts.tolist()).verdict == "met"
+        unweighed += dependence.judged(percentile, values, beyond, 0.99).verdict == "met"
+    assert (met <= 2, unweighed) == (True, loads)
+
+
+def test_more_requests_are_needed_where_answers_are_of_unlike_lengths():
+    values, within = [5.0] * 120, [0.0] * 120
+    alike = dependence.judged(95, values, within, 0.99, together=1.0, counts=[9] * 120)
+    assert alike == dependence.judged(95, values, within, 0.99, together=1.0)
+    assert alike.verdict == "met"
+    unlike = dependence.judged(95, values, within, 0.99, together=1.0, counts=[1, 9] * 60)
+    assert unlike.verdict == "not_enough_samples"
+    assert unlike.needed == math.ceil(alike.needed * 9 / 5)
+
+
 @pytest.mark.parametrize("name", load_verdict_errors.SERVERS)
 def test_a_load_errs_as_often_as_the_page_says(name):
     quoted = quoted_shares("workers.load_verdict_errors")[name]

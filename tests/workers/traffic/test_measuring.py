@@ -102,6 +102,8 @@ def test_an_open_loop_sends_on_time_however_slow_the_answers_are(stub):
         ("stub-head", "garbage", "The server sent a head of more than 65,536 bytes."),
         ("stub-half", "half a stream", "closed the connection in the middle of an answer, after 4 events"),
         ("stub-nothing", "no answer", "The server closed the connection without an answer."),
+        ("stub-many", "garbage", "The server counted 1000000000 tokens in 9 events; 8 were asked for."),
+        ("stub-empty", "no token", "The server ended its answer without a token."),
         ("stub-silent", "timed out", "A request had not ended 0.3 s after it was due; nothing had come."),
     ],
 )
@@ -195,6 +197,21 @@ def test_seconds_of_one_slow_period_count_as_one(stub, slow, found):
     outcome = LoadSummary(load).outcome(fast)
     assert (outcome.verdict, outcome.over, outcome.requests) == (found, 6, 200)
     assert (outcome.alike > 5) == (found != "met")
+
+
+def test_the_verdict_on_gaps_is_that_of_the_percentile_that_is_shown(stub):
+    """One answer in twenty is a hundred times as long as the others and slow: most gaps are beyond the limit."""
+    load, first = Sent(0, stopped_ns=200 * 10**9), sent(a_test(stub)).exchanges[0]
+    for request in range(400):
+        tokens, gap = (1000, 100_000_000) if request % 20 == 7 else (10, 10_000_000)
+        begun = request * 130_000_000
+        told = [begun + 20_000_000 + token * gap for token in range(tokens)]
+        of_it = {"intended_ns": begun, "begun_ns": begun, "chunk_ns": told, "with_text": [True] * tokens}
+        load.exchanges.append(replace(first, **of_it, end_ns=told[-1], counted_output=None))
+    outcome = LoadSummary(load).outcome(Objective(metric="itl", percentile=90, limit=50))
+    assert outcome.value > 50
+    assert outcome.verdict == "missed"
+    assert (outcome.over, outcome.requests) == (20, 400)
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -124,11 +124,13 @@ HEADING = "arrival_s,prompt_tokens,output_tokens\n"
         (HEADING + "-1,10,5\n", "line 2: arrival_s is -1"),
         (HEADING + "nan,10,5\n", "line 2: arrival_s is no number"),
         (HEADING + "0,10,5\n4e7,10,5\n", "line 3: arrival_s is 40,000,000 s after the first one"),
-        (HEADING + "0,10,5" + "," * 100_000, "line 2: is longer than 100,000 characters"),
-        (HEADING + '"\n",' * 60_000, "is longer than 100,000 characters"),
+        (HEADING + "0,10,5" + "," * 100_000, "line 2: is longer than 100,000 bytes"),
+        (HEADING + '"\n",' * 60_000, "is longer than 100,000 bytes"),
         ('{"prompt_tokens": 1' + "0" * 400 + "}", "line 1: prompt_tokens is no number"),
         ('{"prompt_tokens": 3, "output_tokens": 1, "conversation": "\\ud800"}', "line 1: conversation holds an escape"),
         (f'{{"prompt_tokens": 3, "output_tokens": 1, "conversation": "{"x" * 201}"}}', "conversation is longer than"),
+        (HEADING + "0,1,024,5\n", "line 2: has more fields than the heading, 3"),
+        (HEADING + "0,1,5,,\n0,1\n", "line 3: output_tokens is missing"),
         ("time,length\n0,1\n", "line 1: the heading lacks prompt_tokens"),
         (HEADING, "holds no request"),
         ("", "lacks prompt_tokens"),
@@ -149,9 +151,11 @@ def test_a_broken_line_is_named_by_its_number(tmp_path, text, reason):
 def test_a_file_that_is_not_there_and_one_of_bytes_are_sentences(tmp_path):
     with pytest.raises(BrokenRecording, match="No such file"):
         list(read(tmp_path / "none.csv"))
-    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BrokenRecording, match="is not text in UTF-8"):
+    (tmp_path / "bytes").write_bytes(f"{HEADING}0,10,5\n".encode() + b"1,1\xff,5\n")
+    with pytest.raises(BrokenRecording, match="line 3: is not text in UTF-8"):
         list(read(tmp_path / "bytes"))
+    (tmp_path / "marked").write_bytes(b"\xef\xbb\xbf" + f"{HEADING}0,10,5\n".encode())
+    assert len(list(read(tmp_path / "marked"))) == 1
 
 
 def test_a_long_recording_is_read_as_a_stream(tmp_path):

@@ -18,5 +18,10 @@ def test_a_server_that_reads_bytes_gets_prompts_of_the_wanted_length(tokens: int
         assert abs(_size(traffic, scale, tokens, index) - tokens) <= 2
 
 
+def test_a_server_that_counts_next_to_nothing_gets_no_endless_prompts() -> None:
+    assert TokenScale.from_counts(PROBES, (10, 11)).words(131_072) == 131_072
+    assert TokenScale.from_counts(PROBES, (16, 80)).words(128) == 256
+
+
 def _size(traffic: Traffic, scale: TokenScale, tokens: int, index: int) -> int:
     return len(PromptTexts(traffic, scale).text(PlannedRequest(index, None, 0.0, tokens, 1)).encode())
