@@ -47,6 +47,25 @@ UNDECIDED = {
 """What an undecided verdict means, and what would decide it."""
 
 
+DEFINED = {
+    "objectives": "verdict",
+    "latency": "percentile",
+    "endpoint": "the-customers-endpoint",
+    "chosen": "choice-of-the-plan",
+    "time": "attributed-share",
+    "roofline": "roofline",
+    "plans": "choice-of-the-plan",
+    "decisions": "operations",
+    "load": "the-highest-load",
+    "load_promise": "the-highest-load",
+    "waterfall": "steps",
+    "economics": "m-tokens",
+    "front": "cost-against-latency",
+    "timeline": "minutes",
+}
+"""By the key of a chart the anchor in docs/method.md that says what it shows."""
+
+
 @dataclass(frozen=True)
 class Drawn:
     """A chart as the template shows it; `figure` is None where only the table is known."""
@@ -59,6 +78,11 @@ class Drawn:
     figure: Figure | None
     headers: list[tuple[str, bool]]
     rows: list[list[tuple[str, bool]]]
+
+    @property
+    def anchor(self) -> str:
+        """The line of docs/method.md that says what it shows; "" where no line is about it."""
+        return "percentile" if self.key.startswith("latency-") else DEFINED.get(self.key, "")
 
     @property
     def svg(self) -> str:

@@ -7,6 +7,8 @@ from workbench.accounts.models import User
 from workbench.library import documents
 from workbench.pages.templatetags.page import TERMS, term
 from workbench.runs.models import Run
+from workbench.runs.result_page import DEFINED
+from workers.charts import CHARTS
 from workers.charts.economics import COSTS
 from workers.documents.workload import TITLES
 
@@ -25,6 +27,16 @@ def test_every_figure_of_a_result_leads_to_its_line(browser: Any, engineer: User
     labels = re.findall(r'<span class="stat-label">(.*?)</span>', page)
     assert labels
     assert [each for each in labels if "/method/#" not in each] == []
+    charts = re.findall(r'<figure class="chart">.*?</figure>', page, re.DOTALL)
+    assert len(charts) > 3
+    assert [each for each in charts if "/method/#" not in each] == []
+    quality = page[page.index('<h2 id="quality"') :]
+    assert re.findall(r'<th scope="row">(?!<a class="term")', quality[: quality.index("</table>")]) == []
+
+
+def test_every_chart_has_its_line(browser: Any, engineer: User) -> None:
+    assert {each.key for each in CHARTS} <= set(DEFINED)
+    assert set(DEFINED.values()) | set(TERMS.values()) <= defined(browser(engineer))
 
 
 def test_every_metric_and_unit_cost_has_its_line(browser: Any, engineer: User) -> None:

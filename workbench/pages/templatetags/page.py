@@ -89,8 +89,9 @@ TERMS = {
     "ttf_n": "ttf-n",
     "batch_latency": "batch-latency",
     "cost_per_mtok": "m-tokens",
+    "answers": "classes",
 }
-"""Anchors of metrics in docs/method.md that are not the metric's own name."""
+"""Anchors in docs/method.md of metrics, and of what quality compares, that are not their own names."""
 
 
 @register.simple_tag
