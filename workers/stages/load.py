@@ -2,9 +2,10 @@
 
 After is this workbench's server, which serves few requests by the megakernel and more by the library's kernels. A plan
 of another runner is put under load in batches formed as requests arrive as well, and after is what holds more. Before
-is what runs today, in such batches, or vLLM's server where the workload names it. One follows the other, so each has
-the GPU to itself. A sample of both sides' answers is then held against the model's logits; a side that does not pass
-does not count. Whatever goes wrong with a side ends in a sentence; the verdict of verify stands.
+is what runs today, in such batches, or vLLM's server where the workload names it. Before comes first, and each side has
+the GPU to itself. Verdicts take the longer, the more load a side holds, so the time that before leaves is after's. A
+sample of both sides' answers is then held against the model's logits; a side that does not pass does not count.
+Whatever goes wrong with a side ends in a sentence; the verdict of verify stands.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from workers.under_load.sentences import choice_of, whole_sentence
 from workers.under_load.sides import OF_THE_SERVER, Sides
 
 SHARE_OF_AFTER = 0.55
-"""Of the stage's seconds, for after; the rest is for what runs today."""
+"""Of the stage's seconds, for after at least; the others are for what runs today."""
 TWO_FORMS_SECONDS = 40.0
 """Where after has fewer, one form of the plan is put under load: two start, and have three loads of three seconds each
 at least.
@@ -54,10 +55,9 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
     notes: list[str] = []
     sides = Sides(document, context, objectives, environment.device)
     starting, ends = _starting(document, notes), judging.SHARE * context.seconds_left
-    of_before = (context.seconds_left - ends - starting) * (1 - SHARE_OF_AFTER)
-    after, choice = _after(verify, sides, ends + starting + of_before, notes)
-    curves = {"after": after}
-    curves["before"] = _attempt("Before", lambda: _before(document, sides, starting, ends), notes)
+    of_after = (context.seconds_left - ends - starting) * SHARE_OF_AFTER if verify.recommended else 0.0
+    curves = {"before": _attempt("Before", lambda: _before(document, sides, starting, ends + of_after), notes)}
+    curves["after"], choice = _after(verify, sides, ends, notes)
     before, after = _judged(document, verify, sides, curves, notes)
     sentence = whole_sentence(before, after, verify.recommended)
     choice = choice if after else ""

@@ -1,7 +1,7 @@
 """vLLM's server as before under load: started for the search by the Python of its own environment, and ended after it.
 
-It listens at the loopback address of the stage's own network (`workers/confinement/`). It starts once the other side
-has ended, so it has the GPU to itself.
+It listens at the loopback address of the stage's own network (`workers/confinement/`). It ends before the other side
+starts, so it has the GPU to itself.
 """
 
 import os
@@ -28,7 +28,7 @@ from workers.under_load.sides import Sides
 
 EXPECTED_START_SECONDS, LONG_START_SECONDS = 70.0, 150.0
 """vLLM loads the weights, compiles and captures its graphs; with empty caches that took 63 s for Llama-3.2-1B. It is
-waited for LONG_START_SECONDS, and longer where the stage has more time left."""
+waited for LONG_START_SECONDS, and longer where its side has more time left."""
 FREE_SHARE = 0.9
 """Of the GPU's memory that is free, vLLM may take this much at most; this process keeps a context on the GPU."""
 SPARE_TOKENS = 64
@@ -55,7 +55,7 @@ def curve(sides: Sides, until: float) -> LoadCurve:
         raise StageError(f"vLLM was not started: WORKER_VLLM: {error}.") from error
     context.say(0.5, "starting vLLM")
     url, log = f"http://127.0.0.1:{wanted.port}", context.artifacts / "vllm.log"
-    seconds, begun = max(LONG_START_SECONDS, context.seconds_left), time.monotonic()
+    seconds, begun = max(LONG_START_SECONDS, context.seconds_left - until), time.monotonic()
     try:
         with running(server.command, url + server.ready, log, seconds, server.environment):
             started = time.monotonic() - begun

@@ -174,7 +174,7 @@ def test_a_side_that_cannot_be_measured_leaves_a_sentence(tmp_path, monkeypatch,
         monkeypatch.setattr(place, _fails)
     found = run(tmp_path, monkeypatch, verified, config="{")
     assert (found.before, found.after) == (None, None)
-    server, after, before = found.notes
+    before, server, after = found.notes
     assert server.startswith("This workbench's server does not run the model: ")
     assert after == "After was not measured under load: The model does not fit."
     assert before == "Before was not measured under load: The model does not fit."
@@ -216,7 +216,7 @@ def test_a_plan_on_several_gpus_or_in_a_hurry_is_in_batches_alone(tmp_path, monk
     for place in ("workers.under_load.sides.load", "workers.measuring.served_model.load"):
         monkeypatch.setattr(place, _fails)
     found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": verified.plan | plan}))
-    assert found.notes[:2] == [said, "After was not measured under load: The model does not fit."]
+    assert found.notes[1:] == [said, "After was not measured under load: The model does not fit."]
 
 
 VLLM = {"baseline_runner": "vllm", "objectives": [{"metric": "ttft", "limit": 10_000}]}
@@ -260,7 +260,7 @@ def test_a_vllm_that_does_not_start_is_a_sentence_with_the_end_of_its_log(tmp_pa
     plain = verified.model_copy(update={"recommended": False})
     found = run(tmp_path, monkeypatch, plain, **VLLM)
     assert found.before is None
-    assert found.notes[1:] == [f"Before was not measured under load: vLLM ended; its log ends: {last.rstrip('.')}."]
+    assert found.notes[:1] == [f"Before was not measured under load: vLLM ended; its log ends: {last.rstrip('.')}."]
 
 
 def test_without_an_environment_of_vllm_transformers_is_before_and_a_note_says_so(tmp_path, monkeypatch, verified):
