@@ -39,6 +39,8 @@ def describe_error(error: Mapping[str, Any], path: str) -> tuple[str, str]:
         return path, "is required"
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return path, "is not a known field"
+    if kind == "union_tag_not_found":
+        return f"{path}.{error['ctx']['discriminator'].strip(chr(39))}", "is required with the fields beside it"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         return path, "should be an object with named fields"
     if kind == "json_invalid":

@@ -221,7 +221,64 @@ def test_unequal_requests_and_how_they_end_are_said_by_the_form_and_kept_in_a_co
         assert re.search(f'name="traffic.{name}"[^>]* value="{value}"', copy), name
 
 
-def test_a_kind_that_is_not_chosen_takes_its_inputs_with_it() -> None:
-    form = WorkloadForm.empty([])
-    form.values |= {"traffic.prompt_lengths.kind": "", "traffic.prompt_lengths.low": "8", "traffic.arrivals.cv": "2"}
-    assert not {"prompt_lengths", "arrivals"} & set(form.document()["traffic"])
+def test_what_describes_a_kind_that_was_not_chosen_is_not_left_out_in_silence(
+    browser: Callable[[User], Client], engineer: User
+) -> None:
+    sent = fields(GOOD) | {"traffic.prompt_lengths.low": "8", "traffic.arrivals.kind": "closed"}
+    page = browser(engineer).post("/workloads/new/", sent | {"traffic.arrivals.rate": "5"})
+    assert page.status_code == 422
+    said = unescape(page.content.decode())
+    assert 'id="f-traffic-prompt-lengths-kind-error">is required with the fields beside it<' in said
+    assert 'id="f-traffic-arrivals-rate-error">is not a known field<' in said
+    assert all(f'value="{typed}"' in said for typed in ("8", "5"))
+    assert not Workload.objects.exists()
+
+
+TYPED = {"name": "My own", "quality_text": "what callers say", "endpoint.model": "ours", "present.gpu": "B200"}
+
+
+def _holds(page: str, typed: dict[str, str]) -> bool:
+    """Whether each input of the page holds what was typed into it."""
+    texts = {name: f'name="{name}"[^>]*(?: value="{value}"|>\\s*{value}</textarea>)' for name, value in typed.items()}
+    return all(re.search(pattern, unescape(page)) for pattern in texts.values())
+
+
+def test_what_was_typed_stays_where_an_sla_or_a_file_says_nothing_of_it(
+    browser: Callable[[User], Client], engineer: User
+) -> None:
+    client, sent = browser(engineer), fields(GOOD) | TYPED
+    page = client.post("/workloads/new/", sent | {"do": "read", "sla": SLA}).content.decode()
+    assert _holds(page, TYPED | {"traffic.prompt_tokens": "99"})
+    page = client.post("/workloads/new/", sent | {"do": "read", "sla": f"name: Theirs\n{SLA}"}).content.decode()
+    assert _holds(page, TYPED | {"name": "Theirs"})
+    for name, typed in (("sla_file", {"sla": SLA}), ("quality_text_file", {"quality_text": "what callers say"})):
+        twice = sent | typed | {name: SimpleUploadedFile("other.txt", b"name: other")}
+        answer = client.post("/workloads/new/", twice)
+        assert answer.status_code == 422
+        assert "there is text here, and a file was chosen as well" in answer.content.decode()
+        assert _holds(answer.content.decode(), {each: text.strip() for each, text in typed.items()})
+    page = client.post("/workloads/new/", sent | {"do": "add"}).content.decode()
+    advanced = page.partition("<summary>Advanced")[0].rpartition("<details")[2]
+    assert " open" in advanced, "what was typed there stays in sight"
+
+
+def test_a_form_outlives_its_login_without_scripts(engineer: User) -> None:
+    client, sent = Client(enforce_csrf_checks=True), fields(GOOD) | TYPED | {"endpoint.key": "hush", "do": "start"}
+    out = client.post("/workloads/new/", sent)
+    assert out.status_code == 401
+    assert _holds(out.content.decode(), TYPED)
+    assert "hush" not in out.content.decode()
+    assert client.post("/workloads/new/", sent, headers={"HX-Request": "true"}).content == b""
+    client.force_login(engineer)
+    stale = client.post("/workloads/new/", sent)
+    assert stale.status_code == 403
+    assert _holds(stale.content.decode(), TYPED)
+    assert "Nothing you entered is lost, except for files: send it again." in stale.content.decode()
+    shown = client.post("/workloads/new/", sent | {"do": "show"})
+    assert shown.status_code == 200
+    assert _holds(shown.content.decode(), TYPED)
+    assert not Workload.objects.exists()
+    token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', shown.content.decode())
+    assert token
+    fresh = client.post("/workloads/new/", fields(GOOD) | {"csrfmiddlewaretoken": token[1]})
+    assert fresh.status_code == 302

@@ -53,6 +53,10 @@ APIS: Choices = [
 ]
 
 
+OF_KINDS = ("traffic.arrivals.", "traffic.prompt_lengths.", "traffic.output_lengths.")
+"""Parts whose inputs describe one kind each; a script switches off those of the others."""
+
+
 @dataclass
 class Input:
     """One input as the template draws it. `kind`: text, secret, area, number, select, checks or check.
@@ -278,8 +282,6 @@ TEXTS = {each.name for each in FIXED} - LISTS - FLAGS | {"model"}
 FACTS = {
     "present.": {each.name for each in present() if each.kind != "select"},
     "endpoint.": {each.name for each in endpoint() if each.kind != "select"},
-    "traffic.prompt_lengths.": {"traffic.prompt_lengths.kind"},
-    "traffic.output_lengths.": {"traffic.output_lengths.kind"},
-    "traffic.arrivals.": {"traffic.arrivals.kind"},
+    **{part: {each.name for each in (*traffic(), *behaviour()) if each.name.startswith(part)} for part in OF_KINDS},
 }
-"""These parts count as stated as soon as one of their inputs is filled in, of lengths and arrivals the kind."""
+"""These parts count as stated as soon as one of their inputs is filled in."""

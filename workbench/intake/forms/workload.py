@@ -16,9 +16,12 @@ from workbench.intake.forms import templates
 from workbench.intake.forms.inputs import FACTS, FLAGS, LISTS, NUMBERS, TEXTS, Choices, Input
 from workers.documents.model import Kind
 from workers.documents.traffic import Traffic
+from workers.documents.workload import Constraints
 
 Values = dict[str, Any]
 MAX_ROWS = 16
+OWN = ("name", "endpoint", "present", "quality_text")
+"""Optional parts of a document that have no defaults: what was typed there stays when an SLA says nothing of them."""
 _OF_KIND = re.compile(r"^(traffic\.(?:arrivals|prompt_lengths|output_lengths))\.[a-z-]+\.")
 """A field of one kind of arrivals or lengths: pydantic names the kind as well, `traffic.arrivals.recorded.speed`."""
 _ROW = re.compile(r"objectives\[(\d{1,3})\]\.(metric|n|percentile|limit|at_least_faster)$")
@@ -29,6 +32,7 @@ class WorkloadForm:
 
     `copied`: the id of the workload that the form began with, whose endpoint's key may be used for the same address.
     `recordings`: SHA-256 and words of those that may be chosen.
+    `stale`: it was sent from a page that is older than the login, so nothing was done with it.
     `key_carried`: the key that was typed before, sealed for who typed it, so that it need not be shown or typed again.
     """
 
@@ -39,7 +43,7 @@ class WorkloadForm:
         self.sla_name, self.sla_text = "SLA", ""
         self.sla_reasons: list[str] = []
         self.focus = ""
-        self.copied, self.key_carried = "", ""
+        self.copied, self.key_carried, self.stale = "", "", False
 
     @classmethod
     def empty(cls, models: Sequence[tuple[str, Choices]], model: str = "", kind: Kind = "decoder") -> "WorkloadForm":
@@ -75,8 +79,10 @@ class WorkloadForm:
         self.values = _renumbered(kept)
 
     def fill(self, document: Mapping[str, Any]) -> None:
-        """Takes the values of a document; the model stays as it is when the document names none."""
-        self.values = {"model": self.values.get("model", "")} | flatten(document)
+        """Takes the values of a document. The model, and the parts of OWN that it leaves out, stay as they are."""
+        stay = {part for part in ("model", *OWN) if part not in document}
+        kept = {name: value for name, value in self.values.items() if name.partition(".")[0] in stay}
+        self.values = {"model": ""} | kept | flatten(document)
 
     @property
     def templates(self) -> list[tuple[str, str]]:
@@ -174,6 +180,13 @@ class WorkloadForm:
     def names_endpoint(self) -> bool:
         """Whether something is said of an endpoint, be it wrong."""
         return any(each.errors or (each.value and each.kind != "select") for each in self.endpoint)
+
+    @property
+    def names_advanced(self) -> bool:
+        """Whether constraints, a text or a deployment are said to differ from the document's defaults."""
+        plain = flatten({"constraints": Constraints().model_dump(mode="json")})
+        said = (each for each in (*self.constraints, *self.quality, *self.present) if each.name != "present.metric")
+        return any(each.errors or (each.value and each.value != plain.get(each.name)) for each in said)
 
     @property
     def present(self) -> list[Input]:

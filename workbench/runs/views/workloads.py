@@ -8,18 +8,20 @@ from uuid import UUID
 import pydantic
 from django.conf import settings
 from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
 from django.core.paginator import Paginator
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from workbench.accounts.permissions import submitter_required
 from workbench.api.sentences import Problem, sentence, sentences
 from workbench.intake import sla
 from workbench.intake.forms.inputs import Choices
-from workbench.intake.forms.workload import WorkloadForm
+from workbench.intake.forms.workload import OWN, WorkloadForm
 from workbench.intake.models import Model, Recording, Workload
 from workbench.intake.services import catalogue, endpoints
 from workbench.intake.services.workloads import create_workload
@@ -28,6 +30,7 @@ from workbench.runs.front import front_of
 from workbench.runs.models import Run
 from workbench.runs.result_page import request_words
 from workbench.runs.services import RunError, create_run
+from workbench.runs.views import unsent
 from workers.documents.model import Kind
 from workers.documents.quality_text import MOST_CHARACTERS
 from workers.documents.workload import Workload as WorkloadDocument
@@ -76,10 +79,19 @@ def archive(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     return redirect("workload", workload.id)
 
 
+@login_not_required  # a POST of somebody who is logged out is answered by what they typed
+@csrf_exempt  # is_stale checks the token: a form with an old one is shown again, and does nothing
 @require_http_methods(["GET", "HEAD", "POST"])
+def workload_new(request: Any) -> HttpResponseBase:
+    """The form. `do` says which button was pressed: start, read (an SLA), template, add or remove (an objective).
+
+    `show` does nothing but show what was typed.
+    """
+    return _workload_form(request) if request.user.is_authenticated else unsent.logged_out(request)
+
+
 @submitter_required
-def workload_new(request: Any) -> HttpResponse:
-    """The form. `do` says which button was pressed: start, read (an SLA), template, add or remove (an objective)."""
+def _workload_form(request: Any) -> HttpResponse:
     models = model_choices(request)
     if request.method != "POST":
         return _show(request, _started(request, models))
@@ -88,9 +100,14 @@ def workload_new(request: Any) -> HttpResponse:
     kept = endpoints.carried(request.user, form.key_carried) if form.names_endpoint else ""
     typed = form.values.get("endpoint.key") or kept
     form.values["endpoint.key"], form.key_carried = typed, endpoints.carry(request.user, typed)
-    if text := request.FILES.get("quality_text_file"):
+    if (text := request.FILES.get("quality_text_file")) and not form.values.get("quality_text"):
         form.values["quality_text"] = text.read(4 * (MOST_CHARACTERS + 1)).decode("utf-8", "replace").strip()
     action, _, index = request.POST.get("do", "start").partition(" ")
+    form.stale = action != "show" and unsent.is_stale(request)
+    if form.stale or action == "show":
+        return _show(request, form, status=403 if form.stale else 200)
+    if action in ("start", "read") and _given_twice(request, form):
+        return _show(request, form, status=422)
     if action == "add":
         form.add_objective()
     elif action == "remove" and index.isdigit():
@@ -169,11 +186,22 @@ def _live_checks(request: HttpRequest, form: WorkloadForm) -> live_checks.Checks
     return live_checks.check(form, *own)
 
 
+def _given_twice(request: HttpRequest, form: WorkloadForm) -> bool:
+    """Whether a text was typed and a file of the same was chosen: the form then says so, and keeps what was typed."""
+    said = "there is text here, and a file was chosen as well: empty the text, or choose no file"
+    sla_file = request.FILES.get("sla_file")
+    if sla_file and request.POST.get("sla", "").strip():
+        form.sla_reasons = [f"{sla_file.name}: {said}"]
+    if "quality_text_file" in request.FILES and request.POST.get("quality_text", "").strip():
+        form.reasons = [{"field": "quality_text", "reason": said}]
+    return bool(form.sla_reasons or form.reasons)
+
+
 def _sla_given(request: HttpRequest) -> tuple[str, str]:
-    """Name and text of the SLA, from the file or the text area."""
-    file = request.FILES.get("sla_file")
-    if file is None:
-        return "SLA", request.POST.get("sla", "").strip()
+    """Name and text of the SLA, from the text area, or from the file where nothing was typed."""
+    file, typed = request.FILES.get("sla_file"), request.POST.get("sla", "").strip()
+    if file is None or typed:
+        return "SLA", typed
     return str(file.name), file.read(sla.MAX_CHARS + 1).decode("utf-8", "replace").strip()
 
 
@@ -187,7 +215,8 @@ def _read_sla(request: HttpRequest, form: WorkloadForm) -> None:
         form.sla_reasons = [sentence(reason) for reason in problem.errors]
         return
     chosen = {} if document.model == "-" else {"model": document.model}
-    form.fill(document.model_dump(mode="json", exclude={"model"}) | chosen)
+    unsaid = set(OWN) - document.model_fields_set
+    form.fill(document.model_dump(mode="json", exclude={"model", *unsaid}) | chosen)
     if document.endpoint:
         form.values["endpoint.key"] = document.endpoint.key.get_secret_value()
         form.key_carried = endpoints.carry(request.user, form.values["endpoint.key"])
