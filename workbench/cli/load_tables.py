@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from workbench.cli.tables import figure, verdict_markup
-from workers.charts.text import plain, promised, traffic_words
+from workers.charts.text import capitalised, plain, promised, traffic_words
 from workers.charts.under_load import kernels_by_load
 from workers.documents.load import LimitResult, LoadResult, UnderLoadResult
 from workers.documents.measurement import Interval
@@ -21,7 +21,7 @@ def load_result(result: LoadResult, console: Console) -> None:
     for each in result.metrics:
         title = metric_title(each.metric, each.n)
         cells = [_interval(each.percentiles.get(p)) for p in shown]
-        table.add_row(title[:1].upper() + title[1:], *cells, each.unit, f"{each.samples:,}")
+        table.add_row(capitalised(title), *cells, each.unit, f"{each.samples:,}")
     console.print(table)
     for line in _rates(result):
         console.print(Text(line))

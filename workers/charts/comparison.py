@@ -6,7 +6,7 @@ from typing import Any
 
 from workers.charts import latency, provenance, under_load
 from workers.charts.base import PALETTE, Cell, Figure, Table, layout
-from workers.charts.text import MISSING, case_label, dollars, number, promised, quantity, traffic_words
+from workers.charts.text import MISSING, capitalised, case_label, dollars, number, promised, quantity, traffic_words
 from workers.documents.load import LoadResult
 from workers.documents.measurement import Candidate, Distribution, Interval
 from workers.documents.prices import PriceResult
@@ -142,16 +142,13 @@ def _distribution(sides: Sequence[ComparedRun], metric: latency.MetricKey) -> Co
     ]
     names = sorted({name for each in known for name in each.percentiles}, key=lambda name: float(name.strip("p")))
     rows: list[list[Cell]] = [
-        [f"{_capital(name)} {each}", *(_percentile(distribution, each) for _, distribution in found)] for each in names
+        [f"{capitalised(name)} {each}", *(_percentile(distribution, each) for _, distribution in found)]
+        for each in names
     ]
     rows.append(["Samples", *(MISSING if each is None else len(each.samples) for _, each in found)])
     key = f"latency-{metric[0]}-{metric[1] or 0}"
     table: Table = (["Percentile", *(side.label for side in sides)], rows)
-    return ComparisonSection(key, _capital(name), AFTER, table, {"data": traces, "layout": form})
-
-
-def _capital(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}"
+    return ComparisonSection(key, capitalised(name), AFTER, table, {"data": traces, "layout": form})
 
 
 def _percentile(found: Distribution | None, name: str) -> str:

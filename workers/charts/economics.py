@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workers.charts.base import AFTER, BEFORE, Cell, Chart, Figure, Table, layout
-from workers.charts.text import MISSING, dollars, quantity
+from workers.charts.text import MISSING, capitalised, dollars, quantity
 from workers.documents.base import Basis
 from workers.documents.measurement import Interval
 from workers.documents.money import AnyLoad, LoadPrice, ServedLoad, UnitEconomics
@@ -24,7 +24,7 @@ def lines(results: Results) -> list[tuple[str, CostLine]]:
     """The deployments with their prices, each under the name that people read."""
     shown = sides(results)
     return [
-        (shown.get(each.label) or f"{each.label[:1].upper()}{each.label[1:]}", each)
+        (shown.get(each.label) or capitalised(each.label), each)
         for each in (results.price.lines if results.price else [])
         if each.label in shown or each.label not in ("before", "after")
     ]
@@ -127,7 +127,7 @@ def any_load_rows(found: AnyLoad | None) -> list[tuple[str, list[LoadCell]]]:
     for row in found.rows if found else []:
         loads = (row.before, "", False), (row.same, "not measured", False), (row.no_slower, "no such load", True)
         cells = [_load_cell(price, found.unit, none, named) for price, none, named in loads]  # type: ignore[union-attr]
-        rows.append((row.before.load[:1].upper() + row.before.load[1:], cells))
+        rows.append((capitalised(row.before.load), cells))
     return rows
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from workers.charts.plans import precisions_of
-from workers.charts.text import MISSING, quantity
+from workers.charts.text import MISSING, capitalised, quantity
 from workers.documents.prediction import ComparedFigure, PredictedFigure, PredictedPlan
 from workers.documents.stages import Results
 from workers.documents.workload import metric_title
@@ -107,7 +107,7 @@ def _measured(figure: PredictedFigure, results: Results) -> float | None:
 def _label(figure: PredictedFigure) -> str:
     if figure.users is None:
         name = metric_title(figure.metric, figure.n)
-        return f"{name[:1].upper()}{name[1:]} p50"
+        return f"{capitalised(name)} p50"
     return "Throughput of one user" if figure.users == 1 else f"Throughput of {figure.users} users at once"
 
 

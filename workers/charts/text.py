@@ -131,6 +131,11 @@ def of_floor(share: float | None) -> str:
     return percent(possible(share), 0)
 
 
+def capitalised(words: str) -> str:
+    """The words with a capital first letter; the others stay as they are, unlike with `str.capitalize`."""
+    return words[:1].upper() + words[1:]
+
+
 def scaled(value: float | None, unit: str = "") -> str:
     """A large count with its SI prefix: 2.47 G."""
     if value is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from workers.charts.base import AFTER, BAD, BEFORE, PALETTE, Cell, Chart, Figure, Table, layout
 from workers.charts.plans import verified
-from workers.charts.text import quantity
+from workers.charts.text import capitalised, quantity
 from workers.documents.stages import PlanTrial, Results
 
 HOST, LAUNCH, LIBRARY = "host out of the way", "one launch", "library kernels"
@@ -101,7 +101,7 @@ def figure(results: Results) -> Figure | None:
     if not found:
         return None
     colours = {"side": BEFORE, "residual": PALETTE[2], "floor": PALETTE[1]}
-    named = [f"{each.name[:1].upper()}{each.name[1:]}" for each in found]
+    named = [capitalised(each.name) for each in found]
     trace = {
         "type": "bar",
         "orientation": "h",

@@ -33,7 +33,9 @@ def metric_title(metric: str, n: int | None = None) -> str:
     return f"TTF{n}" if metric == "ttf_n" else TITLES.get(metric, metric)
 
 
-BETWEEN_TOKENS = ("tpot", "itl")
+TOKEN_METRICS: tuple[Metric, ...] = ("ttft", "ttf_n", "tpot", "itl")
+"""Metrics of generated tokens, which only a model that generates has."""
+BETWEEN_TOKENS: tuple[Metric, ...] = ("tpot", "itl")
 """Metrics that take two tokens of one request."""
 
 

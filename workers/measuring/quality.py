@@ -24,7 +24,7 @@ BLOCK = 32
 
 @dataclass
 class _Side:
-    """One runner's distance from float32, token by token; `broken` tokens had logits that are no numbers."""
+    """One runner's distance from float32, token by token; `broken` counts tokens whose logits are not finite."""
 
     kl: list[torch.Tensor] = field(default_factory=list)
     wrong: list[torch.Tensor] = field(default_factory=list)
@@ -80,7 +80,7 @@ def is_acceptable(change: Interval, kl_change: Interval, largest_loss: float | N
 
 
 def rises(reference: torch.Tensor, logits: torch.Tensor) -> tuple[Interval, Interval]:
-    """How far `logits` [sequences, length, vocab] are from `reference`: (disagreement rate, KL in nats)."""
+    """How far `logits` [sequences, length, vocab] are from `reference`: disagreement rate and KL divergence in nats."""
     side = _Side()
     for known, own in zip(reference, logits, strict=True):
         side.add(torch.log_softmax(known.float(), dim=-1), own, None)

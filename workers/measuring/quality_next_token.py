@@ -1,4 +1,4 @@
-"""The task on somebody's text: predicting each token from those before it. Accuracy and perplexity, with intervals."""
+"""How well runners predict each token of a text from those before it: accuracy and perplexity, with intervals."""
 
 import math
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class NextToken:
 
 
 def scores(before: NextToken, after: NextToken, tokens: Tokens) -> TextScores | None:
-    """Both runners on the sequences that somebody wrote; None without any, or where a probability is no number.
+    """The scores of both runners on the sequences of a written text; None without any, or where a value is not finite.
 
     The 95 % intervals resample whole sequences, since neighbouring tokens depend on each other.
     """

@@ -16,14 +16,15 @@ from workers.documents.traffic import Traffic
 from workers.measuring import tokenize_text
 
 TEXT_FILES = ("quality.txt", "eval.txt")
-"""In a model's directory; the first that is there is its text."""
+"""Names of a text in a model's directory; the first that exists is the model's text."""
 TOKENIZER = "tokenizer.json"
 FIELD = "quality_text"
 CHECKED_IDS = 2**16
-"""Of the text, made before anything is measured."""
+"""How many ids of the text `check` makes, before anything is measured."""
 READ_CHARACTERS = 2**22
+"""The most characters of the model's text that are read."""
 LOGITS_BYTES = 4 * 2**30
-"""Of one batch's float32 logits; sequences that would have more are cut."""
+"""The most bytes of one batch's float32 logits; longer sequences are cut."""
 TOKENIZE_SECONDS = 120
 WRITTEN_AT_ONCE = 64
 
@@ -68,9 +69,12 @@ def sequence_length(traffic: Traffic, generates: bool, vocabulary: int) -> int:
 
 
 def check(model_dir: Path, own: str, length: int, vocabulary: int | None) -> None:
-    """Raises ModelRefused when there is a tokenizer.json that is no tokenizer or fails on the model's text, and when
-    the workload's `own` text cannot be used: it takes a tokenizer, ids below `vocabulary`, and one sequence of
-    `length` tokens or more. `vocabulary` None: the model reads no text."""
+    """Checks the tokenizer and the text. `vocabulary` is None for a model that reads no text.
+
+    Raises ModelRefused when there is a tokenizer.json that is no tokenizer or fails on the text. It also raises it when
+    the workload's `own` text cannot be used: that needs a tokenizer, ids below `vocabulary`, and at least one sequence
+    of `length` tokens.
+    """
     text = text_of(model_dir, own)
     if own and vocabulary is None:
         raise ModelRefused(FIELD, "", "the model reads no text")
@@ -133,12 +137,12 @@ def for_quality(
 
 
 def from_text(model_dir: Path, own: str, length: int, most: int, vocabulary: int) -> Tokens | None:
-    """The workload's `own` text, else the model directory's, by the model's tokenizer; None when text or tokenizer is
-    missing, or the text is too short.
+    """The workload's `own` text, else the model directory's, by the model's tokenizer.
 
-    None as well when the tokenizer knows ids that the model of that `vocabulary` does not.
+    It gives consecutive sequences of `length`, at most `most` tokens together.
 
-    Consecutive sequences of `length`; at most `most` tokens. Raises ModelRefused when tokenizing fails.
+    None when the text or the tokenizer is missing, when the text is too short, and when it has ids that are not below
+    `vocabulary`. Raises ModelRefused when tokenizing fails.
     """
     text = text_of(model_dir, own)
     if text is None or not (model_dir / TOKENIZER).is_file():

@@ -22,8 +22,8 @@ from workers.measuring.served_model import dtype_of
 from workers.planning.precision import lowers_precision
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.attribution import Work
-from workers.traces.census import CountedOp
 from workers.traces.labels import UNATTRIBUTED, TraceScope
+from workers.traces.op_counter import CountedOp
 from workers.traces.timed_requests import REQUESTS_TIMED, answer, median_ms, request
 from workers.traces.windows import MOST_STEPS, Sampled, Window, longer, windows
 

@@ -6,6 +6,7 @@ from kernels import registry
 from kernels.engine.whole_model import WholeModel
 from kernels.ops import PARTS
 from kernels.plan import Plan, PlannedOp
+from workers.charts.text import capitalised
 from workers.documents.stages import PlanTrial
 
 ROUNDING = "rounding"
@@ -34,7 +35,7 @@ def of_plan(plan: Plan, generates: bool = True) -> str:
     if plan.gpus > 1:
         runs += f", over {plan.gpus} GPUs"
     said = "; ".join(each for each in (runs, parts) if each)
-    return f"{said[:1].upper()}{said[1:]}."
+    return f"{capitalised(said)}."
 
 
 def _by_part(ops: list[PlannedOp]) -> dict[str, list[str]]:

@@ -20,7 +20,7 @@ from workers.documents.model import Counted
 from workers.documents.prediction import Prediction
 from workers.documents.prices import PriceBook
 from workers.documents.stages import AdmitResult, StageInput
-from workers.documents.workload import Precision, Workload
+from workers.documents.workload import TOKEN_METRICS, Precision, Workload
 from workers.harness.context import Context, StageError
 from workers.measuring import texts
 from workers.measuring.served_model import serving_dtype
@@ -28,7 +28,6 @@ from workers.planning.precision import lossy_refusal
 from workers.predicting import predict
 from workers.under_load.sentences import NO_VLLM
 
-TOKEN_METRICS = ("ttft", "ttf_n", "tpot", "itl")
 GIB = 2**30
 UNKNOWN_VOCABULARY = 2**22
 """Where config.json does not say how many tokens the model knows: the most that any may."""

@@ -32,8 +32,10 @@ from workers.planning import kernels_plan
 from workers.planning.precision import lossy_refusal
 
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
-RESERVE = 0.9
+CASES_SHARE = 0.9
 """Share of the stage's seconds that the cases divide among themselves."""
+MOST_CASE_SECONDS = 600.0
+"""The most seconds that one case gets, also where the stage has no limit."""
 CASE_RULE = StoppingRule(seconds=1.5, width=0.02, least=8)
 """The rule by which the timing of one case stops."""
 COMPOSED_SECONDS = 0.4
@@ -145,9 +147,9 @@ def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledC
 
 def _shares(wanted: list[ProfiledCase], context: Context) -> Iterator[tuple[ProfiledCase, float]]:
     """Each case with its seconds, in proportion to its time, but at least half of an even share."""
-    total = context.seconds_left * (1 - RESERVE) if context.seconds_left != float("inf") else 0.0
+    reserve = context.seconds_left * (1 - CASES_SHARE) if context.seconds_left != float("inf") else 0.0
     for position, each in enumerate(wanted):
-        left = min(600.0, context.seconds_left - total)
+        left = min(MOST_CASE_SECONDS, context.seconds_left - reserve)
         ahead = wanted[position:]
         cost = sum(other.ms for other in ahead)
         share = max(each.ms / cost if cost else 0.0, 0.5 / len(ahead))

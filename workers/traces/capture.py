@@ -7,17 +7,17 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from workers.traces.census import Census, CountedOp
+from workers.traces.op_counter import CountedOp, OpCounter
 from workers.traces.scopes import Recorder, Scopes
 
 
 def count(model: torch.nn.Module, generates: bool, request: Callable[[], object]) -> list[CountedOp]:
     """The operations of one request at their shapes; `request` runs `model` eagerly."""
     config = getattr(model, "config", None)
-    census = Census(getattr(config, "num_key_value_heads", None))
-    with Scopes(model, census, generates), census:
+    counter = OpCounter(getattr(config, "num_key_value_heads", None))
+    with Scopes(model, counter, generates), counter:
         request()
-    return census.counted
+    return counter.counted
 
 
 def trace(

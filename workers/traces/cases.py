@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels.ops import AttentionCase, Case
 from workers.documents.stages import OpRow
-from workers.traces.census import CountedOp
+from workers.traces.op_counter import CountedOp
 from workers.traces.table import Scale
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from workers.traces.attribution import Work
-from workers.traces.census import CountedOp
 from workers.traces.labels import UNATTRIBUTED
+from workers.traces.op_counter import CountedOp
 
 _MATRIX = re.compile(r"gemm|gemv|nvjet|cutlass|cublas|wgmma|splitk(?!reduce)|_mm(_|\b)|dot_kernel", re.IGNORECASE)
 _ATTENTION = re.compile(r"fmha|flash|attention|sdpa", re.IGNORECASE)
@@ -41,9 +41,9 @@ _NAMED = (
 def name_replays(work: Sequence[Work], counted: Sequence[CountedOp]) -> list[Work]:
     """The work with the labels and phases of graph kernels filled in; what runs between replays counts as decoding.
 
-    `work` in the order it ran, of one request whose first replay is the prompt's and whose others are decode
-    steps. Kernels that cannot be placed in the sequence keep a name of their
-    kind (such as "linear" or "attention"); kernels whose names tell nothing are unattributed.
+    `work` is that of one request, in the order it ran: the first replay is the prompt's, the others are decode steps.
+    Kernels that cannot be placed in the sequence get a name of their kind, such as "linear" or "attention"; kernels
+    whose names tell nothing are unattributed.
     """
     found = [piece._replace(phase="decode") for piece in work if not piece.graph]
     for index, replay in enumerate(_replays(work)):

@@ -9,8 +9,8 @@ from kernels.measure.roofline import LARGEST_SHARE, doubt, floors_ms
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow
 from workers.traces.attribution import Work
-from workers.traces.census import CountedOp
 from workers.traces.labels import UNATTRIBUTED
+from workers.traces.op_counter import CountedOp
 
 Bound = Literal["memory", "compute", "launch", "idle"]
 LAUNCH_BOUND = 2.0

@@ -14,7 +14,7 @@ import torch
 
 from workers.traces import attribution, capture, reader
 from workers.traces.attribution import Work
-from workers.traces.census import CountedOp
+from workers.traces.op_counter import CountedOp
 from workers.traces.reader import Trace
 from workers.traces.table import Scale
 from workers.traces.timed_requests import REQUESTS_TIMED

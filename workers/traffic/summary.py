@@ -22,7 +22,7 @@ from workers.verdicts import CONFIDENCE
 MOST_LAG_MS = 5.0
 """A generator that is later than this at p99 measured itself; its measurement is void."""
 OF_WINDOWS = ("throughput", "cost_per_mtok")
-"""Metrics of the whole server; their samples are seconds of the steady part."""
+"""Metrics of the whole server. A sample is the value in one second of the steady part."""
 RESAMPLES = 400
 BATCHES = 10
 """Windows of equal length whose rates give the interval of throughput (batch means)."""
@@ -30,7 +30,7 @@ LEAST_INTERVAL_SECONDS = 2.0
 
 
 class LoadSummary:
-    """The counted exchanges of a load test, and what is computed of them; of several rounds, of all together."""
+    """The counted exchanges of a load test, of all its rounds together, and what is computed from them."""
 
     def __init__(self, sent: Sent, usd_per_hour: float | None = None, more: Sequence[Sent] = ()) -> None:
         self.rounds, self._usd_per_hour = [sent, *more], usd_per_hour
@@ -43,7 +43,7 @@ class LoadSummary:
         self._served = [(each, served) for each, served in self._answered if served]
 
     def _samples(self, exchange: Exchange, served: Served, metric: str, n: int | None) -> list[float]:
-        """A metric's samples of one request; a request whose user went away has no end of its own."""
+        """A metric's samples of one request. A cancelled request has no end of its own, so it gives none of its end."""
         if exchange.ended == CANCELLED and metric in ("e2e", "batch_latency"):
             return []
         return samples_of(served, metric, n)
@@ -96,7 +96,9 @@ class LoadSummary:
 
     @property
     def in_flight(self) -> float:
-        """Open requests on average over the steady parts (Little: the sum of their times in them by their length)."""
+        """The mean number of open requests in the steady parts, by Little's law: the sum of the times for which
+        requests were open there, over the length of these parts.
+        """
         inside = itertools.chain.from_iterable(map(_inside_ns, self.rounds))
         return sum(inside) / 1e9 / self.seconds if self.seconds else 0.0
 
@@ -144,7 +146,7 @@ class LoadSummary:
         )
 
     def _together(self, metric: str, n: int | None) -> float | None:
-        """How many of the requests that gave this metric, or failed, one batch answers; None of an open loop."""
+        """How many requests one batch answers, of those that gave this metric or failed; None for an open loop."""
         if self._open_loop:
             return None
         found = [(exchange, served) for exchange, served, _ in self._by_request(metric, n)]
@@ -178,7 +180,7 @@ class LoadSummary:
         return found
 
     def lag(self) -> GeneratorLag:
-        """The generator's own delays over all requests, those of the warm-up included: of the latest process each."""
+        """The generator's own delays over all requests, warm-up included. Each figure is of its slowest process."""
         parts = [each.by_process for each in self.rounds]
         processes = list(itertools.zip_longest(*parts, fillvalue=Sent(0)))  # of each round those of the same number
         sends = [sorted(late for each in own for late in each.send_delays_ms) or [0.0] for own in processes]

@@ -1,6 +1,6 @@
 """The sentences of the load stage: of one server's curve, and of both sides. Imports no torch."""
 
-from workers.charts.text import number, plain, rate_words, speed_words, traffic_words, users_words
+from workers.charts.text import capitalised, number, plain, rate_words, speed_words, traffic_words, users_words
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer
 
 IN_ITS_PLACE = "Generate of transformers in batches is before under load in its place."
@@ -70,7 +70,7 @@ def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommende
         return "No load was measured."
     said = "; ".join(f"{name}{_vllm_label(curve)}: {_held(curve.limit)}" for name, curve in sides)
     confidence = f"{sides[0][1].limit.confidence:.0%}".replace("%", " %")
-    return f"{said[0].upper()}{said[1:]}. Each whole search is right at {confidence} confidence."
+    return f"{capitalised(said)}. Each whole search is right at {confidence} confidence."
 
 
 def choice_of(taken: LoadCurve, other: LoadCurve) -> str:

@@ -6,7 +6,7 @@ from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow
 from workers.traces.attribution import Work
 from workers.traces.bottlenecks import RequestFacts, bottlenecks, waits
-from workers.traces.census import CountedOp
+from workers.traces.op_counter import CountedOp
 from workers.traces.table import Scale, attributed_share, beyond, rows, with_idle
 
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 600.0}, launch_us=2.0)

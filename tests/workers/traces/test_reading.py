@@ -9,8 +9,8 @@ import pytest
 
 from workers.documents.measurement import Ceilings
 from workers.traces import attribution, graph_replays, reader, table
-from workers.traces.census import CountedOp
 from workers.traces.labels import TraceScope, label, tail_of
+from workers.traces.op_counter import CountedOp
 
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 600.0}, launch_us=2.0)
 
@@ -131,8 +131,8 @@ def test_replayed_kernels_are_named_by_their_place_and_their_name(tmp_path):
     ]
     path = write(tmp_path / "t.json.gz", launches + kernels)
     once = [f"linear {name}" for name in LAYER] + ["lm_head"]
-    census = [counted(name, "prefill") for name in once] + [counted(name, "decode") for name in 2 * once]
-    found = graph_replays.name_replays(attribution.attribute(reader.read(path)), census)
+    counts = [counted(name, "prefill") for name in once] + [counted(name, "decode") for name in 2 * once]
+    found = graph_replays.name_replays(attribution.attribute(reader.read(path)), counts)
     assert [work.phase for work in found].count("prefill") == len(PACKED_KERNELS)
     assert [work.label for work in found] == [expected for _, expected in PACKED_KERNELS] * 3
 
@@ -146,8 +146,8 @@ def test_replays_that_fit_no_sequence_are_named_by_kind(tmp_path):
             event("kernel", "mystery", 12, 1, tid=7, correlation=5),
         ],
     )
-    census = [counted(f"linear {name}", "prefill") for name in LAYER]
-    found = graph_replays.name_replays(attribution.attribute(reader.read(path)), census)
+    counts = [counted(f"linear {name}", "prefill") for name in LAYER]
+    found = graph_replays.name_replays(attribution.attribute(reader.read(path)), counts)
     assert [work.label for work in found] == ["linear", "unattributed"]
 
 

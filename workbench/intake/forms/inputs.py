@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from kernels import registry
 from kernels.ops import PARTS
+from workers.charts.text import capitalised
 from workers.documents.quality_text import MOST_CHARACTERS
 from workers.documents.workload import Constraints, GpuClass, Precision, Sla
 
@@ -103,11 +104,7 @@ def _names(literal: Any, default: Sequence[str]) -> Choices:
 
 def _said(document: Any, name: str) -> str:
     text = document.model_fields[name].description or ""
-    return _capital(text) + "." if text else ""
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return capitalised(text) + "." if text else ""
 
 
 def _place(variant: registry.Variant) -> int:
@@ -234,7 +231,7 @@ def constraints() -> list[Input]:
             hint=_said(Constraints, "exclude"),
             choices=[(each.name, each.name) for each in variants],
             about={each.name: each.summary for each in variants},
-            headings={each.name: _capital(PARTS.get(each.op, each.op)) for each in variants},
+            headings={each.name: capitalised(PARTS.get(each.op, each.op)) for each in variants},
         ),
     ]
 

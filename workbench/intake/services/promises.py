@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from workers.charts.text import plain, quantity
+from workers.charts.text import capitalised, plain, quantity
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
@@ -20,7 +20,7 @@ def words(objective: Objective) -> str:
     if objective.metric == "throughput":
         return f"At least {limit} are served, all requests together."
     if objective.metric == "cost_per_mtok":
-        return f"{objective.title[:1].upper()}{objective.title[1:]}: at most {limit}."
+        return f"{capitalised(objective.title)}: at most {limit}."
     return {
         "ttft": f"In {share} of requests the first token comes within {limit}.",
         "ttf_n": f"In {share} of requests the first {objective.n or 'N'} tokens come within {limit}.",

@@ -12,7 +12,7 @@ from kernels import registry
 from kernels.hardware import GPUS
 from kernels.model_files import longest_sequence, needed_bytes
 from kernels.ops import BYTES
-from workbench.api.problems import invalid
+from workbench.api.sentences import invalid
 from workbench.audit.models import Action
 from workbench.audit.services import record
 from workbench.intake.models import Model, Recording, Workload
@@ -21,6 +21,7 @@ from workbench.intake.services.catalogue import model_for
 from workbench.short_text import check_short_text
 from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.model import ModelManifest
+from workers.documents.workload import TOKEN_METRICS
 from workers.documents.workload import Workload as WorkloadDocument
 from workers.promises import impossible
 
@@ -28,7 +29,6 @@ GIB = 2**30
 EXACT = ("bf16", "fp16", "fp32")
 """Precisions of a model that is not quantised."""
 TOKENIZER = "tokenizer.json"
-TOKEN_METRICS = ("ttft", "ttf_n", "tpot", "itl")
 
 
 def create_workload(organisation: Any, user: Any, document: WorkloadDocument, like: Workload | None = None) -> Workload:

@@ -36,10 +36,11 @@ class CountedOp:
     case: Case | None = None
 
 
-class Census(TorchFunctionMode):
-    """A watcher of `Scopes`, entered around a run of the model, that lists what ran in `counted`.
+class OpCounter(TorchFunctionMode):
+    """Lists in `counted` the operations of a model that runs inside its `with` block. `Scopes` tells it where they are.
 
-    `kv_heads` is how many the model stores: some attention code repeats them before it calls torch.
+    `kv_heads` is the number of key-value heads that the model stores: some attention code repeats them before it calls
+    torch.
     """
 
     def __init__(self, kv_heads: int | None = None) -> None:
