@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from ninja.security import HttpBearer, SessionAuth
 
 from workbench.accounts.models import ApiToken
-from workbench.api.problems import Problem
+from workbench.api.sentences import Problem
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 

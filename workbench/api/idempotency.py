@@ -14,12 +14,13 @@ from workbench.api.models import IdempotentRequest
 from workbench.api.problems import API, respond
 
 KEPT = timedelta(hours=24)
-AS_IT_GOES = "/api/v1/uploads"
-"""Requests that may take minutes, and store what they have done as they go; they know by themselves what was done."""
-FORGOTTEN = {401, 403, 408, 409, 413, 429}
+UPLOADS = "/api/v1/uploads"
+"""The beginning of addresses whose requests may take minutes. They are not carried out in one transaction: each stores
+what it has done as it goes, and knows by that what is left to do."""
+NOT_CARRIED_OUT = {401, 403, 408, 409, 413, 429}
 """Answers of these statuses are not kept, since the request was not carried out and may be tried again."""
 SECRET = "This request was carried out before; its answer held a secret, which is not kept and not given again."
-"""Is said again in the place of an answer that forbids storing it."""
+"""What a repeated request is told where the first answer forbade storing it."""
 
 
 def _caller(request: Any) -> str:
@@ -80,7 +81,7 @@ class IdempotencyMiddleware:
 
     def _keep(self, request: HttpRequest, row: IdempotentRequest) -> HttpResponse:
         """Answer, and keep the answer. What the request does and its answer are stored together, or neither is."""
-        if request.path.startswith(AS_IT_GOES):
+        if request.path.startswith(UPLOADS):
             row.save()
             try:
                 response = self.get_response(request)
@@ -101,7 +102,7 @@ class IdempotencyMiddleware:
 
 def _store(row: IdempotentRequest, response: HttpResponse) -> None:
     """Keep the answer in the row, or delete the row when the request may be tried again."""
-    if response.streaming or response.status_code >= 500 or response.status_code in FORGOTTEN:
+    if response.streaming or response.status_code >= 500 or response.status_code in NOT_CARRIED_OUT:
         row.delete()
         return
     kept = respond(409, SECRET) if "no-store" in response.headers.get("Cache-Control", "") else response

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Model, Q, QuerySet
 from ninja import Field, Schema
 
-from workbench.api.problems import Problem
+from workbench.api.sentences import Problem
 
 Item = TypeVar("Item")
 

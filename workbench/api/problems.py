@@ -16,10 +16,8 @@ from kernels.model_files import ModelRefused
 from kernels.model_files.strict_json import parse_json
 from workbench import disk
 from workbench.api.parameters import known_parameters_only
-from workbench.api.sentences import Problem, describe_error, field_path, invalid, sentence, sentences
+from workbench.api.sentences import Problem, describe_error, field_path, invalid, sentence
 from workbench.openapi import PROBLEM_TYPE, complete
-
-__all__ = ["Problem", "ProblemAPI", "invalid", "respond", "sentence", "sentences"]
 
 log = logging.getLogger(__name__)
 API = "/api/"

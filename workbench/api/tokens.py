@@ -11,7 +11,7 @@ from workbench.accounts import tokens
 from workbench.accounts.schemas import NewToken, TokenIn, TokenOut
 from workbench.accounts.services import AccountError
 from workbench.api.pagination import Page, PageQuery, page
-from workbench.api.problems import Problem
+from workbench.api.sentences import Problem
 
 router = Router(tags=["account"])
 

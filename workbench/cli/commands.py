@@ -1,8 +1,4 @@
-"""The commands.
-
-Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed, 4 not enough samples, 5 cancelled or lost,
-6 too close to call, 7 slower than a kept run.
-"""
+"""The commands of `workbench`. Their exit codes: `workbench.cli.errors.Exit`."""
 
 import json
 import os
@@ -52,9 +48,7 @@ def _complain(line: str) -> None:
     err.print(f"workbench: {line}", style="red", markup=False, highlight=False, soft_wrap=True)
 
 
-app = typer.Typer(
-    cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, help=__doc__
-)
+app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 
 
 @dataclass

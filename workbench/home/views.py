@@ -9,7 +9,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from workbench.accounts.permissions import submitter_required
-from workbench.api.problems import Problem
+from workbench.api.sentences import Problem
 from workbench.home import example as examples
 from workbench.home import portfolio as portfolios
 from workbench.home import sample as samples

@@ -10,7 +10,8 @@ from ninja import Query, Router, Status
 
 from workbench.accounts.permissions import submitter_required
 from workbench.api.pagination import Page, PageQuery, page
-from workbench.api.problems import Problem, invalid, respond
+from workbench.api.problems import respond
+from workbench.api.sentences import Problem, invalid
 from workbench.intake import schemas
 from workbench.intake.models import Model, Recording, Upload, UploadFile, Workload
 from workbench.intake.services import catalogue, receiving, recordings, uploads

@@ -8,7 +8,7 @@ from ninja import Query, Router, Status
 
 from workbench.accounts.permissions import admin_required
 from workbench.api.pagination import Page, PageQuery, page
-from workbench.api.problems import Problem
+from workbench.api.sentences import Problem
 from workbench.notifications import outbox, services
 from workbench.notifications.models import Delivery, Webhook
 from workbench.notifications.schemas import DeliveryOut, NewWebhook, WebhookIn, WebhookOut

@@ -9,7 +9,7 @@ from ninja import Query, Router, Status
 
 from workbench.accounts.permissions import reviewer_required
 from workbench.api.pagination import Page, PageQuery, page
-from workbench.api.problems import Problem
+from workbench.api.sentences import Problem
 from workbench.openapi import answers_file
 from workbench.reports import services
 from workbench.reports.models import Report

@@ -1,4 +1,4 @@
-"""A report's way: frozen from a finished run, reviewed with a note, published."""
+"""The states of a report: frozen from a finished run, reviewed with a note, published."""
 
 from datetime import datetime
 from typing import Any
@@ -61,15 +61,15 @@ def freeze(run: Run, user: Any) -> Report:
     return report
 
 
-MOVES = {
+TRANSITIONS = {
     Action.REPORT_REVIEWED: (Report.State.DRAFT, Report.State.REVIEWED),
     Action.REPORT_REOPENED: (Report.State.REVIEWED, Report.State.DRAFT),
     Action.REPORT_PUBLISHED: (Report.State.REVIEWED, Report.State.PUBLISHED),
 }
 
 
-def _move(report: Report, action: Action, user: Any, **changes: Any) -> Report:
-    old, new = MOVES[action]
+def _transition(report: Report, action: Action, user: Any, **changes: Any) -> Report:
+    old, new = TRANSITIONS[action]
     with transaction.atomic():
         if Report.objects.filter(id=report.id, state=old).update(state=new, **changes) != 1:
             report.refresh_from_db()
@@ -84,12 +84,12 @@ def _move(report: Report, action: Action, user: Any, **changes: Any) -> Report:
 def review(report: Report, user: Any, note: str) -> Report:
     """A draft becomes reviewed, with the reviewer's note. Raises ReportError when it is not a draft."""
     now = timezone.now()
-    return _move(report, Action.REPORT_REVIEWED, user, note=note.strip(), reviewed_by=user, reviewed_at=now)
+    return _transition(report, Action.REPORT_REVIEWED, user, note=note.strip(), reviewed_by=user, reviewed_at=now)
 
 
 def reopen(report: Report, user: Any) -> Report:
     """A reviewed report becomes a draft again; its note stays. Raises ReportError when it is not reviewed."""
-    return _move(report, Action.REPORT_REOPENED, user, reviewed_by=None, reviewed_at=None)
+    return _transition(report, Action.REPORT_REOPENED, user, reviewed_by=None, reviewed_at=None)
 
 
 def publish(report: Report, user: Any) -> Report:
@@ -99,7 +99,7 @@ def publish(report: Report, user: Any) -> Report:
     """
     if report.organisation.four_eyes and report.created_by == user:
         raise ReportError("You froze this report; the organisation asks that somebody else publishes it.")
-    return _move(report, Action.REPORT_PUBLISHED, user, published_by=user, published_at=timezone.now())
+    return _transition(report, Action.REPORT_PUBLISHED, user, published_by=user, published_at=timezone.now())
 
 
 def _announce(kind: Kind, report: Report) -> None:

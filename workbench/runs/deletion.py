@@ -10,7 +10,7 @@ from django.utils import timezone
 from ninja import Field, Schema
 
 from workbench.accounts.permissions import can_admin
-from workbench.api.problems import Problem
+from workbench.api.sentences import Problem
 from workbench.audit.models import Action
 from workbench.audit.services import record
 from workbench.intake.models import Model, Recording, StoredFile, Workload

@@ -12,8 +12,7 @@ from workbench.api.sentences import sentence, sentences
 from workbench.intake.models import Unreadable, Workload
 from workbench.intake.services import quota
 from workbench.prices.services import price_book
-from workbench.runs import placement as workers
-from workbench.runs import predictions, state
+from workbench.runs import placement, predictions, state
 from workbench.runs.budget import seconds_left
 from workbench.runs.documents import StageTime
 from workbench.runs.models import Run, StageRun
@@ -47,13 +46,13 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> R
     if gpu_class and gpu_class not in allowed:
         raise RunError(f"the workload allows {', '.join(allowed)}, not {gpu_class}", "gpu_class")
     try:
-        workers.check_fits(document, manifest, gpu_class)
-    except workers.TooLarge as error:
+        placement.check_fits(document, manifest, gpu_class)
+    except placement.TooLarge as error:
         raise RunError(str(error), "model") from error
-    chosen = gpu_class or workers.choose_class(document, manifest)
+    chosen = gpu_class or placement.choose_class(document, manifest)
     for objective in document.objectives:
         if impossible(objective, document, manifest, chosen):
-            raise RunError(impossible(objective, document, manifest, chosen, workers.alive()), "gpu_class")
+            raise RunError(impossible(objective, document, manifest, chosen, placement.alive()), "gpu_class")
     run = Run(
         organisation=workload.organisation,
         workload=workload,
@@ -165,6 +164,6 @@ def lacks(run: Run, what: str) -> str:
 
 def waiting_for(run: Run) -> str:
     """A sentence that says why a queued run waits; empty when a worker of its class is alive."""
-    if run.state != Run.State.QUEUED or run.gpu_class in workers.alive():
+    if run.state != Run.State.QUEUED or run.gpu_class in placement.alive():
         return ""
     return f"Waiting for a worker of class {run.gpu_class}."

@@ -8,10 +8,8 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from workbench.runs import dispatch, state
-from workbench.runs import placement as workers
+from workbench.runs import dispatch, line, placement, state
 from workbench.runs.models import Run
-from workers.documents.worker_api import StageKey
 
 
 @dataclass
@@ -30,9 +28,8 @@ def sweep() -> Swept:
     swept = Swept()
     now = timezone.now()
     for run in Run.objects.filter(state=Run.State.RUNNING, lease_until__lt=now):
-        key = StageKey(run_id=str(run.id), stage=run.stage, attempt=run.attempt)  # type: ignore[arg-type]
-        swept.retried += state.retry(key, f"{run.worker} was not heard of any more", stale_since=now)
-    workers.reroute_waiting()
+        swept.retried += state.retry(line.key_of(run), f"{run.worker} was not heard of any more", stale_since=now)
+    placement.reroute_waiting()
     swept.published = _publish_missing(now - timedelta(seconds=settings.REPUBLISH_SECONDS))
     return swept
 
@@ -40,7 +37,7 @@ def sweep() -> Swept:
 def _publish_missing(before: datetime) -> int:
     """Send again what was not sent, or was sent `before` and is not claimed, as far as its queue lacks messages.
 
-    A queue with a message for every run that waits in it is only long: a second message would make it longer.
+    A queue that has a message for every run that waits in it is long, but lacks none: nothing is sent to it.
     """
     lacking: dict[str, list[UUID]] = defaultdict(list)
     waiting: Counter[str] = Counter()

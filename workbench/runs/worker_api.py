@@ -15,12 +15,11 @@ from django.utils.crypto import constant_time_compare
 from ninja import Query, Router, Status
 
 from workbench.accounts.secrets import keyed_digest
-from workbench.api.problems import Problem, sentence, sentences
+from workbench.api.sentences import Problem, sentence, sentences
 from workbench.intake import blobs
 from workbench.intake.models import StoredFile, Unreadable
 from workbench.intake.services import endpoints
-from workbench.runs import line, services, state
-from workbench.runs import placement as workers
+from workbench.runs import line, placement, services, state
 from workbench.runs.models import Run
 from workers import logs
 from workers.documents.stages import STAGES, Results, StageFailure, StageInput
@@ -47,7 +46,7 @@ MAX_ARTIFACT_BYTES = 2**32
 @router.post("/hello", response={204: None})
 def hello(request: HttpRequest, body: Hello) -> Any:
     """A worker reports that it is alive."""
-    workers.greet(body)
+    placement.greet(body)
     return Status(204, None)
 
 

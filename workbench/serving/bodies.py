@@ -1,4 +1,4 @@
-"""Bodies that are not kept: too large for their address, or for the disk."""
+"""Bodies that are discarded: they are too large for their address, or for the disk."""
 
 from io import BytesIO
 from typing import Any
@@ -10,8 +10,8 @@ from workbench.body_limits import body_limit
 from workbench.disk import free_bytes
 
 
-class Forgotten:
-    """Takes the place of a body's buffer: counts what comes and keeps nothing."""
+class DiscardingBuffer:
+    """Takes the place of a body's buffer: it counts what comes and keeps nothing."""
 
     def __init__(self, already: int) -> None:
         self._length = already
@@ -33,16 +33,21 @@ class Forgotten:
 class LimitedParser(HTTPRequestParser):  # type: ignore[misc]
     """A request whose body is received to its end, but kept only as far as its address and the disk allow.
 
-    The site gets a forgotten body empty, with its true length, and answers 413 or 507 by that.
+    The site gets a discarded body empty, with its true length, and answers 413 or 507 by that.
     """
 
     def received(self, data: bytes) -> int:
         """The number of bytes taken."""
         consumed: int = super().received(data)
         body = self.body_rcv
-        if body is not None and not self.completed and not isinstance(body.buf, Forgotten) and self._is_too_much():
+        if (
+            body is not None
+            and not self.completed
+            and not isinstance(body.buf, DiscardingBuffer)
+            and self._is_too_much()
+        ):
             kept = body.buf
-            body.buf = Forgotten(len(kept))
+            body.buf = DiscardingBuffer(len(kept))
             kept.close()
         return consumed
 

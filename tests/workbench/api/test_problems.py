@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 from pydantic import ValidationError
 
-from workbench.api.problems import sentences
+from workbench.api.sentences import sentences
 from workers.documents.workload import Sla
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.workbench.api.frame_site")]

@@ -7,8 +7,7 @@ import pytest
 import sample_results
 from django.utils import timezone
 
-from workbench.runs import dispatch, services, state
-from workbench.runs import placement as workers
+from workbench.runs import dispatch, placement, services, state
 from workbench.runs.budget import seconds_left
 from workbench.runs.models import Event, Run, StageRun, Worker
 from workbench.runs.sweep import sweep
@@ -237,13 +236,13 @@ def test_a_class_without_the_memory_is_not_chosen(db: None) -> None:
     manifest = sample_results.manifest().model_copy(update={"parameters": 60_000_000_000})
     document = sample_results.workload()
     document.constraints.gpu_classes = ["l40s", "h200", "b200"]
-    assert workers.choose_class(document, manifest) == "h200"
+    assert placement.choose_class(document, manifest) == "h200"
 
 
 def test_a_waiting_run_says_so_and_moves_when_a_worker_comes(run: Run, workload: Any, engineer: Any) -> None:
     fixed = services.create_run(workload, engineer, gpu_class="h200")
     assert services.waiting_for(run) == "Waiting for a worker of class h200."
-    workers.greet(Hello(worker="gpu-cpu-0@here", gpu_classes=["cpu"]))
+    placement.greet(Hello(worker="gpu-cpu-0@here", gpu_classes=["cpu"]))
     run.refresh_from_db()
     fixed.refresh_from_db()
     assert (run.gpu_class, services.waiting_for(run)) == ("cpu", "")

@@ -9,7 +9,7 @@ from django.db import transaction
 
 from kernels.model_files import ModelFacts, answer_of_config, catalogue, inspect_config
 from kernels.model_files.digests import content_digest, model_digest
-from workbench.api.problems import invalid
+from workbench.api.sentences import invalid
 from workbench.intake import blobs
 from workbench.intake.models import Model, StoredFile
 from workers.documents.model import ModelFile, ModelManifest

@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import F, QuerySet, Sum
 
-from workbench.api.problems import Problem
+from workbench.api.sentences import Problem
 from workbench.intake import blobs
 from workbench.intake.models import Model, Recording, Upload, UploadFile
 

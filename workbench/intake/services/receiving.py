@@ -16,7 +16,7 @@ from django.http import Http404
 from django.http.request import UnreadablePostError
 from django.utils import timezone
 
-from workbench.api.problems import Problem
+from workbench.api.sentences import Problem
 from workbench.intake import blobs
 from workbench.intake.models import Upload, UploadFile
 from workbench.intake.services import quota

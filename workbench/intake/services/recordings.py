@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from kernels.model_files import longest_sequence
 from workbench.accounts.models import Organisation
-from workbench.api.problems import invalid
+from workbench.api.sentences import invalid
 from workbench.intake import blobs
 from workbench.intake.models import Recording, Upload, UploadFile, Workload
 from workbench.intake.services import quota, uploads

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from kernels.model_files import ModelRefused, check_paths, inspect
 from workbench.accounts.models import Organisation
-from workbench.api.problems import Problem, invalid
+from workbench.api.sentences import Problem, invalid
 from workbench.intake import blobs
 from workbench.intake.models import Model, Upload, UploadFile
 from workbench.intake.services import quota

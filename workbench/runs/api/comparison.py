@@ -5,7 +5,7 @@ from typing import Any
 
 from ninja import Query
 
-from workbench.api.problems import Problem, invalid
+from workbench.api.sentences import Problem, invalid
 from workbench.intake.models import Unreadable
 from workbench.runs import services
 from workbench.runs.api.runs import own_run, router

@@ -11,7 +11,7 @@ from ninja import Query, Router, Status
 
 from workbench.accounts.permissions import submitter_required
 from workbench.api.pagination import Page, PageQuery, page
-from workbench.api.problems import Problem
+from workbench.api.sentences import Problem
 from workbench.intake import blobs
 from workbench.intake.models import Unreadable, Workload
 from workbench.openapi import answers_file
