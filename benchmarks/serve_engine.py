@@ -27,6 +27,7 @@ from kernels.proof.served_ids import logit_gaps
 from kernels.serve.backend import Backend, KernelsBackend
 from kernels.serve.building import backends
 from kernels.serve.engine import Engine
+from kernels.serve.excluded import MEGAKERNEL
 from kernels.serve.megakernel_backend import MegakernelBackend
 from kernels.serve.requests import Request
 from kernels.serve.sizing import RequestedSize
@@ -162,7 +163,7 @@ def main(arguments: list[str] | None = None) -> int:
     dtype = "bf16" if torch.cuda.is_available() else "fp32"
     model: Any = models.load(None, catalogue.entry(options.model)[0], generated=True, dtype=dtype)
     wanted = RequestedSize(options.context or options.prompt + options.tokens, max(options.at_once))
-    found = backends(model, wanted, megakernel=not options.no_megakernel)
+    found = backends(model, wanted, exclude=[MEGAKERNEL] if options.no_megakernel else [])
     document = environment_info(device=model.device.type) | choices(found) | {"rows": []}
     bench = Bench(options.model, model, found, dtype, options.prompt, options.tokens, options.rounds)
     for at_once in options.at_once:

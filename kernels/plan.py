@@ -73,10 +73,11 @@ class Serving(BaseModel):
     captured for each number of single tokens in `graph_rows` (none: the defaults up to `running`). Up to
     `megakernel_up_to` requests at once go to the megakernel (None: both are timed when a server starts; 0: none do).
     `token_ms` has the times by which that was decided: by the number of sequences, ms of a token by `kernels` and by
-    `megakernel`.
+    `megakernel`. The variants in `exclude` are not used.
 
     With `basis` measured it is what a server chose on `device`, with this driver and this version of torch; elsewhere a
-    server decides again. A plan that was not measured does not write these, so that older readers take it.
+    server decides again. A plan that was not measured does not write these, nor an empty `exclude`, so that older
+    readers take it.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -87,6 +88,7 @@ class Serving(BaseModel):
     kv_bytes: int | None = Field(default=None, ge=1)
     graph_rows: list[int] = []
     megakernel_up_to: int | None = None
+    exclude: list[str] = Field(default=[], exclude_if=lambda names: not names)
     token_ms: dict[int, dict[str, float]] = Field(default={}, exclude_if=lambda times: not times)
     device: str | None = Field(default=None, exclude_if=lambda name: name is None)
     driver: str | None = Field(default=None, exclude_if=lambda name: name is None)

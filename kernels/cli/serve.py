@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kernels.engine.plan_files import PlanRefused, read_plan
 from kernels.load import sockets
 from kernels.plan import Serving
+from kernels.serve.excluded import MEGAKERNEL, NAMES
 from kernels.serve.spec import Spec, configuration
 from kernels.serve.starting import settle, start_line
 
@@ -44,7 +45,16 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=int, help="tokens of a sequence (default: the model's, at most 8,192)")
     parser.add_argument("--running", type=int, help="requests served at once (default: the plan's, else 64)")
     parser.add_argument("--kv-gib", type=float, help="memory for KV pages (default: what the running requests fill)")
-    parser.add_argument("--no-megakernel", action="store_true", help="the kernels take steps of few requests as well")
+    parser.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        choices=NAMES,
+        help="a part that is left out; repeatable",
+    )
+    parser.add_argument(
+        "--no-megakernel", action="append_const", dest="exclude", const=MEGAKERNEL, help="as --exclude megakernel"
+    )
     parser.add_argument("--wait-seconds", type=float, default=math.inf, help="how long a request may wait to begin")
     parser.add_argument("--drain-seconds", type=int, default=60, help="how long open requests may go on after SIGTERM")
     parser.add_argument("--api-key-file", type=Path, help=f"the key that clients must give (default: ${KEY_VARIABLE})")
@@ -87,7 +97,7 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         context=options.context or size.context,
         running=options.running or size.running,
         kv_bytes=int(options.kv_gib * GIB) if options.kv_gib else None,
-        megakernel=not options.no_megakernel,
+        exclude=tuple(options.exclude),
     )
     directory, config = configuration(spec)
     key, embeds = _key(options.api_key_file), encoder.gives_vectors(config)

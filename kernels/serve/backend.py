@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -19,7 +19,7 @@ from kernels.plan import PlannedOp
 from kernels.serve.compiling import NotedVariants
 from kernels.serve.inputs import Fields, Sequences, size, views
 from kernels.serve.logprobs import Copied, logprobs_of, read_back
-from kernels.serve.ops import Copies, packed_ops
+from kernels.serve.ops import Copies, Usable, packed_ops
 from kernels.serve.packed import PackedPass, PagedState
 from kernels.serve.requests import Logprobs, Step
 from kernels.serve.scheduler import SchedulerLimits
@@ -111,16 +111,19 @@ class KernelsBackend:
         singles: Sequence[int] = (),
         ops: Sequence[PlannedOp] = (),
         copies: Copies = Copies.ALL,
+        exclude: Collection[str] = (),
     ) -> None:
         """`singles` as `kernels.serve.shapes.shapes` takes them. `ops` of a plan go before those of `packed_ops` where
         both are for the same number of rows, unless fewer than all `copies` of the weights may be made: they may copy.
+        No variant in `exclude` is used.
         """
         if limits.chunk_rows != block_of(model):
             raise ValueError(f"chunk_rows: {limits.chunk_rows} is not the model's block of {block_of(model)} queries")
         self.model, self.gpu, self.limits = model, gpu, limits
         self.count, self.longest, self.few = 1, limits.context, 0
         self.device, self.copies = model.embedding.device, copies
-        self._planned = list(ops) if copies is Copies.ALL else []
+        self._planned = [op for op in ops if op.variant not in exclude] if copies is Copies.ALL else []
+        self._exclude = frozenset(exclude)
         self.shapes = shapes(limits, singles)
         self._pages = -(-(limits.context + limits.chunk_rows) // limits.page_size)
         positions = self._pages * limits.page_size
@@ -203,9 +206,9 @@ class KernelsBackend:
         or in kernels of their own.
         """
         capacity = self._pages * self.limits.page_size
-        given = self.model, shape, self.limits.page_size, capacity, self.gpu
-        every = self.copies, min(self.copies, Copies.STREAMED)
-        ops, unfused = ([*self._planned, *packed_ops(*given, copies)] for copies in every)
+        given = self.model, shape, self.limits.page_size, capacity
+        every = (Usable(self.gpu, most, self._exclude) for most in (self.copies, min(self.copies, Copies.STREAMED)))
+        ops, unfused = ([*self._planned, *packed_ops(*given, usable)] for usable in every)
         separate = [op for op in ops if op.op != "step_attention"]
         if shape.blocks or len(separate) == len(ops):
             return {"separate": separate}

@@ -1,7 +1,7 @@
 """Builds the engine of a server for the model, plan, device and size that an operator gives."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from kernels.plan import Plan, Serving
 from kernels.serve.backend import Backend, KernelsBackend
 from kernels.serve.compiling import compile_together, megakernels
 from kernels.serve.engine import Engine
+from kernels.serve.excluded import MEGAKERNEL, of_server
 from kernels.serve.megakernel_backend import BATCHES, MegakernelBackend, batches_within, capacity_of, crossing
 from kernels.serve.messages import Ready
-from kernels.serve.ops import Copies
+from kernels.serve.ops import Copies, Usable
 from kernels.serve.served_plans import precision_refusal, taken_of_plan
 from kernels.serve.sizing import RequestedSize, context_of, copies_beside, limits_for, packed_bytes
 from kernels.serve.spec import Spec, configuration
@@ -64,8 +65,9 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
         plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
     said = plan.serving if plan else None
     wanted = RequestedSize(spec.context, spec.running, spec.kv_bytes or (said.kv_bytes if said else None))
-    found = backends(model, wanted, plan, spec.megakernel, phases)
-    serving = chosen(found, said, here, spec.megakernel)
+    exclude = of_server([*spec.exclude, *(said.exclude if said else ())])
+    found = backends(model, wanted, plan, exclude, phases)
+    serving = chosen(found, said, here, exclude)
     kernels, vocabulary = found[-1], len(model.lm_head.weight)
     assert isinstance(kernels, KernelsBackend)
     ready = Ready(
@@ -99,11 +101,14 @@ def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
 
 
 def chosen(
-    found: Sequence[Backend], said: Serving | None, here: Mapping[str, str | None], megakernel: bool = True
+    found: Sequence[Backend],
+    said: Serving | None,
+    here: Mapping[str, str | None],
+    exclude: Collection[str] = (),
 ) -> Serving:
     """The settings that a server with these backends runs with, as a plan keeps them.
 
-    `said` are the plan's own settings, if it has any; `here` is as in `known_here`.
+    `said` are the plan's own settings, if it has any; `here` is as in `known_here`, `exclude` as in `Spec`.
     """
     kernels, few = found[-1], found[0]
     assert isinstance(kernels, KernelsBackend)
@@ -114,7 +119,8 @@ def chosen(
         running=kernels.limits.running,
         kv_bytes=kernels.state.keys.nbytes + kernels.state.values.nbytes,
         graph_rows=sorted({each.singles for each in kernels.shapes if not each.chunks}),
-        megakernel_up_to=few.few if megakernel or (said and said.megakernel_up_to == 0) else None,
+        megakernel_up_to=few.few if MEGAKERNEL not in exclude or (said and said.megakernel_up_to == 0) else None,
+        exclude=[each for each in exclude if each != MEGAKERNEL],
         token_ms=timed or (said.token_ms if said else {}),
         **here,
     )
@@ -124,28 +130,29 @@ def backends(
     model: Any,
     wanted: RequestedSize,
     plan: Plan | None = None,
-    megakernel: bool = True,
+    exclude: Collection[str] = (),
     phases: Phases | None = None,
 ) -> list[Backend]:
     """The backends of a transformers model, in the order in which a step tries them.
 
     The last one runs this library's kernels and can run every step; its graphs are captured, and it uses the plan's
-    variants. The megakernel's comes first, if it is wanted, serves the model and is faster. Raises ValueError with one
-    sentence.
+    variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left out, as
+    `kernels.serve.excluded` names it. Raises ValueError with one sentence.
     """
     decoder, gpu = Decoder(model), gpu_of(model.device)
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
-    most = min(wanted.running, BATCHES[-1] if up_to is None else up_to) if megakernel else 0
+    most = min(wanted.running, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
     context = context_of(model.config, wanted)
     batches = megakernel_batches(model, gpu, context, most)
     reserved = sum(batches.values())
     copies = copies_beside(decoder, model.config, gpu, wanted, reserved)
     if copies is not Copies.ALL:
         _tell("the GPU's memory does not hold all packed copies of the weights: passes of few rows will be slower")
-    limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, copies))
+    made = Usable(gpu, copies, exclude).copies
+    limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, made))
     rows = plan.serving.graph_rows if plan and plan.serving else ()
     ops = plan.ops if plan and plan.runner == "kernels" else ()
-    kernels = KernelsBackend(decoder, gpu, limits, singles=rows, ops=ops, copies=copies)
+    kernels = KernelsBackend(decoder, gpu, limits, singles=rows, ops=ops, copies=copies, exclude=exclude)
     phases = phases or Phases()
     with phases.phase("compile"):
         if decoder.embedding.is_cuda:

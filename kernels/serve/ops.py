@@ -6,6 +6,7 @@ for prompts. The norms are within `small_gemm` up to NORMED rows only.
 """
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -48,20 +49,31 @@ PREFERRED = {
 }
 
 
-def packed_ops(
-    model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, gpu: Gpu, copies: Copies = Copies.ALL
-) -> list[PlannedOp]:
+@dataclass(frozen=True)
+class Usable:
+    """What passes may use: a GPU, at most so many copies of the weights, and all variants but those in `exclude`."""
+
+    gpu: Gpu
+    most_copies: Copies = Copies.ALL
+    exclude: Collection[str] = ()
+
+    @property
+    def copies(self) -> Copies:
+        """The copies of the weights, without those that only excluded variants read."""
+        readers = {"skinny": Copies.NONE, "small_gemm": Copies.STREAMED}
+        return min([self.most_copies, *(left for name, left in readers.items() if name in self.exclude)])
+
+
+def packed_ops(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[PlannedOp]:
     """The ops of such a pass over sequences of up to `capacity` tokens; torch's own serve what is not named."""
-    cases = packed_cases(model, shape, page_size, capacity, gpu, copies)
-    return [op for op in (_op(case, gpu, copies) for case in cases) if op is not None]
+    cases = packed_cases(model, shape, page_size, capacity, usable)
+    return [op for op in (_op(case, usable) for case in cases) if op is not None]
 
 
-def packed_cases(
-    model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, gpu: Gpu, copies: Copies = Copies.ALL
-) -> list[Case]:
-    """The cases of such a pass, with the fusions that suit its number of rows, the GPU and the copies of weights."""
-    layer = _layer(model, shape.rows, gpu, copies)
-    head = _head(model, shape.draws, copies)
+def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[Case]:
+    """The cases of such a pass, with the fusions that suit its number of rows and what it may use."""
+    layer = _layer(model, shape.rows, usable)
+    head = _head(model, shape.draws, usable.copies)
     return list(dict.fromkeys([*layer, *_paged(model, shape, page_size, capacity), *head]))
 
 
@@ -74,14 +86,14 @@ def fused(rows: int, copies: Copies = Copies.ALL) -> Collection[str]:
     return {"swiglu"} if rows >= LONG else ()
 
 
-def _layer(model: decoder.Decoder, rows: int, gpu: Gpu, copies: Copies) -> Iterator[Case]:
+def _layer(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
     """Norms, products and activation of one layer of `rows` rows, with the epilogues of `fused`. A norm is a kernel of
     its own where no variant serves the product that would normalise. Fusions with a norm go before equally many others.
     """
-    layer_ops, wanted = LayerOps(model, BatchShape(rows, 1, 1)), fused(rows, copies)
+    layer_ops, wanted = LayerOps(model, BatchShape(rows, 1, 1)), fused(rows, usable.copies)
 
     def fuses(case: LinearCase) -> bool:
-        return case.epilogue in wanted and (not case.normalises or _op(case, gpu, copies) is not None)
+        return case.epilogue in wanted and (not case.normalises or _op(case, usable) is not None)
 
     def rank(cases: tuple[Case, ...]) -> tuple[int, int]:
         found = [case for case in cases if isinstance(case, LinearCase) and case.epilogue not in {"none", "bias"}]
@@ -114,9 +126,9 @@ def _head(model: decoder.Decoder, rows: int, copies: Copies) -> Iterator[Case]:
     yield LinearCase(m=rows, n=vocab, k=hidden, dtype=dtype, weights=dtype, epilogue=epilogue)
 
 
-def _op(case: Case, gpu: Gpu, copies: Copies) -> PlannedOp | None:
-    name, params = _preferred(case, copies)
-    if name is None or registry.variant(name).serves(case, gpu) is not None:
+def _op(case: Case, usable: Usable) -> PlannedOp | None:
+    name, params = _preferred(case, usable.copies)
+    if name is None or name in usable.exclude or registry.variant(name).serves(case, usable.gpu) is not None:
         return None
     return PlannedOp(op=case.op, case=case.model_dump(), variant=name, params=params)
 

@@ -24,8 +24,8 @@ class Spec:
     context: int | None = None
     running: int = 64
     kv_bytes: int | None = None
-    megakernel: bool = True
-    """Whether the megakernel takes few sequences, where it serves the model and is faster."""
+    exclude: tuple[str, ...] = ()
+    """What the server leaves out, of `kernels.serve.excluded.NAMES`."""
 
 
 def catalogue_config(model: str) -> dict[str, Any] | None:

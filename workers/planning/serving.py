@@ -3,20 +3,21 @@
 from kernels.engine import decoder, loading
 from kernels.engine.bucket_session import positions
 from kernels.plan import Plan, Serving
+from kernels.serve.excluded import MEGAKERNEL, PASSES, of_server
 from kernels.serve.served_plans import precision_refusal
 from kernels.serve.shapes import default_singles
 from kernels.serve.sizing import LONGEST_CONTEXT
 from workers.documents.stages import StageInput
-from workers.planning.kernels_plan import MEGAKERNEL
 
 
 def serving_of(plan: Plan, document: StageInput) -> Serving | None:
     """The size of a server of the plan; None where the library's server cannot serve it. Defaults, nothing measured.
 
     At least as many requests at once as the workload's traffic has. Where the workload excludes the megakernel, it gets
-    no requests.
+    no requests; variants that it excludes are not used.
     """
-    if document.model.kind != "decoder" or plan.gpus > 1 or precision_refusal(plan):
+    excluded = document.workload.constraints.exclude
+    if PASSES in excluded or document.model.kind != "decoder" or plan.gpus > 1 or precision_refusal(plan):
         return None
     skeleton = loading.skeleton(document.model.config, plan.dtype)
     if decoder.refusal(skeleton):
@@ -24,5 +25,10 @@ def serving_of(plan: Plan, document: StageInput) -> Serving | None:
     traffic = document.workload.traffic
     running = max(Serving().running, traffic.batch * traffic.concurrency)
     context = min(positions(skeleton.config), LONGEST_CONTEXT)
-    up_to = 0 if MEGAKERNEL in document.workload.constraints.exclude else None
-    return Serving(context=context, running=running, graph_rows=default_singles(running), megakernel_up_to=up_to)
+    return Serving(
+        context=context,
+        running=running,
+        graph_rows=default_singles(running),
+        megakernel_up_to=0 if MEGAKERNEL in excluded else None,
+        exclude=[each for each in of_server(excluded) if each != MEGAKERNEL],
+    )

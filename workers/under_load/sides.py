@@ -14,6 +14,7 @@ from kernels.load.connection import Address
 from kernels.load.generator import LoadDuration, Sent
 from kernels.measure.cpu_threads import usable_cores
 from kernels.plan import Plan
+from kernels.serve.excluded import PASSES, of_server
 from kernels.serve.handed import NAME, HandedServer, ServerDeclined
 from kernels.serve.spec import Spec
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer
@@ -35,6 +36,7 @@ START_SECONDS = 60.0
 """The server may take as long to start, even where the stage has less time left."""
 OF_THE_SERVER = ("kernels", "megakernel")
 """The runners whose plans the server runs. Models of other plans it serves with the library's kernels instead."""
+EXCLUDED = f"the workload excludes {PASSES}, of which the server's passes are made"
 LOOPBACK = Address("localhost", 80, False, "/v1")
 ONE_CORE = "On a CPU it leaves one core to the load generator, and so does the other side."
 IN_PROCESS = (
@@ -56,6 +58,8 @@ class Sides:
 
     def server(self, plan: Plan, until: float) -> LoadCurve:
         """This workbench's server, with the plan where it takes it. Raises ServerDeclined or NotMeasurable."""
+        if PASSES in self.document.workload.constraints.exclude:
+            raise ServerDeclined(EXCLUDED)
         caveats, file = list[str](), self.context.artifacts / "plan.json"
         file.write_text(plan.model_dump_json())
         for given in (str(file), None):
@@ -75,9 +79,9 @@ class Sides:
     def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[HandedServer, str]]:
         self.context.say(0.1, "starting the server")
         model = self.document.model
-        allowed = {"megakernel": "megakernel" not in self.document.workload.constraints.exclude}
+        excluded = tuple(of_server(self.document.workload.constraints.exclude))
         folder = str(self.context.model_dir)
-        spec = Spec(folder, file, self.device, plan.dtype, model.seed, running=self.most, **allowed)
+        spec = Spec(folder, file, self.device, plan.dtype, model.seed, running=self.most, exclude=excluded)
         threads = {"OMP_NUM_THREADS": str(self._threads)} if self.device == "cpu" else {}
         with HandedServer(spec, os.environ | threads) as server:
             yield server, server.wait_ready(max(START_SECONDS, self.context.seconds_left))
@@ -90,6 +94,8 @@ class Sides:
         return self._measured(name, until, self._test(target), sent_under)
 
     def _of_server(self, plan: Plan | None, device: str, caveats: list[str]) -> LoadedServer:
+        if excluded := of_server(self.document.workload.constraints.exclude):
+            caveats.append(f"It does without {' and '.join(excluded)}, which the workload excludes.")
         parts = "the plan's kernels" if plan and plan.runner in OF_THE_SERVER else "the library's kernels"
         return LoadedServer(
             kind="server",

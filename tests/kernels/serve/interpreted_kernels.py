@@ -15,7 +15,7 @@ from kernels.serve import draw_triton
 from kernels.serve.backend import KernelsBackend, block_of
 from kernels.serve.draw_triton import Settings, draw_rows
 from kernels.serve.embed_triton import embed_rows
-from kernels.serve.ops import packed_cases
+from kernels.serve.ops import Usable, packed_cases
 from kernels.serve.requests import Request
 from kernels.serve.rows import move_rows
 from kernels.serve.rows_triton import move
@@ -101,7 +101,7 @@ def logits_of_a_mixed_pass(model: Any, variant: str | None, monkeypatch: pytest.
     backend, scheduler = KernelsBackend(decoder, GPUS["h200"], limits), Scheduler(limits)
 
     def ops(shape):
-        cases = packed_cases(decoder, shape, 8, backend.state.positions, GPUS["h200"]) if variant else []
+        cases = packed_cases(decoder, shape, 8, backend.state.positions, Usable(GPUS["h200"])) if variant else []
         found = [case.model_dump() for case in cases if case.op == "attention"]
         return {"only": [PlannedOp(op="attention", case=case, variant=variant) for case in found]}
 

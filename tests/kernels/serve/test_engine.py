@@ -14,7 +14,7 @@ from kernels.plan import PlannedOp
 from kernels.serve import backend, logprobs
 from kernels.serve.backend import KernelsBackend, block_of
 from kernels.serve.engine import Engine
-from kernels.serve.ops import packed_cases
+from kernels.serve.ops import Usable, packed_cases
 from kernels.serve.requests import Logprobs, Request, Token
 from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.shapes import Shape
@@ -98,7 +98,7 @@ def test_a_step_of_attention_in_one_op_answers_alike(family: str, monkeypatch: p
     decoder = Decoder(model)
     capacity = -(-(96 + block_of(decoder)) // 8) * 8
     apart, together = requests_of(7), requests_of(7)
-    cases = packed_cases(decoder, Shape(4, 0, 4, 0), 8, capacity, GPUS["cpu"])
+    cases = packed_cases(decoder, Shape(4, 0, 4, 0), 8, capacity, Usable(GPUS["cpu"]))
     steps = [case for case in cases if case.op == "step_attention"]
     ops = [PlannedOp(op=case.op, case=case.model_dump(), variant="torch_step_attention") for case in steps]
     assert ops

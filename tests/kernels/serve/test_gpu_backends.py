@@ -55,7 +55,7 @@ def test_log_probabilities_of_captured_passes_are_the_models() -> None:
     """20 requests, 12 at once, half of which ask: rows are read behind the graphs of mixed and of single steps."""
     model, _ = models(GPU_CONFIGS["llama"])
     draw, vocab = random.Random(2), GPU_CONFIGS["llama"]["vocab_size"]
-    own = Engine(building.backends(model, RequestedSize(512, 12), megakernel=False))
+    own = Engine(building.backends(model, RequestedSize(512, 12), exclude=["megakernel"]))
     requests = [
         Request(
             str(number),

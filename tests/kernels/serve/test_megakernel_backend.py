@@ -194,4 +194,5 @@ def test_what_the_server_chose_is_told() -> None:
     assert found.device == "this one"
     assert building.chosen([kernels], found, here).token_ms == few.timed
     assert building.chosen([kernels], None, here).megakernel_up_to == 0
-    assert building.chosen([kernels], None, here, megakernel=False).megakernel_up_to is None
+    without = building.chosen([kernels], None, here, ["megakernel", "skinny"])
+    assert (without.megakernel_up_to, without.exclude) == (None, ["skinny"])

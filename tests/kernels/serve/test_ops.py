@@ -1,5 +1,6 @@
 """The ops of packed passes, without a GPU: which norms are within products, and what that compiles, times and packs."""
 
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,12 +12,14 @@ from transformers import LlamaConfig
 from kernels import engine
 from kernels.engine.decoder import Decoder
 from kernels.engine.loading import skeleton
+from kernels.engine.prompt_ops import LONG
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.serve.backend import KernelsBackend
 from kernels.serve.compiling import NotedVariants
+from kernels.serve.excluded import VARIANTS
 from kernels.serve.inputs import size, views
-from kernels.serve.ops import NORMED, Copies, packed_ops
+from kernels.serve.ops import NORMED, Copies, Usable, packed_ops
 from kernels.serve.packed import PackedPass
 from kernels.serve.shapes import Shape
 from kernels.serve.sizing import RequestedSize, copies_beside, limits_for, packed_bytes
@@ -25,10 +28,12 @@ from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 H200 = GPUS["h200"]
 
 
-def epilogues(family: str, rows: int, gpu: str, copies: Copies = Copies.ALL) -> tuple[dict[str, set[str]], int]:
+def epilogues(
+    family: str, rows: int, gpu: str, copies: Copies = Copies.ALL, exclude: Collection[str] = ()
+) -> tuple[dict[str, set[str]], int]:
     """The epilogues of a layer's products by variant, and the norms that are kernels of their own."""
     model = Decoder(skeleton(GPU_CONFIGS[family], "bf16"))
-    ops = packed_ops(model, Shape(rows, 0, 16, 0), 16, 512, GPUS[gpu], copies)
+    ops = packed_ops(model, Shape(rows, 0, 16, 0), 16, 512, Usable(GPUS[gpu], copies, exclude))
     found: dict[str, set[str]] = {}
     for op in ops:
         if op.op == "linear" and op.case["n"] != model.lm_head.shape[0]:
@@ -54,6 +59,13 @@ def test_few_rows_are_normalised_within_the_products(family: str, qkv: str) -> N
 @pytest.mark.parametrize("rows", [8, 32])
 def test_norms_are_kernels_of_their_own_where_no_product_normalises(rows: int) -> None:
     assert epilogues("llama", rows, "a100") == ({}, 1)
+
+
+def test_what_is_excluded_is_left_to_others_or_to_torch() -> None:
+    apart = {"none", "swiglu", "residual"}
+    assert epilogues("llama", 16, "h200", exclude=["skinny"]) == ({"small_gemm": apart}, 1)
+    assert epilogues("llama", 32, "h200", exclude=["small_gemm"]) == ({}, 1)
+    assert epilogues("llama", 32, "h200", exclude=["small_gemm", "rmsnorm_triton"]) == ({}, 0)
 
 
 class CountedCopies(NotedVariants):
@@ -98,9 +110,11 @@ def test_passes_of_some_singles_are_timed_with_norms_within_products_and_apart(b
     assert normalising == {"step_attention": 2, "separate": 2, "separate_norms": 0}
 
 
-@pytest.mark.parametrize("copies", Copies)
-def test_memory_is_kept_for_every_copy_of_a_weight(backend: KernelsBackend, copies: Copies) -> None:
-    fewer = KernelsBackend(backend.model, H200, backend.limits, copies=copies)
+@pytest.mark.parametrize("excluded", [[], ["skinny"], ["small_gemm"]])
+@pytest.mark.parametrize("most", Copies)
+def test_memory_is_kept_for_every_copy_of_a_weight(backend: KernelsBackend, most: Copies, excluded: list[str]) -> None:
+    fewer = KernelsBackend(backend.model, H200, backend.limits, copies=most, exclude=excluded)
+    copies = Usable(H200, most, excluded).copies
     made: dict[tuple[object, ...], int] = {}
     for shape, ops in fewer.passes():
         counted = CountedCopies(ops, H200)
@@ -108,6 +122,16 @@ def test_memory_is_kept_for_every_copy_of_a_weight(backend: KernelsBackend, copi
         packed_pass(fewer, counted, shape)
     assert sum(made.values()) == packed_bytes(backend.model, H200, copies)
     assert packed_bytes(backend.model, GPUS["a100"], copies) == 0
+
+
+def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of_them(backend: KernelsBackend) -> None:
+    prompts = Shape(0, LONG // 16, 16, 1)
+    every = {op.variant for _, ops in backend.passes() for op in ops}
+    every |= {op.variant for op in packed_ops(backend.model, prompts, 16, 512, Usable(H200))}
+    assert every == set(VARIANTS)
+    without = KernelsBackend(backend.model, H200, backend.limits, exclude=VARIANTS)
+    assert not any(ops for _, ops in without.passes())
+    assert without.builds() == []
 
 
 def test_fewer_copies_are_made_where_the_pages_would_not_fit_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:

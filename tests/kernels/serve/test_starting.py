@@ -61,6 +61,16 @@ def test_the_state_tells_the_phase_and_the_start_is_kept() -> None:
     asyncio.run(whole())
 
 
+def test_parts_are_excluded_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    serve_arguments(parser)
+    options = parser.parse_args(["--model", "m", "--exclude", "skinny", "--no-megakernel"])
+    assert options.exclude == ["skinny", "megakernel"]
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--model", "m", "--exclude", "flash_hopper"])
+    assert "invalid choice: 'flash_hopper' (choose from 'megakernel', 'skinny'," in capsys.readouterr().err
+
+
 def test_a_signal_that_comes_before_the_web_server_is_there_ends_it() -> None:
     parser = argparse.ArgumentParser()
     serve_arguments(parser)

@@ -29,6 +29,7 @@ SHA256 = "a" * 64
 CALLS = "arrival_s,prompt_tokens,output_tokens\n" + "".join(
     f"{at / 20},{9 + at % 5},{3 + at % 3}\n" for at in range(801)
 )
+CPU = {"gpu_classes": ["cpu"]}
 SHORT = {"load": {"most_users": 4}, "objectives": RELATIVE}
 
 
@@ -80,8 +81,9 @@ def run(tmp_path, monkeypatch, verified: VerifyResult, config: str = json.dumps(
 
 
 def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified):
-    found = run(tmp_path, monkeypatch, verified)
+    found = run(tmp_path, monkeypatch, verified, constraints=CPU | {"exclude": ["step_hopper", "skinny", "eager"]})
     assert found.notes == []
+    assert "It does without skinny and step_hopper, which the workload excludes." in found.after.server.caveats
     assert [each.limit for each in found.objectives] == [2000.0]  # 3000 ms before, 1.5 times faster
     assert found.after.server.kind == "server"
     assert found.before.server.kind == "batches"
@@ -99,6 +101,7 @@ def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified)
 
     chosen = serving.served_plan(Results(verify=verified, load=found))["serving"]
     assert (chosen["basis"], chosen["running"], chosen["graph_rows"]) == ("measured", 4, [1, 2, 4])
+    assert chosen["exclude"] == ["skinny", "step_hopper"]
     assert chosen["kv_bytes"] > 0
     assert Plan.model_validate(verified.plan | {"serving": chosen}).serving.device == found.after.server.hardware
     assert found.sentence.startswith("Before: ")
@@ -169,13 +172,14 @@ def test_a_recording_is_replayed_to_both_sides_at_rising_speed(tmp_path, monkeyp
     assert under_load.figure(results)["layout"]["xaxis"]["title"]["text"] == "times the recorded speed"
 
 
-def test_a_side_that_cannot_be_measured_leaves_a_sentence(tmp_path, monkeypatch, verified):
+@pytest.mark.parametrize(("excluded", "why"), [([], ""), (["kernels"], "the workload excludes kernels, of which the")])
+def test_a_side_that_cannot_be_measured_leaves_a_sentence(tmp_path, monkeypatch, verified, excluded, why):
     for place in ("workers.under_load.sides.load", "workers.measuring.served_model.load"):
         monkeypatch.setattr(place, _fails)
-    found = run(tmp_path, monkeypatch, verified, config="{")
+    found = run(tmp_path, monkeypatch, verified, config="{", constraints=CPU | {"exclude": excluded})
     assert (found.before, found.after) == (None, None)
     before, server, after = found.notes
-    assert server.startswith("This workbench's server does not run the model: ")
+    assert server.startswith(f"This workbench's server does not run the model: {why}")
     assert after == "After was not measured under load: The model does not fit."
     assert before == "Before was not measured under load: The model does not fit."
     assert found.sentence == "No load was measured."
