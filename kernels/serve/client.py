@@ -27,6 +27,8 @@ RESTART_SECONDS = 1.0
 """The pause before a dead engine is started again; it doubles each time that one dies before it is ready."""
 LONGEST_PAUSE = 60.0
 STOP_SECONDS = 10.0
+SENDER = "to the engine"
+"""The name of the thread that sends an engine its messages."""
 
 
 class TokenEvent(NamedTuple):
@@ -91,7 +93,7 @@ class EngineClient:
         arrived = select.poll()
         arrived.register(ours, select.POLLIN)
         asyncio.get_running_loop().add_reader(ours.fileno(), self._read, ours, arrived)
-        threading.Thread(target=_send, args=(ours, self._outbox), daemon=True).start()
+        threading.Thread(target=_send, args=(ours, self._outbox), name=SENDER, daemon=True).start()
 
     async def stop(self) -> None:
         """Ends the process. Open requests get an error."""
@@ -186,7 +188,6 @@ class EngineClient:
                     return
         except (EOFError, OSError):
             asyncio.get_running_loop().remove_reader(connection.fileno())
-            connection.close()
             self._died()
 
     def _take(self, message: Any) -> None:
@@ -251,9 +252,13 @@ class EngineClient:
 
 
 def _send(connection: Connection, outbox: "SimpleQueue[Any]") -> None:
-    """Sends until None comes. What a dead engine can no longer take is lost; its requests get an error anyway."""
-    while (message := outbox.get()) is not None:
-        try:
-            connection.send(message)
-        except OSError:
-            time.sleep(0.01)
+    """Sends until None comes. What a dead engine can no longer take is lost; its requests get an error anyway.
+
+    The connection is closed here and nowhere else: closed by another thread it may be in the midst of sending.
+    """
+    with connection:
+        while (message := outbox.get()) is not None:
+            try:
+                connection.send(message)
+            except OSError:
+                time.sleep(0.01)

@@ -16,7 +16,7 @@ import pytest
 from kernels.cli.serve import _serve, serve_arguments
 from kernels.cuda import compiler, nvrtc
 from kernels.cuda.nvrtc import Build
-from kernels.serve.client import EngineClient
+from kernels.serve.client import SENDER, EngineClient
 from kernels.serve.compiling import compile_together
 from kernels.serve.messages import Ready, Starting, Stop
 from kernels.serve.spec import Spec
@@ -68,7 +68,40 @@ def test_parts_are_excluded_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert options.exclude == ["skinny", "megakernel"]
     with pytest.raises(SystemExit):
         parser.parse_args(["--model", "m", "--exclude", "flash_hopper"])
-    assert "invalid choice: 'flash_hopper' (choose from 'megakernel', 'skinny'," in capsys.readouterr().err
+    assert "argument --exclude: invalid choice: 'flash_hopper'" in capsys.readouterr().err
+
+
+def test_an_engine_that_dies_while_it_is_sent_something_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    sending, died = threading.Event(), threading.Event()
+    raised: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    checked = Connection._check_writable
+
+    def between_check_and_write(connection: Connection) -> None:
+        checked(connection)
+        if threading.current_thread().name == SENDER:
+            sending.set()
+            died.wait(60)
+
+    async def whole() -> None:
+        client = EngineClient(Spec("a"), main=engine)
+        earlier = threading.enumerate()
+        client.start()
+        sender = next(each for each in threading.enumerate() if each.name == SENDER and each not in earlier)
+        await becomes(client, "the engine is starting: weights, ")
+        monkeypatch.setattr(Connection, "_check_writable", between_check_and_write)
+        client._outbox.put("go on")
+        await asyncio.to_thread(sending.wait, 60)
+        assert client.process is not None
+        client.process.kill()
+        await becomes(client, "the engine has ended")
+        died.set()
+        await asyncio.to_thread(sender.join, 60)
+        assert not sender.is_alive()
+        await client.stop()
+
+    asyncio.run(whole())
+    assert raised == []
 
 
 def test_a_signal_that_comes_before_the_web_server_is_there_ends_it() -> None:
