@@ -124,7 +124,8 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
         ("compare-two", "admin", f"/compare/?run={met.id}&run={h200.id}"),
         ("delete-run", "admin", f"/runs/{met.id}/delete/"),
         ("report-of-run", "admin", f"/runs/{h200.id}/report.html"),
-        ("fleet", "admin", f"/runs/{h200.id}/fleet/?users=500&requests_per_second=40&fee=250000"),
+        ("fleet", "admin", f"/runs/{met.id}/fleet/?users=500&requests_per_second=40&fee=250000"),
+        ("fleet-one-at-a-time", "admin", f"/runs/{h200.id}/fleet/"),
     ]
     return found + report_pages(met, admin)
 

@@ -134,12 +134,12 @@ def answer(found: UnitEconomics, data: dict[str, Any]) -> FleetAnswer:
         duty_cycle=stated["duty"] / 100 if "duty" in stated else found.duty_cycle,
         fee=stated.get("fee"),
     )
-    said = [_standing(found)]
+    said = []
     if changed:
         said.append("Other lengths than those measured are modelled from the medians of TTFT and TPOT.")
     sides = (found.before, found.after)
     fleets = [fleet.fleet(demand, side) if side and side.usd_per_hour is not None else None for side in sides]
-    rows, idle = _rows(*fleets), _used(demand, sides, fleets)
+    rows, idle = _rows(*fleets, at_most=not _searched(found)), _used(demand, sides, fleets)
     if all(fleets):
         assert found.before is not None
         assert found.after is not None
@@ -158,14 +158,28 @@ def _outside(found: UnitEconomics) -> list[str]:
     return [f"{name} {words[side.holds]}" for name, side in sides if side is not None and not side.holds]
 
 
-def _standing(found: UnitEconomics) -> str:
-    loads = [f"{side.users:,} {name}" for side, name in ((found.before, "before"), (found.after, "after")) if side]
-    said = f"A server holds as many requests at once as were measured: {' and '.join(loads)}."
-    if any(side is not None and not side.highest for side in (found.before, found.after)):
-        said += (
-            " More at once was not measured: with it a GPU holds more, before as well as after, and fleets are smaller."
-        )
-    return said
+def _searched(found: UnitEconomics) -> bool:
+    """Whether the sides stand at the highest loads that hold; else they are as verify measured them."""
+    return all(side.highest for side in (found.before, found.after) if side is not None)
+
+
+def one_at_a_time(found: UnitEconomics) -> bool:
+    """Whether each side served one request at a time and no load was searched: that says nothing of a fleet."""
+    return not _searched(found) and all(side.users == 1 for side in (found.before, found.after) if side is not None)
+
+
+def counted_by(found: UnitEconomics) -> str:
+    """What the fleets are calculated from: what one server of each side was measured to serve."""
+    each = [
+        f"{name} {side.users:,} at once, {plain(side.requests_per_second.value)} requests a second, on "
+        f"{'one GPU' if side.gpus == 1 else f'{side.gpus} GPUs'}"
+        for name, side in (("before", found.before), ("after", found.after))
+        if side is not None
+    ]
+    said = f"Counted by what one server was measured to serve: {'; '.join(each)}."
+    if _searched(found):
+        return f"{said} More at once was not shown to hold every promise."
+    return f"{said} More at once was not measured and a GPU may well hold more: the fleets are upper bounds."
 
 
 def _whole(found: Interval) -> str:
@@ -184,13 +198,13 @@ def _usd(found: Interval) -> str:
     return value if found.low == found.high else f"{value} ({low} to {high})"
 
 
-def _rows(before: Fleet | None, after: Fleet | None) -> list[FleetRow]:
+def _rows(before: Fleet | None, after: Fleet | None, *, at_most: bool) -> list[FleetRow]:
     def row(title: str, anchor: str, name: str, write: Any = _usd) -> FleetRow:
         values = [getattr(side, name) if side else None for side in (before, after)]
         return FleetRow(title, anchor, *(MISSING if value is None else write(value) for value in values))
 
     rows = [
-        row("GPUs needed", "gpus-needed", "gpus", _whole),
+        row(f"GPUs needed{', at most' if at_most else ''}", "gpus-needed", "gpus", _whole),
         row("A month", "month-and-year", "month"),
         row("A year", "month-and-year", "year"),
         row("A thousand requests of this demand", "thousand-requests", "thousand_requests", amount),

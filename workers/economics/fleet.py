@@ -127,14 +127,15 @@ def compare(demand: Demand, before: ServedLoad, after: ServedLoad) -> FleetCompa
 def stated(workload: Workload, before: ServedLoad | None, after: ServedLoad | None) -> StatedFleet | None:
     """What the demand that the workload states takes; None where it states none.
 
-    A side counts at a load at which every promise is shown to hold, and with a price.
+    A side counts at the highest load at which every promise is shown to hold, and with a price.
     """
     asked = workload.load.demand if workload.load else None
     if asked is None:
         return None
     demand = Demand(users=asked.users, requests_per_second=asked.requests_per_second, duty_cycle=workload.duty_cycle)
     sides = {"before": before, "after": after}
-    held = {name: side for name, side in sides.items() if side and side.holds and side.usd_per_hour is not None}
+    priced = {name: side for name, side in sides.items() if side and side.usd_per_hour is not None}
+    held = {name: side for name, side in priced.items() if side.holds and side.highest}
     fleets = {name: fleet(demand, side) for name, side in held.items()}
     if "before" in held and before == after:
         today = fleets["before"]

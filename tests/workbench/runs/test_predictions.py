@@ -43,10 +43,10 @@ def test_admit_starts_from_the_ceilings_of_the_newest_run(organisation, engineer
 
 def test_every_page_with_modelled_figures_says_the_known_error(browser, organisation, engineer, done, report):
     client, bring_up = browser(engineer), sample_bring_up.row(organisation, engineer)
-    other = sample_runs.run(organisation, engineer)
+    other = sample_runs.run(organisation, engineer, load=True)
     for address in (
         reverse("run-result", args=[done.id]),
-        reverse("run-fleet", args=[done.id]),
+        reverse("run-fleet", args=[other.id]),
         reverse("report", args=[report.id]),
         f"{reverse('compare')}?run={done.id}&run={other.id}",
     ):

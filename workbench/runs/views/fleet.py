@@ -10,7 +10,7 @@ from django.views.decorators.http import require_safe
 from django_htmx.http import replace_url
 
 from workbench.runs import services
-from workbench.runs.fleet import FleetAnswer, FleetForm, answer, demanded
+from workbench.runs.fleet import FleetAnswer, FleetForm, answer, counted_by, demanded, one_at_a_time
 from workbench.runs.views.runs import get_run
 from workers.economics import any_load, study
 
@@ -19,7 +19,8 @@ from workers.economics import any_load, study
 def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """GPUs, bills and break-even for the demand in the address; htmx gets the part alone.
 
-    404 before the run is priced. Where no load holds on either side there is nothing to calculate with, and it says so.
+    404 before the run is priced. Where no load holds on either side, or one request at a time is all that was measured,
+    there is nothing to calculate with, and it says so.
     """
     run = get_run(request, run_id)
     known, _ = services.reading(run)
@@ -35,6 +36,8 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     if found is None:
         loaded = known.load is not None
         return render(request, template, {"run": run, "stated": stated, "loaded": loaded, "any_load": anywhere})
+    if one_at_a_time(found):
+        return render(request, template, {"run": run, "stated": stated, "one_at_a_time": True})
     form, calculated = FleetForm(found, request.GET or demanded(stated)), FleetAnswer([], [])
     if form.is_valid():
         try:
@@ -44,6 +47,7 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     alone = found.before is None or found.after is None
     more = alone and anywhere
     context = {"run": run, "form": form, "answer": calculated, "stated": stated, "any_load": more}
+    context |= {"counted_by": counted_by(found)}
     page = render(request, template, context)
     return replace_url(page, request.get_full_path()) if part and _shown_at(request) else page
 

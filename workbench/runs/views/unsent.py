@@ -23,7 +23,8 @@ class _TokenCheck(CsrfViewMiddleware):
 
 def is_stale(request: HttpRequest) -> bool:
     """Whether the form was not made for this login: Django's check of the CSRF token, for a view that is exempt."""
-    return bool(_TokenCheck(lambda _: HttpResponse()).process_view(request, None, (), {}))
+    check = _TokenCheck(lambda _: HttpResponse())
+    return bool(check.process_view(request, check.get_response, (), {}))
 
 
 def logged_out(request: HttpRequest) -> HttpResponseBase:
