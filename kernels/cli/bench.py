@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from kernels.cases import GROUPS, cases
 from kernels.cli import bench_document, bench_serve_arguments
 from kernels.cli.bench_document import BenchDocument, BenchRow
+from kernels.cli.bench_lines import ceilings_line, fields_line, row_line
 from kernels.cli.numbers import positive, seconds
 from kernels.measure.environment import current_device
 from kernels.ops import Case, Weights
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 DEFAULT_SECONDS = 20.0
 """The longest time for one case, to which twice the longest builds of its compiled peers are added."""
 LONG_CACHE = 4096
-"""Keys from which on attention over a cache stands beside compiled peers as well."""
+"""From so many keys on, attention over a cache is also timed against compiled peers."""
 KERNEL_OPTIONS = ("variant", "only")
 OPTIONS = {
     "decode": ("model", "runner", "batch", "prompt", "weights", "fidelity"),
@@ -33,7 +34,7 @@ OPTIONS = {
 }
 """Options that only some groups have; every group without an entry times kernels and has KERNEL_OPTIONS."""
 WRITE_SECONDS = 2
-"""Seconds after which the document is written again, so that what is stopped has lost little."""
+"""Seconds between two writes of the document, so that a bench that is stopped loses little."""
 
 
 def bench_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,13 +99,13 @@ def bench(options: argparse.Namespace) -> int:
     except (OSError, ValueError) as error:
         print(f"kernels bench: {options.json}: {error}", file=sys.stderr)
         return 1
-    print(_ceilings_line(document.ceilings), flush=True)
+    print(ceilings_line(document.ceilings), flush=True)
     passed, written = False, time.monotonic()
     try:
         for row in _rows(options, document.ceilings):
             passed = passed or row.gate == "pass"
             document.rows.append(row)
-            print(_line(row), flush=True)
+            print(row_line(row), flush=True)
             if options.json is not None and time.monotonic() > written + WRITE_SECONDS:
                 bench_document.write(options.json, document)
                 written = time.monotonic()
@@ -115,7 +116,7 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def _wrong(options: argparse.Namespace) -> str:
-    """What of the call cannot be done, said before minutes are measured; "" when all can."""
+    """Why the call cannot be carried out, found before anything is measured; "" when it can."""
     from kernels import registry
     from kernels.model_files import catalogue
 
@@ -217,7 +218,10 @@ def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:
     """A line for each variant that was named but not tried."""
     for trial in trials:
         if trial.variant in named and trial.gate == "refused":
-            print(f"{trial.variant:<22} {trial.gate:<10} {_named(trial.case.model_dump())}: {trial.reason}", flush=True)
+            print(
+                f"{trial.variant:<22} {trial.gate:<10} {fields_line(trial.case.model_dump())}: {trial.reason}",
+                flush=True,
+            )
 
 
 def bench_rows(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None) -> list[BenchRow]:
@@ -247,53 +251,3 @@ def bench_rows(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None
 def precision(trial: "Trial") -> str | None:
     """The weights' precision of a trial's case; None of an op without weights. Times compare only within one."""
     return getattr(trial.case, "weights", None)
-
-
-def _line(row: BenchRow) -> str:
-    if row.ttf64_ms is not None:
-        return _decode_line(row)
-    shape = _named(row.case) + (f" | {_named(row.params)}" if row.params else "")
-    if row.ms is None:
-        return f"{row.variant:<22} {row.gate:<10} {shape}: {row.reason}"
-    share = f"{row.floor_share:6.1%} of floor" if row.floor_share is not None else "     – of floor"
-    rate = f"{row.tflops or 0:8.2f} TFLOP/s {row.gbps or 0:8.1f} GB/s {share}"
-    ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
-    host = f" host {row.host_us:5.1f} µs" if row.host_us else ""
-    interval = f"{row.ms:9.4f} ms [{row.ms_low:.4f}, {row.ms_high:.4f}]"
-    return f"{row.variant:<22} {row.gate:<10} {interval} {rate}{ratio}{host} {shape}"
-
-
-def _ceilings_line(ceilings: Mapping[str, Any]) -> str:
-    """`Ceilings here: 4.61 TB/s read, 4.26 TB/s copied, bf16 690 TFLOP/s; an empty launch takes 5.1 µs.`"""
-    said = f"Ceilings here: {_rates(ceilings)}; an empty launch takes {ceilings['launch_us']:.2g} µs."
-    return f"{said} In bursts: {_rates(ceilings['burst'])}." if ceilings.get("burst") else said
-
-
-def _rates(ceilings: Mapping[str, Any]) -> str:
-    rates = ", ".join(f"{name} {rate:.3g} TFLOP/s" for name, rate in ceilings["matrix_tflops"].items())
-    return f"{ceilings['read_tbps']:.3g} TB/s read, {ceilings['copy_tbps']:.3g} TB/s copied, {rates}"
-
-
-def _named(values: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in values.items() if value is not None and name != "op")
-
-
-def _decode_line(row: BenchRow) -> str:
-    """First 64 tokens, a decode step and its share of the read bandwidth, and how much faster than the best peer."""
-    case = row.case
-    group = f"{case['model']} {case['weights']} batch {case['batch']} prompt {case['prompt']}"
-    share = f"{row.read_share:6.1%} of read" if row.read_share else ""
-    ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
-    return (
-        f"{group:<40} {row.variant:<22} {row.gate:<10} {row.ttf64_ms:8.2f} ms [{row.ms_low:.2f}, {row.ms_high:.2f}] "
-        f"{row.ms_per_token:7.4f} ms/token {share}{ratio} ({row.rounds} rounds){_fidelity(row)}"
-    )
-
-
-def _fidelity(row: BenchRow) -> str:
-    if row.kl is None or row.disagreement is None:
-        return ""
-    said = f" KL {row.kl:.2g} nats, other token {row.disagreement:.2%} of {row.tokens:,}"
-    if row.own_mean_gap is None or row.own_largest_gap is None:
-        return said
-    return f"{said}, own ids {row.own_mean_gap:.2g} below the best, {row.own_largest_gap:.2g} at most"

@@ -12,16 +12,19 @@ class BenchRow(TimedVariant):
     """One variant at one case, as a bench document keeps it.
 
     `ratio_to_best_peer` is the time of the best peer with weights of the same precision over this one's: above 1 is
-    faster. `own` is whether none of the
-    kernels is a library's. `host_us` is the median time in µs that the host spends in a call. Params that lost to
-    others of their variant were timed among these alone, not beside the peers: their rows have none of the three, and
-    no kernels. Decode rows carry as well `ttft_ms`, the time to the first token, `ttf64_ms` (which
-    is `ms`), `ms_per_token`, `read_share`, the share of the measured read bandwidth that a decode step's bytes take,
-    and `rounds`, the requests behind the medians; where asked for also `kl` (mean, nats) and `disagreement` (of the
-    most likely token) from the float32 model over `tokens`, and of our own runners the mean and largest logit gap of
-    ids that they serve, by their own logits. `regime` tells a GPU's clocks while the row was timed: `burst` for single
-    calls with pauses between them, `settled` for requests without. The row's floor is of the ceilings in the same
-    regime; documents without it took settled ceilings.
+    faster. `own` is whether none of the kernels is a library's. `host_us` is the median time in µs that the host spends
+    in a call. Params that lost to others of their variant were not timed beside the peers: their rows have none of
+    these three, and no kernels.
+
+    `regime` tells a GPU's clocks while the row was timed: `burst` for single calls with pauses between them, `settled`
+    for requests without. The row's floor is of the ceilings in the same regime; documents without it took settled
+    ceilings.
+
+    Rows of whole models have more. `ttft_ms` is the time to the first token, `ttf64_ms` that to the 64th, which is
+    `ms`, and `ms_per_token` that of a decode step. `read_share` is the share of the measured read bandwidth that a
+    decode step's bytes take. `rounds` counts the requests behind the medians. Where asked for, `kl` (mean, in nats) and
+    `disagreement` (of the most likely token) tell how far `tokens` tokens are from the float32 model's.
+    `own_mean_gap` and `own_largest_gap` are the logit gaps of the ids that a runner serves, by its own logits.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

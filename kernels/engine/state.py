@@ -9,7 +9,7 @@ from torch import Tensor
 class State:
     """`position` [1] int64 is the position of the next token to read; `token` [b, 1] is that token.
 
-    When the planned LM head advances the token itself, two more exist. `stream` [b, hidden] is the token's embedding,
+    Two more exist where the planned LM head advances the token itself. `stream` [b, hidden] is the token's embedding,
     with which a step begins. `seen` [capacity + 1, b] int64 is the host's copy of each token by its position.
     """
 

@@ -8,13 +8,11 @@ from kernels.ops.base import MATRIX_RATE, BaseCase
 
 UNKNOWN_CHIP_MARGIN = 10.0
 """A CPU has no datasheet here: a rate above this many times its measured ceilings is rejected."""
-
-
 CACHED_BYTES = 256e6
 """Weights of a smaller model may stay in a GPU's cache from token to token: the memory's bandwidth bounds no time."""
 LARGEST_SHARE = 1.05
-"""A floor may be this share of the time that it bounds, and a part this share of the whole: more is a mistake of one of
-the two measurements, and neither is then used as an argument."""
+"""A floor may be at most this share of the time that it bounds, and a part at most this share of the whole. Where it is
+more, one of the two measurements is wrong, and no conclusion is drawn from either."""
 
 
 def doubt(floor: float | None, ms: float) -> str:

@@ -7,7 +7,8 @@ import math
 import select
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -56,7 +57,7 @@ class EngineClient:
         self.phase: str | None = None
         """What the engine does while it starts; None if there is no engine."""
         self.seconds: dict[str, float] = {}
-        """Of the phases of the last start that ended."""
+        """The seconds of each phase of the last start that ended."""
         self.declined: str | None = None
         self.report = EngineReport()
         self.restarts = 0
@@ -65,7 +66,7 @@ class EngineClient:
         """Set when the engine becomes ready, declines, or dies."""
         self._names = itertools.count()
         self._open: dict[str, asyncio.Queue[Any]] = {}
-        """Of each open request, the queue of what comes for it: TokenEvent, ApiError, or a vector."""
+        """The queue of what comes for each open request: TokenEvent, ApiError, or a vector."""
         self._outbox: SimpleQueue[Any] = SimpleQueue()
         self._stopping = False
         self._early_deaths = 0
@@ -133,19 +134,14 @@ class EngineClient:
 
         Raises ApiError when the engine is not ready, refuses or dies.
         """
-        if self.ready is None:
-            raise self.not_ready()
-        name, queue = str(next(self._names)), asyncio.Queue[Any]()
-        self._open[name] = queue
-        self._outbox.put(Added(name, ids, max_tokens, sampling, stop_ids, self.wait_seconds, logprobs))
-        try:
+        with self._opened(ids, max_tokens, sampling, stop_ids, logprobs) as queue:
             while True:
                 found = [await queue.get()]
                 while not queue.empty():
                     found.append(queue.get_nowait())
                 events = [each for each in found if isinstance(each, TokenEvent)]
                 if events and events[-1].reason == "deadline":
-                    raise ApiError(503, f"no place became free within {self.wait_seconds:g} seconds", code="overloaded")
+                    raise self._overloaded()
                 if events:
                     yield events
                 if events and events[-1].reason:
@@ -153,28 +149,44 @@ class EngineClient:
                 for each in found:
                     if isinstance(each, ApiError):
                         raise each
-        finally:
-            if self._open.pop(name, None) is not None:
-                self._outbox.put(Cancelled(name))
 
     async def embed(self, ids: list[int]) -> list[float]:
         """The vector of one text. Raises ApiError as `answer` does."""
+        with self._opened(ids, 1, GREEDY, frozenset()) as queue:
+            found = await queue.get()
+        if isinstance(found, ApiError):
+            raise found
+        if isinstance(found, TokenEvent):
+            raise self._overloaded()
+        vector: list[float] = found
+        return vector
+
+    @contextmanager
+    def _opened(
+        self,
+        ids: list[int],
+        max_tokens: int,
+        sampling: Sampling,
+        stop_ids: frozenset[int],
+        logprobs: int | None = None,
+    ) -> Iterator[asyncio.Queue[Any]]:
+        """Sends a request to the engine and yields the queue of what comes for it. Leaving before its end cancels it.
+
+        Raises ApiError when the engine is not ready.
+        """
         if self.ready is None:
             raise self.not_ready()
         name, queue = str(next(self._names)), asyncio.Queue[Any]()
         self._open[name] = queue
-        self._outbox.put(Added(name, ids, 1, GREEDY, frozenset(), self.wait_seconds))
+        self._outbox.put(Added(name, ids, max_tokens, sampling, stop_ids, self.wait_seconds, logprobs))
         try:
-            found = await queue.get()
+            yield queue
         finally:
             if self._open.pop(name, None) is not None:
                 self._outbox.put(Cancelled(name))
-        if isinstance(found, ApiError):
-            raise found
-        if isinstance(found, TokenEvent):
-            raise ApiError(503, f"no place became free within {self.wait_seconds:g} seconds", code="overloaded")
-        vector: list[float] = found
-        return vector
+
+    def _overloaded(self) -> ApiError:
+        return ApiError(503, f"no place became free within {self.wait_seconds:g} seconds", code="overloaded")
 
     def _read(self, connection: Connection, arrived: select.poll) -> None:
         """Takes all messages that have arrived, so that tokens which came together are told together.

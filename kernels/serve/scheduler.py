@@ -225,9 +225,7 @@ class Scheduler:
             request.cached = request.computed
         request.remembered, request.slot, request.state = len(found), self._slots.pop(), "running"
         request.admitted += 1
-        self.running.append(
-            request
-        )  # all that run came earlier: requests are admitted in order, and leave from the end
+        self.running.append(request)  # in order of arrival: requests are admitted in order, and preempted from the end
         return self._reserve(request, known)
 
     def _preempt(self, request: Request) -> None:

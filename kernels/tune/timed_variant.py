@@ -12,9 +12,8 @@ class TimedVariant(BaseModel):
     """One variant with one set of params at one case.
 
     Times are in ms, with the 95 % interval of the median. `error` and `error_limit` are those of the accuracy gate.
-    `floor_share` is the roofline floor over the time, None where it is above what can be
-    (`kernels.measure.roofline.doubt`). `kernels` are the names seen on the device. `reason` is a
-    sentence.
+    `floor_share` is the roofline floor over the time, None where that is more than can be
+    (`kernels.measure.roofline.doubt`). `kernels` are the names seen on the device. `reason` is a sentence.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -6,7 +6,7 @@ import torch
 
 from kernels import engine
 from kernels.cli import bench_decode
-from kernels.cli.bench import _line
+from kernels.cli.bench_lines import row_line
 from kernels.hardware import GPUS
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
@@ -37,4 +37,4 @@ def test_bench_decode_holds_our_runners_against_their_own_logits():
     run.ttf64_ms, run.per_token_ms, run.ttft_ms = [1e4], [1e2], [1.0]
     row = bench_decode._row(run, GPUS["cpu"], {}, None, torch.zeros(1, 8, dtype=torch.int64))
     assert (row.own_mean_gap, row.own_largest_gap) == (run.own.mean, run.own.largest)
-    assert f"own ids {run.own.mean:.2g} below the best" in _line(row)
+    assert f"own ids {run.own.mean:.2g} below the best" in row_line(row)
