@@ -30,7 +30,7 @@ def impossible(
     gpu, traffic, precision, several = single_gpu_class(gpu_class), sla.traffic, _smallest(sla), ""
     name = GPUS[gpu].name if gpus_of(gpu_class) == 1 else f"{gpus_of(gpu_class)} {GPUS[gpu].name}"
     if objective.metric == "throughput":
-        most = traffic.batch * traffic.output_tokens / floor * 1000
+        most = _at_once(sla) * traffic.output_tokens / floor * 1000
         if objective.limit <= most:
             return ""
         bound = f"it gives at most {quantity(most, objective.unit)} in {precision}"
@@ -72,6 +72,11 @@ def _more(objective: Objective, sla: Sla, model: ModelManifest, gpu: str, living
     return f"{said}: allow the class {choice}{', of which a worker is there' if choice in living else ''}"
 
 
+def _at_once(sla: Sla) -> int:
+    """Requests that are served together at most, which throughput is promised of; under load those of all users."""
+    return max(sla.traffic.batch, sla.load.most_users if sla.load else 1)
+
+
 def _smallest(sla: Sla) -> Precision:
     return min(sla.constraints.precisions, key=lambda name: BYTES[name])
 
@@ -93,7 +98,8 @@ def floor_ms(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: st
     if model.kind != "decoder" or objective.metric not in waited:
         return 0.0
     prompt, tokens = waited[objective.metric]
-    case, gpus = request_case(model.config, model.parameters, _smallest(sla), traffic.batch, prompt, tokens), 1
+    batch = _at_once(sla) if objective.metric == "throughput" else traffic.batch
+    case, gpus = request_case(model.config, model.parameters, _smallest(sla), batch, prompt, tokens), 1
     if gpus_of(gpu_class) > 1 and divides(model, gpus_of(gpu_class)):
         gpus = gpus_of(gpu_class)
     return peak_floor_ms(case, GPUS[single_gpu_class(gpu_class)]) / gpus if case else 0.0

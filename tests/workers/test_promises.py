@@ -52,6 +52,15 @@ def test_the_floor_by_hand():
     assert refusal({"metric": "ttf_n", "n": 64, "limit": 30}, precisions=["bf16", "fp8"]) == ""
 
 
+def test_throughput_under_load_is_that_of_all_users():
+    promise = {"metric": "throughput", "limit": 20_000}
+    assert "it gives at most" in refusal(promise)
+    loaded = Sla.model_validate({"objectives": [promise], "load": {"most_users": 64}})
+    assert impossible(loaded.objectives[0], loaded, model(), "h200") == ""
+    beyond = Sla.model_validate({"objectives": [promise | {"limit": 1e8}], "load": {"most_users": 64}})
+    assert "is impossible on NVIDIA H200" in impossible(beyond.objectives[0], beyond, model(), "h200")
+
+
 @pytest.mark.parametrize(
     ("name", "limit", "said"),
     [

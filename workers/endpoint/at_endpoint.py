@@ -11,7 +11,7 @@ from typing import Any
 from kernels.load.generator import LoadDuration, Sent
 from workers.documents.endpoint import Endpoint
 from workers.documents.endpoint_result import EndpointResult, EndpointRound
-from workers.documents.load import LoadCurve
+from workers.documents.load import OF_WINDOWS, LoadCurve
 from workers.documents.measurement import Distribution
 from workers.documents.stages import StageInput
 from workers.documents.traffic import Traffic
@@ -22,7 +22,7 @@ from workers.endpoint.comparing import judged_there, ratios, read, rounds_senten
 from workers.endpoint.rising import Rising
 from workers.traffic.measuring import LoadTest, judged
 from workers.traffic.sending import LoadTarget
-from workers.traffic.summary import OF_WINDOWS, LoadSummary
+from workers.traffic.summary import LoadSummary
 from workers.under_load.sentences import curve_of
 
 log = logging.getLogger(__name__)

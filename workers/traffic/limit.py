@@ -1,11 +1,12 @@
 """The highest load at which every objective holds, by a search whose confidence covers all of it.
 
 Loads are numbered: n users of a closed loop, or n equal steps of an open loop's rate or a recording's speed
-(`ladder.py`). The rule, said of
-users: begin with one and double while the verdict is *met* or there were too few requests to say, and further until
-`least` loads were measured, so that there is a curve; then halve the distance between the highest number that was met
-and the lowest above it that was not, until they are neighbours. Where the caller asks for it, the curve then goes on:
-the highest number is doubled until throughput is saturated. Every load is judged with the confidence 1 − 0.01 / K,
+(`ladder.py`). The rule, said of users: begin with one and double while the verdict is *met* or there were too few
+requests to say, and further until `least` loads were measured, so that there is a curve; then halve the distance
+between the highest number that was met and the lowest above it that was not, until they are neighbours. Where the
+caller asks for it, the curve then goes on: the highest number is doubled until throughput is saturated. Promises of
+throughput or cost, which more load brings nearer, end no climb: what is found is the highest load measured at which
+they are met as well (`searching.py`). Every load is judged with the confidence 1 − 0.01 / K,
 where K is the most verdicts that the search can take: one for each of its loads, or two where a load that had too few
 requests may be put on once more. So the chance that any verdict *met* among them is wrong, and with it the number that
 is found, is at most 1 % (the union bound), in whatever order the loads come, whether or not more users are slower, and

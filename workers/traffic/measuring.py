@@ -12,12 +12,12 @@ from pathlib import Path
 from kernels.load.exchange import CANCELLED
 from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, OnProgress, Sent, quiet
 from kernels.load.sender_process import SenderDied
-from workers.documents.load import LoadMetric, LoadResult
+from workers.documents.load import OF_WINDOWS, LoadMetric, LoadResult
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.traffic.prompts import TokenScale
 from workers.traffic.sending import LoadTarget, probe, sending
-from workers.traffic.summary import OF_WINDOWS, LoadSummary
+from workers.traffic.summary import LoadSummary
 from workers.verdicts import CONFIDENCE, overall
 
 PROBES = (32, 160)

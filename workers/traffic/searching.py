@@ -4,11 +4,12 @@ import math
 from collections.abc import Callable
 
 from workers.documents.base import Verdict
-from workers.documents.load import LimitResult, LoadResult
+from workers.documents.load import OF_WINDOWS, LimitResult, LoadResult
 from workers.traffic.ladder import Ladder, saturated
 from workers.traffic.limit import LimitSearch
 from workers.traffic.measuring import LoadTest, measure
 from workers.traffic.recording import facts
+from workers.verdicts import overall
 
 OUT_OF_TIME = "The search ended early: the minutes were up."
 
@@ -35,12 +36,14 @@ def searched(
 ) -> LimitResult:
     """The search with all loads it took. `measured` puts a rung's load on and judges it at `search.confidence`.
 
-    A void load is measured once more; void again, it counts as not met. Of a load that had too few requests for a
-    verdict and is put on again, the second time counts alone. Before each load `unfinished` may say in a sentence why
-    there is none any more. `saturate`: behind the search the load rises on while throughput does and `unfinished` says
-    nothing; loads below the one that holds then get their verdict as well.
+    Promises that more load brings nearer end no climb: the search goes by the others, and what holds is the highest of
+    its loads at which all are met. A void load is measured once more; void again, it counts as not met. Of a load that
+    had too few requests for a verdict and is put on again, the second time counts alone. Before each load `unfinished`
+    may say in a sentence why there is none any more. `saturate`: behind the search the load rises on while throughput
+    does and `unfinished` says nothing; loads below the one that holds then get their verdict as well.
     """
     loads: list[LoadResult] = []
+    kept: dict[int, LoadResult] = {}
     few: dict[int, LoadResult] = {}
     reason, searching = "", True
 
@@ -54,11 +57,13 @@ def searched(
             result = measured(rung)
         if rung in few:
             loads.remove(few.pop(rung))
-        if result.verdict == "not_enough_samples":
+        said = _by_falling(result)
+        if said == "not_enough_samples":
             few[rung] = result
         loads.append(result)
+        kept[rung] = result
         shown(result)
-        return result.verdict or "too_close"
+        return said
 
     def rises() -> bool:
         nonlocal searching
@@ -69,4 +74,12 @@ def searched(
     searching = False
     for lower in sorted((each for each in few if saturate and each < rung), reverse=True):
         verdict_at(lower)
-    return ladder.result(search, rung, loads, reason)
+    held = max((each for each, load in kept.items() if load.verdict == "met" and each <= rung), default=0)
+    return ladder.result(search, held, loads, reason)
+
+
+def _by_falling(result: LoadResult) -> Verdict:
+    """The verdict without promises that more load brings nearer, where one of these is not kept."""
+    if result.verdict not in ("missed", "too_close"):
+        return result.verdict or "too_close"
+    return overall([each.verdict for each in result.outcomes if each.objective.metric not in OF_WINDOWS])

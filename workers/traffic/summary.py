@@ -12,7 +12,7 @@ from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.generator import Sent
 from kernels.measure.intervals import percentile, percentile_interval
 from kernels.measure.latency import Served, samples_of
-from workers.documents.load import GeneratorLag, LoadFailure, LoadMetric, LoadOutcome, LoadTokens
+from workers.documents.load import OF_WINDOWS, GeneratorLag, LoadFailure, LoadMetric, LoadOutcome, LoadTokens
 from workers.documents.measurement import Interval
 from workers.documents.workload import Objective, unit_of
 from workers.statistics import SHOWN_PERCENTILES, STUDENT, count_over, meets, objective_value
@@ -21,8 +21,6 @@ from workers.verdicts import CONFIDENCE
 
 MOST_LAG_MS = 5.0
 """A generator that is later than this at p99 measured itself; its measurement is void."""
-OF_WINDOWS = ("throughput", "cost_per_mtok")
-"""Metrics of the whole server. A sample is the value in one second of the steady part."""
 RESAMPLES = 400
 BATCHES = 10
 """Windows of equal length whose rates give the interval of throughput (batch means)."""

@@ -17,6 +17,7 @@ from workers.traffic.recording import BrokenRecording
 from workers.traffic.searching import find_limit, searched
 from workers.traffic.sending import LoadTarget
 from workers.under_load.sentences import at_load
+from workers.verdicts import overall
 
 
 @pytest.mark.parametrize("most", [1, 2, 7, 64, 100, 1024])
@@ -85,6 +86,28 @@ def test_the_rise_ends_at_saturation_and_for_want_of_time_without_a_reason():
     assert (found.users, found.saturation.users, found.unfinished) == (0, 8, "")
     done, found = loads_up_to(64, seconds=4, best=64)
     assert (done, found.saturation, found.unfinished) == ([1, 2, 4, 8], None, "")
+
+
+@pytest.mark.parametrize(
+    ("least", "promises", "users"),
+    [(1, 2, 11), (5, 2, 11), (11, 2, 11), (12, 2, 0), (5, 1, 64), (65, 1, 0)],
+)
+def test_a_promise_of_throughput_ends_no_climb(least, promises, users):
+    """Throughput is enough from `least` users on; with two promises, latency is short enough up to 11."""
+    rate = Objective(metric="throughput", limit=100)
+    latency = Objective(metric="e2e", limit=100)
+
+    def measured(rung):
+        kept = {"throughput": VERDICTS[rung >= least], "e2e": VERDICTS[rung <= 11]}
+        each = sample_loads.load(rung, 10, 1, "met")
+        said = [(one, kept[one.metric]) for one in (rate, latency)[:promises]]
+        outcomes = [each.outcomes[0].model_copy(update={"objective": one, "verdict": word}) for one, word in said]
+        return each.model_copy(update={"outcomes": outcomes, "verdict": overall([word for _, word in said])})
+
+    ladder = Ladder(Traffic(), 64)
+    found = searched(ladder, ladder.search(3), measured)
+    assert found.users == users
+    assert found.missed == (users == 0)
 
 
 def test_too_few_requests_at_a_low_load_do_not_end_the_search():
