@@ -3,6 +3,7 @@
 import ast
 import importlib.metadata
 import importlib.util
+import re
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -21,11 +22,17 @@ ENCODER_MAPPINGS = (
 MASKS = ("IMAGE_SEGMENTATION", "INSTANCE_SEGMENTATION", "UNIVERSAL_SEGMENTATION", "MASK_GENERATION")
 """transformers' tables of models that answer with a mask for each object."""
 
+IMAGE_AND_TEXT = ("IMAGE_TEXT_TO_TEXT", "ZERO_SHOT_IMAGE_CLASSIFICATION", "VISUAL_QUESTION_ANSWERING")
+"""Those of models that take images and text together."""
+MAIN_INPUT = re.compile(r'main_input_name = "(\w+)"')
+NOT_MADE_UP = {"input_values", "past_values", "pixel_values_videos"}
+"""Sound waves, time series and films: inputs that `kernels.engine.inputs` cannot make up from a configuration."""
+
 
 def check_architecture(model_type: str, architectures: list[str]) -> None:
-    """Refuses a model_type or an architecture that transformers does not know, models that write text about images
-    (nobody can make up what is asked of both) and those that answer with masks of objects (their masks would not be
-    judged). Raises ModelRefused.
+    """Refuses a model_type or an architecture that transformers does not know, models that take images and text, sound
+    waves, time series or films (nobody can make these up) and those that answer with masks of objects (their masks
+    would not be judged). Raises ModelRefused.
     """
     known = mappings()
     version = importlib.metadata.version("transformers")
@@ -35,9 +42,12 @@ def check_architecture(model_type: str, architectures: list[str]) -> None:
         listed = any(name in _names(mapping) for mapping in known.values())
         if not listed and not _has_class(model_type, name):
             raise ModelRefused("config.json", "architectures", f"{name[:60]!r} is unknown to transformers {version}")
-        about_images = name in names_of("IMAGE_TEXT_TO_TEXT") - names_of("SEQ_TO_SEQ_CAUSAL_LM")
+        about_images = name in names_of(*IMAGE_AND_TEXT) - names_of("SEQ_TO_SEQ_CAUSAL_LM")
         if about_images and kind_of(model_type, [name]) != "decoder":
             said = f"{name} answers images and text together, which the workbench cannot make up"
+            raise ModelRefused("config.json", "architectures", said)
+        if (taken := _main_inputs(model_type)) and taken <= NOT_MADE_UP:
+            said = f"{name} takes {' or '.join(sorted(taken))}, which the workbench cannot make up"
             raise ModelRefused("config.json", "architectures", said)
         if name in names_of(*MASKS):
             said = f"{name} answers with masks of objects, which the workbench does not judge"
@@ -108,6 +118,15 @@ def _has_class(model_type: str, name: str) -> bool:
     if not name.isidentifier() or not model_type.replace("-", "_").isidentifier():
         return False
     return any(f"class {name}(" in file.read_text(encoding="utf-8") for file in folder.glob("modeling_*.py"))
+
+
+@cache
+def _main_inputs(model_type: str) -> set[str]:
+    """The main inputs that a family's classes declare; ids, which need no declaration, are left out."""
+    if not model_type.replace("-", "_").isidentifier():
+        return set()
+    folder = _transformers() / "models" / model_type.replace("-", "_")
+    return {name for file in folder.glob("modeling_*.py") for name in MAIN_INPUT.findall(file.read_text("utf-8"))}
 
 
 @cache

@@ -38,13 +38,37 @@ def test_an_answer_by_its_class(model_type, name, unit, form):
 
 @pytest.mark.parametrize(
     ("model_type", "name"),
-    [("llava", "LlavaForConditionalGeneration"), ("qwen2_vl", "Qwen2VLForConditionalGeneration")],
+    [
+        ("llava", "LlavaForConditionalGeneration"),
+        ("qwen2_vl", "Qwen2VLForConditionalGeneration"),
+        ("clip", "CLIPModel"),
+        ("siglip", "SiglipModel"),
+        ("vilt", "ViltForQuestionAnswering"),
+    ],
 )
-def test_a_model_that_writes_about_images_is_refused(model_type, name):
+def test_a_model_of_images_and_text_is_refused(model_type, name):
     with pytest.raises(ModelRefused, match=f"{name} answers images and text together"):
         check_architecture(model_type, [name])
     check_architecture("t5", ["T5ForConditionalGeneration"])
     check_architecture("gemma3", ["Gemma3ForCausalLM"])
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name", "taken"),
+    [
+        ("wav2vec2", "Wav2Vec2ForCTC", "input_values"),
+        ("hubert", "HubertForSequenceClassification", "input_values"),
+        ("audio-spectrogram-transformer", "ASTForAudioClassification", "input_values"),
+        ("vjepa2", "VJEPA2Model", "pixel_values_videos"),
+        ("patchtst", "PatchTSTForPrediction", "past_values"),
+    ],
+)
+def test_what_cannot_be_fed_is_refused_at_upload(model_type, name, taken):
+    with pytest.raises(ModelRefused, match=f"{name} takes {taken}, which the workbench cannot make up"):
+        check_architecture(model_type, [name])
+    check_architecture("whisper", ["WhisperForConditionalGeneration"])
+    check_architecture("clip", ["CLIPVisionModelWithProjection"])
+    check_architecture("clip", ["CLIPTextModel"])
 
 
 @pytest.mark.parametrize(

@@ -241,8 +241,11 @@ def test_a_comparison_is_told_now_and_then_and_at_its_end(tmp_path, monkeypatch)
 def test_what_cannot_be_fed_is_refused_at_admission(tmp_path):
     wav2vec2 = {"model_type": "wav2vec2", "architectures": ["Wav2Vec2ForCTC"], "dtype": "float32"}
     wav2vec2 |= {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 64}
-    refused = [(wav2vec2, "takes input_values, which the workbench cannot make up"), (CLIP, "alone")]
-    for config, said in [*refused, (LLAVA, "answers images and text together")]:
+    refused = [
+        (wav2vec2, "takes input_values, which the workbench cannot make up"),
+        (CLIP | {"architectures": []}, "alone"),
+    ]
+    for config, said in [*refused, *((each, "answers images and text together") for each in (CLIP, LLAVA))]:
         with pytest.raises(StageError, match=said) as caught:
             admit.run(documents("admit", config), Context(tmp_path, tmp_path, seconds=20))
         assert caught.value.failure.refused
