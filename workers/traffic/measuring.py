@@ -177,8 +177,14 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
         found.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
     if short and not test.traffic.end_of_text:
         found.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
-    single = [each for each in test.objectives if each.metric not in OF_WINDOWS]
-    most = max((load.outcome(each, test.confidence).alike for each in single), default=1.0)
+    single = [load.outcome(each, test.confidence) for each in test.objectives if each.metric not in OF_WINDOWS]
+    found += [
+        f"{each.objective.label} is judged by {each.requests:,} of {len(load.exchanges):,} requests: the others ended "
+        "before it."
+        for each in single
+        if each.requests < len(load.exchanges)
+    ]
+    most = max((each.alike for each in single), default=1.0)
     if most >= MANY_ALIKE:
         found.append(
             "Requests that queue behind each other, or are answered together, are alike: verdicts count up to "

@@ -260,7 +260,8 @@ def test_tokens_are_counted_as_the_server_counts_them(stub):
     uncounted = measure(a_test(stub, model="stub-uncounted"))[0]
     assert uncounted.tokens.output == 8 * uncounted.completed
     assert any("came without a count" in note for note in uncounted.notes)
-    short = measure(a_test(stub, model="stub-short"))[0]
+    short = measure(a_test(stub, model="stub-short", objectives=[Objective(metric="ttf_n", n=8, limit=900)]))[0]
+    assert f"TTF8 p50 is judged by 0 of {short.requests} requests: the others ended before it." in short.notes
     assert short.ended_early == short.completed
     assert any("shorter than asked for" in note for note in short.notes)
 
