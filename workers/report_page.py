@@ -25,20 +25,12 @@ from workers.charts import (
     under_load,
 )
 from workers.charts.svg import draw
-from workers.documents.base import Verdict
 from workers.documents.load import UnderLoadResult
 from workers.documents.model import ModelManifest
 from workers.documents.prices import PriceBook
 from workers.documents.stages import Results, VerifyResult
 from workers.documents.workload import Sla, Workload
 from workers.economics import against_endpoint, any_load, study
-
-VERDICTS: dict[Verdict, str] = {
-    "met": "Met",
-    "missed": "Missed",
-    "not_enough_samples": "Not enough samples",
-    "too_close": "Too close to call",
-}
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -88,7 +80,7 @@ def headline(verify: VerifyResult, load: UnderLoadResult | None = None) -> str:
     objective, after = first.objective, text.quantity(first.after, first.objective.unit)
     limit = text.promised(objective) if objective.limit is None else text.quantity(objective.limit, objective.unit)
     said = "promised" if objective.limit is None else "limit"
-    line = f"{VERDICTS[verify.verdict]}: {objective.label} {after} ({said} {limit})"
+    line = f"{text.VERDICT_LABELS[verify.verdict]}: {objective.label} {after} ({said} {limit})"
     return f"{line}, {speedup_words(verify)}{_under_load(load)}"
 
 
@@ -144,7 +136,7 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         workload=workload,
         results=document.results,
         verify=verify,
-        verdicts=VERDICTS,
+        verdicts=text.VERDICT_LABELS,
         headline=headline(verify, document.results.load),
         request_words=text.request_words(workload.traffic, document.model),
         speedup_words=speedup_words(verify),

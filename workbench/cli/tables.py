@@ -11,7 +11,7 @@ from workers.charts import comparison as compared
 from workers.charts import endpoint, plans, provenance
 from workers.charts.cells import cell
 from workers.charts.comparison import ComparedRun
-from workers.charts.text import promised
+from workers.charts.text import VERDICTS, promised
 from workers.documents.measurement import Environment
 from workers.documents.prices import CostLine, PriceResult
 from workers.documents.speedup import Speedup
@@ -19,7 +19,6 @@ from workers.documents.stages import ObjectiveOutcome, Results, VerifyResult
 from workers.economics import against_endpoint
 
 STYLES = {"met": "bold green", "missed": "bold red", "not_enough_samples": "bold yellow", "too_close": "bold yellow"}
-WORDS = {"met": "met", "missed": "missed", "not_enough_samples": "not enough samples", "too_close": "too close to call"}
 
 
 def figure(value: float | None, unit: str = "") -> str:
@@ -32,7 +31,7 @@ def figure(value: float | None, unit: str = "") -> str:
 
 def verdict_markup(value: str | None) -> Text:
     """A verdict in words and colour."""
-    return Text(WORDS.get(value or "", "–"), STYLES.get(value or "", ""))
+    return Text(VERDICTS.get(value or "", "–"), STYLES.get(value or "", ""))
 
 
 def run_list(rows: list[dict[str, Any]], console: Console) -> None:

@@ -8,7 +8,7 @@ from django.conf import settings
 from workbench.notifications.models import Kind
 from workbench.notifications.outbox import announce
 from workbench.runs.models import Run, StageRun
-from workers.report_page import VERDICTS
+from workers.charts.text import VERDICT_LABELS
 
 
 def run_ended(run: Run, state: Run.State, sentence: str) -> None:
@@ -28,12 +28,11 @@ def _facts(run: Run, state: Run.State, sentence: str) -> dict[str, Any]:
     if state == Run.State.DONE:
         written = StageRun.objects.filter(run=run, stage="report").values_list("result__headline", flat=True)
         sentence = written.first() or sentence
-    words = {str(verdict): said for verdict, said in VERDICTS.items()}
     facts = {
         "id": str(run.id),
         "state": state.value,
         "verdict": run.verdict,
-        "verdict_words": words.get(run.verdict, ""),
+        "verdict_words": VERDICT_LABELS.get(run.verdict, ""),
         "sentence": sentence,
         "workload": run.workload.name,
         "model": run.workload.model.name,

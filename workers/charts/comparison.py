@@ -6,7 +6,17 @@ from typing import Any
 
 from workers.charts import latency, provenance, under_load
 from workers.charts.base import PALETTE, Cell, Figure, Table, layout
-from workers.charts.text import MISSING, capitalised, case_label, dollars, number, promised, quantity, traffic_words
+from workers.charts.text import (
+    MISSING,
+    VERDICTS,
+    capitalised,
+    case_label,
+    dollars,
+    number,
+    promised,
+    quantity,
+    traffic_words,
+)
 from workers.documents.load import LoadResult
 from workers.documents.measurement import Candidate, Distribution, Interval
 from workers.documents.prices import PriceResult
@@ -16,12 +26,6 @@ from workers.documents.workload import Workload, metric_title
 MOST_RUNS = 6
 AFTER = "The figures of the plan, each measured in its own run."
 LOADS = "The highest load at which every promise of the run holds, and the load that gave the most, whatever they say."
-VERDICTS = {
-    "met": "met",
-    "missed": "missed",
-    "not_enough_samples": "not enough samples",
-    "too_close": "too close to call",
-}
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,28 @@
-"""Numbers as people read them: three significant digits, thousands separated, units beside them."""
+"""Numbers and verdicts as people read them: three significant digits, thousands separated, units beside them."""
 
 import math
 from datetime import UTC, datetime
 from typing import Any
 
+from workers.documents.base import Verdict
 from workers.documents.model import ModelManifest
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 
 MISSING = "–"
+VERDICTS: dict[str, str] = {
+    "met": "met",
+    "missed": "missed",
+    "not_enough_samples": "not enough samples",
+    "too_close": "too close to call",
+}
+"""What verdicts are called."""
+VERDICT_LABELS = {verdict: words.capitalize() for verdict, words in VERDICTS.items()}
+
+
+def in_a_sentence(verdict: Verdict) -> str:
+    """What a promise is by its verdict, as a sentence ends: `met`, `missed`, `too close to call` or `undecided`."""
+    return "undecided" if verdict == "not_enough_samples" else VERDICTS[verdict]
 
 
 def number(value: float | None, digits: int = 3) -> str:

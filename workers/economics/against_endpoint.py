@@ -1,19 +1,12 @@
 """The customer's endpoint as before: what a result says first where it was measured, from there to after."""
 
 from workers.charts import endpoint
-from workers.charts.text import number, plain
+from workers.charts.text import in_a_sentence, number, plain
 from workers.documents.load import LoadResult
 from workers.documents.stages import Results
 from workers.documents.workload import Deployment, Workload
 from workers.economics.loads import load_words
 from workers.pricing import usd_per_mtok
-
-VERDICTS = {
-    "met": "is met",
-    "missed": "is missed",
-    "too_close": "is too close to call",
-    "not_enough_samples": "is not decided, for want of requests,",
-}
 
 
 def sentences(results: Results, workload: Workload | None) -> list[str]:
@@ -26,7 +19,8 @@ def sentences(results: Results, workload: Workload | None) -> list[str]:
         return []
     said = [endpoint.words(results), _loads(results), _prices(results, workload.present if workload else None)]
     if found.load.verdict and all(each.verdict for each in endpoint.promises(results)):
-        said.insert(0, f"The SLA {VERDICTS[found.load.verdict]} at the endpoint and {VERDICTS[verify.verdict]} after.")
+        there, after = (in_a_sentence(each) for each in (found.load.verdict, verify.verdict))
+        said.insert(0, f"The SLA is {there} at the endpoint and {after} after.")
     return [each for each in said if each]
 
 

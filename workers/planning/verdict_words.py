@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from workers.charts.text import percent, plain, promised, times
+from workers.charts.text import in_a_sentence, percent, plain, promised, times
 from workers.documents.base import Verdict
 from workers.documents.left_out import LeftOut
 from workers.documents.quality import Quality
@@ -11,13 +11,6 @@ from workers.documents.stages import ObjectiveOutcome
 from workers.documents.workload import Objective
 from workers.planning.confirmation import Attempt
 from workers.verdicts import overall
-
-SAID: dict[Verdict, str] = {
-    "met": "met",
-    "missed": "missed",
-    "too_close": "too close to call",
-    "not_enough_samples": "undecided",
-}
 
 
 def sentence(
@@ -38,7 +31,7 @@ def sentence(
         parts += [f"{judged.called.capitalize()} is undecided after {reached}."]
     else:
         parts += [f"{judged.called.capitalize()} is {'acceptable' if judged.acceptable else 'not acceptable'}."]
-    return " ".join([f"The SLA is {SAID[verdict]}.", *filter(None, parts)])
+    return " ".join([f"The SLA is {in_a_sentence(verdict)}.", *filter(None, parts)])
 
 
 def no_change_sentence(
@@ -59,7 +52,8 @@ def no_change_sentence(
     values = " ".join(_objective_words(each.model_copy(update={"before": None})) for each in found)
     if tried[-1].no_quality:
         reasons.append(f"Quality could not be measured: {tried[-1].no_quality}.")
-    return f"No change is recommended. {' '.join(reasons)} With {tried[-1].today} the SLA is {SAID[verdict]}. {values}"
+    sla = f"With {tried[-1].today} the SLA is {in_a_sentence(verdict)}."
+    return f"No change is recommended. {' '.join(reasons)} {sla} {values}"
 
 
 def _change_words(objective: Objective, gain: Speedup, before: str) -> str:

@@ -42,7 +42,7 @@ def test_the_page_and_the_api_show_it_beside_before_and_after(browser, api, engi
         "Its hardware 2 A100 of the test stated",
         "21 requests in 9.00 s, 1 failed; median TTF64 192 ms, 182 to 205",
         "TPOT p95 3.12 ms",
-        "is the verdict From your endpoint to after. The SLA is missed at the endpoint and is met after. The median",
+        "is the verdict From your endpoint to after. The SLA is missed at the endpoint and met after. The median",
         "The run's verdict is that of the plan.",
         *found.server.caveats,
     ):
@@ -51,6 +51,15 @@ def test_the_page_and_the_api_show_it_beside_before_and_after(browser, api, engi
     assert f'id="{anchor}"' in client.get("/method/").content.decode()
     answer = api(engineer).get(f"/api/v1/runs/{run.pk}/result").json()["results"]["verify"]["endpoint"]
     assert answer["load"]["metrics"][0]["percentiles"]["p50"] == {"value": 190.0, "low": 180.5, "high": 203.3}
+
+
+def test_the_sla_is_judged_at_both_places_in_the_words_of_every_verdict():
+    found = sample_endpoint.measured(sample_results.results())
+    results = sample_endpoint.with_endpoint(sample_results.results(), found)
+    for verdict, words in (("not_enough_samples", "undecided"), ("too_close", "too close to call"), ("met", "met")):
+        found.load.verdict = verdict
+        said = against_endpoint.sentences(results, None)[0]
+        assert said == f"The SLA is {words} at the endpoint and met after."
 
 
 def test_an_endpoint_that_failed_is_a_sentence_and_the_rest_stands(browser, engineer, beside):

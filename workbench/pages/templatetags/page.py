@@ -14,10 +14,7 @@ from workers.charts import text
 register = template.Library()
 
 LABELS = {
-    "met": "Met",
-    "missed": "Missed",
-    "not_enough_samples": "Not enough samples",
-    "too_close": "Too close to call",
+    **text.VERDICT_LABELS,
     "queued": "Queued",
     "pending": "Waiting",
     "running": "Running",
