@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.host import load_average, machine
-from kernels.load.server_process import free_port, running
+from kernels.load.server_process import reserved_port, running
 from kernels.measure.environment import commit
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -105,7 +105,7 @@ def main() -> int:
     parser.add_argument("--guidellm", metavar="PROGRAM")
     parser.add_argument("--json", type=Path, required=True)
     asked = parser.parse_args()
-    port, rows = free_port(), []
+    port, rows = reserved_port(), []
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--running", "8", "--port", str(port)]
     with tempfile.TemporaryDirectory() as folder, running(command, f"{url}/ready", Path(folder) / "log", 600):

@@ -29,7 +29,7 @@ from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.figures import Figures
 from kernels.load.generator import Generator, LoadDuration, Sent
 from kernels.load.lists import Lengths, RequestList
-from kernels.load.server_process import free_port, running
+from kernels.load.server_process import reserved_port, running
 from kernels.measure.environment import commit
 from kernels.serve.spec import Spec, configuration
 
@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
     count = int(seconds * asked.rate * 1.2) + 20
     vocabulary = configuration(Spec(asked.model))[1]["vocab_size"]
     requests = with_cancellations(RequestList.drawn(LENGTHS, count, vocabulary, 1, asked.rate))
-    port, before = free_port(), load_average()
+    port, before = reserved_port(), load_average()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "kernels", "serve", "--model", asked.model, "--name", "model", "--port", str(port)]
     command += ["--running", str(asked.running), "--context", str(LENGTHS.longest)]

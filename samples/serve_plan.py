@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from kernels.load.server_process import NotStarted, free_port, running
+from kernels.load.server_process import NotStarted, reserved_port, running
 
 READY_SECONDS, ANSWER_SECONDS = 300, 60
 NAME = "voice-agent"
@@ -17,7 +17,7 @@ NAME = "voice-agent"
 
 def serve_and_ask(plan: Path, model: Path, root: Path) -> bool:
     """Serves the plan's model, asks it one completion, and stops it. Prints both commands; whether it answered."""
-    port = free_port()
+    port = reserved_port()
     shown = f"python -m kernels serve --plan {plan.relative_to(root)} --model {model.relative_to(root)} --port {port}"
     print(f"$ {shown} &", flush=True)
     serve = [sys.executable, "-m", "kernels", "serve"]

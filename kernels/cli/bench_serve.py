@@ -22,7 +22,7 @@ from kernels.load.connection import Address
 from kernels.load.figures import Figures, LatencyPromise
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
-from kernels.load.server_process import NotStarted, free_port, running
+from kernels.load.server_process import NotStarted, reserved_port, running
 from kernels.load.sharing import Sending, most_processes, processes_for
 from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm
 from kernels.measure.environment import current_device
@@ -76,7 +76,7 @@ class ServeBench:
         def wanted() -> ServerSettings:
             longest = max(self.lengths.longest, self.drawn.longest if self._unequal else 0)
             return ServerSettings(
-                self.model.directory, self.model.name, self.model.dtype, free_port(), longest, max(self.users)
+                self.model.directory, self.model.name, self.model.dtype, reserved_port(), longest, max(self.users)
             )
 
         found = [serve_servers.ours(wanted(), self.model.device, self.options.own_option or [])]

@@ -21,11 +21,20 @@ class NotStarted(RuntimeError):
     """The server did not come up; the text says so in a sentence, with the end of its log."""
 
 
-def free_port() -> int:
-    """A port of this host that nobody listens at."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return int(bound.getsockname()[1])
+_reserved: list[socket.socket] = []
+
+
+def reserved_port() -> int:
+    """A port of 127.0.0.1 that nobody else is given until this process ends.
+
+    The port is bound and never listened at. A server that sets SO_REUSEADDR, as web servers do, can bind it as well;
+    the system gives it to no connection and to no other server meanwhile.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    _reserved.append(holder)
+    return int(holder.getsockname()[1])
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from kernels.engine.bucket_session import positions
 from kernels.engine.vllm_process import has_network
 from kernels.engine.vllm_runner import PYTHON_VARIABLE, environment
 from kernels.load.connection import Address
-from kernels.load.server_process import NotStarted, free_port, running
+from kernels.load.server_process import NotStarted, reserved_port, running
 from kernels.load.vllm_server import MEMORY_SHARE, ServerCommand, ServerSettings, vllm
 from kernels.serve.handed import NAME
 from workers.documents.load import LoadCurve, LoadedServer
@@ -74,7 +74,7 @@ def _wanted(sides: Sides, caveats: list[str]) -> ServerSettings:
         directory=_directory(sides, dtype, caveats),
         name=NAME,
         dtype=dtype,
-        port=free_port(),
+        port=reserved_port(),
         context=min(positions_of_model, sum(longest(traffic, document.recording)) + SPARE_TOKENS),
         running=sides.most,
         memory=_memory(),
