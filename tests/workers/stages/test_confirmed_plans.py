@@ -16,13 +16,17 @@ from workers.documents.stages import ComposeResult, PlanTrial, Results, StageInp
 from workers.harness.context import Context
 from workers.measuring import alternation
 from workers.measuring.alternation import Alternation
-from workers.planning import processes
+from workers.planning import processes, served_checks
 from workers.planning.confirmation import to_verify
 from workers.planning.fresh_process import Result
 from workers.stages import verify
 from workers.stages.price import price
 
 ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
+
+
+STRICT = {"gpu_classes": ["cpu"], "precisions": ["fp32", "bf16"], "max_quality_loss": 0.001}
+"""bf16 changes 1.8 % of the tokens; two models in float32 may differ by rounding, as threads divide the work."""
 
 
 class SlowRunner(EagerRunner):
@@ -49,7 +53,8 @@ class HalfAsSlowRunner(SlowRunner):
 def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runners `compiled`, of today, and `megakernel`, of plans, are slow here.
 
-    Their pauses put the clock forward and take no time, so they are long beside what a busy machine takes.
+    Their pauses put the clock forward and take no time, so they are long beside what a busy machine takes. Whether
+    stated times are true is not judged to the millisecond, which a busy machine does not keep.
     """
     ahead_ns, clock_ns = 0, time.monotonic_ns
 
@@ -65,6 +70,7 @@ def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(running.RUNNERS, "compiled", f"{__name__}.SlowRunner")
     monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.SlowRunner")
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(served_checks, "MOST_LATE_S", 0.5)
 
 
 def document_of(chosen: int, *trials: tuple[str, str, float], **sla) -> StageInput:
@@ -126,8 +132,7 @@ def test_the_same_plan_before_and_after_has_no_ratio(context, today, words):
 
 def test_where_quality_rejects_a_plan_the_next_best_is_verified(context):
     trials = [("compiled", "fp32", 200), ("eager", "bf16", 10), ("eager", "fp32", 20)]
-    constraints = {"gpu_classes": ["cpu"], "precisions": ["fp32", "bf16"], "max_quality_loss": 0}
-    found, results = verified(document_of(1, *trials, constraints=constraints), context, seconds=240)
+    found, results = verified(document_of(1, *trials, constraints=STRICT), context, seconds=240)
     assert [(each.label, each.confirmed) for each in found.checks] == [
         ("eager in bf16", False),
         ("eager in fp32", True),
@@ -195,8 +200,7 @@ def test_the_next_plans_to_verify_are_the_cheapest_that_keep_the_promise():
 
 def test_a_plan_that_time_is_short_for_is_named(context):
     trials = [("compiled", "fp32", 200), ("eager", "bf16", 10), ("eager", "fp32", 20)]
-    constraints = {"gpu_classes": ["cpu"], "precisions": ["fp32", "bf16"], "max_quality_loss": 0}
-    found, _ = verified(document_of(1, *trials, constraints=constraints), context, seconds=0)
+    found, _ = verified(document_of(1, *trials, constraints=STRICT), context, seconds=0)
     assert not found.recommended
     assert "Time was short to verify eager in fp32." in found.sentence
 
