@@ -110,7 +110,15 @@ def judge(kept: KeptRun, new: KeptRun, limit: float) -> Judgement:
             f"A regression cannot be judged: {error}, and {counts}; give the workload more minutes."
         ) from None
     said = _sentence(kept, new, objectives, ratios, worse, limit)
-    return Judgement(ratios, bool(worse), " ".join([said, *left_out]))
+    return Judgement(ratios, bool(worse), " ".join([said, *left_out, *_two_gpus(kept, new)]))
+
+
+def _two_gpus(kept: KeptRun, new: KeptRun) -> list[str]:
+    """A sentence where the runs had two GPUs of one name: each run has processes on one alone."""
+    gpus = {_verified(run).environment.gpu_uuid for run in (kept, new)}
+    if len(gpus - {""}) < 2:
+        return []
+    return ["They were made on two GPUs of that name, in hosts that may differ: that is part of the ratio."]
 
 
 def _shared(kept: KeptRun, new: KeptRun) -> tuple[list[Objective], list[str]]:

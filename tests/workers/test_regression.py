@@ -64,6 +64,17 @@ def test_runs_of_other_things_are_refused_by_a_sentence(other, what):
         judge(kept(), other, 0.03)
 
 
+def test_two_gpus_of_one_name_are_told():
+    before, after = kept(), kept("run B", after=84.0)
+    assert "two GPUs" not in judge(before, after, 0.03).sentence
+    for run, gpu in ((before, "GPU-1"), (after, "GPU-2")):
+        where = run.results.verify.environment
+        run.results.verify.environment = where.model_copy(update={"gpu_uuid": gpu})
+    found = judge(before, after, 0.03)
+    assert found.regressed
+    assert found.sentence.endswith("in hosts that may differ: that is part of the ratio.")
+
+
 def test_another_gpu_is_refused():
     other = kept("run B")
     where = other.results.verify.environment
