@@ -2,7 +2,7 @@
 
 import ctypes
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +12,8 @@ import pytest
 from markupsafe import Markup
 from playwright.sync_api import Page
 
+from tests.browser.serving import Site
+from tests.browser.test_print import CUT, PAPER
 from workbench.home.example import example
 from workers.documents.prices import default_price_book
 from workers.report_page import Cover, render
@@ -24,6 +26,26 @@ ROUGH = 2
 """Points by which margins are rounded to pixels."""
 LONGER = """() => { const row = document.querySelector('#objectives ~ .table-wrap tbody tr, h2 + .wrap tbody tr');
   for (let i = 0; i < 80; i++) row.after(row.cloneNode(true)); }"""
+
+
+SEED = """
+from tests.upgrades.make_database import finished_run
+from workbench.accounts.models import User
+admin = User.objects.get(); organisation = admin.memberships.get().organisation
+for name in ("llama-3.2-1b-load", "qwen2.5-1.5b-load"): print(finished_run(organisation, admin, name).id)
+"""
+REMOVE = """
+from workbench.intake.models import Workload
+from workbench.runs.models import Run
+Run.objects.filter(workload__name__endswith="-load").delete(); Workload.objects.filter(name__endswith="-load").delete()
+"""
+
+
+@pytest.fixture(scope="module")
+def load_runs(site: Site) -> Iterator[list[str]]:
+    """The committed runs under load on an H200, by their ids on the site."""
+    yield site.manage("shell", "--no-imports", "-c", SEED).split()
+    site.manage("shell", "--no-imports", "-c", REMOVE)
 
 
 @pytest.fixture
@@ -108,6 +130,29 @@ def test_a_pdf_is_whole(open_page, printed, tmp_path: Path, kind: str, paper: st
     page.evaluate(LONGER)
     longer = _texts(printed(page, paper))
     assert sum("Samples over the limit" in re.sub(r"\s+", " ", text) for text in longer) >= 2, "heads come again"
+
+
+@pytest.mark.parametrize("kind", ["result/", "report.html"])
+def test_a_pdf_of_a_run_under_load_is_whole(open_page, printed, load_runs: list[str], kind: str) -> None:
+    """Its table of loads has twelve columns, the last of which says whether the objectives hold."""
+    page = open_page(width=round(PAPER["A4"] / 25.4 * 96))
+    page.goto(f"/runs/{load_runs[0]}/{kind}")
+    page.emulate_media(media="print")
+    assert page.evaluate(CUT) == []
+    document = printed(page, "A4")
+    assert [line for sheet in document for line in _beyond(sheet)] == []
+    assert not re.search(r"\bbefor\b", " ".join(_texts(document))), "short words are not broken"
+
+
+def test_a_pdf_of_a_comparison_names_its_runs(open_page, printed, load_runs: list[str]) -> None:
+    page = open_page()
+    page.goto(f"/compare/?run={'&run='.join(load_runs)}")
+    document = printed(page, "A4")
+    first, whole = _texts(document)[0], re.sub(r"\s+", " ", " ".join(_texts(document)))
+    for words in ("A Voice agent, llama-3.2-1b-load", "B Voice agent, qwen2.5-1.5b-load"):
+        assert words in re.sub(r"\s+", " ", first)
+    assert "Add a finished run" not in whole
+    assert "Confinement" in whole, "short words are not broken"
 
 
 def test_what_was_just_done_and_what_can_be_done_is_not_printed(open_page, printed) -> None:

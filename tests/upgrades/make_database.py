@@ -76,11 +76,14 @@ def finished_run(organisation: Any, user: Any, name: str) -> Any:
 
     kept = json.loads((H200 / f"{name}.json").read_text("utf-8"))
     facts, results = kept["run"], kept["results"]
+    minutes = re.search(r"minutes: ([\d.]+)", kept["sla"])
+    under_load = {"load": {"most_users": 64}, "baseline_runner": "vllm"} if results.get("load") else {}
     asked = Document(
         name=f"Voice agent, {name}",
-        model=name,
-        objectives=[{"metric": "ttf_n", "n": 64, "limit": 100}],
-        constraints={"minutes": float(minutes[1])} if (minutes := re.search(r"minutes: ([\d.]+)", kept["sla"])) else {},
+        model=kept["model"],
+        objectives=[{"metric": "ttf_n", "n": 64, "percentile": 95 if under_load else 50, "limit": 100}],
+        constraints={"minutes": float(minutes[1])} if minutes else {},
+        **under_load,
     )
     workload = create_workload(organisation, user, asked)
     times = {key: facts[key] for key in ("started_at", "finished_at")}

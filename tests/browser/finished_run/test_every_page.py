@@ -154,3 +154,18 @@ def test_charts_without_scripts_leave_no_room_empty(open_page, finished_run):
         assert drawing is not None
         assert drawing["height"] > 100
         assert drawing["y"] - around["y"] < 100, "room above a chart"
+
+
+def test_a_long_address_of_a_webhook_covers_no_button(open_page):
+    """Addresses of chat programs have hundreds of characters without a space."""
+    page = open_page()
+    page.goto("/notifications/")
+    address = "https://hooks.example.com/" + "a" * 450
+    page.get_by_label("Address", exact=True).fill(address)
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("button", name=f"Post a test to {address}").click()
+    expect(page.get_by_role("heading", name="Log of deliveries")).to_be_visible()
+    page.goto("/notifications/")
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name=f"Remove {address}").click()
+    expect(page.get_by_text("is removed.")).to_be_visible()
