@@ -3,13 +3,26 @@
 A table is a function without arguments that returns Markdown.
 """
 
-from benchmarks.tables import attention, bring_up, fused, gemm, host, models, predictions, serve, several_gpus, site
+from benchmarks.tables import (
+    attention,
+    bring_up,
+    compiled,
+    fused,
+    gemm,
+    host,
+    models,
+    predictions,
+    serve,
+    several_gpus,
+    site,
+)
 from benchmarks.tables.writing import TABLES
 
 __all__ = [
     "TABLES",
     "attention",
     "bring_up",
+    "compiled",
     "fused",
     "gemm",
     "host",

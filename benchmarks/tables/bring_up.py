@@ -4,7 +4,7 @@ from benchmarks.documents import document
 from benchmarks.tables.writing import markdown, table
 from kernels import ops
 
-PREPARED = "llama-3.2-1b-load"
+PREPARED = "llama-3.2-1b-load-ca078c3"
 
 
 @table("bring-up-winners")

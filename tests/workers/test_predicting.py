@@ -157,8 +157,10 @@ def test_what_kernels_and_exchanges_take_is_what_was_measured():
     assert further == pytest.approx(SEQUENCE_US, abs=0.05)
 
 
-LARGER = {("qwen2.5-1.5b-load", "ttft"): 0.21}
-"""The largest error of a run whose GPU was slower than those of the other runs of its model, by document and metric."""
+LARGER = {("llama-3.2-1b-load", "ttft"): 0.17, ("qwen2.5-1.5b-load", "ttft"): 0.16}
+"""The largest error of a run whose host was slower than those of others, by document and metric: an empty launch took
+9.1 µs in the same reservation (library-compiled.json).
+"""
 
 
 @pytest.mark.parametrize(

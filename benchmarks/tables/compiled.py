@@ -1,0 +1,31 @@
+"""Variants beside peers that Inductor compiles."""
+
+from benchmarks.documents import best, rows
+from benchmarks.tables.writing import markdown, ratio, table, us
+
+NAME = "library-compiled"
+EAGER, COMPILED = "torch, eager, µs", "torch.compile, µs"
+CASES = {
+    "norm of x + residual, 16,384 × 2,048": ("rmsnorm", {"residual": True, "quantise": None}, "torch_rmsnorm"),
+    "the same, rounded to fp8": ("rmsnorm", {"residual": True, "quantise": "fp8"}, "torch_rmsnorm"),
+    "SwiGLU, 16,384 × 8,192": ("gated", {"activation": "silu"}, "torch_gated"),
+    "rotation and append, 16,384 tokens": ("rope", {"append": True, "paged": False}, "torch_rope"),
+    "the same, pages of 16": ("rope", {"append": True, "paged": True}, "torch_rope"),
+    "LM head with top-k and top-p, 8 rows": ("lm_head", {"sampling": "top_k_p"}, "torch_lm_head_sampling"),
+    "product + residual, 4096×4096×4096": ("linear", {"epilogue": "residual"}, "torch_linear"),
+    "product with SwiGLU, 4096×14336×4096": ("linear", {"epilogue": "swiglu"}, "torch_linear"),
+    "experts with SwiGLU, Mixtral, 8,192 rows": ("grouped", {"epilogue": "swiglu"}, "torch_grouped_mm"),
+}
+
+
+@table("compiled-peers")
+def compiled_peers() -> str:
+    """Nine cases beside eager torch and torch.compile: µs, and the best peer's time over ours."""
+    lines = []
+    for label, (op, where, peer) in CASES.items():
+        eager, compiled = (best(NAME, op=op, variant=each, **where) for each in (peer, f"{peer}_compiled"))
+        ours = best(NAME, op=op, peer=False, **where)
+        peers = [row for row in rows(NAME, op=op, peer=True, **where) if row["ms"] is not None]
+        nearest = min(peers, key=lambda row: row["ms"])
+        lines.append([label, f"{us(ours)} (`{ours['variant']}`)", us(eager), us(compiled), ratio(ours, nearest)])
+    return markdown(["", "ours, µs", EAGER, COMPILED, "times the best peer"], lines)
