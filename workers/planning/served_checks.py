@@ -22,7 +22,7 @@ MOST_LATE, MOST_LATE_S = 0.1, 1e-3
 """The median answer may be read later than the runner states by this share of a request and this many seconds."""
 
 
-FEWEST_ALTERNATIONS, ALTERNATIONS = 3, 10
+FEWEST_ALTERNATIONS, ALTERNATIONS = 3, 25
 """Whole requests and requests for exactly the first tokens alternate at least and at most as often as this."""
 
 
