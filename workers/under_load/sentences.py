@@ -27,6 +27,9 @@ def _sentence(limit: LimitResult) -> str:
         rate = f"{number(limit.held.tokens_per_second)} tokens/s"
         most = ", the most that was tried" if limit.level == limit.most_level else ""
         said.append(f"Every objective holds {at_load(limit)}{most}: {rate}.")
+        few = [each for each in loads if each.verdict == "not_enough_samples" and each.level > limit.held.level]
+        if few:
+            said.append(f"Higher loads ({', '.join(traffic_words(each.traffic) for each in few)}) {TOO_FEW}")
         if limit.speed is not None:
             replayed = (limit.held.warm_up_seconds + limit.held.seconds) * limit.speed
             said.append(f"That was shown for the first {plain(replayed)} s of the recording.")

@@ -54,6 +54,19 @@ def test_a_limit_under_load_that_nobody_stated_says_where_it_comes_from():
     assert under_load.promises(found, relative) == [("TTF64 p50", said, "measured")]
 
 
+def test_higher_loads_without_a_verdict_are_named():
+    after = sample_loads.under_load().after
+    loads = [
+        each.model_copy(update={"verdict": "not_enough_samples"}) if each.level > after.limit.level else each
+        for each in after.limit.loads
+    ]
+    higher = ", ".join(f"{each.users} users" for each in loads if each.level > after.limit.level)
+    assert higher
+    said = curve_of(after.server, after.limit.model_copy(update={"loads": loads})).sentence
+    assert f"Higher loads ({higher}) served too few requests to say: with more minutes" in said
+    assert "Higher loads" not in after.sentence
+
+
 def test_a_higher_load_may_hold_only_where_one_does():
     found = sample_loads.under_load()
     early = [
