@@ -56,8 +56,8 @@ def limit_found(result: LimitResult, console: Console) -> None:
     if result.users:
         said = f"Every objective holds {at_load(result)}, at {result.confidence:.0%} for the whole search"
     else:
-        least = traffic_words(result.loads[0].traffic)
-        said = f"Not even {least} is shown to be served within the objectives"
+        lowest = "" if result.nearer_above else f", not even {traffic_words(result.loads[0].traffic)}"
+        said = f"No load is shown to hold every objective{lowest}"
     loads = f"{len(result.loads)} loads were" if len(result.loads) != 1 else "one load was"
     console.print(Text(f"{said}; {loads} judged, at {result.confidence_each:.3%} each.", "bold"))
 

@@ -178,15 +178,19 @@ class LimitResult(Document):
 
     @property
     def missed(self) -> bool:
-        """Whether no load is expected to hold.
+        """Whether no load is expected to hold: the lowest one was shown to miss an objective, or every one was.
 
-        Every load was shown to miss an objective, or the lowest one that which more load brings no nearer.
+        The lowest does not count where more load brings what it misses nearer.
         """
-        if not self.loads or self.loads[0].verdict != "missed":
-            return False
-        lowest = {each.objective.metric for each in self.loads[0].outcomes if each.verdict == "missed"}
-        nearer = bool(lowest) and lowest <= {*OF_WINDOWS}
-        return not nearer or all(each.verdict == "missed" for each in self.loads)
+        lowest = bool(self.loads) and self.loads[0].verdict == "missed" and not self.nearer_above
+        return lowest or (bool(self.loads) and all(each.verdict == "missed" for each in self.loads))
+
+    @property
+    def nearer_above(self) -> bool:
+        """Whether more load brings nearer all that the lowest load was shown to miss: throughput, cost."""
+        outcomes = self.loads[0].outcomes if self.loads else []
+        lowest = {each.objective.metric for each in outcomes if each.verdict == "missed"}
+        return bool(lowest) and lowest <= {*OF_WINDOWS}
 
     @property
     def held(self) -> LoadResult | None:

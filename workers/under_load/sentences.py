@@ -37,7 +37,8 @@ def _sentence(limit: LimitResult) -> str:
         said.append(f"Every load is void, so none is shown to hold. {void[0].notes[0]}")
     else:
         least = traffic_words(loads[0].traffic)
-        said.append(f"No load is shown to hold every objective, not even {least}.")
+        lowest = "" if limit.nearer_above else f", not even {least}"
+        said.append(f"No load is shown to hold every objective{lowest}.")
         if all(each.verdict == "not_enough_samples" for each in loads if each.verdict is not None):
             said.append(f"Each {TOO_FEW}")
         elif loads[0].verdict == "not_enough_samples":

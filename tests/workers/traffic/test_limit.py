@@ -16,7 +16,7 @@ from workers.traffic.measuring import LoadTest
 from workers.traffic.recording import BrokenRecording
 from workers.traffic.searching import find_limit, searched
 from workers.traffic.sending import LoadTarget
-from workers.under_load.sentences import at_load
+from workers.under_load.sentences import at_load, curve_of
 from workers.verdicts import overall
 
 
@@ -108,6 +108,8 @@ def test_a_promise_of_throughput_ends_no_climb(least, promises, users):
     found = searched(ladder, ladder.search(3), measured)
     assert found.users == users
     assert found.missed == (users == 0)
+    said = curve_of(sample_loads.under_load().before.server, found).sentence
+    assert said.startswith("No load is shown to hold every objective. ") == (users == 0)
 
 
 def test_too_few_requests_at_a_low_load_do_not_end_the_search():
