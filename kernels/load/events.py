@@ -7,7 +7,11 @@ from typing import Any, Protocol
 from kernels.load.exchange import CANCELLED, Exchange
 
 LONGEST_EVENT = 4 * 2**20
-LONGEST_DOCUMENT = 64 * 2**20
+LONGEST_DOCUMENT = 4 * 2**20
+"""An answer of one document is the embedding of one text; thousands may be open at once."""
+LONGEST_REFUSAL = 64 * 2**10
+MOST_OVER = 64
+"""So many tokens an answer may have beyond those asked for, where a server drafts several at once."""
 SHOWN_CHARACTERS = 200
 GARBAGE, HALF, NOTHING, EMPTY = "garbage", "half a stream", "no answer", "no token"
 IN_STREAM = "error in the stream"
@@ -122,8 +126,7 @@ class RefusalReader:
 
     def feed(self, data: bytes, now_ns: int) -> None:
         """Keeps the beginning of the body."""
-        if len(self._body) < LONGEST_EVENT:
-            self._body += data
+        self._body += data[: LONGEST_REFUSAL - len(self._body)]
 
     def close(self, now_ns: int) -> None:
         """Fails the exchange with the status and what the server says."""
@@ -157,7 +160,7 @@ def _ids(choice: dict[str, Any], name: str) -> list[int]:
 
 
 def _take_usage(exchange: Exchange, document: dict[str, Any], now_ns: int) -> None:
-    """Takes the server's counts. An answer cannot have more tokens than were asked for or came as events."""
+    """Takes the server's counts. An answer cannot have many more tokens than were asked for or came as events."""
     usage = document.get("usage")
     if not isinstance(usage, dict):
         return
@@ -165,7 +168,7 @@ def _take_usage(exchange: Exchange, document: dict[str, Any], now_ns: int) -> No
     if type(prompt) is int and prompt >= 0:
         exchange.counted_prompt = prompt
     asked, events = exchange.planned.output_tokens, len(exchange.chunk_ns)
-    if type(output) is int and 0 <= output <= max(asked, events):
+    if type(output) is int and 0 <= output <= max(asked, events) + MOST_OVER:
         exchange.counted_output = output
     elif type(output) is int:
         counted = _shown(str(output).encode())
