@@ -4,6 +4,7 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -61,7 +62,9 @@ class ApiClient:
     def run_id(self, given: str) -> str:
         """The id of a run; `given` is the whole id or its beginning. Raises CliError unless one run has it."""
         if not SHORT_ID.fullmatch(given):
-            return given
+            with suppress(ValueError):
+                return str(uuid.UUID(given))
+            raise CliError(f"{given}: this is no run's id; `workbench runs` lists them.")
         found = [row["id"] for row in self.rows("/runs", 2, prefix=given)]
         if len(found) != 1:
             known = "several runs begin so" if found else "there is no such run"

@@ -48,6 +48,7 @@ def measure(
     Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed or void, 4 not enough samples, 6 too close to call.
     """
     test = _test(_target(url, model, api), sla, traffic, LoadDuration(seconds, warm_up_s=seconds * WARM_UP))
+    _check_outputs(json_file, records_file)
     try:
         result, sent = put_load(test, _Progress())
     except (NotMeasurable, BrokenRecording) as error:
@@ -78,6 +79,7 @@ def find_limit(
     Exit codes: 0 some load is met; 2 usage or bad input; otherwise as of measure at the lowest load.
     """
     test = _test(_target(url, model, api), sla, traffic, LoadDuration(seconds, warm_up_s=seconds * WARM_UP))
+    _check_outputs(json_file)
     try:
         result = search_limit(test, most, lambda load: limit_row(load, out))
     except NotMeasurable as error:
@@ -141,6 +143,17 @@ class _Progress:
             sent, ended, failed = (counts.total(each) for each in (SENT, ENDED, FAILED))
             line = f"{sent:,} sent, {ended:,} ended, {failed:,} failed"
             err.print(Text(line), end="\r", overflow="ellipsis")
+
+
+def _check_outputs(*files: Path | None) -> None:
+    """Before the load, which may take hours and whose figures would be lost. Raises CliError."""
+    for file in filter(None, files):
+        if not file.parent.is_dir():
+            raise CliError(f"{file}: there is no folder {file.parent}")
+        if file.is_dir():
+            raise CliError(f"{file}: this is a folder")
+        if not os.access(file if file.exists() else file.parent, os.W_OK):
+            raise CliError(f"{file}: may not be written")
 
 
 def _write(file: Path, text: str) -> None:

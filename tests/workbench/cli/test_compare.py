@@ -40,7 +40,11 @@ def test_runs_are_named_by_workload_and_model(cli, organisation, engineer):
     assert str(run.id)[:8] in listed
 
 
-def test_a_short_id_that_no_run_has(cli, organisation):
-    done = cli("show", "0123")
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [("0123", "0123: there is no such run"), ("../runs", "../runs: this is no run's id"), ("last", "last: this is no")],
+)
+def test_an_id_that_no_run_has(cli, organisation, given, sentence):
+    done = cli("show", given)
     assert done.exit_code == 2
-    assert "there is no such run" in done.stderr
+    assert sentence in done.stderr

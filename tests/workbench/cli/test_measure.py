@@ -58,6 +58,8 @@ def test_a_broken_promise_ends_with_1(tmp_path, stub):
         (["--api", "images"], 2, "--api: images is none of completions, chat, embeddings"),
         (["--url", "nowhere"], 2, "--url: 'nowhere' is not an address such as"),
         (["--url", "http://127.0.0.1:1"], 3, "127.0.0.1:1 cannot be reached"),
+        (["--url", "http://127.0.0.1:1", "--json", "none/r.json"], 2, "none/r.json: there is no folder none"),
+        (["--url", "http://127.0.0.1:1", "--records", "."], 2, ".: this is a folder"),
         (["--model", "stub-401"], 3, "The server answered 401 (Unauthorized): Incorrect API key: …"),
     ],
 )

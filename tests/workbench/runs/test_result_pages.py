@@ -162,6 +162,8 @@ def test_only_submitters_cancel(browser, engineer, account, organisation):
     assert browser(engineer).post(f"/runs/{run.id}/cancel/").status_code == 302
     run.refresh_from_db()
     assert run.cancel_requested
+    page = browser(engineer).get(f"/runs/{run.id}/").content.decode()
+    assert ("Cancelling: the worker stops" in page, "Cancel the run" in page) == (True, False)
 
 
 def test_files_of_a_run(browser, engineer, done):
