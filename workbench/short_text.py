@@ -1,10 +1,14 @@
 """Names and other short texts that people write and read: one rule for the API, the forms and the commands."""
 
+import unicodedata
 from typing import Annotated, Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 from pydantic import AfterValidator
+
+JOINERS = "\u200c\u200d"
+"""Characters without width that words need: U+200C in Persian, both in Indic scripts, U+200D in emoji."""
 
 
 def check_short_text(text: str) -> str:
@@ -13,11 +17,16 @@ def check_short_text(text: str) -> str:
     Raises ValueError with a reason: it is spaces alone, or has characters that databases and terminals cannot handle.
     """
     written = text.strip()
-    if text and not written:
+    if text and not written.strip(JOINERS):
         raise ValueError("spaces alone are not enough")
-    if not written.isprintable():
+    if not all(map(_is_allowed, written)):
         raise ValueError("control characters are not allowed")
     return written
+
+
+def _is_allowed(character: str) -> bool:
+    """Also spaces that do not break and those of Japanese, which Python does not count as printable."""
+    return character.isprintable() or character in JOINERS or unicodedata.category(character) == "Zs"
 
 
 ShortText = Annotated[str, AfterValidator(check_short_text)]
