@@ -1,11 +1,13 @@
 """Variants beside peers that Inductor compiles."""
 
+from collections.abc import Mapping
+
 from benchmarks.documents import best, rows
 from benchmarks.tables.writing import markdown, ratio, table, us
 
 NAME = "library-compiled"
 EAGER, COMPILED = "torch, eager, µs", "torch.compile, µs"
-CASES = {
+CASES: dict[str, tuple[str, Mapping[str, object], str]] = {
     "norm of x + residual, 16,384 × 2,048": ("rmsnorm", {"residual": True, "quantise": None}, "torch_rmsnorm"),
     "the same, rounded to fp8": ("rmsnorm", {"residual": True, "quantise": "fp8"}, "torch_rmsnorm"),
     "SwiGLU, 16,384 × 8,192": ("gated", {"activation": "silu"}, "torch_gated"),
