@@ -37,16 +37,12 @@ PLACED = (
     "economics",
 )
 """Charts with a section of their own in the template. The other charts follow at the end of the page."""
-
-
 UNDECIDED = {
     "not_enough_samples": "Undecided: neither met nor missed. With more minutes a run serves more requests.",
     "too_close": "Undecided: the limit lies where these requests cannot tell on which side the plan is. More minutes "
     "narrow that down.",
 }
 """What an undecided verdict means, and what would decide it."""
-
-
 DEFINED = {
     "objectives": "verdict",
     "latency": "percentile",
@@ -173,52 +169,76 @@ def context(
     """Everything `runs/_result.html` reads; `workload` is None when it cannot be read any more."""
     environment = provenance.environment(results, "verify") or provenance.environment(results, "baseline")
     found = charts(results)
-    units = study.of_results(results, workload, model) if workload and model else None
-    anywhere = any_load.of_results(results, workload, model) if workload and model else None
     named = results.verify or workload
     compared_with = named.compared_with if named else "before"
+    return (
+        {
+            "sla": workload,
+            "manifest": model,
+            "request_words": request_words(workload, model),
+            "results": results,
+            "on_cpu": environment is not None and environment.gpu_class == "cpu",
+            "verify": results.verify,
+            "compared_with": compared_with,
+            "when_before": text.when(compared_with),
+            "today": text.today(compared_with),
+            "undecided": UNDECIDED.get(results.verify.verdict, "") if results.verify else "",
+            "load_notes": under_load.load_notes(results),
+            "kernels_by_load": under_load.kernels_by_load(results.load),
+            "load_promises": under_load.promises(results, workload.objectives if workload else []),
+            "charts": found,
+            "other_charts": [each for key, each in found.items() if key not in PLACED],
+            "more_latencies": more_latencies(results),
+            "timeline": timeline_chart(times),
+            "busy": provenance.busy(results),
+            "unlike_before": time_spent.unlike_before(results, workload),
+            "unlike_after": time_spent.unlike_after(results, workload),
+            "time_words": time_words(workload, times),
+            "predicted": prediction.rows(results),
+            "predicted_words": prediction.words(results),
+            "facts": provenance.facts(environment) if environment else [],
+            "provenance": provenance.sentence(results, "verify"),
+        }
+        | _costs(results, workload, model)
+        | _endpoint(results, workload)
+        | _plans(results, model)
+    )
+
+
+def _costs(results: Results, workload: Workload | None, model: ModelManifest | None) -> dict[str, Any]:
+    """What the template reads of prices, unit costs, the demand and energy."""
+    units = study.of_results(results, workload, model) if workload and model else None
+    anywhere = any_load.of_results(results, workload, model) if workload and model else None
+    sides = economics.sides(results)
     return {
-        "sla": workload,
-        "manifest": model,
-        "request_words": request_words(workload, model),
-        "results": results,
-        "on_cpu": environment is not None and environment.gpu_class == "cpu",
-        "verify": results.verify,
-        "compared_with": compared_with,
-        "when_before": text.when(compared_with),
-        "today": text.today(compared_with),
-        "undecided": UNDECIDED.get(results.verify.verdict, "") if results.verify else "",
         "price": results.price,
         "unit_rows": economics.unit_rows(units),
-        "unit_sides": economics.sides(results),
-        "unit_loads": economics.loads(units, economics.sides(results)),
+        "unit_sides": sides,
+        "unit_loads": economics.loads(units, sides),
         "units": units,
         "demand": study.demand_of(units, workload) if workload and results.price else None,
-        "load_notes": under_load.load_notes(results),
-        "kernels_by_load": under_load.kernels_by_load(results.load),
-        "load_promises": under_load.promises(results, workload.objectives if workload else []),
         "any_load": anywhere,
         "any_load_rows": economics.any_load_rows(anywhere),
-        "energy_words": economics.energy_words(units, economics.sides(results)),
+        "energy_words": economics.energy_words(units, sides),
         "price_lines": economics.lines(results),
         "price_caution": economics.caution(results, workload.traffic.batch) if workload else "",
+    }
+
+
+def _endpoint(results: Results, workload: Workload | None) -> dict[str, Any]:
+    """What the template reads of the customer's endpoint."""
+    return {
         "endpoint": endpoint.measured(results),
         "endpoint_promises": endpoint.promises(results),
         "against_endpoint": against_endpoint.sentences(results, workload) if workload else [],
         "endpoint_words": endpoint.words(results),
         "endpoint_where": endpoint.where(results),
-        "charts": found,
-        "other_charts": [each for key, each in found.items() if key not in PLACED],
-        "more_latencies": more_latencies(results),
-        "timeline": timeline_chart(times),
-        "busy": provenance.busy(results),
-        "unlike_before": time_spent.unlike_before(results, workload),
-        "unlike_after": time_spent.unlike_after(results, workload),
-        "time_words": time_words(workload, times),
-        "predicted": prediction.rows(results),
-        "predicted_words": prediction.words(results),
-        "facts": provenance.facts(environment) if environment else [],
-        "provenance": provenance.sentence(results, "verify"),
+    }
+
+
+def _plans(results: Results, model: ModelManifest | None) -> dict[str, Any]:
+    """What the template reads of variants, plans and other engines."""
+    return {
         "candidates": decisions.tried(results),
         "refused": decisions.refused(results),
         "trials": plans.ranked(results),

@@ -68,7 +68,7 @@ def show(request: HttpRequest, report: Report, form: ReviewForm, status: int = 2
     document = report.document
     context = result_page.context(document.workload, document.model, document.results, document.stages)
     context["link"] = shown_once.take(request, f"link to {report.id}")
-    context |= {"report": report, "snapshot": document, "form": form, "note": notes.html(report.note)}
+    context |= {"report": report, "form": form, "note": notes.html(report.note)}
     context |= {"shares": report.shares.select_related("created_by"), "share_form": ShareForm()} | more
     return render(request, "reports/report.html", context, status=status)
 
