@@ -12,6 +12,8 @@ LONGEST_DOCUMENT = 4 * 2**20
 LONGEST_REFUSAL = 64 * 2**10
 MOST_OVER = 64
 """So many tokens an answer may have beyond those asked for, where a server drafts several at once."""
+MOST_PROMPT = 10**8
+"""Tokens of a prompt, at most."""
 SHOWN_CHARACTERS = 200
 GARBAGE, HALF, NOTHING, EMPTY = "garbage", "half a stream", "no answer", "no token"
 IN_STREAM = "error in the stream"
@@ -165,8 +167,10 @@ def _take_usage(exchange: Exchange, document: dict[str, Any], now_ns: int) -> No
     if not isinstance(usage, dict):
         return
     prompt, output = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if type(prompt) is int and prompt >= 0:
+    if type(prompt) is int and 0 <= prompt <= MOST_PROMPT:
         exchange.counted_prompt = prompt
+    elif type(prompt) is int:
+        exchange.fail(GARBAGE, f"The server counted {_shown(str(prompt).encode())} tokens in the prompt.", now_ns)
     asked, events = exchange.planned.output_tokens, len(exchange.chunk_ns)
     if type(output) is int and 0 <= output <= max(asked, events) + MOST_OVER:
         exchange.counted_output = output

@@ -39,3 +39,13 @@ def test_a_count_is_believed_where_an_answer_may_have_as_many_tokens(counted, ke
     assert exchange.counted_output == kept
     assert bool(exchange.error) == (kept is None and counted != "8")
     assert len(exchange.token_ns) <= 11
+
+
+@pytest.mark.parametrize("counted", [-3, 10**400])
+def test_a_prompt_of_absurd_length_is_a_failure(counted):
+    exchange = an_exchange()
+    usage = json.dumps({"choices": [], "usage": {"prompt_tokens": counted, "completion_tokens": 8}})
+    EventReader(exchange).feed(f"data: {usage}\n\n".encode(), 5)
+    assert exchange.counted_prompt is None
+    assert exchange.sentence.startswith(f"The server counted {str(counted)[:200]}")
+    assert len(exchange.sentence) < 300
