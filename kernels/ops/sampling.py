@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
-Numbers = NDArray[np.uint64]
 
 TEMPERATURES = (0.01, 100.0)
 LOW = 0xFFFFFFFF
 """The lower 32 bits of a number."""
 ROUNDS = 10
 Words = Any
-"""Numbers of 32 bits in 64: a numpy array of uint64, a torch tensor of int64, or, in a key, an int."""
+"""32-bit numbers in 64-bit integers: a numpy array of uint64, a torch tensor of int64 or, in a key, an int."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     facts = environment_info(device=device)
     if plan is not None and (sentence := plan_refusal(plan, gpu, facts)):
         raise ValueError(sentence)
-    here = {"device": facts["device"], "driver": facts.get("driver"), "torch": facts["versions"].get("torch")}
+    here = _measured_with(facts)
     if plan is not None:
         _tell(f"the server {taken_of_plan(plan)}")
         plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
@@ -74,6 +74,11 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
         kernels.limits.longest, vocabulary, facts["device"], serving, phases.seconds, graphs=len(kernels.shapes)
     )
     return Engine(found), ready
+
+
+def _measured_with(facts: Mapping[str, Any]) -> dict[str, str | None]:
+    """The device, driver and version of torch that a measurement belongs to, out of `environment_info`."""
+    return {"device": facts["device"], "driver": facts.get("driver"), "torch": facts["versions"].get("torch")}
 
 
 def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Serving | None:
@@ -228,7 +233,7 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
         )
     if plan.gpus > 1:
         return f"--plan: it is for {plan.gpus} GPUs and this server runs on one: serve the model without a plan"
-    here = {"device": facts["device"], "driver": facts.get("driver"), "torch": facts["versions"].get("torch")}
+    here = _measured_with(facts)
     for what, found in here.items():
         wanted = getattr(plan.expected, what, None)
         if wanted and found and wanted != found:
