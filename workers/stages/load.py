@@ -25,7 +25,7 @@ from workers.planning.precision import rounding_of
 from workers.traffic.measuring import NotMeasurable
 from workers.under_load import judging, vllm
 from workers.under_load.curve import with_limits
-from workers.under_load.sentences import choice_of, whole_sentence
+from workers.under_load.sentences import choice_of, unlike_verify, whole_sentence
 from workers.under_load.sides import OF_THE_SERVER, Sides
 
 SHARE_OF_AFTER = 0.55
@@ -59,7 +59,8 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
     curves = {"before": _attempt("Before", lambda: _before(document, sides, starting, ends + of_after), notes)}
     curves["after"], choice = _after(verify, sides, ends, notes)
     before, after = _judged(document, verify, sides, curves, notes)
-    sentence = whole_sentence(before, after, verify.recommended)
+    said = whole_sentence(before, after, verify.recommended), unlike_verify(document.workload.objectives, before)
+    sentence = " ".join(filter(None, said))
     choice = choice if after else ""
     return UnderLoadResult(**facts, before=before, after=after, sentence=sentence, choice=choice, notes=notes)
 

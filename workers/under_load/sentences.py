@@ -1,7 +1,19 @@
 """The sentences of the load stage: of one server's curve, and of both sides. Imports no torch."""
 
-from workers.charts.text import capitalised, number, plain, rate_words, speed_words, traffic_words, users_words
+from collections.abc import Sequence
+
+from workers.charts.text import (
+    capitalised,
+    number,
+    plain,
+    quantity,
+    rate_words,
+    speed_words,
+    traffic_words,
+    users_words,
+)
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer
+from workers.documents.workload import Objective
 
 IN_ITS_PLACE = "Generate of transformers in batches is before under load in its place."
 NO_VLLM = (
@@ -75,6 +87,28 @@ def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommende
     said = "; ".join(f"{name}{_vllm_label(curve)}: {_held(curve.limit)}" for name, curve in sides)
     confidence = f"{sides[0][1].limit.confidence:.0%}".replace("%", " %")
     return f"{capitalised(said)}. Each whole search is right at {confidence} confidence."
+
+
+def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> str:
+    """A sentence where one user of what runs today meets a promise of being faster than it; "" elsewhere.
+
+    The limit of such a promise follows from the median that verify measured, one request at a time.
+    """
+    lowest = before.limit.loads[0] if before and before.limit.loads else None
+    if lowest is None or lowest.traffic.open_loop or lowest.traffic.concurrency != 1:
+        return ""
+    factors = {(each.metric, each.n): each.at_least_faster for each in promised}
+    for each in lowest.outcomes:
+        factor, limit = factors.get((each.objective.metric, each.objective.n)), each.objective.limit
+        if factor and factor > 1 and limit and each.verdict == "met" and each.value is not None:
+            faster = each.objective.direction == "at_most"
+            verified = quantity(limit * factor if faster else limit / factor, each.objective.unit)
+            return (
+                f"But the median {each.objective.title} of what runs today, with one user, was "
+                f"{quantity(each.value, each.objective.unit)} here and {verified} in verify. The two were not measured "
+                f"alike, so the limit from verify's median says nothing here: nothing is {factor:g}x as fast as itself."
+            )
+    return ""
 
 
 def choice_of(taken: LoadCurve, other: LoadCurve) -> str:

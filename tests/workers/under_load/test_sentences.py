@@ -3,7 +3,7 @@
 from tests import sample_loads
 from workers.charts import under_load
 from workers.traffic.searching import OUT_OF_TIME
-from workers.under_load.sentences import choice_of, curve_of, whole_sentence
+from workers.under_load.sentences import choice_of, curve_of, unlike_verify, whole_sentence
 
 
 def test_the_sentence_names_vllm_where_it_is_before():
@@ -52,6 +52,22 @@ def test_a_limit_under_load_that_nobody_stated_says_where_it_comes_from():
     relative = [each.model_copy(update={"limit": None, "at_least_faster": 1.5}) for each in asked]
     said = "≤ 100 ms, from the median that verify measured before"
     assert under_load.promises(found, relative) == [("TTF64 p50", said, "measured")]
+
+
+def test_what_runs_today_is_not_said_to_be_faster_than_itself():
+    """TTF64 of one user: 273.6 ms under load, and a limit of 300 ms that follows from verify's median of 450 ms."""
+    before = sample_loads.under_load().before
+    first = before.limit.loads[0]
+    limited = first.outcomes[0].objective.model_copy(update={"limit": 300.0})
+    kept = first.outcomes[0].model_copy(update={"objective": limited, "verdict": "met"})
+    promised = [limited.model_copy(update={"limit": None, "at_least_faster": 1.5})]
+    assert unlike_verify(promised, before) == ""
+    first.outcomes[0] = kept
+    assert unlike_verify(promised, before).startswith(
+        "But the median TTF64 of what runs today, with one user, was 274 ms here and 450 ms in verify. "
+    )
+    assert unlike_verify([limited], before) == ""
+    assert unlike_verify(promised, None) == ""
 
 
 def test_higher_loads_without_a_verdict_are_named():
