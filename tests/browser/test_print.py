@@ -20,13 +20,14 @@ CUT = """() => [...document.querySelectorAll('table, figure, p, pre, dl')].filte
 
 @pytest.mark.parametrize("paper", PAPER)
 def test_nothing_is_cut_on_paper(chromium: Browser, tmp_path: Path, paper: str) -> None:
-    cover = Cover(
-        "A title", "Voice", "Published", Markup("<p>Note</p>"), "2026-01-01", None, None, default_price_book()
-    )
+    long = "a_word_that_finds_no_space_to_break_at_" * 8
+    note = Markup(f"<p>{long}</p>")
+    cover = Cover(f"A title {long}", "Voice", "Published", note, "2026-01-01", None, None, default_price_book())
     file = tmp_path / "report.html"
     file.write_text(render(sample_results.stage_input(), cover), "utf-8")
     page = chromium.new_page(viewport={"width": round(PAPER[paper] / 25.4 * 96), "height": 900})
     page.goto(file.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "a long word is broken"
     page.emulate_media(media="print")
     assert page.evaluate(CUT) == []
     assert page.get_by_role("link", name="Objectives", exact=True).is_visible()
