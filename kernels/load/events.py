@@ -109,8 +109,8 @@ class DocumentReader:
         if document is None:
             self._exchange.fail(GARBAGE, f"The server's answer is no JSON: {_shown(bytes(self._body))}", now_ns)
             return
-        if not isinstance(document.get("data"), list) and not _choices(document):
-            self._exchange.fail(GARBAGE, "The server's answer holds neither data nor choices.", now_ns)
+        if not _embeds(document) and not _choices(document):
+            self._exchange.fail(GARBAGE, "The server's answer holds neither an embedding nor choices.", now_ns)
             return
         _take_usage(self._exchange, document, now_ns)
         self._exchange.counted_output = None if "data" in document else self._exchange.counted_output
@@ -148,6 +148,11 @@ def _object(text: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
+
+
+def _embeds(document: dict[str, Any]) -> bool:
+    data = document.get("data")
+    return isinstance(data, list) and any(isinstance(each, dict) and each.get("embedding") for each in data)
 
 
 def _choices(document: dict[str, Any]) -> list[dict[str, Any]]:

@@ -49,3 +49,14 @@ def test_a_prompt_of_absurd_length_is_a_failure(counted):
     assert exchange.counted_prompt is None
     assert exchange.sentence.startswith(f"The server counted {str(counted)[:200]}")
     assert len(exchange.sentence) < 300
+
+
+@pytest.mark.parametrize(
+    ("data", "kept"), [([{"embedding": [0.5, 0.0]}], True), ([{"embedding": []}], False), ([], False), ("text", False)]
+)
+def test_an_answer_without_an_embedding_is_none(data, kept):
+    exchange = an_exchange()
+    reader = DocumentReader(exchange)
+    reader.feed(json.dumps({"data": data, "usage": {"prompt_tokens": 3}}).encode(), 5)
+    reader.close(5)
+    assert (exchange.ended == "done", exchange.error == "garbage") == (kept, not kept)
