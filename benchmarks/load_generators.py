@@ -1,10 +1,14 @@
 """Load generators beside each other, held against the times at which a stub server wrote its tokens.
 
-    python -m benchmarks.load_generators --openai PYTHON --json benchmarks/results/2-core-epyc/load-generators.json
+    python -m benchmarks.load_generators --openai PYTHON --aiperf PROGRAM --guidellm PROGRAM --json FILE
 
-PYTHON is an interpreter that has the `openai` package, in an environment of its own. Each tool sends the same prompts
-with the same number of users, alternately. What counts is how far its token times are from the stub's own: the delay of
-the first token, of the time per output token, and of the throughput.
+PYTHON is an interpreter that has the `openai` package; each tool is in an environment of its own, and is left out where
+it is not named. The tools alternate. Each sends as many requests with as many users: ours and `openai` the same
+prompts, aiperf and guidellm their own of as many tokens.
+
+`off` is what counts for all of them: their figures less those of the stub's log, the median time to first token and per
+output token in ms, the requests per second as a share. Of ours and of `openai` each token's time is known, so they have
+more: how late the first token was seen, request by request, and the error of the time per output token.
 """
 
 import argparse
@@ -13,14 +17,17 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.host import load_average, machine
+from benchmarks.serve_clients import Job, aiperf, guidellm
 from kernels.load.connection import Address, Connections
 from kernels.load.exchange import Exchange
 from kernels.load.planned import PlannedRequest
@@ -31,6 +38,8 @@ from workers.traffic.prompts import body
 
 HERE = Path(__file__).parent
 ROUNDS = 3
+PROMPT = 100
+"""Words of a prompt, or tokens of one that a tool makes up."""
 
 
 def ours(url: str, prompts: Sequence[str], tokens: int, concurrency: int) -> dict[str, Any]:
@@ -91,6 +100,44 @@ def compared(found: dict[str, Any], log: Sequence[dict[str, Any]]) -> dict[str, 
     }
 
 
+def off(found: dict[str, Any], log: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """A tool's figures less those of the stub's log; `found` has them, or rows to take them from."""
+    truth = _figures([(row["read_ns"], row["token_ns"]) for row in log])
+    if "rows" in found:
+        told = _figures([(row["intended_ns"], row["token_ns"]) for row in found["rows"]])
+    else:
+        told = {"ttft_ms": found["ttft_ms"]["p50"], "tpot_ms": found["tpot_ms"]["p50"]}
+        told["requests_per_second"] = found["requests_per_second"]
+    rate = told["requests_per_second"] / truth["requests_per_second"] - 1
+    return {each: told[each] - truth[each] for each in ("ttft_ms", "tpot_ms")} | {"requests_per_second": rate}
+
+
+def _figures(requests: Sequence[tuple[int, Sequence[int]]]) -> dict[str, float]:
+    """Of requests with the time of their begin and those of their tokens, in ns."""
+    span = max(tokens[-1] for _, tokens in requests) - min(begin for begin, _ in requests)
+    return {
+        "ttft_ms": statistics.median((tokens[0] - begin) / 1e6 for begin, tokens in requests),
+        "tpot_ms": statistics.median((tokens[-1] - tokens[0]) / 1e6 / (len(tokens) - 1) for _, tokens in requests),
+        "requests_per_second": len(requests) / span * 1e9,
+    }
+
+
+def _tools(asked: argparse.Namespace, url: str, number: int, folder: Path) -> dict[str, Callable[[], dict[str, Any]]]:
+    """The tools of round `number`, each a call that sends its requests."""
+    prompts = [f"round {number} request {index} " + "word " * PROMPT for index in range(asked.requests)]
+    sizes = prompts, asked.tokens, asked.users
+    job = Job("stub", asked.requests, asked.users, PROMPT, asked.tokens)
+    found: dict[str, Callable[[], dict[str, Any]]] = {"kernel-workbench": lambda: ours(url, *sizes)}
+    if asked.openai:
+        found["openai"] = lambda: the_openai_package(asked.openai, url, *sizes)
+    for name, tool in (("aiperf", aiperf), ("guidellm", guidellm)):
+        if program := getattr(asked, name):
+            own = folder / f"{name}-{number}"
+            own.mkdir()
+            found[name] = partial(tool, program, url, own, job)
+    return found
+
+
 def _log(url: str) -> list[dict[str, Any]]:
     with urllib.request.urlopen(f"{url}/log", timeout=60) as answer:
         found: list[dict[str, Any]] = json.load(answer)
@@ -101,6 +148,8 @@ def main() -> None:
     """Measures and writes the document."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--openai", metavar="PYTHON", help="an interpreter with the openai package")
+    parser.add_argument("--aiperf", metavar="PROGRAM")
+    parser.add_argument("--guidellm", metavar="PROGRAM")
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--users", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=16)
@@ -108,21 +157,17 @@ def main() -> None:
     asked = parser.parse_args()
     command = [sys.executable, "-m", "benchmarks.stub_server", "--first-ms", "20", "--gap-ms", "5"]
     rows: list[dict[str, Any]] = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stub:
+    with tempfile.TemporaryDirectory() as folder, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stub:
         assert stub.stdout
         url = f"http://127.0.0.1:{int(stub.stdout.readline())}"
         try:
             for number in range(ROUNDS):
-                prompts = [f"round {number} request {index} " + "word " * 100 for index in range(asked.requests)]
-                sizes = (prompts, asked.tokens, asked.users)
-                tools = {"kernel-workbench": lambda sizes=sizes: ours(url, *sizes)}
-                if asked.openai:
-                    tools["openai"] = lambda sizes=sizes: the_openai_package(asked.openai, url, *sizes)
-                for name, run in tools.items():
+                for name, run in _tools(asked, url, number, Path(folder)).items():
                     before = {"tool": name, "round": number, "load_average": load_average()[0]}
                     found = run()
-                    rows.append(before | {"version": found["version"]})
-                    rows[-1] |= compared(found, _log(url))
+                    log = [row for row in _log(url) if len(row["token_ns"]) == asked.tokens]
+                    rows.append(before | {"version": found["version"], "requests": len(log), "off": off(found, log)})
+                    rows[-1] |= compared(found, log) if "rows" in found else {}
                     print(json.dumps(rows[-1]), flush=True)
         finally:
             stub.terminate()

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.host import load_average, machine
 from kernels.load.server_process import reserved_port, running
@@ -25,7 +25,21 @@ from kernels.measure.environment import commit
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = ROOT / "samples" / "voice-agent"
 SECONDS = 900
-REQUESTS, USERS, PROMPT, TOKENS = 40, 4, 30, 12
+TTFT, GAP = "time_to_first_token_ms", "inter_token_latency_ms"
+"""As guidellm names them."""
+
+
+class Job(NamedTuple):
+    """What a load generator is to send: `requests` of `prompt` and `tokens` tokens each, by `users` at once."""
+
+    model: str
+    requests: int
+    users: int
+    prompt: int
+    tokens: int
+
+
+JOB = Job(MODEL.name, 40, 4, 30, 12)
 
 
 def called(command: list[str], **more: str) -> str:
@@ -43,50 +57,53 @@ def the_openai_package(python: str, url: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-def aiperf(program: str, url: str, folder: Path) -> dict[str, Any]:
+def aiperf(program: str, url: str, folder: Path, job: Job = JOB) -> dict[str, Any]:
     """A closed loop, streamed, counted by the server's own usage."""
-    asked = {"--model": "voice-agent", "--url": url, "--endpoint-type": "completions", "--concurrency": str(USERS)}
+    asked = {"--model": job.model, "--url": url, "--endpoint-type": "completions", "--concurrency": str(job.users)}
     asked |= {
-        "--request-count": str(REQUESTS),
+        "--request-count": str(job.requests),
         "--tokenizer": str(MODEL),
         "--artifact-dir": str(folder),
         "--ui": "none",
     }
-    asked |= {"--synthetic-input-tokens-mean": str(PROMPT), "--output-tokens-mean": str(TOKENS)}
+    asked |= {"--synthetic-input-tokens-mean": str(job.prompt), "--output-tokens-mean": str(job.tokens)}
     asked |= {"--extra-inputs": "ignore_eos:true"}
     words = [word for pair in asked.items() for word in pair]
     called([program, "profile", "--streaming", "--use-server-token-count", *words])
     told = json.loads((folder / "profile_export_aiperf.json").read_text())
     return {
         "version": told["aiperf_version"],
-        "asked": REQUESTS,
+        "asked": job.requests,
         "answered": int(told["request_count"]["avg"]),
         "errors": told["error_summary"],
         "ttft_ms": {each: told["time_to_first_token"][each] for each in ("p50", "p99")},
+        "tpot_ms": {"p50": told["inter_token_latency"]["p50"]},
+        "requests_per_second": told["request_throughput"]["avg"],
         "output_tokens": told["usage_completion_tokens"]["avg"],
     }
 
 
-def guidellm(program: str, url: str, folder: Path) -> dict[str, Any]:
+def guidellm(program: str, url: str, folder: Path, job: Job = JOB) -> dict[str, Any]:
     """A closed loop over text completions."""
     path = folder / "guidellm.json"
-    command = [program, "run", "--disable-progress", "--profile", f"kind=concurrent,streams={USERS}"]
-    command += ["--backend", f"kind=openai_http,target={url},model=voice-agent,request_format=/v1/completions"]
-    command += ["--constraint", f"kind=max_requests,count={REQUESTS}"]
+    command = [program, "run", "--disable-progress", "--profile", f"kind=concurrent,streams={job.users}"]
+    command += ["--backend", f"kind=openai_http,target={url},model={job.model},request_format=/v1/completions"]
+    command += ["--constraint", f"kind=max_requests,count={job.requests}"]
     command += ["--tokenizer", f"kind=huggingface_auto,model={MODEL}"]
-    command += ["--data", f"kind=synthetic_text,prompt_tokens={PROMPT},output_tokens={TOKENS}"]
+    command += ["--data", f"kind=synthetic_text,prompt_tokens={job.prompt},output_tokens={job.tokens}"]
     called([*command, "--output", f"kind=json,path={path}"], HF_HUB_OFFLINE="1")
     (run,) = json.loads(path.read_text())["benchmarks"]
     metrics = run["metrics"]
     totals = metrics["request_totals"]
+    latencies = {each: metrics[each]["successful"]["percentiles"] for each in (TTFT, GAP)}
     return {
         "version": called([program, "--version"]).split()[-1],
-        "asked": REQUESTS,
+        "asked": job.requests,
         "answered": totals["successful"],
         "errors": totals["errored"],
-        "ttft_ms": {
-            each: metrics["time_to_first_token_ms"]["successful"]["percentiles"][each] for each in ("p50", "p99")
-        },
+        "ttft_ms": {each: latencies[TTFT][each] for each in ("p50", "p99")},
+        "tpot_ms": {"p50": latencies[GAP]["p50"]},
+        "requests_per_second": metrics["requests_per_second"]["successful"]["mean"],
     }
 
 
@@ -120,7 +137,7 @@ def main() -> int:
         **machine(),
         "commit": commit(),
         "model": "samples/voice-agent",
-        "users": USERS,
+        "users": JOB.users,
         "rows": rows,
     }
     asked.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")

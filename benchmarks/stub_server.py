@@ -101,6 +101,9 @@ class Stub(asyncio.Protocol):
             self._document(200, "OK", self._log.rows)
             self._log.rows = []
             return
+        if not body:  # a client that looks whether the server lives, or for its models
+            self._document(200, "OK", {"object": "list", "data": [{"id": "stub", "object": "model"}]})
+            return
         asked = json.loads(body)
         model, read_ns = asked["model"], time.monotonic_ns()
         row: dict[str, Any] = {"prompt": _prompt(asked), "authorization": headers.get("authorization", "")}
