@@ -1,10 +1,11 @@
-"""Other people's clients against `kernels serve`, unchanged: the `openai` package, aiperf and guidellm.
+"""Other people's clients against `kernels serve`, unchanged: the `openai` package, aiperf and guidellm; and our own.
 
     python -m benchmarks.serve_clients --openai PYTHON --aiperf PROGRAM --guidellm PROGRAM --json FILE
 
 Each lives in an environment of its own, and is left out where it is not named. The server runs the sample model on this
 machine's CPU. What is kept is whether each tool took the server for an OpenAI server: its version, what it asked, how
-many of its requests it counted as answered, and its own figures.
+many of its requests it counted as answered, and its own figures. The workbench's generator comes first, so that these
+can be compared.
 """
 
 import argparse
@@ -19,8 +20,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.host import load_average, machine
+from kernels.load.connection import Address
+from kernels.load.generator import LoadDuration
 from kernels.load.server_process import reserved_port, running
 from kernels.measure.environment import commit
+from workers.documents.traffic import Traffic
+from workers.traffic.measuring import LoadTest, measure
+from workers.traffic.sending import LoadTarget
 
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = ROOT / "samples" / "voice-agent"
@@ -39,7 +45,8 @@ class Job(NamedTuple):
     tokens: int
 
 
-JOB = Job(MODEL.name, 40, 4, 30, 12)
+JOB = Job(MODEL.name, 200, 4, 30, 12)
+OWN_SECONDS = LoadDuration(30, warm_up_s=3)
 
 
 def called(command: list[str], **more: str) -> str:
@@ -49,6 +56,24 @@ def called(command: list[str], **more: str) -> str:
     if done.returncode:
         raise RuntimeError(f"{command[0]} ended with {done.returncode}: {(done.stderr or done.stdout)[-600:]}")
     return done.stdout
+
+
+def the_workbench(url: str, job: Job = JOB) -> dict[str, Any]:
+    """A closed loop for OWN_SECONDS by what `workbench measure` runs."""
+    traffic = Traffic(prompt_tokens=job.prompt, output_tokens=job.tokens, concurrency=job.users)
+    shown = ("ttft", None), ("tpot", None)
+    test = LoadTest(LoadTarget(Address.parse(f"{url}/v1"), job.model), traffic, [], OWN_SECONDS, shown=shown)
+    load, _ = measure(test)
+    ttft, tpot = (next(each.percentiles for each in load.metrics if each.metric == name) for name, _ in shown)
+    return {
+        "version": commit(),
+        "asked": load.requests,
+        "answered": load.completed,
+        "errors": len(load.failures),
+        "ttft_ms": {each: ttft[each].value for each in ("p50", "p99")},
+        "tpot_ms": {"p50": tpot["p50"].value},
+        "requests_per_second": load.requests_per_second,
+    }
 
 
 def the_openai_package(python: str, url: str, folder: Path) -> dict[str, Any]:
@@ -126,6 +151,8 @@ def main() -> int:
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--running", "8", "--port", str(port)]
     with tempfile.TemporaryDirectory() as folder, running(command, f"{url}/ready", Path(folder) / "log", 600):
+        rows.append({"client": "kernel-workbench", "load_average": load_average()[0]} | the_workbench(url))
+        print(json.dumps(rows[-1]), flush=True)
         for name, tool in TOOLS.items():
             if program := getattr(asked, name):
                 own = Path(folder) / name
