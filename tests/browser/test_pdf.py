@@ -31,7 +31,7 @@ LONGER = """() => { const row = document.querySelector('#objectives ~ .table-wra
 SEED = """
 from tests.upgrades.make_database import finished_run
 from workbench.accounts.models import User
-admin = User.objects.get(); organisation = admin.memberships.get().organisation
+admin = User.objects.get(email="{email}"); organisation = admin.memberships.earliest("pk").organisation
 for name in ("llama-3.2-1b-load", "qwen2.5-1.5b-load"): print(finished_run(organisation, admin, name).id)
 """
 REMOVE = """
@@ -44,7 +44,7 @@ Run.objects.filter(workload__name__endswith="-load").delete(); Workload.objects.
 @pytest.fixture(scope="module")
 def load_runs(site: Site) -> Iterator[list[str]]:
     """The committed runs under load on an H200, by their ids on the site."""
-    yield site.manage("shell", "--no-imports", "-c", SEED).split()
+    yield site.manage("shell", "--no-imports", "-c", SEED.format(email=site.email)).split()
     site.manage("shell", "--no-imports", "-c", REMOVE)
 
 
