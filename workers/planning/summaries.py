@@ -53,8 +53,11 @@ def _joined(names: list[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def known(trials: Sequence[PlanTrial]) -> dict[str, str]:
-    """What compose measured so far, by plan, for the run's page."""
+def figures(trials: Sequence[PlanTrial]) -> dict[str, str]:
+    """The figure of each plan that was tried, with its unit, by the plan's label; its gate's answer where it has none.
+
+    Refused plans are left out. For the run's page.
+    """
     return {
         trial.label: f"{trial.primary.value:,.4g} {trial.unit}" if trial.primary else trial.gate
         for trial in trials

@@ -268,7 +268,7 @@ class _Composer:
             self._journal.note(f"plan {label}", f"the plan {label}", longest)
             trial = self.trier.attempt(label, plan, make, times, lossy)
         self.done.append(trial)
-        self.context.say(min(0.95, 0.16 + 0.12 * count), f"tried the plan {label}", summaries.known(self.done))
+        self.context.say(min(0.95, 0.16 + 0.12 * count), f"tried the plan {label}", summaries.figures(self.done))
         return trial
 
     def _building_seconds(self) -> float:

@@ -27,6 +27,7 @@ WORDS = NOUNS.split()
 All have four letters, so that a server that reads bytes counts as many tokens in each.
 """
 LEAST_PER_WORD = 0.25
+"""Tokens a word, at least: no tokenizer has fewer, and a smaller count of a server would make prompts endless."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class TokenScale:
     def from_counts(cls, words: tuple[int, int], tokens: tuple[int, int]) -> "TokenScale":
         """The line through the server's counts for two prompts of unlike length.
 
-        One token a word where no tokenizer counts so, with less than LEAST_PER_WORD: prompts would become endless.
+        One token a word is taken where the line has less than LEAST_PER_WORD.
         """
         slope = (tokens[1] - tokens[0]) / (words[1] - words[0])
         return cls(tokens[0] - slope * words[0], slope) if slope >= LEAST_PER_WORD else cls()

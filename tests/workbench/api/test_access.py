@@ -211,7 +211,7 @@ def test_an_unknown_query_parameter_is_named_with_those_that_there_are(api, clie
             said = f"{', '.join(unknown)}: are no parameters here; this address takes {', '.join(known) or 'none'}"
             assert (answer.status_code, answer.json()["detail"]) == (422, said), (method, address)
             assert [each["field"] for each in answer.json()["errors"]] == unknown
-    assert client.get("/api/v1/runs?stat=open").status_code == 401, "whoever may not call is told that"
+    assert client.get("/api/v1/runs?stat=open").status_code == 401, "without a token, no parameter is checked"
 
 
 def test_both_documents_have_their_operations():
