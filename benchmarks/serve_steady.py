@@ -30,7 +30,8 @@ from kernels.load.figures import Figures
 from kernels.load.generator import Generator, LoadDuration, Sent
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import reserved_port, running
-from kernels.measure.environment import commit
+from kernels.measure import nvml
+from kernels.measure.environment import environment_info
 from kernels.serve.spec import Spec, configuration
 
 LENGTHS = Lengths(48, 24, 0.8, 4)
@@ -42,10 +43,14 @@ MIB = 1 << 20
 
 @dataclass
 class Memory:
-    """Resident memory of the server's processes, in MiB, every so many seconds."""
+    """Resident memory of the server's processes, in MiB, every so many seconds.
+
+    With the `gpu` of NVML, also that GPU's memory in use by all programs.
+    """
 
     process: psutil.Process
     seconds: float
+    gpu: Any = None
     rows: list[dict[str, float]] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)
 
@@ -57,11 +62,14 @@ class Memory:
             engine = sum(each.memory_info().rss for each in children) / MIB
             own = self.process.memory_info()
             row = {"s": round(time.monotonic() - began, 1), "server": round(own.rss / MIB, 1)}
-            self.rows.append(row | {"engine": round(engine, 1)})
+            row["engine"] = round(engine, 1)
+            if self.gpu is not None:
+                row["gpu"] = round(nvml.library().nvmlDeviceGetMemoryInfo(self.gpu).used / MIB, 1)
+            self.rows.append(row)
 
     def growth(self, which: str) -> float | None:
         """MiB between the medians of the first and of the last tenth; None where there are too few rows."""
-        rows = [row[which] for row in self.rows][len(self.rows) // 10 :]
+        rows = [row[which] for row in self.rows if which in row][len(self.rows) // 10 :]
         edge = int(EDGE * len(rows))
         return round(statistics.median(rows[-edge:]) - statistics.median(rows[:edge]), 1) if edge else None
 
@@ -131,12 +139,13 @@ def main(arguments: list[str] | None = None) -> int:
     count = int(seconds * asked.rate * 1.2) + 20
     vocabulary = configuration(Spec(asked.model))[1]["vocab_size"]
     requests = with_cancellations(RequestList.drawn(LENGTHS, count, vocabulary, 1, asked.rate))
-    port, before = reserved_port(), load_average()
+    port, before, environment = reserved_port(), load_average(), environment_info()
+    gpu = nvml.handle(0) if environment["gpu_class"] != "cpu" else None
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "kernels", "serve", "--model", asked.model, "--name", "model", "--port", str(port)]
     command += ["--running", str(asked.running), "--context", str(LENGTHS.longest)]
     with tempfile.TemporaryDirectory() as folder, running(command, f"{url}/ready", Path(folder) / "log", 600) as server:
-        memory = Memory(psutil.Process(server.pid), asked.sample_seconds)
+        memory = Memory(psutil.Process(server.pid), asked.sample_seconds, gpu)
         watcher = threading.Thread(target=memory.watch, daemon=True)
         watcher.start()
         began = time.monotonic()
@@ -151,9 +160,9 @@ def main(arguments: list[str] | None = None) -> int:
     free = own["free_kv_pages"] == own["kv_pages"]
     steady = not found["lost"] and not found["answers_of_another_length"] and exact and free
     document = {
+        **environment,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         **machine(),
-        "commit": commit(),
         "load_average": {"before": before[0], "after": load_average()[0]},
         "model": asked.model,
         "minutes": round(lasted / 60, 1),
@@ -163,7 +172,7 @@ def main(arguments: list[str] | None = None) -> int:
         **found,
         "all_pages_free_again": free,
         "engine_restarts": int(own["engine_restarts_total"]),
-        "growth_mib": {which: memory.growth(which) for which in ("server", "engine")},
+        "growth_mib": {which: memory.growth(which) for which in ("server", "engine", "gpu")},
         "ttft_ms": figures.percentiles("ttft"),
         "tpot_ms": figures.percentiles("tpot"),
         "steady": steady,

@@ -1,19 +1,17 @@
 #!/usr/bin/env bash
 # vLLM's engine in process beside the kernels runner and the megakernel, of one model: the first 64 tokens of prompts of
-# 128 and 1,024 tokens, one request and 8 at once, all in one document.
+# 128 and 1,024 tokens, one request and 8 at once, all in one document. A second model with the same OUT is added to it.
 #
 #   VLLM=/srv/vllm bash benchmarks/h200/vllm-peers.sh [MODEL]        default: llama-3.2-1b
 #
-# Writes decode-vllm.json. Predicted: 300 s: in each of two processes vLLM starts twice (40 s), the kernels runner is
-# tuned twice (25 s), and 30 rounds of three requests of 40 to 140 ms follow.
+# Writes decode-vllm.json. Predicted: 270 s: four times vLLM starts (20 s), the kernels runner is tuned (12 s), and 30
+# rounds follow, of three requests of 40 to 140 ms; before them the ceilings and the model (30 s), afterwards profiles.
 set -euo pipefail
 LIMIT=${LIMIT:-500}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 . "$here/use-vllm.sh"
 export KERNELS_VLLM_PYTHON=$VLLM_PYTHON
 
-for prompt in 128 1024; do
-    step "prompt-$prompt" 240 "$PYTHON" -m kernels bench decode --model "${1:-llama-3.2-1b}" --batch 1 --batch 8 \
-        --prompt "$prompt" --runner vllm --runner kernels --runner megakernel --json "$OUT/decode-vllm.json" --append
-done
+step decode 480 "$PYTHON" -m kernels bench decode --model "${1:-llama-3.2-1b}" --batch 1 --batch 8 --prompt 128 \
+    --prompt 1024 --runner vllm --runner kernels --runner megakernel --json "$OUT/decode-vllm.json" --append
 finish
