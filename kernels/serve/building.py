@@ -206,6 +206,7 @@ def megakernel_beside(
         _tell(f"no megakernel: {reason}")
         return []
     backend = MegakernelBackend(kernels.state, kernels.limits, instances)
+    backend.prepare()
     if up_to is not None:
         backend.keep(min(up_to, backend.few))
         return [backend]

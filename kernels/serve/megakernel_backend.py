@@ -98,6 +98,18 @@ class MegakernelBackend:
         self.timed: dict[int, dict[str, float]] = {}
         """The ms of a token of both backends, by the number of sequences, where they were timed for the change-over."""
 
+    @torch.no_grad()
+    def prepare(self) -> None:
+        """Compiles the copies between the pages and each instance: no request waits for that later. One row goes from
+        the pages to an instance and back.
+        """
+        row = torch.zeros((2, 1), dtype=torch.int64, device=self._device)
+        pages = self.state.keys, self.state.values
+        for instance in self.instances:
+            own = instance.keys, instance.values
+            move_rows(row, pages, own)
+            move_rows(row, own, pages)
+
     def keep(self, most: int) -> None:
         """Takes no more than `most` sequences from now on, and lets go of the instances for more."""
         kept = 1 + self._number(most)

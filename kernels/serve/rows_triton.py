@@ -9,7 +9,7 @@ from torch import Tensor
 BLOCK, WARPS = 1024, 4
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])  # else one row, multiples of 16 and others are compiled each, while serving
 def _move(at, count, source, target, width, BLOCK: tl.constexpr):
     """Row at[i] of the source becomes row at[count + i] of the target, in every layer, of keys and of values.
 

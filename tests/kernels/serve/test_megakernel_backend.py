@@ -176,6 +176,20 @@ def test_the_smallest_instances_that_fit_are_built(most, free, batches) -> None:
     assert [*batches_within(most, free, lambda batch: 10 + batch)] == batches
 
 
+def test_preparing_copies_a_row_to_each_instance_and_changes_no_page() -> None:
+    _, own, instances = engine_of()
+    few = own.backends[0]
+    for each in (few.state.keys, few.state.values):
+        each.normal_()
+    before = few.state.keys.clone(), few.state.values.clone()
+    few.prepare()
+    assert torch.equal(few.state.keys, before[0])
+    assert torch.equal(few.state.values, before[1])
+    for each in instances:
+        assert torch.equal(each.keys[:, 0, 0], few.state.keys[:, 0, 0])
+        assert torch.equal(each.values[:, 0, 0], few.state.values[:, 0, 0])
+
+
 def test_both_can_be_timed() -> None:
     _, own, _ = engine_of()
     few, kernels = own.backends
