@@ -47,23 +47,17 @@ def rounding() -> str:
 @table("vllm")
 def vllm() -> str:
     """First 64 tokens in bf16 beside vLLM's engine, which runs in its own process on the same weights and GPU."""
+    source, runners = "decode-vllm", ("vllm", "kernels", "megakernel")
     lines = []
-    for source, batch, prompt in (
-        ("decode-vllm", 1, 128),
-        ("decode-vllm-long-and-8", 1, 1024),
-        ("decode-vllm", 8, 128),
-        ("decode-vllm-long-and-8", 8, 128),
-    ):
+    for batch, prompt in ((1, 128), (1, 1024), (8, 128), (8, 1024)):
         for model, name in MODELS.items():
-            if not (peers := rows(source, model=model, variant="vllm", batch=batch, prompt=prompt)):
-                continue
-            peer, ours = peers[0], one(source, model=model, variant="megakernel", batch=batch, prompt=prompt)
-            runner = rows(source, model=model, variant="kernels", batch=batch, prompt=prompt)
+            found = {each: one(source, model=model, variant=each, batch=batch, prompt=prompt) for each in runners}
+            peer, ours = found["vllm"], found["megakernel"]
             case = f"{name}, {prompt:,} tokens" + (f", {batch} at once" if batch > 1 else "")
-            times = [f"{row[0]['ms']:.1f} ms" if row else "–" for row in (peers, runner, [ours])]
+            times = [f"{row['ms']:.1f} ms" for row in found.values()]
             low, high = peer["ms_low"] / ours["ms_high"], peer["ms_high"] / ours["ms_low"]
             lines.append([case, *times, f"{peer['ms'] / ours['ms']:.2f}x ({low:.2f} to {high:.2f})"])
-    version = one("decode-vllm", model="llama-3.2-1b", variant="vllm", batch=1)["params"]["version"]
+    version = one(source, model="llama-3.2-1b", variant="vllm", batch=1, prompt=128)["params"]["version"]
     header = ["", f"vLLM {version}", "kernels", "megakernel", "vLLM's time over the megakernel's"]
     return markdown(header, lines)
 

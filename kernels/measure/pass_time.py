@@ -16,7 +16,7 @@ from kernels.model_files.memory import kv_bytes_per_token
 KERNEL_US = 2.4
 """What a kernel in a CUDA graph that waits for the one before takes beside its bytes and FLOPs: launch, filling and
 draining the SMs. Of eager torch's kernels in CUDA graphs: their step less its bytes, by the launches that a profile
-counted (`decode-vllm.json`, `llama-3.2-1b.json`, `qwen2.5-1.5b.json`)."""
+counted (`decode-vllm-f357c07.json`, `llama-3.2-1b.json`, `qwen2.5-1.5b.json`)."""
 EXCHANGE_US = 0.52
 """A word's way from one SM to another through the L2, beside a stream of weights (`chain-study.json`)."""
 ALL_TO_ALL_US = 2.09

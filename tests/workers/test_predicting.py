@@ -138,10 +138,10 @@ def test_without_a_run_a_class_has_the_share_of_its_datasheet_that_an_h200_reach
 def test_what_kernels_and_exchanges_take_is_what_was_measured():
     """Each constant is taken from a committed result, other than those whose errors are counted."""
     for name in ("llama-3.2-1b", "qwen2.5-1.5b"):
-        rows = [row for row in document("decode-vllm")["rows"] if row["case"]["model"] == name]
+        rows = [row for row in document("decode-vllm-f357c07")["rows"] if row["case"]["model"] == name]
         row = next(each for each in rows if (each["variant"], each["case"]["batch"]) == ("cuda_graphs", 1))
         profile = document(name)["results"]["profile"]
-        bare = row["case"]["bytes_per_token"] / document("decode-vllm")["ceilings"]["read_tbps"] / 1e9
+        bare = row["case"]["bytes_per_token"] / document("decode-vllm-f357c07")["ceilings"]["read_tbps"] / 1e9
         taken = (row["ms_per_token"] - bare) * 1e3 / (profile["launches"] / 64)
         assert taken == pytest.approx(KERNEL_US, rel=0.03)
     study = document("chain-study")
@@ -166,12 +166,12 @@ LARGER = {("llama-3.2-1b-load", "ttft"): 0.17, ("qwen2.5-1.5b-load", "ttft"): 0.
 @pytest.mark.parametrize(
     ("runner", "metric", "most", "usual"),
     [
-        ("megakernel", "ttft", 0.13, 0.07),
+        ("megakernel", "ttft", 0.16, 0.08),
         ("megakernel", "tpot", 0.25, 0.05),
         ("megakernel", "ttf_n", 0.09, 0.05),
         ("kernels", "ttft", 0.12, 0.07),
-        ("kernels", "tpot", 0.11, 0.06),
-        ("kernels", "ttf_n", 0.10, 0.06),
+        ("kernels", "tpot", 0.24, 0.06),
+        ("kernels", "ttf_n", 0.19, 0.06),
         ("compiled", "ttft", 0.17, 0.07),
         ("compiled", "tpot", 0.22, 0.10),
         ("compiled", "ttf_n", 0.21, 0.10),
