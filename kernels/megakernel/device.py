@@ -25,6 +25,8 @@ PROLOGUE_HIDDEN = 1024, 2048
 """Prologue chunks speed up bf16 for hidden sizes above the first value and up to the second (benchmarks/log)."""
 PROLOGUE_FEW = 2
 """The prologue chunks that fit into registers beside splits or norms of q and k."""
+PROLOGUE_OF_FOUR = 1
+"""The prologue chunks that fit into registers where four GPUs run the model and OUT attends."""
 WARPS = 8
 """Consumer warps."""
 PRODUCER_THREADS = 128
@@ -160,6 +162,8 @@ def prologue_chunks(program: Program, tuning: Tuning) -> int:
     gains = layout.batch == 1 and program.form.bits == 16 and PROLOGUE_HIDDEN[0] < shape.hidden <= PROLOGUE_HIDDEN[1]
     if not gains or layout.sliced or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0)):
         return 0
+    if layout.ranks == 4 and not layout.splits:
+        return min(tuning.prologue_chunks, PROLOGUE_OF_FOUR)
     return min(tuning.prologue_chunks, PROLOGUE_FEW) if layout.splits or shape.qk_norm else tuning.prologue_chunks
 
 

@@ -33,9 +33,8 @@ __device__ __forceinline__ void arrive_squared(Shared& s) {
 template <int Partials, class Prologue>
 __device__ __forceinline__ void load_normed(const Params& p, Shared& s, const Instruction& in, u32 flag, int step,
                                             const u64* partials, const float* norm, Prologue overlapped_prologue) {
-  constexpr int kMost = Partials > 8   ? 1
-                        : Partials > 1 ? 16 / Partials
-                                       : 8;  // steps whose words a thread has in flight together
+  constexpr int kPairs = HIDDEN > 4096 ? 8 : 16;  // pairs of words in flight together; more would spill registers
+  constexpr int kMost = Partials > kPairs / 2 ? 1 : Partials > 1 ? kPairs / Partials : 8;  // the same in steps
   constexpr int kNormTogether = kNormSteps < kMost ? kNormSteps : kMost;
   const int b = threadIdx.x / kSequenceThreads;
   if (WARPS % BATCH && b >= BATCH) return;

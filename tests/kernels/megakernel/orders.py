@@ -1,8 +1,12 @@
-"""Orders in which the interpreter's SMs move."""
+"""Orders in which the interpreter's SMs move, and in which words reach other GPUs."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+
+from kernels.megakernel.block import Sm
+from kernels.megakernel.flagged_words import COPIED, EXCHANGED
 
 
 def round_robin() -> Callable[[list[int]], int]:
@@ -26,3 +30,33 @@ def shuffled(seed: int) -> Callable[[list[int]], int]:
 def laggard(slow: int) -> Callable[[list[int]], int]:
     """SM `slow` moves only when nobody else can."""
     return lambda able: next((sm for sm in able if sm != slow), slow)
+
+
+class Links:
+    """Words between GPUs that arrive late, in any order. `store` replaces `Sm.store`; `pick` is an order of the SMs.
+
+    The interpreter writes into the memory of all ranks at once. Here a peer gets the words some moves after the GPU
+    that made them has them, each peer at another time.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._chance, self._flying = np.random.default_rng(seed), list[tuple[Any, Any, Any, Any]]()
+
+    def store(self, sm: Sm, buffer: str, at: Any, words: Any) -> None:
+        for gpu in sm.gpu.group if buffer in EXCHANGED else (sm.gpu,):
+            for copy in range(sm.layout.copies if buffer in COPIED else 1):
+                self._flying.append((gpu, sm._copy(buffer, copy, gpu), at, words))
+                if gpu is sm.gpu:
+                    self._land(-1)
+
+    def pick(self, able: list[int]) -> int:
+        while self._flying and (len(able) == 1 or self._chance.random() < 0.3):
+            self._land(int(self._chance.integers(len(self._flying))))
+            if len(able) == 1:  # what has landed lets others move
+                break
+        return able[int(self._chance.integers(len(able)))]
+
+    def _land(self, number: int) -> None:
+        gpu, memory, at, words = self._flying.pop(number)
+        memory[at] = words
+        gpu.stores += 1

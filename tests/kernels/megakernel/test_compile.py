@@ -15,6 +15,7 @@ from kernels.megakernel.ranks import RANKS, part_of, programs
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.validate import check_programs
 from kernels.megakernel.weights import FORMATS
+from kernels.model_files import catalogue
 from tests.kernels.compiling import Resources, compile_log, resources
 from tests.kernels.megakernel.published import CONFIGS
 
@@ -71,14 +72,17 @@ def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
     ("name", "ranks", "layout"),
     [
         ("llama-3.2-1b", 2, {}),
+        ("llama-3.2-1b", 4, {}),
         ("llama-3.1-8b", 4, {"weights": "fp8"}),
+        ("llama-3.1-70b", 2, {}),
+        ("llama-3.1-70b", 4, {"weights": "fp8"}),
         ("qwen2.5-1.5b", 2, {"batch": 2}),
     ],
     ids=lambda value: str(value) if not isinstance(value, dict) else " ".join(map(str, value.values())) or "usual",
 )
 def test_nothing_is_spilled_on_several_gpus(name: str, ranks: int, layout: dict[str, Any]) -> None:
     """One kernel for all ranks: they differ in their programs and parameters."""
-    shape = part_of(shape_of(CONFIGS[name]), ranks)
+    shape = part_of(shape_of(catalogue.entry(name)[0]), ranks)
     made = programs(shape, default_layout(shape, **layout, ranks=ranks))
     found = [device.defines(program, device.Tuning()) for program in made]
     assert all(each == found[0] for each in found)

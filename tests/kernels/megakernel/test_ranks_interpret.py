@@ -3,7 +3,7 @@
 One GPU adds the same partials in the same order, if its layout has as many column parts as all ranks together.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -21,7 +21,7 @@ from kernels.megakernel.structure import instruction_rows
 from kernels.megakernel.validate import check_programs, validate
 from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.broken import find, without
-from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
+from tests.kernels.megakernel.orders import Links, laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import exact, gpu, logits_after, model, programs_of, start
 
 LAYOUTS: list[dict[str, Any]] = [
@@ -137,6 +137,43 @@ def test_a_slow_gpu_changes_nothing(rank: int) -> None:
     """Its SMs move only when no SM of the other can."""
     slow = range(rank * 3, rank * 3 + 3)
     assert outcome(PAIR, lambda able: next((sm for sm in able if sm not in slow), able[0])) == healthy()
+
+
+FOUR = programs_of("qwen2-of-4", ranks=4, sms=4, splits=0, pairs=True)
+
+
+@pytest.mark.parametrize("made", [PAIR, FOUR], ids=["two GPUs", "four GPUs"])
+def test_words_that_reach_each_peer_at_another_time_give_the_same_bits(
+    made: list[Program], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = outcome(made, round_robin())
+    for seed in range(4):
+        assert outcome(made, late(seed, monkeypatch)) == expected
+
+
+def late(seed: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[int]], int]:
+    """An order of SMs between whose moves words reach other GPUs late."""
+    links = Links(seed)
+    monkeypatch.setattr(Sm, "store", lambda sm, *given: links.store(sm, *given))
+    return links.pick
+
+
+@pytest.mark.parametrize("buffer", ["out_partials", "down_partials", "candidates"])
+@pytest.mark.parametrize("made", [PAIR, FOUR], ids=["two GPUs", "four GPUs"])
+def test_a_wait_for_peers_that_one_sm_drops_shows(
+    made: list[Program], buffer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last SM of the last GPU takes such words as they are; in each of these orders some have not arrived."""
+    last, whole, expected = made[0].layout.all_sms - 1, Sm.take, outcome(made, round_robin())
+
+    def take(sm: Sm, name: str, at: Any, flag: np.uint64) -> Generator[bool, None, Any]:
+        if (sm.everywhere, name) == (last, buffer):
+            return sm._copy(name, 0)[at].copy()
+        return (yield from whole(sm, name, at, flag))
+
+    monkeypatch.setattr(Sm, "take", take)
+    for seed in range(3):
+        assert outcome(made, late(seed, monkeypatch)) != expected
 
 
 @pytest.mark.parametrize("op", [OUT, DOWN, ATTENTION])
