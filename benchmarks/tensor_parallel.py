@@ -146,7 +146,8 @@ def stepping(part: Part, how: str, compiled: bool) -> tuple[Callable[[], None], 
             x, own = multiplies(part, w, x, add(own))
             summed = add(own)
         found = add(chooses(part, x, summed)).view(part.ranks, 2)
-        token.copy_(found[found[:, 0].argmax(), 1:].long())
+        best_rank = found[:, 0].argmax(dim=0, keepdim=True)
+        token.copy_(found[:, 1].index_select(0, best_rank).long())  # no index that the host would read
         at.add_(1)
 
     return step, token, at

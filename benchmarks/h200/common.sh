@@ -33,7 +33,7 @@ if [[ -z $DRY_RUN ]]; then
 fi
 
 # step NAME SECONDS COMMAND...: runs the command for that long at most; it is then interrupted, as by Ctrl-C, so that it
-# ends its servers, and killed 20 s later. Nothing that it does ends the script.
+# ends its servers, and killed KILL_AFTER (default 20) seconds later. Nothing that it does ends the script.
 step() {
     local name=$1 most=$2 began=$SECONDS status=0
     shift 2
@@ -51,7 +51,7 @@ step() {
         fi
     fi
     echo "== $name, at most $most s, $SECONDS s after the start: $*" | tee -a "$OUT/log.txt"
-    timeout --signal=INT --kill-after=20 "$most" "$@" 2>&1 | tee -a "$OUT/log.txt" || status=${PIPESTATUS[0]}
+    timeout --signal=INT --kill-after="${KILL_AFTER:-20}" "$most" "$@" 2>&1 | tee -a "$OUT/log.txt" || status=${PIPESTATUS[0]}
     echo "== $name: status $status after $((SECONDS - began)) s" | tee -a "$OUT/log.txt"
     if ((status)); then failed+=("$name"); fi
 }

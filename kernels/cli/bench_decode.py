@@ -199,7 +199,7 @@ def _compare(runs: Sequence[_Run], model: Any, case: ModelCase, tokens: int) -> 
         run.own = own_gaps(run.runner, (case.batch, case.prompt, case.tokens))
     compared = {run.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
     config, _ = catalogue.entry(case.model)
-    exact = engine.load(None, config, seed=0, generated=True, dtype="fp32", device=model.device.type)
+    exact = engine.load(None, config, seed=0, generated=True, dtype="fp32", device=bench_divided.roomiest(model.device))
     count = -(-tokens // (fidelity.LENGTH * case.batch)) * case.batch
     ids = torch.randint(model.config.vocab_size, (count, fidelity.LENGTH), generator=torch.Generator().manual_seed(6))
     runners = {name: run.runner for name, run in compared.items()}

@@ -65,6 +65,15 @@ def groups_of(wanted: Sequence[Wanted], gpus: Sequence[int]) -> Iterator[list[Wa
         yield list(wanted)
 
 
+def roomiest(device: torch.device) -> str:
+    """The device with the most free memory among those of this one's kind, for a reference beside all runners."""
+    if device.type != "cuda":
+        return device.type
+    free()
+    left = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
+    return f"cuda:{left.index(max(left))}"
+
+
 def free() -> None:
     """Gives memory that nothing holds any more back to the GPUs."""
     gc.collect()

@@ -13,6 +13,7 @@ from kernels import registry
 from kernels.cases import GROUPS, check_cases
 from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import EMPTY_BUILD
+from kernels.engine import all_reduce
 from kernels.engine.decoder import Decoder, refusal
 from kernels.engine.divided import part_of_config
 from kernels.engine.layer_ops import BatchShape, LayerOps
@@ -69,6 +70,8 @@ def of_model(
             yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], each))
     for ranks in gpus:
         part = Decoder(skeleton(part_of_config(config, ranks), "bf16"))
+        if ranks > 1:
+            yield all_reduce.build_of(ranks)
         for traffic in traffics:
             yield from _prompts(part, gpu, traffic, divided=True)
             room = room_for(traffic.prompt, traffic.tokens)

@@ -1,6 +1,7 @@
 """The kernels runner over a divided model: prompts and steps by all ranks, driven by one process."""
 
 import torch
+from torch import Tensor
 
 from kernels.cuda.current import current
 from kernels.engine.bound_variants import BoundVariants
@@ -42,7 +43,7 @@ class DividedSession(KernelsSession):
         self.model, self.variants, self.state = ranks[0]
         self.prompts = DividedPrompts(ranks, whole=True)
         self._devices = [rank.device for rank in ranks]
-        self._step_pass = DividedPass(ranks, 1)
+        self._step_pass = self._steps = DividedPass(ranks, 1)
         self._step_stream = self.token
         self._served = 0
 
@@ -58,3 +59,9 @@ class DividedSession(KernelsSession):
     def capture(self) -> None:
         """Captures the decode step."""
         self.step = captured_together(self._step, self._devices)
+
+    def forced(self, ids: Tensor) -> Tensor:
+        found = super().forced(ids)
+        self.prompts.check()
+        self._steps.exchange.check()
+        return found

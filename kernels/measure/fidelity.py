@@ -50,5 +50,6 @@ def fidelity(reference: "Runner", runners: "Mapping[str, Runner]", ids: Tensor, 
     for rows in ids.split(batch):
         expected = torch.log_softmax(reference.logits(rows).float(), dim=-1)
         for name, runner in runners.items():
-            found[name].add(expected, torch.log_softmax(runner.logits(rows).float(), dim=-1))
+            own = torch.log_softmax(runner.logits(rows).float(), dim=-1)
+            found[name].add(expected.to(own.device), own)
     return found

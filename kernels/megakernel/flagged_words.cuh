@@ -65,11 +65,6 @@ __device__ __forceinline__ u32 cycles() {
   asm volatile("mov.u32 %0, %clock;" : "=r"(t));
   return t;
 }
-__device__ __forceinline__ u64 nanoseconds() {
-  u64 t;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
-  return t;
-}
 
 __device__ __forceinline__ float warp_sum(float v) {
 #pragma unroll

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import cupy
 import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.cuda.current import current
+from kernels.cuda.launch import Launch, raw_stream
 from kernels.engine.rounding import RoundedWeights
 from kernels.megakernel import device
 from kernels.megakernel.exclusive_launch import exclusive_launch
@@ -151,10 +152,9 @@ class Rank:
 
     def run(self, params: np.ndarray) -> None:
         """Enqueues the kernel on torch's current stream."""
-        with cupy.cuda.ExternalStream(torch.cuda.current_stream(self.gpu).cuda_stream):
-            self.kernel(
-                (self.layout.sms,), (device.THREADS,), (params,), shared_mem=device.shared_bytes(self.constants)
-            )
+        with current(self.gpu):
+            shared, stream = device.shared_bytes(self.constants), raw_stream(self.gpu.index)
+            Launch(self.kernel, (self.layout.sms,), device.THREADS, [params], stream, shared)()
 
     def clear(self) -> None:
         """Enqueues zeros for all words. Called after a launch, so that the next one need not wait for them."""

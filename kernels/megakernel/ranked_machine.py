@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from kernels.cuda.current import current
+from kernels.cuda.peers import connect
 from kernels.megakernel import device
 from kernels.megakernel.exclusive_launch import exclusive_launch
 from kernels.megakernel.layout import Layout, head_tiles
@@ -23,17 +24,6 @@ from kernels.megakernel.rank_models import RankModel
 from kernels.megakernel.shape import ModelShape
 
 Params = np.ndarray[Any, Any]
-
-
-def connect(gpus: Sequence[torch.device]) -> None:
-    """Lets every GPU write into the memory of every other. Raises ValueError naming two that cannot."""
-    for one in gpus:
-        for other in gpus:
-            if one == other:
-                continue
-            if not torch.cuda.can_device_access_peer(one, other):
-                raise ValueError(f"gpus: {one} cannot reach the memory of {other}")
-            torch.zeros(1, device=one).to(other)  # torch maps the memory of `other` before its first copy
 
 
 class RankedMachine:

@@ -172,6 +172,7 @@ class MegakernelRunner(Runner):
                     machine.launch(DecodeRequest(prompts.state.token, length, tokens - 1, stop), made, self._cancel[1])
                 arrival.synchronize()
                 times_ns.append(time.monotonic_ns())
+                prompts.check()
                 rows.append(first[:, 0].tolist())
             else:
                 last = prompt[:, -1].to(machine.gpu).contiguous()
@@ -243,7 +244,9 @@ class MegakernelRunner(Runner):
         assert machine is not None
         ids = ids.to(machine.gpu)
         prompts.read(ids[:, :prompt])
-        return self._forced(machine, ids, prompt)
+        found = self._forced(machine, ids, prompt)
+        prompts.check()
+        return found
 
     def _check_ids(self, ids: Tensor) -> None:
         check_request(ids, 1)

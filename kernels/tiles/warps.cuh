@@ -17,6 +17,13 @@ __device__ __forceinline__ bool elect_one() {
   return chosen;
 }
 
+// The GPU's clock.
+__device__ __forceinline__ u64 nanoseconds() {
+  u64 t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
+}
+
 // Sets the number of registers of each thread of this warpgroup: a multiple of 8 from 24 to 240. The sum over the block
 // is fixed.
 template <int Registers>

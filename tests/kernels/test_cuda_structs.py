@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kernels.attention import decode_hopper_plan, flash_plan, step_hopper_plan
+from kernels.engine import all_reduce
 from kernels.gemm import (
     blackwell_call,
     blackwell_plan,
@@ -29,6 +30,7 @@ STRUCTS: dict[tuple[str, str], tuple[str, ...]] = {
     ("attention/decode_hopper.cu", "Call"): decode_hopper_plan.CALL.names or (),
     ("attention/visible.cuh", "Shape"): flash_plan.SHAPE.names or (),
     ("attention/step_attention.cuh", "Call"): np.dtype(step_hopper_plan.FIELDS).names or (),
+    ("engine/all_reduce.cu", "Params"): all_reduce.params_of(2).names or (),
     ("gemm/blackwell_epilogue.cuh", "Operands"): OPERANDS,
     ("gemm/blackwell.cu", "Params"): (blackwell_plan.PARAMS.names or ())[len(OPERANDS) :],
     ("gemm/grouped_blackwell.cu", "Params"): (grouped_blackwell_plan.PARAMS.names or ())[len(OPERANDS) :],
