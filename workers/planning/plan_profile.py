@@ -9,7 +9,7 @@ import torch
 from torch.autograd.profiler import record_function
 from transformers import PreTrainedModel
 
-from kernels import engine
+from kernels import engine, registry
 from kernels.engine import Runner
 from kernels.engine.compiled import CompiledRunner
 from kernels.engine.loading import kind_of
@@ -32,6 +32,17 @@ from workers.traces.windows import MOST_STEPS, Sampled, Window, longer, windows
 SECONDS_NEEDED = 8.0
 """With less of the stage left, the plan is not profiled."""
 ROWS_NAMED = 3
+OPERATIONS = {
+    "attention": "attention",
+    "step_attention": "attention",
+    "linear": "linear",
+    "grouped": "linear",
+    "rmsnorm": "norm and residual",
+    "gated": "gated activation",
+    "rope": "rope and kv cache update",
+    "lm_head": "lm_head",
+}
+"""What rows call the operations whose kernels this library's variants declare."""
 
 
 def profile_plan(
@@ -132,7 +143,8 @@ def _named(work: list[Work], counted: list[CountedOp], plan: Plan) -> list[Work]
 def _own_name(piece: Work, plan: Plan) -> str:
     if plan.runner == MEGAKERNEL and piece.kernel == "decode":
         return MEGAKERNEL
-    return graph_replays.by_name(piece.kernel)
+    own = next((each.op for each in registry.variants() if piece.kernel in each.kernels), "")
+    return OPERATIONS.get(own) or graph_replays.by_name(piece.kernel)
 
 
 def _result(

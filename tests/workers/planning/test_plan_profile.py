@@ -5,16 +5,17 @@ import json
 import pytest
 import torch
 
-from kernels import engine
+from kernels import engine, registry
 from kernels.engine.compiled import CompiledRunner
 from kernels.plan import Plan
 from tests.workers.conftest import TINY, stage_input
 from workers.documents.stages import OpRow, Results
 from workers.harness.context import Context
 from workers.measuring.served_model import load
-from workers.planning.plan_profile import _result, profile_plan, sentence
+from workers.planning.plan_profile import OPERATIONS, _own_name, _result, profile_plan, sentence
 from workers.stages import profile
 from workers.traces import attribution, reader
+from workers.traces.attribution import Work
 from workers.traces.windows import MOST_STEPS, Sampled
 
 
@@ -99,3 +100,21 @@ def test_of_several_gpus_the_first_ones_kernels_count_and_all_share_the_floor(tm
     assert two.floor_ms == pytest.approx(one.floor_ms / 2)
     assert two.sentence.endswith("Times and launches are those of the first of its 2 GPUs, the floor is shared.")
     assert "GPUs" not in one.sentence
+
+
+def test_kernels_of_the_library_are_named_by_the_variant_that_declares_them():
+    piece = Work(0.0, "unattributed", "prefill", "", 1.0, 1)
+    plans = {
+        name: Plan(model_digest="0" * 64, gpu="h200", runner=name, dtype="bf16") for name in ("kernels", "megakernel")
+    }
+    names = {"lm_head_join": "lm_head", "_rmsnorm": "norm and residual", "step_attention": "attention"}
+    for kernel, operation in (
+        names | {"grouped": "linear", "frobnicate": "unattributed", "_gated": "gated activation"}
+    ).items():
+        assert _own_name(piece._replace(kernel=kernel), plans["megakernel"]) == operation
+    decode = piece._replace(kernel="decode")
+    assert (_own_name(decode, plans["kernels"]), _own_name(decode, plans["megakernel"])) == ("attention", "megakernel")
+
+
+def test_every_operation_of_the_library_has_a_name_in_the_profile():
+    assert set(OPERATIONS) == {each.op for each in registry.variants() if each.kernels} - {"model"}
