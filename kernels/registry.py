@@ -88,6 +88,11 @@ class Variant(ABC):
     build_seconds: ClassVar[float] = 0.0
     page: ClassVar[str] = ""
     """The page of docs/kernels that describes it, without `.md`."""
+    kernels: ClassVar[tuple[str, ...]] = ()
+    """Of a variant that is no peer: the names of its GPU kernels, which are entries of its CUDA sources or functions in
+    Triton. Where a call of it runs another kernel, it is refused."""
+    helpers: ClassVar[tuple[str, ...]] = ()
+    """Patterns of kernels of others that it may run beside its own, such as those that copy."""
     device_lengths: ClassVar[bool] = False
     """Attention: the call takes `position` [batch] or [1], read on the device, and a cache that may be longer than the
     keys that are used."""
@@ -104,6 +109,10 @@ class Variant(ABC):
     @abstractmethod
     def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
         """A callable for the case. Raises ValueError that names the argument it cannot take."""
+
+    def own_kernels(self) -> Collection[str]:
+        """The names of the kernels that are its own."""
+        return self.kernels
 
     def cuda_builds(self, case: Any, params: dict[str, Any], gpu: Gpu) -> Sequence[Build]:
         """What `build` and the calls of its function compile with NVRTC on this GPU: none unless it is in CUDA C++."""

@@ -3,7 +3,7 @@
 from statistics import mean
 
 from benchmarks.documents import best, document, one, rows
-from benchmarks.tables.writing import fidelity, markdown, table
+from benchmarks.tables.writing import fidelity, markdown, table, whole_ms
 
 MODELS = {"llama-3.2-1b": "Llama-3.2-1B", "qwen2.5-1.5b": "Qwen2.5-1.5B"}
 
@@ -25,7 +25,7 @@ def ttf64() -> str:
     for variant, label in runners.items():
         source = "decode-lossy" if variant.endswith(("fp8", "nvfp4")) else "decode"
         found = [best(source, model=model, variant=variant, prompt=128) for model in MODELS]
-        lines.append([label, *(cell for row in found for cell in [f"{row['ms']:.1f} ms", *fidelity(row)])])
+        lines.append([label, *(cell for row in found for cell in [whole_ms(row), *fidelity(row)])])
     header = [each for name in MODELS.values() for each in (name, "KL, nats", "other tokens")]
     return markdown(["", *header], lines)
 
@@ -54,7 +54,7 @@ def vllm() -> str:
             found = {each: one(source, model=model, variant=each, batch=batch, prompt=prompt) for each in runners}
             peer, ours = found["vllm"], found["megakernel"]
             case = f"{name}, {prompt:,} tokens" + (f", {batch} at once" if batch > 1 else "")
-            times = [f"{row['ms']:.1f} ms" for row in found.values()]
+            times = [whole_ms(row) for row in found.values()]
             low, high = peer["ms_low"] / ours["ms_high"], peer["ms_high"] / ours["ms_low"]
             lines.append([case, *times, f"{peer['ms'] / ours['ms']:.2f}x ({low:.2f} to {high:.2f})"])
     version = one(source, model="llama-3.2-1b", variant="vllm", batch=1, prompt=128)["params"]["version"]
@@ -70,7 +70,7 @@ def kernels_runner() -> str:
     for model, name in MODELS.items():
         for prompt in (128, 1024):
             found = [one("decode", model=model, variant=variant, prompt=prompt) for variant in variants]
-            lines.append([f"{name}, {prompt:,} tokens", *(f"{row['ms']:.1f}" for row in found)])
+            lines.append([f"{name}, {prompt:,} tokens", *(whole_ms(row, "") for row in found)])
     return markdown(["prompt", "kernels", "torch.compile", "products tuned", "max-autotune"], lines)
 
 
@@ -82,7 +82,7 @@ def precision() -> str:
         for variant in ("kernels", "kernels_fp8", "megakernel", "megakernel_fp8", "megakernel_nvfp4"):
             row = one("decode", model=model, variant=variant, prompt=128)
             runner = variant.partition("_")[0]
-            lines.append([name, runner, row["case"]["weights"], f"{row['ms']:.1f} ms", *fidelity(row)])
+            lines.append([name, runner, row["case"]["weights"], whole_ms(row), *fidelity(row)])
     header = ["model", "runner", "weights", "first 64 tokens", "KL, nats", "other tokens"]
     return markdown(header, lines)
 
@@ -106,7 +106,7 @@ def megakernel() -> str:
                 lines.append(
                     [
                         what,
-                        f"{row['ms']:.1f} ms",
+                        whole_ms(row),
                         f"{row['ms_per_token']:.3f} ms",
                         f"{row['read_share']:.0%}".replace("%", " %"),
                         *fidelity(row),

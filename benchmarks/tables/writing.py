@@ -31,6 +31,12 @@ def us(row: Row) -> str:
     return f"{time:,.1f}" if time < 1000 else f"{time:,.0f}"
 
 
+def whole_ms(row: Row, unit: str = " ms") -> str:
+    """A whole model's time in ms; with ¹ where it ran products of cuBLAS, as some prompts' passes do."""
+    borrowed = row["own"] is False and not row["peer"]
+    return f"{row['ms']:.1f}{unit}{'¹' if borrowed else ''}"
+
+
 def also_measured(names: Iterable[str], cases: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
     """Times in µs of those variants that the library has rows of, a column each, a dash where a case has none.
 

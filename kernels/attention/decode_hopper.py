@@ -31,6 +31,7 @@ class DecodeHopper(Variant):
     """One query over a long cache. All SMs share the keys; each warp loads the keys that it multiplies."""
 
     name = "decode_hopper"
+    kernels = ("decode_hopper",)
     op = "attention"
     page = "decode-hopper"
     summary = "decode attention for Hopper (sm_90a), contiguous, paged and fp8 caches"

@@ -25,6 +25,7 @@ class DecodeSplit(Variant):
     """A few queries over a long cache; all SMs share the keys."""
 
     name = "decode_split"
+    kernels = ("decode",)
     op = "attention"
     page = "decode-attention"
     summary = "decode attention split along the keys, contiguous, paged and fp8 caches"

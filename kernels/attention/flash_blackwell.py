@@ -41,6 +41,7 @@ class FlashBlackwell(Variant):
     """
 
     name = "flash_blackwell"
+    kernels = ("flash_blackwell",)
     op = "attention"
     page = "flash-blackwell"
     summary = "FlashAttention in tensor memory (sm_100a); compiles, emulated, never run on the chip"

@@ -33,6 +33,7 @@ class FlashHopper(Variant):
     """
 
     name = "flash_hopper"
+    kernels = ("flash_hopper",)
     op = "attention"
     page = "flash-hopper"
     summary = "FlashAttention in CUDA C++ for Hopper (sm_90a)"

@@ -28,6 +28,7 @@ class FlashTriton(Variant):
     """Any lengths, causal or not, windows, soft caps, grouped heads, packed sequences; head_dim up to 256."""
 
     name = "flash_triton"
+    kernels = ("attention_forward",)
     op = "attention"
     page = "flash-triton"
     summary = "FlashAttention in Triton, sm_80 and later"

@@ -33,6 +33,7 @@ class StepHopper(Variant):
     """
 
     name = "step_hopper"
+    kernels = ("step_attention",)
     op = "step_attention"
     page = "step-hopper"
     summary = "rotation, append and attention of one step in one kernel"

@@ -226,6 +226,7 @@ def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:
 
 def bench_rows(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None) -> list[BenchRow]:
     """The bench rows of one case's trials; refused ones left out, but not what there was no time for."""
+    from kernels import registry
     from kernels.proof.kernel_names import is_own
     from kernels.tune.autotune import NOT_TRIED
 
@@ -240,7 +241,7 @@ def bench_rows(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None
             ratio_to_best_peer=peers[precision(trial)] / trial.ms
             if precision(trial) in peers and trial.ms and trial.raced
             else None,
-            own=is_own(trial.kernels) if trial.raced and not trial.peer else None,
+            own=is_own(trial.kernels, registry.variant(trial.variant)) if trial.raced and not trial.peer else None,
             host_us=trial.host_us,
             regime=regime if trial.ms else None,
         )

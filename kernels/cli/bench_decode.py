@@ -286,7 +286,7 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
             "gate": "impossible" if too_good else run.gate,
             "reason": too_good or reason,
             "kernels": names,
-            "own": None if run.variant.peer or not names else is_own(names),
+            "own": None if run.variant.peer else is_own(names, run.variant),
             "ttft_ms": median_interval(run.ttft_ms)[0],
             "ttf64_ms": ms,
             "ms_per_token": per_token,

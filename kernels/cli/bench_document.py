@@ -12,9 +12,9 @@ class BenchRow(TimedVariant):
     """One variant at one case, as a bench document keeps it.
 
     `ratio_to_best_peer` is the time of the best peer with weights of the same precision over this one's: above 1 is
-    faster. `own` is whether none of the kernels is a library's. `host_us` is the median time in µs that the host spends
-    in a call. Params that lost to others of their variant were not timed beside the peers: their rows have none of
-    these three, and no kernels.
+    faster. `own` is whether all kernels are the variant's own or its helpers; None of peers, and on a CPU. `host_us` is
+    the median time in µs that the host spends in a call. Params that lost to others of their variant were not timed
+    beside the peers: their rows have none of these three, and no kernels.
 
     `regime` tells a GPU's clocks while the row was timed: `burst` for single calls with pauses between them, `settled`
     for requests without. The row's floor is of the ceilings in the same regime; documents without it took settled

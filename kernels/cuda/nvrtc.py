@@ -59,6 +59,11 @@ class Build:
             fresh.replace(path)
         return path
 
+    @property
+    def is_made(self) -> bool:
+        """Whether the binary was compiled ahead or is cached."""
+        return made_ahead(self.name) is not None or (cache_directory() / self.name).exists()
+
     def binary(self) -> Path:
         """The binary's file, compiled ahead, cached or compiled now. Raises RuntimeError with the compiler's log."""
         return made_ahead(self.name) or self.make_into(cache_directory())

@@ -1,13 +1,26 @@
 """Whole-model variants: one runner with its options each. Imports without torch."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 from kernels.engine import Runner, runner
 from kernels.hardware import Gpu
 from kernels.ops import ModelCase
-from kernels.registry import Refusal, Variant, register
+from kernels.registry import Refusal, Variant, register, variants
+
+TORCH_HELPERS = tuple(
+    rf"^void at::native::.*\b{each}"
+    for each in (
+        r"FillFunctor<",  # writes one value: a position
+        r"CUDAFunctor(?:OnSelf)?_add<",  # advances a position; adds a residual behind the last layer
+        r"sum_functor<",  # adds the partial sums of several GPUs
+        r"(?:direct|bfloat16)_copy_kernel_cuda",  # copies and casts
+        r"(?:index_kernel_impl<|indexSelect(?:Small|Large)Index<|vectorized_gather_kernel<)",  # picks rows by index
+    )
+)
+"""torch's own kernels that a whole model runs beside its own: they copy, pick rows, add or fill, and none is a product,
+a norm, a gate, attention or a choice of a token."""
 
 
 class WholeModel(Variant):
@@ -32,6 +45,10 @@ class WholeModel(Variant):
     def weights(self) -> str:
         """The precision to which it rounds weights, if one of its options says so; else the model's own."""
         return str(self.options.get("weights", "bf16"))
+
+    def own_kernels(self) -> Collection[str]:
+        """Those of every variant that is no peer: it is composed of them, or reads prompts with them."""
+        return {name for each in variants() if not each.peer for name in each.kernels}
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         return None
@@ -154,6 +171,7 @@ class _Kernels(WholeModel):
     peer = False
     runner_name = "kernels"
     page = "whole-model"
+    helpers = TORCH_HELPERS
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         return _gpu_only("CUDA graphs run", gpu)

@@ -20,6 +20,7 @@ class RmsNormTriton(Variant):
     """One pass over whole rows: residual, norm and quantisation."""
 
     name = "rmsnorm_triton"
+    kernels = ("_rmsnorm",)
     op = "rmsnorm"
     page = "rmsnorm"
     summary = "RMSNorm with residual and fp8 output in one pass"
@@ -57,6 +58,7 @@ class GatedTriton(Variant):
     """Activation and product in one pass."""
 
     name = "gated_triton"
+    kernels = ("_gated",)
     op = "gated"
     page = "gated"
     summary = "SwiGLU and GeGLU in one pass"
@@ -82,6 +84,7 @@ class RopeTriton(Variant):
     """Rotates q and k and appends k and v, in one launch."""
 
     name = "rope_triton"
+    kernels = ("_rope",)
     op = "rope"
     page = "rope"
     summary = "rotation of q and k with KV append, contiguous and paged"

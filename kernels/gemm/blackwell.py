@@ -29,6 +29,7 @@ class _BlackwellVariant(Variant):
 
     op = "linear"
     page = "gemm-blackwell"
+    kernels = ("gemm",)
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != SM:

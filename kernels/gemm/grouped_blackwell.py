@@ -25,6 +25,7 @@ class GroupedBlackwell(Variant):
     """One persistent launch for all experts; docs/kernels/grouped-blackwell.md."""
 
     name = "grouped_blackwell"
+    kernels = ("gemm",)
     op = "grouped"
     page = "grouped-blackwell"
     summary = "all experts' products in tensor memory (sm_100a); compiles, emulated, never run on the chip"

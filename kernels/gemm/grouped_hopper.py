@@ -23,6 +23,7 @@ class GroupedHopper(Variant):
     """One persistent launch for all experts; docs/kernels/grouped-hopper.md."""
 
     name = "grouped_hopper"
+    kernels = ("grouped",)
     op = "grouped"
     page = "grouped-hopper"
     summary = "all experts' products in one persistent launch"

@@ -19,6 +19,7 @@ class HopperVariant(Variant):
 
     op = "linear"
     page = "gemm-hopper"
+    kernels = ("gemm",)
 
     def cuda_builds(self, case: LinearCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
         from kernels.gemm.hopper_call import build_of

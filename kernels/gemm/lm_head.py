@@ -21,6 +21,7 @@ class _LmHead(Variant):
 
     op = "lm_head"
     page = "lm-head"
+    kernels = ("lm_head", "lm_head_candidates", "lm_head_join")
     weights: str = ""
     in_a_model = ({"pdl": True, "dynamic": False}, {"pdl": False, "dynamic": False})
     advances_token = True

@@ -35,6 +35,7 @@ class _Skinny(Variant):
 
     op = "linear"
     page = "skinny-gemm"
+    kernels = ("skinny_linear",)
     weights: str = ""
     in_a_model = (
         {"pdl": True, "l2_prefetch": 64, "late_trigger": False, "dynamic": False},

@@ -34,6 +34,7 @@ class SmallGemm(Variant):
     """
 
     name = "small_gemm"
+    kernels = ("small_gemm",)
     op = "linear"
     page = "small-gemm"
     summary = "split product for 9 to 256 rows"

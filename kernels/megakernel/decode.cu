@@ -179,11 +179,13 @@ __device__ __forceinline__ bool all_stopped(const Shared& s) {
 __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruction end) {
   const int b = threadIdx.x / 32, lane = threadIdx.x % 32, step = s.step;
   note_instruction(p, s, end.index);
+  mark(p, step, end.index, 0);
   bool cancelled = false, drawing = false;
   if (b < BATCH) {
     const u64 best = best_of_all(p, s, end, flag_at(step, LAYERS), p.candidates + b * 2, BATCH * 2, cancelled);
     if (lane == 0) s.chosen[b] = best;
   }
+  mark(p, step, end.index, 1);
   if (threadIdx.x == 0) s.cancelled = cancelled;
   consumers_sync();
   for (int i = 0; i < BATCH; i++) drawing |= drawn(p.sampling[i]);
@@ -194,6 +196,7 @@ __device__ __forceinline__ bool choose(const Params& p, Shared& s, const Instruc
     s.stopped[b] |= stops(p, chosen);
     s.token[b] = p.forced ? (int)p.forced[(step + 1) * BATCH + b] : chosen;
   }
+  mark(p, step, end.index, 3);
   if (threadIdx.x == 0) {
     __threadfence();
     atomicExch(&s.step, step + 1);  // the producer may be polling it

@@ -220,9 +220,19 @@ def build_of(constants: dict[str, Any]) -> nvrtc.Build:
     return nvrtc.Build.of(SOURCES / "decode.cu", constants)
 
 
+def traced_build(program: Program, tuning: Tuning) -> nvrtc.Build:
+    """The build that notes times. It takes the same arguments and as much shared memory as the one that does not."""
+    return build_of(defines(program, replace(tuning, trace=True)))
+
+
 def compile_kernel(constants: dict[str, Any]) -> Any:
     """The CuPy function for these constants."""
-    return nvrtc.load(build_of(constants), "decode", shared_bytes(constants))
+    return load(build_of(constants), constants)
+
+
+def load(build: nvrtc.Build, constants: dict[str, Any]) -> Any:
+    """The CuPy function of a build that takes as much shared memory as these constants say."""
+    return nvrtc.load(build, "decode", shared_bytes(constants))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """A model made ready for the megakernel: packed weights, caches, buffers, and the launch on one GPU."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from kernels.cuda.current import current
 from kernels.cuda.launch import Launch, raw_stream
+from kernels.cuda.nvrtc import Build
 from kernels.engine.rounding import RoundedWeights
 from kernels.megakernel import device
 from kernels.megakernel.exclusive_launch import exclusive_launch
@@ -155,6 +157,27 @@ class Rank:
         with current(self.gpu):
             shared, stream = device.shared_bytes(self.constants), raw_stream(self.gpu.index)
             Launch(self.kernel, (self.layout.sms,), device.THREADS, [params], stream, shared)()
+
+    @property
+    def traced_build(self) -> Build:
+        """The build of its kernel that notes times."""
+        return device.traced_build(self.program, self.tuning)
+
+    @contextmanager
+    def traced(self) -> Iterator[None]:
+        """Inside the block launches run the traced build, on the same weights, caches and words, and fill `trace`.
+
+        Raises RuntimeError with the compiler's log.
+        """
+        usual = self.kernel
+        with current(self.gpu):
+            self.kernel = device.load(self.traced_build, self.constants)
+        self.trace.zero_()
+        torch.cuda.synchronize(self.gpu)
+        try:
+            yield
+        finally:
+            self.kernel = usual
 
     def clear(self) -> None:
         """Enqueues zeros for all words. Called after a launch, so that the next one need not wait for them."""

@@ -23,10 +23,9 @@ from kernels.engine.prompts import PromptReader, room_for
 from kernels.engine.rounding import Rounding
 from kernels.engine.state import State
 from kernels.measure.gpu_entry import gpu_of
-from kernels.megakernel import trace
 from kernels.megakernel.device import Tuning
 from kernels.megakernel.layout import default_layout
-from kernels.megakernel.machine import DecodeRequest, SingleGpuMegakernel
+from kernels.megakernel.machine import DecodeRequest, Rank, SingleGpuMegakernel
 from kernels.megakernel.program import Program
 from kernels.megakernel.rank_models import RankModel, rank_models
 from kernels.megakernel.ranked_machine import RankedMachine
@@ -275,20 +274,16 @@ class MegakernelRunner(Runner):
         return out
 
     @property
-    def program(self) -> Program:
-        """The program of the prepared shape. Raises ValueError when nothing is prepared."""
+    def ranks(self) -> list[Rank]:
+        """The part of each GPU. Raises ValueError when nothing is prepared."""
         if self._machine is None:
-            raise ValueError("program: the runner is not prepared")
-        return self._machine.program
+            raise ValueError("ranks: the runner is not prepared")
+        return list(self._machine.ranks)
 
-    def timeline(self) -> trace.Recorded:
-        """The raw trace of the last generation's middle token on every GPU, with the option `tuning` `{"trace": True}`.
-
-        Raises ValueError without that option, and when nothing is prepared.
-        """
-        if self._machine is None or not self._machine.tuning.trace:
-            raise ValueError('timeline: the runner is not prepared with {"tuning": {"trace": True}}')
-        return [(rank.program, rank.trace.cpu().numpy().view(np.uint64)) for rank in self._machine.ranks]
+    @property
+    def program(self) -> Program:
+        """The program of the prepared shape, of several ranks the first one's. Raises ValueError as `ranks`."""
+        return self.ranks[0].program
 
     def close(self) -> None:
         self._machine = self._prompts = self._variants = None

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.megakernel.instructions import DOWN, END, GATE_UP, HEAD, OP_NAMES, OUT, QKV
+from kernels.megakernel.instructions import DOWN, GATE_UP, HEAD, OP_NAMES, OUT, QKV
 from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program
 from kernels.megakernel.shape import ModelShape
@@ -53,6 +53,7 @@ class Timeline(NamedTuple):
     """The instructions of a token on every SM of every GPU, over a model's `layers`.
 
     `sms` are those of one GPU. All marks are by the first GPU's clock; those of the others may be off by `doubt_ns`.
+    Timelines that were recorded before END left marks have no `end`.
     """
 
     sms: int
@@ -127,7 +128,7 @@ def _spans(program: Program, trace: Trace) -> list[InstructionSpan]:
     for sm, table in enumerate(program.instructions):
         for index, words in enumerate(instruction_rows(table)):
             marks = trace[sm, index]
-            if words["op"] != END and marks[START] and marks[DONE]:
+            if marks[START] and marks[DONE]:
                 fields = {key: words[key] for key in ("layer", "units", "k_tiles", "partial", "head", "split")}
                 spans.append(InstructionSpan(sm, OP_NAMES[words["op"]], words["layer"], marks_of(marks), fields))
     return spans
@@ -260,7 +261,7 @@ def drawing(timeline: Timeline, layer: int, sms: Sequence[int], width: int = 100
 
 
 LETTERS = dict(zip(OP_NAMES, "EQAOGDHR", strict=True))
-LEGEND = ", ".join(f"{letter} {name}" for name, letter in LETTERS.items() if name != "end") + ", . waits"
+LEGEND = ", ".join(f"{letter} {name}" for name, letter in LETTERS.items()) + ", . waits"
 
 
 def _phases(span: InstructionSpan) -> Iterator[tuple[int, int, str]]:

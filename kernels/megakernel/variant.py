@@ -1,6 +1,6 @@
 """The megakernel as a whole-model variant. Imports without torch."""
 
-from kernels.engine.whole_model import WholeModel
+from kernels.engine.whole_model import TORCH_HELPERS, WholeModel
 from kernels.hardware import Gpu
 from kernels.megakernel.ranks import RANKS
 from kernels.megakernel.shape import BATCH_MOST
@@ -17,6 +17,8 @@ class Megakernel(WholeModel):
     peer = False
     runner_name = "megakernel"
     page = "megakernel"
+    kernels = ("decode",)
+    helpers = TORCH_HELPERS
     most_gpus = RANKS[-1]
     build_seconds = 18.0
 

@@ -1,24 +1,30 @@
-"""Which kernels a call runs, and which library they belong to."""
+"""Which kernels a call runs, and whether they are the variant's own.
+
+A variant declares the names of its kernels; every other kernel is somebody else's, whether its owner is known or not.
+"""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-ON_CPU = "oneDNN or MKL"
+from kernels.registry import Variant
+
 LIBRARIES: dict[str, str] = {
     "cuDNN": r"cudnn",
-    "cuBLAS": r"cublas|nvjet|sm\d+_xmma|gemv(?:2T|NSP|x)|gemm(?:SN|k1)|ampere_.*gemm|(?:volta|turing|maxwell)_.*gemm"
-    r"|cutlass_\d+_(?:wmma_)?tensorop|splitKreduce|^void gemm",
-    "torch's FlashAttention": r"pytorch_flash|flash_fwd|_flash_attention",
+    "FlashAttention": r"pytorch_flash|flash_fwd|_flash_attention|\bflash::",
+    "FlashInfer": r"flashinfer",
+    "Marlin": r"\bmarlin",
     "torch's memory-efficient attention": r"fmha_cutlass|_efficient_attention",
-    ON_CPU: r"mkldnn|onednn|aten::(?:addmm|mm|bmm|baddbmm|linear|_int_mm)\b",
+    "cuBLAS": r"cublas|nvjet|sm\d+_xmma|gemv(?:2T|NSP|x)|gemm(?:SN|k1)|ampere_.*gemm|(?:volta|turing|maxwell)_.*gemm"
+    r"|cutlass_\d+_|splitKreduce|^void gemm",
+    "CUTLASS": r"cutlass",
+    "Inductor": r"^triton_(?:poi|red|per|tem|for|mm|bmm|flex)",
+    "torch": r"\bat::(?:native|cuda)\b|\bat_cuda_detail\b|\bc10::|\bcub::",
 }
-"""Libraries by a pattern of their kernels' names."""
-
-TORCH = r"\bat::(?:native|cuda)\b|\bat_cuda_detail\b|\bc10::|\bcub::"
-"""torch's own kernels, and CUB's, which torch launches. A whole model may use them between its kernels."""
+"""Whose a kernel is by a pattern of its name, the first that fits: words for a sentence. What is not here is still not
+the variant's own."""
 
 _CPU_NOISE = re.compile(r"aten::(?:as_strided|view|t|transpose|reshape|empty|_unsafe_view|expand|select|slice|alias)\b")
 
@@ -45,24 +51,31 @@ def _is_noise(name: str) -> bool:
     return name.startswith(("Memset", "Memcpy", "[", "Profiler")) or bool(_CPU_NOISE.match(name))
 
 
-def libraries(kernel_names: list[str]) -> list[str]:
-    """The libraries whose kernels are among the names."""
-    return [library for library, pattern in LIBRARIES.items() if any(re.search(pattern, name) for name in kernel_names)]
+def foreign(kernel_names: Sequence[str], variant: Variant) -> str:
+    """The first GPU kernel that is neither the variant's own nor among its helpers; "" when there is none.
 
-
-def borrowed(kernel_names: list[str]) -> str:
-    """A sentence when a call that is to run GPU kernels of its own ran a library's or torch's; "" when it did not.
-
-    The operators that are seen on a CPU are torch's in every variant, and tell nothing.
+    Operators of a CPU are torch's in every variant, and tell nothing.
     """
-    owners = {library: pattern for library, pattern in LIBRARIES.items() if library != ON_CPU} | {"torch": TORCH}
-    for name in kernel_names:
-        for owner, pattern in owners.items():
-            if re.search(pattern, name):
-                return f"It claims kernels of its own, but runs one of {owner}: {name[:80]}."
+    own, helpers = variant.own_kernels(), [re.compile(each) for each in variant.helpers]
+    for name in _on_gpu(kernel_names):
+        if name not in own and not any(each.search(name) for each in helpers):
+            return name
     return ""
 
 
-def is_own(kernel_names: list[str]) -> bool:
-    """Whether the names are known and none belongs to cuBLAS, cuDNN or another library."""
-    return bool(kernel_names) and not libraries(kernel_names)
+def borrowed(kernel_names: Sequence[str], variant: Variant) -> str:
+    """A sentence when a call of a variant that is no peer ran a kernel of others; "" when it did not."""
+    name = foreign(kernel_names, variant)
+    owner = next((owner for owner, pattern in LIBRARIES.items() if re.search(pattern, name)), "")
+    what = f"one of {owner}" if owner else "one that it does not declare"
+    return f"It claims kernels of its own, but runs {what}: {name[:80]}." if name else ""
+
+
+def is_own(kernel_names: Sequence[str], variant: Variant) -> bool | None:
+    """Whether every GPU kernel is the variant's own or a helper; None when no GPU kernel is known."""
+    return not foreign(kernel_names, variant) if _on_gpu(kernel_names) else None
+
+
+def _on_gpu(kernel_names: Sequence[str]) -> list[str]:
+    """The names; none where they are operators, which is what is seen on a CPU."""
+    return [] if any(name.startswith("aten::") for name in kernel_names) else list(kernel_names)

@@ -210,7 +210,7 @@ def _judge(bench: Bench, ready: list[_Runnable]) -> None:
     for each in ready:
         said = each.answers.refusal(_noting(bench, each.trial, references))
         if not said and not each.trial.peer:
-            said = borrowed(each.trial.kernels)
+            said = borrowed(each.trial.kernels, registry.variant(each.trial.variant))
         if said and each.trial.gate == "pass":
             each.trial.gate, each.trial.reason = "fail", said
 

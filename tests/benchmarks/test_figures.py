@@ -32,6 +32,21 @@ def test_no_figure_in_lower_precision_stands_without_its_fidelity(path):
     assert list(figures.unfaithful(path.read_text())) == []
 
 
+@pytest.mark.parametrize("path", figures.documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_times_with_products_of_cublas_are_marked_and_explained(path):
+    for found in figures.TABLE.finditer(path.read_text()):
+        behind = path.read_text()[found.end() :].lstrip()
+        assert behind.startswith("¹ Some products of the prompt ran on cuBLAS") == ("¹" in found[3]), found[2]
+
+
+def test_the_rows_beside_vllm_that_ran_cublas_are_those_of_the_document():
+    rows = document("decode-vllm")["rows"]
+    borrowed = [row for row in rows if row["own"] is False]
+    assert [row["variant"] for row in borrowed].count("megakernel") == 6
+    assert len(borrowed) == TABLES["vllm"]().count("¹") == 8
+    assert all(any(name.startswith("nvjet") for name in row["kernels"]) for row in borrowed)
+
+
 def test_every_table_is_in_a_document():
     named = {name for path in figures.documents() for _, name, *_ in figures.TABLE.findall(path.read_text())}
     assert named == set(TABLES)

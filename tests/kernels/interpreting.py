@@ -25,7 +25,7 @@ def gate(runs: list[tuple[str, Case, dict[str, Any]]]) -> dict[str, str]:
         text=True,
         check=False,
         cwd=ROOT,
-        env=_environment(),
+        env=environment(),
     )
     if done.returncode:
         raise RuntimeError(done.stderr[-4000:])
@@ -37,12 +37,13 @@ def run_tests(path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:django", "--noconftest",
          "-o", "addopts=--import-mode=importlib", "-c", os.devnull, "--rootdir", str(ROOT), str(path)],
-        cwd=ROOT, env=_environment(), capture_output=True, text=True, check=False,
+        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """The environment variables of a process in which Triton interprets."""
     return os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 

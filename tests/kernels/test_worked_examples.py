@@ -71,6 +71,13 @@ def test_they_serve_one_row_and_refuse_other_devices(examples):
     assert cuda.serves(case(), GPUS["a100"]) is not None
 
 
+def test_they_declare_the_names_of_their_kernels(examples):
+    kernel = importlib.import_module("kernels.gemm.gemv_kernel")._gemv
+    assert registry.variant("gemv_triton").kernels == (kernel.__name__,)
+    source = examples["gemv_cuda"].SOURCE.read_text()
+    assert all(f" {name}(const ELEMENT* x" in source for name in registry.variant("gemv_cuda").kernels)
+
+
 def test_the_triton_example_is_right_under_the_interpreter():
     interpreting.run_tests(Path(__file__).with_name("interpreted_examples.py"))
 

@@ -10,7 +10,7 @@ from kernels.plan import Plan
 from workers.charts.text import times
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.quality import Quality
-from workers.documents.speedup import Speedup
+from workers.documents.speedup import LEAST_PROCESSES, Speedup
 from workers.documents.stages import ObjectiveOutcome, PlanCheck, PlanProfile, PlanTrial, StageInput
 from workers.documents.workload import Workload
 from workers.harness.context import Context
@@ -77,6 +77,17 @@ class Attempt:
         first = self.processes[0]
         pair = sum(median(each.service_s for each in side) for side in (first.before, first.after))
         return 1.2 * PAIRS * pair
+
+    def process_seconds(self, context: Context) -> float | None:
+        """The expected seconds of a further process; None where the stage has no process of its own."""
+        if context.startup_seconds is None:
+            return None
+        return context.startup_seconds + self.ready_seconds + self.measuring_seconds
+
+    def kept_for_processes(self, context: Context) -> float:
+        """Seconds that the least number of further processes take; 0 where they do not fit into what is left."""
+        least = (LEAST_PROCESSES - 1) * (self.process_seconds(context) or 0.0)
+        return least if least <= context.seconds_left else 0.0
 
     @property
     def why_not(self) -> str:
@@ -164,9 +175,9 @@ def _measured_again(attempt: Attempt, document: StageInput, context: Context, us
 
     It may then no longer be confirmed. The caller has freed the device's memory.
     """
-    if context.startup_seconds is None:
+    seconds = attempt.process_seconds(context)
+    if seconds is None:
         return attempt
-    seconds = context.startup_seconds + attempt.ready_seconds + attempt.measuring_seconds
     further = measure_again(document, attempt.plan, context, seconds)
     processes, objectives = [*attempt.processes, *further.alternations], document.workload.objectives
     return replace(

@@ -9,7 +9,7 @@ import torch
 from torch.autograd.profiler import record_function
 from transformers import PreTrainedModel
 
-from kernels import engine
+from kernels import engine, registry
 from kernels.engine import Runner
 from kernels.engine.compiled import CompiledRunner
 from kernels.engine.loading import kind_of
@@ -19,6 +19,8 @@ from workers.charts.text import plain
 from workers.documents.stages import OpRow, PlanProfile, ProfileResult, StageInput
 from workers.harness.context import Context
 from workers.measuring.served_model import dtype_of
+from workers.planning import megakernel_profile
+from workers.planning.megakernel_profile import MEGAKERNEL
 from workers.planning.precision import lowers_precision
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.attribution import Work
@@ -30,23 +32,41 @@ from workers.traces.windows import MOST_STEPS, Sampled, Window, longer, windows
 SECONDS_NEEDED = 8.0
 """With less of the stage left, the plan is not profiled."""
 ROWS_NAMED = 3
+OPERATIONS = {
+    "attention": "attention",
+    "step_attention": "attention",
+    "linear": "linear",
+    "grouped": "linear",
+    "rmsnorm": "norm and residual",
+    "gated": "gated activation",
+    "rope": "rope and kv cache update",
+    "lm_head": "lm_head",
+}
+"""What rows call the operations whose kernels this library's variants declare."""
 
 
 def profile_plan(
-    runner: Runner, plan: Plan, model: PreTrainedModel, document: StageInput, prompt: torch.Tensor, context: Context
-) -> PlanProfile | None:
+    runner: Runner, plan: Plan, model: PreTrainedModel, document: StageInput, prompt: torch.Tensor, context: Context,
+    reserve: float = 0.0,
+) -> PlanProfile | None:  # fmt: skip
     """The profile of `runner`, which runs `plan` and is prepared; `model` is the eager one, `prompt` [batch, length].
 
-    None when the run has no profile of the baseline, whose ceilings and floor it needs, when too little time is left,
-    or when the runner cannot be traced.
+    `reserve` seconds of the stage are not spent on what goes on inside a megakernel. None when the run has no profile
+    of the baseline, whose ceilings and floor it needs, when too little time is left, or when the runner cannot be
+    traced.
     """
     before = document.results.profile
     if before is None or context.seconds_left < SECONDS_NEEDED:
         return None
     try:
-        return _profile(runner, plan, model, document, before, prompt, context)
+        found = _profile(runner, plan, model, document, before, prompt, context)
     except (RuntimeError, OSError):  # the verdict's samples are worth more than the profile
         return None
+    if plan.runner != MEGAKERNEL:
+        return found
+    context.say(0.95, "recording what goes on inside the megakernel")
+    steps, seconds = document.workload.traffic.output_tokens - 1, context.seconds_left - reserve
+    return megakernel_profile.divided(found, runner, prompt, steps, before.ceilings, seconds)
 
 
 def _profile(
@@ -67,7 +87,7 @@ def _profile(
         found.plain_ms += median(once() for _ in range(REQUESTS_TIMED))
         path = context.artifacts / f"plan-{index}.json.gz"
         found.traced_ms += _trace(runner, plan, model, generates, once, path)
-        trace = reader.read(path)
+        trace = reader.read(path).of_gpu(prompt.device.index or 0) if plan.gpus > 1 else reader.read(path)
         work = attribution.attribute(trace)
         found.add(window, trace, work if plan.runner == "eager" else _named(work, shapes, plan), shapes)
     result = _result(found, before, document, plan, request_ms, steps)
@@ -121,9 +141,10 @@ def _named(work: list[Work], counted: list[CountedOp], plan: Plan) -> list[Work]
 
 
 def _own_name(piece: Work, plan: Plan) -> str:
-    if plan.runner == "megakernel" and piece.kernel == "decode":
-        return "megakernel"
-    return graph_replays.by_name(piece.kernel)
+    if plan.runner == MEGAKERNEL and piece.kernel == "decode":
+        return MEGAKERNEL
+    own = next((each.op for each in registry.variants() if piece.kernel in each.kernels), "")
+    return OPERATIONS.get(own) or graph_replays.by_name(piece.kernel)
 
 
 def _result(
@@ -132,7 +153,7 @@ def _result(
     scale = found.scale(steps)
     lower = lowers_precision(plan, dtype_of(document))
     rows = table.rows(found.work, [] if lower else found.counted, before.ceilings, scale)
-    floor = None if lower else sum(row.floor_ms or 0.0 for row in before.rows)
+    floor = None if lower else sum(row.floor_ms or 0.0 for row in before.rows) / plan.gpus
     device_ms, launches = sum(row.ms for row in rows), table.launches(found.work, scale)
     return PlanProfile(
         request_ms=request_ms,
@@ -141,8 +162,13 @@ def _result(
         attributed_share=table.attributed_share(rows),
         floor_ms=floor,
         rows=table.with_idle(rows, request_ms),
-        sentence=sentence(rows, request_ms, device_ms, launches, floor, found.on_gpu),
+        sentence=sentence(rows, request_ms, device_ms, launches, floor, found.on_gpu) + _of_gpus(plan.gpus),
     )
+
+
+def _of_gpus(gpus: int) -> str:
+    """Which GPU the figures are of, where the plan runs on several; "" where it runs on one."""
+    return f" Times and launches are those of the first of its {gpus} GPUs, the floor is shared." if gpus > 1 else ""
 
 
 def sentence(
@@ -161,7 +187,7 @@ def sentence(
     )
     said += f"; most of that is {most}" if most else ""
     if not floor_ms:
-        return f"{said}; there is no measured floor for its precision."
+        return f"{said}; there is no measured floor of its operations in its precision."
     if doubt(floor_ms, request_ms):
         return f"{said}; the floor by the measured ceilings is longer than that, so one of the two is wrong."
     return f"{said}; the model's operations cannot take less than {plain(floor_ms)} ms by the measured ceilings."

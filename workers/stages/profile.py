@@ -18,7 +18,7 @@ from workers.harness.context import Context
 from workers.measuring.conditions import watched
 from workers.measuring.served_model import device_of, load, prepared
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
-from workers.traces.bottlenecks import RequestFacts, bottlenecks, waits
+from workers.traces.bottlenecks import RequestFacts, bottlenecks, paces, waits
 from workers.traces.cases import profiled_cases
 from workers.traces.timed_requests import REQUESTS_TIMED, answer, median_ms, request
 from workers.traces.windows import Sampled, Window, longer, sample, windows
@@ -106,7 +106,8 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         context.say(0.8, "tracing the compiled model's CUDA graphs")
         replayed = _replayed(document, model, prompt, sampled, limits, context)
     shown, doubt = table.with_idle(rows, request_ms), table.beyond(device_ms, request_ms)
-    facts = RequestFacts(limits, sampled.on_gpu, launches, waits(rows, _phases_ms(answers, generates)), bool(doubt))
+    wall = _phases_ms(answers, generates)
+    facts = RequestFacts(limits, sampled.on_gpu, launches, waits(rows, wall), bool(doubt), paces(rows, wall))
     trace, shown_timeline = timeline.keep(context.artifacts / "trace-0.json.gz", sampled.first, context)
     context.say(1.0, f"attributed {share:.1%} of the device's time")
     return ProfileResult(

@@ -135,27 +135,29 @@ class _Bench:
             served_ids, refusal = judge_served(engine.runner("eager", self.model), after, plan, document, now)
             loss = largest_loss(document, plan)
             judged, no_quality = quality_by_kind.measure(document, context, self.runner, after, loss)
-            counts = is_change(plan, document) and not refusal
-            left = profile_plan(after, plan, self.model, document, now.draw(), context) if counts else None
-        alternations = [Alternation(self.today.served, now.served)]
-        return Attempt(
-            label=label,
-            plan=plan,
-            changed=is_change(plan, document),
-            environment=environment,
-            processes=alternations,
-            outcomes=outcomes_of(objectives, alternations, self.usd, plan.gpus),
-            speedup=speedup(objectives[0], alternations, self.usd, plan.gpus),
-            quality=judged,
-            no_quality=no_quality,
-            served_ids=served_ids,
-            refusal=refusal,
-            seconds=time.monotonic() - start,
-            ready_seconds=ready_seconds,
-            profile=left,
-            choice=_choice(document),
-            today=before_words(document.workload),
-        )
+            alternations = [Alternation(self.today.served, now.served)]
+            attempt = Attempt(
+                label=label,
+                plan=plan,
+                changed=is_change(plan, document),
+                environment=environment,
+                processes=alternations,
+                outcomes=outcomes_of(objectives, alternations, self.usd, plan.gpus),
+                speedup=speedup(objectives[0], alternations, self.usd, plan.gpus),
+                quality=judged,
+                no_quality=no_quality,
+                served_ids=served_ids,
+                refusal=refusal,
+                seconds=0.0,
+                ready_seconds=ready_seconds,
+                choice=_choice(document),
+                today=before_words(document.workload),
+            )
+            left = None
+            if not attempt.why_not:
+                reserve = attempt.kept_for_processes(context)
+                left = profile_plan(after, plan, self.model, document, now.draw(), context, reserve)
+        return replace(attempt, seconds=time.monotonic() - start, profile=left)
 
     def _served(self, after: Runner, plan: Plan, start: float, reserve: float) -> tuple[Clients, float, Environment]:
         """The clients of `after`, whose requests alternated with today's; the seconds until both were warm; and the

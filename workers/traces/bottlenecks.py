@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from workers.charts.text import percent, plain
 from workers.documents.measurement import Ceilings
@@ -17,12 +18,20 @@ _WHERE = {"decode": "while decoding", "prefill": "in the prefill", "forward": "i
 _PARTS = ("linear ", "norm ", "activation ", "embedding ", "lm_head", "rope", "kv cache", "residual", "gated", "mask")
 
 
+class HostPace(NamedTuple):
+    """A phase in which the host sets the pace: what it takes for the mean launch, and how long the device waits, ms."""
+
+    launch_ms: float
+    idle_ms: float
+
+
 @dataclass(frozen=True)
 class RequestFacts:
     """What the sentences say of the whole request.
 
     `launches`: of kernels. `waits`: the share of each phase's wall time in which the device waits for the host.
-    `doubtful`: what was traced adds up to more than the request takes, so only shares are said.
+    `doubtful`: what was traced adds up to more than the request takes, so only shares are said. `paces`: those of the
+    phases in which the host sets the pace.
     """
 
     ceilings: Ceilings
@@ -30,12 +39,23 @@ class RequestFacts:
     launches: int
     waits: Mapping[str, float] = field(default_factory=dict)
     doubtful: bool = False
+    paces: Mapping[str, HostPace] = field(default_factory=dict)
 
 
 def waits(rows: Sequence[OpRow], wall_ms: Mapping[str, float]) -> dict[str, float]:
     """The share of each phase's wall time, given by phase in ms, in which the device has nothing to do."""
     busy = {phase: sum(row.ms for row in rows if row.phase == phase) for phase in wall_ms}
     return {phase: max(0.0, 1 - busy[phase] / ms) for phase, ms in wall_ms.items() if ms > 0}
+
+
+def paces(rows: Sequence[OpRow], wall_ms: Mapping[str, float]) -> dict[str, HostPace]:
+    """The pace of each phase in which the host sets it, by the phase's wall time in ms."""
+    found = {}
+    for phase, share in waits(rows, wall_ms).items():
+        launches = sum(row.launches or row.calls for row in rows if row.phase == phase)
+        if share >= HOST_BOUND and launches:
+            found[phase] = HostPace(wall_ms[phase] / launches, share * wall_ms[phase])
+    return found
 
 
 def bottlenecks(rows: Sequence[OpRow], request: RequestFacts) -> list[Bottleneck]:
@@ -145,10 +165,17 @@ def _launch(row: OpRow, request: RequestFacts) -> str:
         return ""
     launches = row.launches or row.calls
     each_us, what = 1000 * row.ms / max(1, launches), "kernel launches" if request.on_gpu else "operations"
-    return (
+    most, pace = row.ms if row.headroom_ms is None else row.headroom_ms, request.paces.get(row.phase)
+    said = (
         f"{launches:,} {what} in {row.calls:,} calls take {each_us:.1f} µs each, where an empty launch takes "
-        f"{request.ceilings.launch_us:.1f} µs; fusing it with its neighbours or a megakernel would save nearly all of "
-        "it, the host's part as well."
+        f"{request.ceilings.launch_us:.1f} µs; fusing it with its neighbours or a megakernel could save up to"
+    )
+    if not request.on_gpu or pace is None:
+        return f"{said} {plain(most)} ms."
+    now = min(launches * pace.launch_ms, pace.idle_ms)
+    return (
+        f"{said} {plain(now)} ms now, at the {plain(1000 * pace.launch_ms)} µs that the host takes for the mean "
+        f"launch, and {plain(most)} ms of the device's time once the host is out of the way."
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from workers.traces.attribution import Work
-from workers.traces.labels import UNATTRIBUTED
+from workers.traces.labels import COPIES, ELEMENTWISE, UNATTRIBUTED
 from workers.traces.op_counter import CountedOp
 
 _MATRIX = re.compile(r"gemm|gemv|nvjet|cutlass|cublas|wgmma|splitk(?!reduce)|_mm(_|\b)|dot_kernel", re.IGNORECASE)
@@ -31,11 +31,12 @@ _NAMED = (
     (_word("rsqrt", "norm", "layernorm", "rmsnorm"), "norm and residual"),
     (_word("silu", "gelu", "sigmoid"), "gated activation"),
     (_word("index_copy", "index_put", "scatter", "rope", "rotary", "cos", "sin", "neg"), "rope and kv cache update"),
-    (_word("embedding", "index_select", "gather"), "embedding"),
-    (_word("memcpy", "memset", "copy", "fill", "arange"), "copies"),
-    (re.compile(r"^triton_(?:poi|red|per)_fused_|vectorized_elementwise|elementwise_kernel"), "elementwise"),
+    (_word("embedding", "index_select"), "embedding"),
+    (_word("memcpy", "memset", "copy", "fill", "arange", "gather"), COPIES),
+    (re.compile(r"^triton_(?:poi|red|per)_fused_|vectorized_elementwise|elementwise_kernel"), ELEMENTWISE),
 )
-"""What a kernel's name tells. The last one knows Inductor's pointwise kernels and torch's own."""
+"""What a kernel's name tells. The last two are kinds of kernels, Inductor's and torch's own among them: they tell no
+operation, so their time is not attributed."""
 
 
 def name_replays(work: Sequence[Work], counted: Sequence[CountedOp]) -> list[Work]:

@@ -13,6 +13,10 @@ BOOKKEEPING = "token bookkeeping"
 UNATTRIBUTED = "unattributed"
 """The name of work that neither its place nor its name tells. It is never counted as attributed."""
 
+COPIES, ELEMENTWISE = "copies", "elementwise"
+NOT_ATTRIBUTED = (UNATTRIBUTED, COPIES, ELEMENTWISE)
+"""Names that tell no operation: the last two say what kind of kernel ran, and not for what."""
+
 _MATRIX = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum")
 _ATTENTION = (*_MATRIX, "softmax", "_softmax", "masked_fill", "where", "dropout")
 _LAYOUT = ("copy", "contiguous", "clone", "reshape", "transpose", "expand", "view", "to", "_to_copy", "permute", "cat")

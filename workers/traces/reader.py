@@ -4,7 +4,7 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +42,7 @@ class Kernel(NamedTuple):
     correlation: int
     name: str
     stream: int = 0
+    gpu: int = 0
 
 
 @dataclass
@@ -51,6 +52,10 @@ class Trace:
     spans: dict[Any, list[HostSpan]] = field(default_factory=lambda: defaultdict(list))
     launches: dict[Any, list[HostLaunch]] = field(default_factory=lambda: defaultdict(list))
     kernels: list[Kernel] = field(default_factory=list)
+
+    def of_gpu(self, number: int) -> "Trace":
+        """The same with the kernels of one GPU alone."""
+        return replace(self, kernels=[kernel for kernel in self.kernels if kernel.gpu == number])
 
 
 def events(path: Path) -> Iterator[dict[str, Any]]:
@@ -80,7 +85,8 @@ def _take(trace: Trace, event: dict[str, Any]) -> None:
         trace.launches[thread].append(HostLaunch(start, event["args"]["correlation"], name, duration))
     elif category in _DEVICE_WORK:
         facts = event.get("args", {})
-        trace.kernels.append(Kernel(start, duration, facts.get("correlation", -1), name, facts.get("stream", 0)))
+        place = facts.get("stream", 0), facts.get("device", 0)
+        trace.kernels.append(Kernel(start, duration, facts.get("correlation", -1), name, *place))
 
 
 def shorten(source: Path, target: Path, most_bytes: int) -> Path:

@@ -9,7 +9,7 @@ from kernels.measure.roofline import LARGEST_SHARE, doubt, floors_ms
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow
 from workers.traces.attribution import Work
-from workers.traces.labels import UNATTRIBUTED
+from workers.traces.labels import NOT_ATTRIBUTED
 from workers.traces.op_counter import CountedOp
 
 Bound = Literal["memory", "compute", "launch", "idle"]
@@ -137,7 +137,7 @@ def with_idle(found: list[OpRow], request_ms: float) -> list[OpRow]:
 
 
 def attributed_share(found: Sequence[OpRow]) -> float:
-    """The share of the device's time that has a name."""
+    """The share of the device's time whose operation is known."""
     device_ms = sum(row.ms for row in found if row.bound != "idle")
-    lost = sum(row.ms for row in found if row.op == UNATTRIBUTED)
+    lost = sum(row.ms for row in found if row.op in NOT_ATTRIBUTED)
     return 1 - lost / device_ms if device_ms else 0.0

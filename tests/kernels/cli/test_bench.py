@@ -250,18 +250,20 @@ def test_ratio_is_the_best_peers_time_over_this_ones():
     trials = [
         trial("a", True, "pass", ms=2.0, raced=True),
         trial("b", True, "pass", ms=4.0, raced=True),
-        trial("c", False, "pass", ms=1.0, raced=True, kernels=["own_gemm"], host_us=9.5),
-        trial("d", False, "pass", ms=1.0, raced=True, kernels=["nvjet_hsh_64x8"]),
+        trial("skinny", False, "pass", ms=1.0, raced=True, kernels=["skinny_linear"], host_us=9.5),
+        trial("small_gemm", False, "pass", ms=1.0, raced=True, kernels=["nvjet_hsh_64x8"]),
         trial("e", True, "fail"),
         trial("f", True, "refused"),
         trial("g", True, "refused", reason="Not tried: no time was left for this case."),
         trial("h", True, "pass", ms=0.5),
-        trial("i", False, "pass", ms=0.5),
+        trial("gemm_hopper", False, "pass", ms=0.5),
     ]
     rows = {row.variant: row for row in bench_rows(trials)}
-    assert [rows[name].ratio_to_best_peer for name in "abcdehi"] == [1.0, 0.5, 2.0, 2.0, None, None, None]
-    assert [rows[name].own for name in "acdi"] == [None, True, False, None]
-    assert [rows[name].host_us for name in "ac"] == [None, 9.5]
+    ratios = {name: row.ratio_to_best_peer for name, row in rows.items() if row.ratio_to_best_peer}
+    assert ratios == {"a": 1.0, "b": 0.5, "skinny": 2.0, "small_gemm": 2.0}
+    own = {name: rows[name].own for name in ("a", "skinny", "small_gemm", "gemm_hopper")}
+    assert own == {"a": None, "skinny": True, "small_gemm": False, "gemm_hopper": None}
+    assert [rows[name].host_us for name in ("a", "skinny")] == [None, 9.5]
     assert "f" not in rows
     assert rows["g"].reason.startswith("Not tried")
 
@@ -271,7 +273,7 @@ def test_lower_precision_has_no_ratio_to_a_peer_in_another():
     known = {"gate": "pass", "ms": 1.0, "raced": True}
     trials = [
         Trial(op="linear", case=case, variant=name, peer=name == "torch", lossy=case is fp8, **known)
-        for name, case in (("torch", same), ("own", same), ("own_fp8", fp8))
+        for name, case in (("torch", same), ("skinny", same), ("skinny_fp8", fp8))
     ]
     assert [row.ratio_to_best_peer for row in bench_rows(trials)] == [1.0, 1.0, None]
 

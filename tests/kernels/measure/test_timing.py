@@ -10,7 +10,6 @@ from kernels.measure.intervals import median_interval
 from kernels.measure.roofline import exceeds_peak, floor_ms
 from kernels.measure.timing import StoppingRule, host_us, interleaved
 from kernels.ops import AttentionCase, LinearCase
-from kernels.proof.kernel_names import is_own, kernels_seen, libraries
 
 CPU = torch.device("cpu")
 
@@ -115,35 +114,6 @@ def test_floor_is_the_larger_of_both_times(m, bound):
     ceilings = {"read_tbps": 4.0, "copy_tbps": 4.0, "matrix_tflops": {"bf16": 600.0}}
     expected = case.least_bytes / 4e9 if bound == "bytes" else case.flops / 600e9
     assert floor_ms(case, ceilings) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("name", "library"),
-    [
-        ("nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_TNT", "cuBLAS"),
-        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_32x6_tn_align8>", "cuBLAS"),
-        ("void cublasLt::splitKreduce_kernel<32, 16, int>", "cuBLAS"),
-        ("void gemv2T_kernel_val<int, int, __nv_bfloat16>", "cuBLAS"),
-        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3_64x64x64", "cuDNN"),
-        ("void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits>", "torch's FlashAttention"),
-        ("fmha_cutlassF_bf16_aligned_64x64_rf_sm80", "torch's memory-efficient attention"),
-    ],
-)
-def test_library_kernels_are_not_ours(name, library):
-    assert libraries([name]) == [library]
-    assert not is_own(["my_kernel", name])
-
-
-def test_own_kernels_are_ours():
-    assert is_own(["wgmma_gemm_128x256", "void at::native::vectorized_elementwise_kernel<4>"])
-    assert not is_own([])
-
-
-def test_names_of_what_ran_are_seen():
-    x = torch.randn(8, 8)
-    names = kernels_seen(lambda: x @ x, CPU)
-    assert "aten::mm" in names
-    assert not is_own(names)
 
 
 @pytest.mark.gpu

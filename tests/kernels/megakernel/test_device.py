@@ -7,6 +7,7 @@ import pytest
 
 from kernels.megakernel import device
 from kernels.megakernel.layout import Layout
+from kernels.megakernel.program import build_program
 from kernels.megakernel.ranks import part_of
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.validate import validate
@@ -41,6 +42,22 @@ def test_what_finds_room_is_built_as_it_is(layout: Layout, compiled: list[dict[s
     made = device.built(SHAPE, layout, device.Tuning())
     assert made.programs[0].layout == layout
     assert compiled == ([made.constants] if layout.pairs else [])
+
+
+def test_the_build_that_notes_times_differs_in_that_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path))
+    monkeypatch.delenv("KERNELS_PREBUILT", raising=False)
+    program = build_program(SHAPE, Layout(sms=4, splits=2))
+    usual, traced = device.defines(program, device.Tuning()), device.traced_build(program, device.Tuning())
+    assert dict(traced.defines) == usual | {"TRACE": 1}
+    assert device.shared_bytes(dict(traced.defines)) == device.shared_bytes(usual)
+    assert not traced.is_made
+    (tmp_path / traced.name).touch()
+    assert traced.is_made
+    assert not device.build_of(usual).is_made
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "empty"))
+    monkeypatch.setenv("KERNELS_PREBUILT", str(tmp_path))
+    assert traced.is_made
 
 
 def test_two_ranks_side_by_side_need_room_for_the_pairs_of_both(compiled: list[dict[str, Any]]) -> None:

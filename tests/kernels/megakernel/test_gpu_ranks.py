@@ -8,7 +8,7 @@ import torch
 
 from kernels import engine
 from kernels.engine import divided
-from kernels.megakernel import trace
+from kernels.megakernel import record, trace
 from kernels.megakernel.attend import splits_of
 from kernels.megakernel.instructions import FIELDS, QKV
 from kernels.megakernel.structure import instruction_rows
@@ -109,9 +109,9 @@ def test_every_generation_is_the_same(devices):
 
 
 def test_a_timeline_has_all_ranks_on_one_clock(devices):
-    runner = runner_of(models(config_of("llama", devices))[0], devices=devices, tuning={"trace": True})
-    runner.generate(torch.ones(1, PROMPT, dtype=torch.int64, device="cuda"), 8)
-    found = trace.timeline_of(runner.timeline())
+    runner = runner_of(models(config_of("llama", devices))[0], devices=devices)
+    prompt = torch.ones(1, PROMPT, dtype=torch.int64, device="cuda")
+    found = trace.timeline_of(record.timeline(runner, prompt, 8))
     assert {span.gpu for span in found.spans} == set(range(len(devices)))
     assert 0 < found.doubt_ns < 20_000
 

@@ -5,7 +5,8 @@ import torch
 
 from kernels.engine.decoder import Decoder
 from kernels.engine.sessions import DecoderSession
-from kernels.megakernel import device
+from kernels.megakernel import device, record, trace
+from kernels.megakernel.shares import shares_of
 from tests.kernels.megakernel.on_gpu import PROMPT, last_logits, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
@@ -164,3 +165,22 @@ def test_what_it_cannot_serve_is_refused_by_name():
         runner_of(exact)
     with pytest.raises(ValueError, match="batch"):
         runner_of(model).prepare(9, PROMPT, TOKENS)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("length", [PROMPT, 600])
+def test_a_timeline_is_recorded_beside_the_usual_kernel(batch, length):
+    """Every instruction leaves marks, END as well; afterwards the usual kernel gives the same answer as before."""
+    runner = runner_of(models(GPU_CONFIGS["llama"])[0])
+    prompt = torch.randint(0, 4099, (batch, length), device="cuda")
+    expected = runner.generate(prompt, TOKENS).tokens
+    usual = runner.ranks[0].kernel
+    recorded = record.timeline(runner, prompt, TOKENS)
+    found = shares_of(trace.timeline_of(recorded), [program for program, _ in recorded], length + TOKENS / 2)
+    assert record.unmade(runner) == []
+    assert {"qkv", "attention", "out", "gate_up", "down", "head", "end"} <= {kind.op for kind in found.kinds}
+    assert all(kind.works > 0 for kind in found.kinds)
+    assert 0 < found.between < 0.5
+    assert 10 < found.token_us < 10_000
+    assert runner.ranks[0].kernel is usual
+    assert runner.generate(prompt, TOKENS).tokens == expected

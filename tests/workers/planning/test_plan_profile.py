@@ -5,16 +5,18 @@ import json
 import pytest
 import torch
 
-from kernels import engine
+from kernels import engine, registry
 from kernels.engine.compiled import CompiledRunner
 from kernels.plan import Plan
 from tests.workers.conftest import TINY, stage_input
 from workers.documents.stages import OpRow, Results
 from workers.harness.context import Context
 from workers.measuring.served_model import load
-from workers.planning.plan_profile import profile_plan, sentence
+from workers.planning.plan_profile import OPERATIONS, _own_name, _result, profile_plan, sentence
 from workers.stages import profile
-from workers.traces.windows import MOST_STEPS
+from workers.traces import attribution, reader
+from workers.traces.attribution import Work
+from workers.traces.windows import MOST_STEPS, Sampled
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def test_a_plan_of_lower_precision_has_no_floor_to_claim():
     said = sentence(rows, 4.0, 2.0, 100, None, on_gpu=True)
     assert said == (
         "A request of the plan takes 4 ms, 2 ms of it in 100 launches on the device; most of that is attention "
-        "(decode, 2 ms); there is no measured floor for its precision."
+        "(decode, 2 ms); there is no measured floor of its operations in its precision."
     )
 
 
@@ -79,3 +81,40 @@ def test_what_cannot_be_is_flagged_and_no_argument():
     assert "ms of it" not in said
     below = sentence(rows, 140.0, 133.0, 2, 200.0, on_gpu=True)
     assert below.endswith("the floor by the measured ceilings is longer than that, so one of the two is wrong.")
+
+
+def test_of_several_gpus_the_first_ones_kernels_count_and_all_share_the_floor(tmp_path, before):
+    """A trace as torch writes it, of a launch on two GPUs."""
+    kernel = {"ph": "X", "cat": "kernel", "name": "decode", "ts": 5, "dur": 4000}
+    events = [{**kernel, "args": {"correlation": 1, "stream": 7, "device": gpu}} for gpu in (0, 1)]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    trace = reader.read(path).of_gpu(0)
+    assert [(each.gpu, each.stream) for each in trace.kernels] == [(0, 7)]
+    document = stage_input("verify", results=Results(profile=before))
+    plan = Plan(model_digest=document.model.digest, gpu="h200", runner="megakernel", dtype="fp32")
+    work = [each._replace(label="megakernel") for each in attribution.attribute(trace)]
+    found = Sampled(work=work, steps=7)
+    one, two = (_result(found, before, document, plan.model_copy(update={"gpus": gpus}), 4.5, 7) for gpus in (1, 2))
+    assert two.device_ms == pytest.approx(4.0)
+    assert two.floor_ms == pytest.approx(one.floor_ms / 2)
+    assert two.sentence.endswith("Times and launches are those of the first of its 2 GPUs, the floor is shared.")
+    assert "GPUs" not in one.sentence
+
+
+def test_kernels_of_the_library_are_named_by_the_variant_that_declares_them():
+    piece = Work(0.0, "unattributed", "prefill", "", 1.0, 1)
+    plans = {
+        name: Plan(model_digest="0" * 64, gpu="h200", runner=name, dtype="bf16") for name in ("kernels", "megakernel")
+    }
+    names = {"lm_head_join": "lm_head", "_rmsnorm": "norm and residual", "step_attention": "attention"}
+    for kernel, operation in (
+        names | {"grouped": "linear", "frobnicate": "unattributed", "_gated": "gated activation"}
+    ).items():
+        assert _own_name(piece._replace(kernel=kernel), plans["megakernel"]) == operation
+    decode = piece._replace(kernel="decode")
+    assert (_own_name(decode, plans["kernels"]), _own_name(decode, plans["megakernel"])) == ("attention", "megakernel")
+
+
+def test_every_operation_of_the_library_has_a_name_in_the_profile():
+    assert set(OPERATIONS) == {each.op for each in registry.variants() if each.kernels} - {"model"}

@@ -8,15 +8,18 @@ from kernels.plan import Plan
 from tests.method_page import agrees, quoted_shares
 from tests.workers.conftest import stage_input
 from tests.workers.measuring.test_outcomes import E2E, served
+from workers.documents.measurement import Environment
 from workers.harness.context import Context
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes_of, speedup
 from workers.planning import processes
+from workers.planning.confirmation import Attempt
 from workers.planning.fresh_process import Result
 from workers.planning.verdict_words import sentence
 from workers.speedup_coverage import FACTORS, PAIRS, REQUESTS, coverage, coverage_within
 from workers.statistics import drift, joined, noise_across_processes, ratio_across_processes, tokens_per_second
 
+ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
 SEEN_BEFORE = (494.0, 497.0, 649.0)
 
 
@@ -67,6 +70,24 @@ def test_all_requests_are_judged_and_a_process_that_misses_alone_is_too_close():
     assert "the requests of 1 of the processes miss it" in sentence(
         [found], speedup(E2E, [fast], None), None, "too_close"
     )
+
+
+def test_what_further_processes_take_is_kept_for_them_where_it_is_left(tmp_path):
+    """Two of them: 3 s to start, 4 s to load, and a fifth more than ten pairs of 0.5 s and 0.1 s."""
+    alternations, plan = processes_of((500, 100)), Plan(model_digest="0" * 64, gpu="cpu", runner="eager", dtype="fp32")
+    attempt = Attempt(
+        label="eager", plan=plan, changed=True, environment=ENVIRONMENT, processes=alternations,
+        outcomes=outcomes_of([E2E], alternations, None), speedup=speedup(E2E, alternations, None), quality=None,
+        no_quality="", served_ids=None, refusal="", seconds=0.0, ready_seconds=4.0,
+    )  # fmt: skip
+
+    def kept(seconds: float, startup: float | None) -> float:
+        return attempt.kept_for_processes(Context(tmp_path, tmp_path, seconds=seconds, startup_seconds=startup))
+
+    each = 3 + 4 + 1.2 * 10 * (0.5 * 1.01 + 0.1 * 1.01)
+    assert kept(60, 3.0) == pytest.approx(2 * each, rel=0.01)
+    assert kept(20, 3.0) == 0  # none will be started
+    assert kept(60, None) == 0  # a stage without a process of its own
 
 
 def test_what_processes_served_lies_on_one_clock():

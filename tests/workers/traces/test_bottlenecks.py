@@ -5,7 +5,7 @@ import pytest
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow
 from workers.traces.attribution import Work
-from workers.traces.bottlenecks import RequestFacts, bottlenecks, waits
+from workers.traces.bottlenecks import HostPace, RequestFacts, bottlenecks, paces, waits
 from workers.traces.op_counter import CountedOp
 from workers.traces.table import Scale, attributed_share, beyond, rows, with_idle
 
@@ -81,6 +81,34 @@ def test_a_saving_behind_the_host_is_told_from_one_that_counts_now(bound, phase)
     assert "waits for the host 75 %" in behind.sentence
     (now,) = bottlenecks(table, RequestFacts(CEILINGS, True, 9, waits(table, {phase: 10.1})))
     assert "could save 8 ms;" in now.sentence
+
+
+def fused_says(table: list[OpRow], wall_ms: float, on_gpu: bool = True) -> str:
+    """What is said of the table's first row in a decode phase of so many ms."""
+    wall = {"decode": wall_ms}
+    facts = RequestFacts(CEILINGS, on_gpu, 9, waits(table, wall), paces=paces(table, wall))
+    return bottlenecks(table[:1], facts)[0].sentence.partition("or a megakernel ")[2]
+
+
+def test_what_fusing_launches_saves_now_is_told_from_what_it_saves_later():
+    """A phase of 40 ms with 1,000 launches that keep the device busy for 10 ms: the host takes 40 µs for each."""
+    launches = row("rope", "launch", ms=1.71, floor_ms=None, headroom_ms=None, launches=400)
+    table = [launches, row("linear q_proj", "memory", ms=8.29, launches=600)]
+    assert paces(table, {"decode": 40.0}) == {"decode": HostPace(pytest.approx(0.04), pytest.approx(30))}
+    assert fused_says(table, 40.0) == (
+        "could save up to 16 ms now, at the 40 µs that the host takes for the mean launch, and 1.71 ms of the device's "
+        "time once the host is out of the way."
+    )
+    assert paces(table, {"decode": 10.5}) == {}
+    assert fused_says(table, 10.5) == "could save up to 1.71 ms."
+    known = launches.model_copy(update={"headroom_ms": 1.5})
+    assert fused_says([known, table[1]], 40.0, on_gpu=False) == "could save up to 1.5 ms."
+
+
+def test_fusing_launches_saves_no_more_now_than_the_device_waits():
+    """All launches of the phase, which keep the device busy for half of it."""
+    only = row("rope", "launch", ms=20.0, floor_ms=None, headroom_ms=None, launches=8000)
+    assert fused_says([only], 40.0).startswith("could save up to 20 ms now, at the 5 µs")
 
 
 def test_a_call_of_several_kernels_counts_each_launch():

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from workers.documents.measurement import Ceilings
+from workers.documents.stages import OpRow
 from workers.traces import attribution, graph_replays, reader, table
 from workers.traces.labels import TraceScope, label, tail_of
 from workers.traces.op_counter import CountedOp
 
+RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200"
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 600.0}, launch_us=2.0)
 
 
@@ -161,6 +163,63 @@ def test_invented_kernels_are_not_attributed_under_cuda_graphs(tmp_path):
     found = graph_replays.name_replays(work, [])
     assert [piece.label for piece in found] == ["unattributed"] * len(INVENTED)
     assert table.attributed_share(table.rows(found, [], CEILINGS, table.Scale())) == 0
+
+
+GENERIC = {
+    "x_elementwise_kernel": "elementwise",
+    "x_fill": "copies",
+    "my_copy_kernel": "copies",
+    "rows_gather": "copies",
+    "Memcpy DtoD (Device -> Device)": "copies",
+    "triton_poi_fused_add_7": "elementwise",
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>": "elementwise",
+}
+
+
+def test_kernels_whose_names_tell_their_kind_alone_are_not_attributed(tmp_path):
+    """In a CUDA graph; where a module or a function launched them, their place tells the operation."""
+    launch = event("cuda_runtime", "cudaGraphLaunch", 0, 2, correlation=5)
+    kernels = [event("kernel", name, 10 + at, 1, tid=7, correlation=5) for at, name in enumerate(GENERIC)]
+    kernels.append(event("kernel", "triton_red_fused_argmax_4", 50, len(GENERIC), tid=7, correlation=5))
+    work = attribution.attribute(reader.read(write(tmp_path / "graph.json.gz", [launch, *kernels])))
+    found = graph_replays.name_replays(work, [])
+    assert [piece.label for piece in found] == [*GENERIC.values(), "sampling"]
+    share = table.attributed_share(table.rows(found, [], CEILINGS, table.Scale()))
+    assert share == pytest.approx(0.5)
+
+    events = [scope("step", "decode", "", 0, 100), scope("unit", "rope", "", 10, 80)]
+    for at, name in enumerate(GENERIC):
+        events.append(event("cuda_runtime", "cuLaunchKernel", 20 + at, 1, correlation=at))
+        events.append(event("kernel", name, 200 + at, 1, tid=7, correlation=at))
+    work = attribution.attribute(reader.read(write(tmp_path / "eager.json.gz", events)))
+    assert {piece.label for piece in work} == {"rope"}
+    assert table.attributed_share(table.rows(work, [], CEILINGS, table.Scale())) == 1
+
+
+def profiles():
+    """(document, which, attributed share as committed, rows) of the profiles in the committed results."""
+    for path in sorted(RESULTS.glob("*.json")):
+        found = json.loads(path.read_text())
+        results = found.get("results", {}) if isinstance(found, dict) else {}
+        profile, plan = results.get("profile") or {}, (results.get("verify") or {}).get("profile") or {}
+        for which, share, rows in (
+            ("today", profile.get("attributed_share"), profile.get("rows")),
+            ("compiled", profile.get("replayed_share"), profile.get("replayed")),
+            ("plan", plan.get("attributed_share"), plan.get("rows")),
+        ):
+            if rows:
+                yield path.stem, which, share, [OpRow.model_validate(row) for row in rows]
+
+
+def test_committed_profiles_lose_less_than_one_percent_of_what_was_attributed():
+    """Generic names counted when they were made; what ran today had none of them."""
+    lost = {(stem, which): (share or 1.0) - table.attributed_share(rows) for stem, which, share, rows in profiles()}
+    assert len(lost) > 15
+    assert {which for _, which in lost} == {"today", "compiled", "plan"}
+    assert all(each < 1e-9 for (_, which), each in lost.items() if which == "today")
+    assert lost["llama-3.2-1b", "compiled"] == pytest.approx(0.0071, abs=5e-5)
+    assert 0.006 < max(lost.values()) < 0.01
+    assert all(table.attributed_share(rows) > 0.95 for *_, rows in profiles())
 
 
 def test_kernels_launched_outside_modules_and_functions_are_not_attributed(tmp_path):

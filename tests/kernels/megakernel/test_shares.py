@@ -1,0 +1,112 @@
+"""Where a token's time went: shares by kind of instruction, and what each reads."""
+
+import numpy as np
+import pytest
+
+from kernels.megakernel import trace
+from kernels.megakernel.instructions import OP_NAMES, OUT
+from kernels.megakernel.shares import TokenShares, bytes_of, shares_of
+from tests.kernels.megakernel.recorded import PAUSE, PUBLISHED, WAITED, WORKED, llama, made_up
+from tests.kernels.megakernel.tiny_models import programs_of
+
+KEYS = 160
+TOKEN_US = 570.24
+"""The recorded token, from the first mark to the last."""
+
+
+def shares(name: str, with_end: bool = True, **layout) -> TokenShares:
+    recorded = [(program, made_up(program, with_end)) for program in programs_of(name, **layout)]
+    return shares_of(trace.timeline_of(recorded), [program for program, _ in recorded], KEYS)
+
+
+def test_the_recorded_token_of_an_h200_is_divided_as_its_marks_say():
+    program, raw = llama()
+    timeline = trace.timeline_of([(program, raw)])
+    found = shares_of(timeline, [program], KEYS)
+    assert found.token_us == pytest.approx(TOKEN_US)
+    spent = trace.summary(timeline)
+    by = {kind.op: kind for kind in found.kinds}
+    for op in ("qkv", "gate_up", "down", "head"):
+        waited, worked, published = spent[op]
+        assert by[op].waits * found.token_us == pytest.approx(waited)
+        assert by[op].works * found.token_us == pytest.approx(worked + published)
+    assert (by["gate_up"].places, by["head"].places) == (16, 1)
+    assert sum(kind.waits + kind.works for kind in found.kinds) + found.between == pytest.approx(1)
+    assert 0.03 < found.between < 0.04
+
+
+def test_out_that_attends_by_itself_attends_in_its_first_phase():
+    program, raw = llama()
+    timeline = trace.timeline_of([(program, raw)])
+    by = {kind.op: kind for kind in shares_of(timeline, [program], KEYS).kinds}
+    waited, worked, published = trace.summary(timeline)["out"]
+    assert (by["attention"].waits, by["out"].waits) == (0, 0)
+    assert by["attention"].works * TOKEN_US == pytest.approx(waited)
+    assert by["out"].works * TOKEN_US == pytest.approx(worked + published)
+
+
+def test_every_weight_is_counted_where_it_is_read_and_keys_and_values_once():
+    program, _ = llama()
+    read = bytes_of([program], KEYS)
+    assert read["attention"] == 2 * 2 * KEYS * 8 * 64 * 16  # keys and values, bf16, 8 heads of 64, 16 layers
+    assert read["gate_up"] == 2 * 2 * 2048 * 8192 * 16
+    assert sum(read.values()) - read["attention"] == program.stream_bytes().sum()
+
+
+@pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])
+@pytest.mark.parametrize(
+    "layout",
+    [{}, {"splits": 0, "out_parts": 2}, {"batch": 2, "sliced": True}, {"batch": 3, "splits": 2}],
+    ids=["splits", "attending", "sliced", "batch"],
+)
+def test_shares_and_bytes_of_every_layout_add_up(weights, layout):
+    program = programs_of("llama", weights=weights, **layout)[0]
+    found = shares("llama", weights=weights, **layout)
+    assert sum(kind.waits + kind.works for kind in found.kinds) + found.between == pytest.approx(1)
+    assert found.between > 0
+    batch = layout.get("batch", 1)
+    cached = 2 * 2 * KEYS * 2 * 64 * 2 * batch
+    assert found.read_bytes == pytest.approx(program.stream_bytes().sum() + cached)
+    kinds = {kind.op for kind in found.kinds}
+    wanted = {"qkv", "attention", "out", "gate_up", "down", "head", "end"} | ({"add"} if "sliced" in layout else set())
+    assert kinds == wanted
+
+
+def test_waits_and_work_are_those_of_the_mean_sm():
+    found = shares("llama", sms=1, heads=4)
+    longest = len(programs_of("llama", sms=1, heads=4)[0].instructions[0])
+    whole = longest * (WAITED + WORKED + PUBLISHED + PAUSE) - PAUSE
+    assert found.token_us == pytest.approx(whole / 1000)
+    gate = next(kind for kind in found.kinds if kind.op == "gate_up")
+    assert (gate.waits, gate.works) == pytest.approx((2 * WAITED / whole, 2 * (WORKED + PUBLISHED) / whole))
+    assert found.between == pytest.approx((longest - 1) * PAUSE / whole)
+
+
+def test_older_timelines_have_no_next_token():
+    assert "end" not in {kind.op for kind in shares("llama", with_end=False).kinds}
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_over_several_gpus_shares_and_bytes_are_those_of_the_mean_gpu(ranks):
+    programs = programs_of("llama-of-4", sms=4, ranks=ranks)
+    found = shares("llama-of-4", sms=4, ranks=ranks)
+    assert found.gpus == ranks
+    assert sum(kind.waits + kind.works for kind in found.kinds) + found.between == pytest.approx(1)
+    streamed = sum(int(program.stream_bytes().sum()) for program in programs) / ranks
+    assert found.read_bytes == pytest.approx(streamed + 2 * 2 * KEYS * (4 // ranks) * 32 * 2)
+
+
+def test_a_timeline_without_marks_is_refused():
+    program = programs_of("llama")[0]
+    empty = trace.timeline_of([(program, np.zeros_like(made_up(program)))])
+    with pytest.raises(trace.BadTrace, match="the timeline has no marks"):
+        shares_of(empty, [program], KEYS)
+
+
+def test_spans_have_the_marks_of_end():
+    program = programs_of("llama")[0]
+    timeline = trace.timeline_of([(program, made_up(program))])
+    ends = [span for span in timeline.spans if span.op == "end"]
+    assert (len(ends), {span.layer for span in ends}) == (6, {2})
+    assert "E end" in trace.drawing(timeline, 2, [0])[0]
+    assert OP_NAMES[OUT] in trace.summary(timeline)

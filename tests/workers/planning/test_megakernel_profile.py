@@ -1,0 +1,148 @@
+"""What goes on inside a plan's megakernel: its row of the profile divided by kind of instruction."""
+
+import pytest
+import torch
+
+from kernels.megakernel import record, trace
+from kernels.megakernel.shares import shares_of
+from tests.kernels.megakernel.recorded import llama, made_up
+from tests.kernels.megakernel.tiny_models import programs_of
+from workers.documents.measurement import Ceilings
+from workers.documents.stages import OpRow, PlanProfile
+from workers.planning import megakernel_profile
+from workers.planning.megakernel_profile import BUILD_SECONDS, RECORD_SECONDS, divided, rows_of, sentence
+
+STEPS, READ_TBPS = 63, 4.39
+CEILINGS = Ceilings(read_tbps=READ_TBPS, copy_tbps=3.9, matrix_tflops={"bf16": 700.0}, launch_us=4.0)
+PROMPT = torch.ones(1, 128, dtype=torch.int64)
+ROW = OpRow(
+    op="megakernel", phase="decode", kernel="decode", ms=36.3, share=0.95, calls=13, launches=13, bound="memory"
+)
+OTHER = OpRow(
+    op="linear", phase="prefill", kernel="small_gemm", ms=1.9, share=0.05, calls=61, launches=61, bound="memory"
+)
+
+
+def profile() -> PlanProfile:
+    """That of the committed run of Llama-3.2-1B, in two rows."""
+    return PlanProfile(
+        request_ms=38.2, device_ms=38.2, launches=193, attributed_share=1, rows=[ROW, OTHER], sentence="A request."
+    )
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """The recorded token of an H200 in place of a launch; nothing has to be compiled. There is no GPU here."""
+    asked = []
+
+    def timeline(runner, prompt, tokens):
+        asked.append((runner, prompt, tokens))
+        return [llama()]
+
+    monkeypatch.setattr(record, "timeline", timeline)
+    monkeypatch.setattr(record, "unmade", lambda runner: [])
+    return asked
+
+
+def test_the_row_is_divided_and_the_times_still_add_up(recorded):
+    found = divided(profile(), "runner", PROMPT, STEPS, CEILINGS, 60)
+    assert recorded == [("runner", PROMPT, STEPS + 1)]
+    assert OTHER in found.rows
+    inside = [row for row in found.rows if row is not OTHER]
+    assert [row.ms for row in found.rows] == sorted((row.ms for row in found.rows), reverse=True)
+    assert sum(row.ms for row in inside) == pytest.approx(ROW.ms)
+    assert sum(row.share for row in inside) == pytest.approx(ROW.share)
+    by = {row.op: row for row in inside}
+    assert set(by) == {
+        "megakernel, q, k and v", "megakernel, q, k and v: waits for its input", "megakernel, attention",
+        "megakernel, output projection", "megakernel, gate and up", "megakernel, gate and up: waits for its input",
+        "megakernel, down", "megakernel, down: waits for its input", "megakernel, LM head",
+        "megakernel, LM head: waits for its input", "megakernel, between instructions",
+    }  # fmt: skip
+    gate = by["megakernel, gate and up"]
+    assert (gate.calls, gate.phase, gate.launches, gate.headroom_ms) == (16 * STEPS, "decode", None, None)
+    assert gate.ms == pytest.approx(ROW.ms * 0.2652, rel=1e-3)
+    assert gate.least_bytes == 2 * 2 * 2048 * 8192 * 16 * STEPS
+    assert gate.floor_ms == pytest.approx(gate.least_bytes / READ_TBPS / 1e9)
+    waits = by["megakernel, gate and up: waits for its input"]
+    assert (waits.least_bytes, waits.floor_ms) == (None, None)
+    assert (found.request_ms, found.device_ms, found.launches) == (38.2, 38.2, 193)
+
+
+def test_the_sentence_says_what_waits_and_what_the_floor_is(recorded):
+    found = divided(profile(), "runner", PROMPT, STEPS, CEILINGS, 60)
+    assert found.sentence == (
+        "A request. Inside the megakernel, by the shares of one token of an instrumented build (0.57 ms, where the "
+        "plan's takes 0.576 ms): SMs wait for their input 18 % of the time, longest for that of down (6 %), 10 % is "
+        "attention with its own waits, and they run no instruction 4 % of it. A token reads 2.48 GB, which takes "
+        "0.564 ms at the measured bandwidth, 98 % of its time. Weights are read ahead, also while SMs wait, so a part "
+        "may take less than the floor of its bytes; all parts together may not."
+    )
+
+
+def test_floors_of_the_parts_are_together_that_of_the_token():
+    program, raw = llama()
+    found = shares_of(trace.timeline_of([(program, raw)]), [program], 160)
+    rows = rows_of(ROW, found, STEPS, READ_TBPS)
+    assert sum(row.floor_ms or 0 for row in rows) == pytest.approx(found.read_bytes * STEPS / READ_TBPS / 1e9)
+
+
+def test_a_floor_beyond_the_token_is_flagged():
+    program, raw = llama()
+    found = shares_of(trace.timeline_of([(program, raw)]), [program], 160)
+    said = sentence(ROW, found, STEPS, READ_TBPS / 2)
+    assert said.endswith("at the measured bandwidth, longer than the token takes: one of the two is wrong.")
+
+
+@pytest.mark.parametrize(("batch", "ranks"), [(1, 2), (2, 1), (1, 4)])
+def test_several_gpus_are_said_and_batches_are_divided_as_well(monkeypatch, batch, ranks):
+    programs = programs_of("llama-of-4", sms=4, ranks=ranks, batch=batch, sliced=batch > 1)
+    monkeypatch.setattr(record, "timeline", lambda *_: [(program, made_up(program)) for program in programs])
+    monkeypatch.setattr(record, "unmade", lambda runner: [])
+    found = divided(profile(), None, PROMPT.repeat(batch, 1), STEPS, CEILINGS, 60)
+    assert sum(row.ms for row in found.rows) == pytest.approx(ROW.ms + OTHER.ms)
+    names = {row.op for row in found.rows}
+    assert ("megakernel, residual" in names) == (batch > 1)
+    assert {"megakernel, next token", "megakernel, next token: waits for its input"} <= names
+    assert (f"Inside the megakernel, the mean of {ranks} GPUs, by" in found.sentence) == (ranks > 1)
+    assert (" GB on each GPU, which takes" in found.sentence) == (ranks > 1)
+
+
+def test_without_time_for_the_build_the_row_stays_whole_and_says_so(monkeypatch):
+    monkeypatch.setattr(record, "unmade", lambda runner: ["a build"])
+    monkeypatch.setattr(record, "timeline", lambda *_: pytest.fail("it must not be recorded"))
+    found = divided(profile(), None, PROMPT, STEPS, CEILINGS, 20.4)
+    assert found.rows == [ROW, OTHER]
+    assert found.sentence == (
+        "A request. What goes on inside the megakernel was not recorded: building its instrumented kernel and one "
+        "request take 23 s, and 20 s are left."
+    )
+    assert BUILD_SECONDS + RECORD_SECONDS == 23
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("decode.cu: too many registers\nmore"), trace.BadTrace("no marks"), OSError("disk")]
+)
+def test_a_build_that_fails_leaves_the_row_whole_and_says_so(monkeypatch, error):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(record, "unmade", lambda runner: [])
+    monkeypatch.setattr(record, "timeline", fails)
+    found = divided(profile(), None, PROMPT, STEPS, CEILINGS, 60)
+    assert found.rows == [ROW, OTHER]
+    first = str(error).splitlines()[0]
+    assert f"was not recorded: its instrumented kernel failed ({first} ({type(error).__name__}))." in found.sentence
+
+
+def test_a_profile_without_the_megakernel_or_without_steps_stays_as_it_is():
+    without = profile().model_copy(update={"rows": [OTHER]})
+    assert divided(without, None, PROMPT, STEPS, CEILINGS, 60) is without
+    whole = profile()
+    assert divided(whole, None, PROMPT, 0, CEILINGS, 60) is whole
+
+
+def test_the_words_cover_every_instruction():
+    from kernels.megakernel.instructions import OP_NAMES
+
+    assert set(megakernel_profile.NAMES) == set(OP_NAMES)

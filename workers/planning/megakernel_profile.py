@@ -1,0 +1,129 @@
+"""What a plan's launch of the megakernel does: its row of the profile divided by kind of instruction.
+
+The times of the kinds are shares that an instrumented build gives; they are scaled to the time of the usual one. No
+figure of the instrumented build is used but these shares.
+"""
+
+from typing import Any
+
+import torch
+
+from kernels.measure.roofline import doubt
+from kernels.megakernel import record, trace
+from kernels.megakernel.shares import ATTENTION_NAME, InstructionShare, TokenShares, shares_of
+from workers.charts.text import percent, plain
+from workers.documents.measurement import Ceilings
+from workers.documents.stages import OpRow, PlanProfile
+from workers.harness.sentences import sentence_of
+
+MEGAKERNEL = "megakernel"
+"""The name of the row of all its launches."""
+BUILD_SECONDS, RECORD_SECONDS = 20.0, 3.0
+"""What compiling the instrumented kernel, and recording with it, may take."""
+NAMES = {
+    "qkv": "q, k and v",
+    "attention": "attention",
+    "out": "output projection",
+    "gate_up": "gate and up",
+    "down": "down",
+    "add": "residual",
+    "head": "LM head",
+    "end": "next token",
+}
+
+
+def divided(
+    profile: PlanProfile, runner: Any, prompt: torch.Tensor, steps: int, ceilings: Ceilings, seconds: float
+) -> PlanProfile:
+    """The profile with its row of the megakernel divided, and a sentence about that; where it cannot be, a sentence
+    that says why.
+
+    `runner` is the plan's, prepared; `steps` tokens of each sequence were made by the launch. `seconds` may be spent.
+    """
+    row = next((each for each in profile.rows if each.op == MEGAKERNEL), None)
+    if row is None or steps < 1:
+        return profile
+    found = _recorded(runner, prompt, steps, seconds)
+    if isinstance(found, str):
+        said = f"What goes on inside the megakernel was not recorded: {found}."
+        return profile.model_copy(update={"sentence": f"{profile.sentence} {said}"})
+    tbps = ceilings.of_single_calls.read_tbps
+    rows = [each for each in profile.rows if each is not row] + rows_of(row, found, steps, tbps)
+    said = sentence(row, found, steps, tbps)
+    return profile.model_copy(
+        update={"rows": sorted(rows, key=lambda each: -each.ms), "sentence": f"{profile.sentence} {said}"}
+    )
+
+
+def _recorded(runner: Any, prompt: torch.Tensor, steps: int, seconds: float) -> TokenShares | str:
+    """The shares of the middle token, or the end of a sentence on why there are none."""
+    try:
+        needed = RECORD_SECONDS + BUILD_SECONDS * len(record.unmade(runner))
+        if seconds < needed:
+            return f"building its instrumented kernel and one request take {needed:.0f} s, and {seconds:.0f} s are left"
+        recorded = record.timeline(runner, prompt, steps + 1)
+        keys = prompt.shape[1] + (steps + 1) / 2
+        return shares_of(trace.timeline_of(recorded), [program for program, _ in recorded], keys)
+    except (RuntimeError, ValueError, OSError) as error:
+        return f"its instrumented kernel failed ({sentence_of(error).rstrip('.')})"
+
+
+def rows_of(row: OpRow, found: TokenShares, steps: int, read_tbps: float) -> list[OpRow]:
+    """The megakernel's row as one for the work of each kind of instruction, one for the time until its input is read,
+    and one for the time between instructions.
+
+    A floor is the time that the bytes of a kind take at the measured bandwidth. No row has a headroom: weights are read
+    ahead, so only the sum of the floors bounds the sum of the times.
+    """
+    rows = []
+    for kind in found.kinds:
+        calls, least = kind.places * steps, kind.read_bytes * steps
+        if kind.works:
+            rows.append(_part(row, _name(kind), kind.works, calls, least, read_tbps))
+        if kind.waits:
+            rows.append(_part(row, f"{_name(kind)}: waits for its input", kind.waits, calls))
+    return [*rows, _part(row, f"{MEGAKERNEL}, between instructions", found.between, steps)]
+
+
+def _name(kind: InstructionShare) -> str:
+    return f"{MEGAKERNEL}, {NAMES[kind.op]}"
+
+
+def _part(row: OpRow, name: str, share: float, calls: int, least: float = 0.0, read_tbps: float = 0.0) -> OpRow:
+    return OpRow(
+        op=name,
+        phase=row.phase,
+        kernel=row.kernel,
+        ms=row.ms * share,
+        share=row.share * share,
+        calls=calls,
+        least_bytes=least or None,
+        floor_ms=least / read_tbps / 1e9 if least and read_tbps else None,
+        bound="memory",
+    )
+
+
+def sentence(row: OpRow, found: TokenShares, steps: int, read_tbps: float) -> str:
+    """What a token of the megakernel spends its time on, and what its bytes take at the measured bandwidth."""
+    step_ms = row.ms / steps
+    several = f", the mean of {found.gpus} GPUs" if found.gpus > 1 else ""
+    longest = max(found.kinds, key=lambda kind: kind.waits)
+    attention = next((kind.works for kind in found.kinds if kind.op == ATTENTION_NAME and not kind.waits), 0.0)
+    mixed = f", {percent(attention, 0)} is attention with its own waits" if attention else ""
+    said = (
+        f"Inside the megakernel{several}, by the shares of one token of an instrumented build "
+        f"({plain(found.token_us / 1000)} ms, where the plan's takes {plain(step_ms)} ms): SMs wait for their input "
+        f"{percent(found.waits, 0)} of the time, longest for that of {NAMES[longest.op]} ({percent(longest.waits, 0)})"
+        f"{mixed}, and they run no instruction {percent(found.between, 0)} of it"
+    )
+    if not read_tbps:
+        return f"{said}."
+    floor = found.read_bytes / read_tbps / 1e9
+    each = " on each GPU" if found.gpus > 1 else ""
+    said += f". A token reads {plain(found.read_bytes / 1e9)} GB{each}, which takes {plain(floor)} ms at the measured"
+    if doubt(floor, step_ms):
+        return f"{said} bandwidth, longer than the token takes: one of the two is wrong."
+    return (
+        f"{said} bandwidth, {percent(floor / step_ms, 0)} of its time. Weights are read ahead, also while SMs wait, so "
+        "a part may take less than the floor of its bytes; all parts together may not."
+    )
