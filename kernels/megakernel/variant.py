@@ -17,7 +17,7 @@ class Megakernel(WholeModel):
     peer = False
     runner_name = "megakernel"
     page = "megakernel"
-    kernels = ("decode",)
+    kernels = ("decode", "all_reduce", "fetch")
     helpers = TORCH_HELPERS
     most_gpus = RANKS[-1]
     build_seconds = 18.0

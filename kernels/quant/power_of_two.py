@@ -140,11 +140,15 @@ def parts_power_of_two(parts: Sequence[Tensor], weights: str, columns: bool) -> 
 
     Raises ValueError as the functions above.
     """
-    if weights == "fp8" and not columns:
-        return [fp8_power_of_two(part) for part in parts]
-    reached = [part.abs().amax(dim=1) if weights == "fp8" else part.abs().amax() for part in parts]
-    largest = torch.stack([each.to(reached[0].device) for each in reached]).amax(dim=0)
-    return [QUANTISERS[weights](part, largest.to(part.device)) for part in parts]
+    quantise, largest = QUANTISERS[weights], None
+    if weights != "fp8" or columns:
+        reached = [part.abs().amax(dim=1) if weights == "fp8" else part.abs().amax() for part in parts]
+        largest = torch.stack([each.to(reached[0].device) for each in reached]).amax(dim=0)
+    made = []
+    for part in parts:
+        with torch.cuda.device_of(part):
+            made.append(quantise(part, None if largest is None else largest.to(part.device)))
+    return made
 
 
 def rounded(weight: Tensor, weights: str) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 
 from kernels import registry
 from kernels.cases import check_cases
+from kernels.engine import all_reduce
 from kernels.hardware import GPUS
 from kernels.megakernel.device import SOURCES
 from kernels.proof.kernel_names import borrowed, foreign, is_own, kernels_seen
@@ -102,7 +103,7 @@ def sources(name: str) -> set[Path]:
     """The CUDA sources that a variant compiles on any GPU, over the cases that are checked."""
     variant = OWN[name]
     if variant.op == "model":
-        return {SOURCES / "decode.cu"} if variant.kernels else set()
+        return {SOURCES / "decode.cu", all_reduce.SOURCE} if variant.kernels else set()
     return {
         build.source
         for case in check_cases(variant.op, False)
