@@ -26,7 +26,7 @@ from benchmarks.tables import TABLES
 
 ROOT = Path(__file__).parents[1]
 TABLE = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-FIGURE = re.compile(r"(-?\d[\d,]*(?:\.\d+)?)(x| (?:ms|µs|%|s|nats|TB/s|TFLOP/s))?<!-- ([\w.-]+): (.+?) -->")
+FIGURE = re.compile(r"(-?\d[\d,]*(?:\.\d+)?)(x| (?:ms|µs|%|s|nats|TB/s|TFLOP/s))?<!-- ([\w./-]+): (.+?) -->")
 LOSSY = {"fp8", "nvfp4", "int4"}
 
 

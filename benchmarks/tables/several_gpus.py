@@ -1,4 +1,4 @@
-"""The table of models on one, two and four GPUs, beside torch's peers."""
+"""The tables of models on one, two and four GPUs, beside torch's peers: of H200s with what was wanted, of H100s."""
 
 from benchmarks.documents import Row, document, field
 from benchmarks.predicted_errors import manifest
@@ -41,6 +41,23 @@ def several_gpus() -> str:
         lines.append([label, *map(str.__add__, times, goals), *fidelity(judged), *map(_ms, peers)])
     header = ["ms, measured (wanted; modelled)", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats", "other tokens"]
     return markdown([*header, *(f"torch on {gpus}, {how}" for gpus in CLASSES for how in SUMS.values())], lines)
+
+
+@table("several-h100s")
+def several_h100s() -> str:
+    """What one, two and four H100s of one host measured alternately, with the share of the read bandwidth in brackets,
+    and torch's peers on four. A dash where one GPU does not hold the model.
+    """
+    lines = []
+    for label, source, weights, name, _ in CASES:
+        found = [_row("h100x4", source, weights, gpus) for gpus in (None, 2, 4)]
+        cells = [f"{_ms(field(row, name))} ({row['read_share']:.0%})" if row else "–" for row in found]
+        by_token = weights == "bf16" and name == "ms_per_token"
+        peers = [_ms(_peer("h100x4", source, how) if by_token else None) for how in SUMS]
+        judged = next((row for row in reversed(found) if row and row.get("kl") is not None), {"kl": None})
+        lines.append([label, *(each.replace("%", " %") for each in cells), *fidelity(judged), *peers])
+    header = ["ms", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats", "other tokens"]
+    return markdown([*header, *(f"torch on 4, {how}" for how in SUMS.values())], lines)
 
 
 def _modelled(model: str, weights: str, name: str) -> list[float]:

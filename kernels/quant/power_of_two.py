@@ -15,8 +15,12 @@ from torch import Tensor
 from kernels.quant import e2m1
 
 E4M3_MOST, E4M3_LEAST_NORMAL, E2M1_MOST = 448.0, 2.0**-6, 6.0
+ROUNDED_UP = 1.001
+"""How much a row's largest value over its scale may exceed E4M3_MOST by the rounding of a quotient."""
 BLOCK = 16
 """Columns that share an e4m3 scale in nvfp4."""
+FRACTION, EXPONENT = (1 << 23) - 1, 0xFF << 23
+"""The bits of a float32 below its exponent, and those of its exponent."""
 ROWS_TOGETHER = 8192
 """Rows quantised at once, so that float32 copies stay small."""
 FULL_SCALES = (8.0, 7.0, 6.5, 6.0, 5.5, 5.0, 4.5, 4.0, 3.5, 3.0)
@@ -66,19 +70,25 @@ def _groups(rows: int) -> list[slice]:
 
 
 def power_of_two(x: Tensor) -> Tensor:
-    """The least power of two that is not under x, float32; 1 where x is 0."""
-    mantissa, exponent = torch.frexp(x.float())
-    power = torch.ldexp(torch.ones_like(mantissa), exponent - (mantissa == 0.5).int())
-    return torch.where(x > 0, power, torch.ones_like(power))
+    """The least power of two that is not under x, float32; 2⁻¹²⁶ for smaller ones, and 1 where x is 0.
+
+    The exponent's bits of a float32, after its fraction has carried into them.
+    """
+    bits = (x.float().contiguous().view(torch.int32) + FRACTION) & EXPONENT
+    return torch.where(x > 0, bits.view(torch.float32), 1.0)
 
 
 @torch.no_grad()
 def fp8_power_of_two(weight: Tensor, largest: Tensor | None = None) -> PowerOfTwoWeight:
     """e4m3 with a power of two per row, for a matrix [rows, columns]; `largest` [rows] are the magnitudes that its rows
-    reach where these are its part of the columns only. Raises ValueError when a weight is not finite.
+    reach where these are its part of the columns only. Raises ValueError when a weight is not finite, and when it is
+    larger than `largest`.
     """
     check_finite(weight, "fp8")
     scales = power_of_two((weight.abs().amax(dim=1) if largest is None else largest).float() / E4M3_MOST)
+    fits = weight.abs().amax(dim=1).float() <= scales * (E4M3_MOST * ROUNDED_UP)
+    if not bool(fits.all()):
+        raise ValueError(f"weight: the scales on {weight.device} are smaller than its rows need")
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     for rows in _groups(len(weight)):
         codes[rows] = (weight[rows].float() / scales[rows, None]).to(torch.float8_e4m3fn).view(torch.uint8)

@@ -113,3 +113,8 @@ def test_columns_that_end_inside_a_block_are_refused() -> None:
 def test_an_unknown_precision_is_refused_with_those_there_are() -> None:
     with pytest.raises(ValueError, match="weights: 'int3' is not one of bf16, fp8, nvfp4"):
         format_of("int3")
+
+
+def test_scales_that_are_too_small_for_the_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="the scales on cpu are smaller than its rows need"):
+        fp8_power_of_two(torch.ones(2, 16), torch.tensor([1.0, 2.0**-20]))
