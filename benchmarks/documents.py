@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 @cache
 def document(name: str) -> dict[str, Any]:
-    """The result `NAME.json` of an H200, else of a CPU, the site or a model; `h200x2/NAME` is of two H200s, `h100x4/NAME` of four H100s.
+    """The result `NAME.json` of an H200, else of a CPU, the site or a model; `h200x2/NAME` is of two H200s.
 
     Raises ValueError when there is none.
     """
