@@ -153,7 +153,7 @@ def test_as_many_gpus_as_are_named_are_measured(script: str, gpus: str, tmp_path
     called = commands(FOLDER / f"{script}.sh", tmp_path, GPUS=gpus)
     options = {"--gpus", "--nproc-per-node"}
     named = {words[at + 1] for words in called for at, each in enumerate(words) if each in options}
-    assert named == {gpus}
+    assert named == ({"2", "4"} if (script, gpus) == ("gpus", "4") else {gpus})  # four measure two as well
     picked = [words[words.index("-k") + 1] for words in called if "-k" in words]
     assert all(each.startswith("(four-gpus)" if gpus == "4" else "(two-gpus or two_gpus)") for each in picked)
     text = (FOLDER / f"{script}.sh").read_text()
