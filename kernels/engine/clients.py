@@ -34,6 +34,16 @@ class TrafficShape(Protocol):
 
 
 @dataclass(frozen=True)
+class EqualRequests:
+    """A `TrafficShape` of nothing else: so many requests of `prompt_tokens` and `output_tokens` at once."""
+
+    prompt_tokens: int
+    output_tokens: int
+    batch: int = 1
+    concurrency: int = 1
+
+
+@dataclass(frozen=True)
 class KeptBatch:
     """A served batch: `prompt` [batch, prompt_tokens] int64, and the ids that came back, `tokens` [batch][new].
 
@@ -98,6 +108,10 @@ class Clients:
         self.served.append(served)
         self._keep(prompt, ids, generation.output)
         return served
+
+    def sample(self, batches: int) -> list[KeptBatch]:
+        """At most so many of the batches that were kept, drawn at random."""
+        return self._keeping.sample(self.kept, min(batches, len(self.kept)))
 
     def ask(self, tokens: int) -> tuple[KeptBatch, float]:
         """A batch that is asked for exactly so many `tokens`, and the seconds until its ids could be read.

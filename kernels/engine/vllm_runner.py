@@ -50,9 +50,9 @@ def _visible(named: str, number_of: Callable[[], int | None]) -> dict[str, str]:
 class VllmRunner(Runner):
     """vLLM's engine in process: CUDA graphs, FlashAttention, asynchronous scheduling, stepped by a loop.
 
-    A request's clock starts in vLLM's process, so the transfer to it is not counted. Greedy only. It gives no logits:
-    it is judged by its ids. `options["memory"]` is its share of the GPU's memory, `options["start_seconds"]` how long
-    it may take to start.
+    The start that it states is taken in vLLM's process. `Clients` count from when they hand the prompt over, so the
+    transfer to that process counts. Greedy only. It gives no logits: it is judged by its ids. `options["memory"]` is
+    its share of the GPU's memory, `options["start_seconds"]` how long it may take to start.
     """
 
     name = "vllm"

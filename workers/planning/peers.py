@@ -6,6 +6,7 @@ import time
 import torch
 
 from kernels import engine
+from kernels.engine.served_answers import gaps_of
 from kernels.engine.vllm_runner import PYTHON_VARIABLE
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.measurement import Interval
@@ -13,7 +14,7 @@ from workers.documents.stages import PeerTrial, StageInput
 from workers.harness.context import Context
 from workers.measuring.served_model import dtype_of, free, prepared
 from workers.planning.build_times import Builds
-from workers.planning.served_checks import judge_ids
+from workers.planning.served_checks import judged_ids
 from workers.planning.trials import JUDGED_BATCHES, OVERRUN_SECONDS, primary, served_rounds
 
 LABEL = "vllm"
@@ -59,7 +60,9 @@ def _measured(document: StageInput, model: torch.nn.Module, longest: float, seco
         clients = served_rounds(runner, document, seconds)
         settings = dict(runner.settings)
     allowed = LARGEST_DIFFERENCE[dtype_of(document)]
-    judged = judge_ids(engine.runner("eager", model), clients.kept[:JUDGED_BATCHES], allowed)
+    kept = clients.sample(JUDGED_BATCHES)
+    gaps = gaps_of(engine.runner("eager", model), kept)
+    judged = None if gaps is None else judged_ids(gaps, len(kept), allowed)
     honest = judged is None or judged.acceptable
     version = str(settings.pop("version", ""))
     found = primary(document, clients) if honest else None

@@ -5,25 +5,18 @@ from statistics import median
 
 from kernels.engine import Runner
 from kernels.engine.clients import KEPT_BATCHES, Clients, KeptBatch
-from kernels.engine.loading import answer_of
 from kernels.engine.model_case import case_of_shapes, model_case
+from kernels.engine.served_answers import judge_answers
 from kernels.hardware import GPUS
 from kernels.measure.roofline import CACHED_BYTES, exceeds_peak
 from kernels.ops import BYTES
 from kernels.plan import Plan
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE, difference
-from kernels.proof.served_ids import joined, logit_gaps
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.served_ids import LogitGaps, joined, logit_gaps
 from workers.documents.measurement import ServedIds
 from workers.documents.stages import StageInput
 from workers.measuring.judged_ids import served_ids
 from workers.planning.precision import rounding_of, weights_of
-
-MOST_LATE, MOST_LATE_S = 0.1, 1e-3
-"""The median answer may be read later than the runner states by this share of a request and this many seconds."""
-
-
-FEWEST_ALTERNATIONS, ALTERNATIONS = 3, 25
-"""Whole requests and requests for exactly the first tokens alternate at least and at most as often as this."""
 
 
 def judge_served(
@@ -34,16 +27,14 @@ def judge_served(
     Ids and outputs are held against `reference`, times against the clients' clock and the chip. `runner` is asked for
     a few tokens more, so it must still be prepared for the workload's requests.
     """
-    allowed, kept = LARGEST_DIFFERENCE[rounding_of(plan)], clients.kept[:batches]
-    judged = judge_ids(reference, kept, allowed)
+    allowed = LARGEST_DIFFERENCE[rounding_of(plan)]
+    early = [1, *(each.n for each in document.workload.objectives if each.n)]
+    found = judge_answers(reference, clients, allowed, early, batches)
+    judged = None if found.gaps is None else judged_ids(found.gaps, len(found.kept), allowed)
     lossy = allowed > LARGEST_DIFFERENCE[plan.dtype] and runner.gives_logits
     if judged is not None and lossy and reference is not runner:
-        judged = _beside_own(judged, runner, kept)
-    wrong = judged.sentence if judged is not None and not judged.acceptable else None
-    wrong = wrong or _other_outputs(reference, kept, clients.kind, allowed)
-    wrong = wrong or _too_few(kept, clients, document.workload.traffic.output_tokens)
-    wrong = wrong or _late(clients) or too_fast(runner, plan, document, clients)
-    return judged, wrong or _other_clock(reference, document, clients, allowed) or ""
+        judged = _beside_own(judged, runner, found.kept)
+    return judged, found.refusal or too_fast(runner, plan, document, clients) or ""
 
 
 def _beside_own(judged: ServedIds, runner: Runner, kept: Sequence[KeptBatch]) -> ServedIds:
@@ -55,87 +46,9 @@ def _beside_own(judged: ServedIds, runner: Runner, kept: Sequence[KeptBatch]) ->
     return judged.model_copy(update={"own_mean_gap": own.mean, "own_largest_gap": own.largest, "sentence": said})
 
 
-def _too_few(kept: Sequence[KeptBatch], clients: Clients, asked: int) -> str | None:
-    """A sentence when a request was answered with another number of ids or times than was asked for, else None."""
-    if clients.kind != "decoder":
-        return None
-    counts = {len(row) for batch in kept for row in batch.tokens} | {len(each.times_ns) for each in clients.served}
-    other = next((each for each in sorted(counts) if each != asked), None)
-    return None if other is None else f"It answered with {other:,} ids or times where {asked:,} were asked for."
-
-
-def _other_outputs(reference: Runner, kept: Sequence[KeptBatch], kind: str, allowed: float) -> str | None:
-    """A sentence when timed answers of a model that does not generate are not the reference's answers, else None."""
-    if kind == "decoder":
-        return None
-    for batch in kept:
-        expected = reference.logits(batch.prompt)[batch.row : batch.row + 1].float().cpu()
-        if batch.output is None or batch.output.shape != expected.shape:
-            return "A timed request has no answer, or one of another shape than the model's."
-        found = difference(batch.output.float(), expected, answer_of(reference.model).boxes)
-        if not found <= allowed:
-            return (
-                f"Its answer to a timed request differs from the model's by {found:.1%}; rounding explains "
-                f"{allowed:.0%}."
-            )
-    return None
-
-
-def _late(clients: Clients) -> str | None:
-    """A sentence when the median answer could be read later than the runner says, by the clients' clock, else None."""
-    late, stated = median(clients.unstated_s), median(each.service_s for each in clients.served)
-    if late <= MOST_LATE_S + MOST_LATE * stated:
-        return None
-    return (
-        f"It states {1e3 * stated:.3g} ms for a request, but by the clients' clock its answers could be read "
-        f"{1e3 * late:.3g} ms later."
-    )
-
-
-def _other_clock(reference: Runner, document: StageInput, clients: Clients, allowed: float) -> str | None:
-    """A sentence when the times stated of the first token, or of one that is promised, are not true, else None."""
-    output = document.workload.traffic.output_tokens
-    asked = {1, *(each.n for each in document.workload.objectives if each.n)} if clients.kind == "decoder" else ()
-    said = (_of_early_tokens(reference, clients, n, allowed) for n in sorted(asked) if n < output)
-    return next((each for each in said if each), None)
-
-
-def _of_early_tokens(reference: Runner, clients: Clients, tokens: int, allowed: float) -> str | None:
-    """A sentence when whole requests and those for exactly their first `tokens` do not take as long till there.
-
-    They alternate until the fastest of each agree: other programs only ever make a request slower.
-    """
-    whole, took, stated = clients.served[-1], float("inf"), float("inf")
-    for done in range(1, ALTERNATIONS + 1):
-        batch, seconds = clients.ask(tokens)
-        took, stated = min(took, seconds), min(stated, (whole.times_ns[tokens - 1] - whole.start_ns) / 1e9)
-        early = took > stated + MOST_LATE_S + MOST_LATE * stated
-        late = stated > took + MOST_LATE_S + MOST_LATE * whole.service_s
-        if done >= FEWEST_ALTERNATIONS and not early and not late:
-            break
-        whole = clients.serve()
-        clients.served.pop()  # it is none of those that are measured
-    else:
-        return (
-            f"It states {1e3 * stated:.3g} ms until token {tokens:,} of a request; where {tokens:,} were asked for, "
-            f"its ids could be read after {1e3 * took:.3g} ms, each the fastest of {ALTERNATIONS} requests in turn."
-        )
-    if any(len(row) != tokens for row in batch.tokens):
-        return f"It answered with another number of ids where {tokens:,} were asked for."
-    judged = judge_ids(reference, [batch], allowed)
-    return None if judged is None or judged.acceptable else judged.sentence
-
-
-def judge_ids(reference: Runner, served: Sequence[KeptBatch], allowed: float) -> ServedIds | None:
-    """The ids of timed requests, teacher-forced through `reference`; None where no ids were served.
-
-    `allowed` is the mean logit gap that rounding explains (`kernels.proof.served_ids`).
-    """
-    judged = [logit_gaps(reference, batch.prompt, batch.tokens) for batch in served if batch.tokens]
-    if not judged:
-        return None
-    gaps = joined(judged)
-    said = f"Over {gaps.tokens:,} ids of {len(judged)} timed batches the largest logit gap is {gaps.largest:.2g}."
+def judged_ids(gaps: LogitGaps, batches: int, allowed: float) -> ServedIds:
+    """The ids of so many timed `batches` with their verdict; `allowed` is the mean logit gap that rounding explains."""
+    said = f"Over {gaps.tokens:,} ids of {batches} timed batches the largest logit gap is {gaps.largest:.2g}."
     return served_ids(gaps, allowed, said)
 
 

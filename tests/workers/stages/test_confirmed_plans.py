@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from kernels.engine import running
+from kernels.engine import running, served_answers
 from kernels.engine.eager import EagerRunner
 from kernels.plan import Plan
 from tests.workers.conftest import stage_input
@@ -16,7 +16,7 @@ from workers.documents.stages import ComposeResult, PlanTrial, Results, StageInp
 from workers.harness.context import Context
 from workers.measuring import alternation
 from workers.measuring.alternation import Alternation
-from workers.planning import processes, served_checks
+from workers.planning import processes
 from workers.planning.confirmation import to_verify
 from workers.planning.fresh_process import Result
 from workers.stages import verify
@@ -70,7 +70,7 @@ def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(running.RUNNERS, "compiled", f"{__name__}.SlowRunner")
     monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.SlowRunner")
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(served_checks, "MOST_LATE_S", 0.5)
+    monkeypatch.setattr(served_answers, "MOST_LATE_S", 0.5)
 
 
 def document_of(chosen: int, *trials: tuple[str, str, float], **sla) -> StageInput:

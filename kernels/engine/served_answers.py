@@ -1,0 +1,138 @@
+"""Whether what a runner served to `Clients` is the model's, and whether it came when the runner says.
+
+Right logits do not prove right answers, and a runner states its own times. So a sample of what was served while the
+clock ran is judged, and the stated times are held against the clock of those who asked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from kernels.engine.base import Runner
+from kernels.engine.clients import KEPT_BATCHES, Clients, KeptBatch
+from kernels.engine.loading import answer_of
+from kernels.proof.logit_gate import difference
+from kernels.proof.served_ids import LogitGaps, joined, logit_gaps
+
+MOST_LATE, MOST_LATE_S = 0.1, 1e-3
+"""The median answer may be read later than the runner states by this share of a request and this many seconds."""
+FEWEST_ALTERNATIONS, ALTERNATIONS = 3, 25
+"""Whole requests and requests for exactly the first tokens alternate at least and at most as often as this."""
+
+
+@dataclass(frozen=True)
+class JudgedAnswers:
+    """A sample of the timed batches, `kept`, and what was found.
+
+    `gaps` are the logit gaps of their ids by the reference, None where no ids were served. `refusal` says in a sentence
+    why what was served is not valid; "" where it is.
+    """
+
+    kept: list[KeptBatch]
+    gaps: LogitGaps | None
+    refusal: str
+
+
+def judge_answers(
+    reference: Runner, clients: Clients, allowed: float, early: Sequence[int] = (), batches: int = KEPT_BATCHES
+) -> JudgedAnswers:
+    """Judges at most so many timed `batches` of the clients, drawn at random, and the times that their runner states.
+
+    Ids and outputs are held against `reference`: `allowed` is the mean logit gap, or the relative difference of an
+    output, that rounding explains. Times are held against the clients' clock: of whole requests, and till each of the
+    tokens `early`, counted from 1. The runner is asked for some requests more, so it must still be prepared for the
+    clients' traffic. Raises as `logit_gaps` for ids that the vocabulary has not.
+    """
+    kept = clients.sample(batches)
+    gaps = gaps_of(reference, kept)
+    wrong = gaps.refusal(allowed) if gaps is not None else None
+    wrong = wrong or _other_outputs(reference, kept, clients.kind, allowed)
+    wrong = wrong or _other_number(kept, clients) or _other_times(clients)
+    return JudgedAnswers(kept, gaps, wrong or _other_clock(reference, clients, early, allowed) or "")
+
+
+def gaps_of(reference: Runner, served: Sequence[KeptBatch]) -> LogitGaps | None:
+    """The gaps of all ids of the batches, teacher-forced through `reference`; None where no ids were served."""
+    judged = [logit_gaps(reference, batch.prompt, batch.tokens) for batch in served if batch.tokens]
+    return joined(judged) if judged else None
+
+
+def _other_outputs(reference: Runner, kept: Sequence[KeptBatch], kind: str, allowed: float) -> str | None:
+    """A sentence when timed answers of a model that does not generate are not the reference's answers, else None."""
+    if kind == "decoder":
+        return None
+    for batch in kept:
+        expected = reference.logits(batch.prompt)[batch.row : batch.row + 1].float().cpu()
+        if batch.output is None or batch.output.shape != expected.shape:
+            return "A timed request has no answer, or one of another shape than the model's."
+        found = difference(batch.output.float(), expected, answer_of(reference.model).boxes)
+        if not found <= allowed:
+            return (
+                f"Its answer to a timed request differs from the model's by {found:.1%}; rounding explains "
+                f"{allowed:.0%}."
+            )
+    return None
+
+
+def _other_number(kept: Sequence[KeptBatch], clients: Clients) -> str | None:
+    """A sentence when a request was answered with another number of ids or times than was asked for, else None."""
+    if clients.kind != "decoder":
+        return None
+    asked = clients.traffic.output_tokens
+    counts = {len(row) for batch in kept for row in batch.tokens} | {len(each.times_ns) for each in clients.served}
+    other = next((each for each in sorted(counts) if each != asked), None)
+    return None if other is None else f"It answered with {other:,} ids or times where {asked:,} were asked for."
+
+
+def _other_times(clients: Clients) -> str | None:
+    """A sentence when the stated times cannot be, or the median answer could be read later than stated; else None.
+
+    All by the clients' clock. A request is meant to be sent when the one before it ended, so a time that lies ahead
+    would make the next request short.
+    """
+    stated_ns = [(each.start_ns, *each.times_ns) for each in clients.served]
+    if any(list(each) != sorted(each) for each in stated_ns) or min(clients.unstated_s) < 0:
+        return "It states times that cannot be: out of order, before the request, or after its ids could be read."
+    late, stated = median(clients.unstated_s), median(each.service_s for each in clients.served)
+    if late <= MOST_LATE_S + MOST_LATE * stated:
+        return None
+    return (
+        f"It states {1e3 * stated:.3g} ms for a request, but by the clients' clock its answers could be read "
+        f"{1e3 * late:.3g} ms later."
+    )
+
+
+def _other_clock(reference: Runner, clients: Clients, early: Sequence[int], allowed: float) -> str | None:
+    """A sentence when the times stated of the tokens `early` are not true, else None."""
+    output = clients.traffic.output_tokens
+    asked = sorted(set(early)) if clients.kind == "decoder" else []
+    said = (_of_early_tokens(reference, clients, n, allowed) for n in asked if n < output)
+    return next((each for each in said if each), None)
+
+
+def _of_early_tokens(reference: Runner, clients: Clients, tokens: int, allowed: float) -> str | None:
+    """A sentence when whole requests and those for exactly their first `tokens` do not take as long till there.
+
+    They alternate until the fastest of each agree: other programs only ever make a request slower. What a whole request
+    takes from its last token until its ids can be read, one for fewer tokens takes as well.
+    """
+    whole, took, stated, ending = clients.served[-1], float("inf"), float("inf"), float("inf")
+    for done in range(1, ALTERNATIONS + 1):
+        batch, seconds = clients.ask(tokens)
+        took, stated = min(took, seconds), min(stated, (whole.times_ns[tokens - 1] - whole.start_ns) / 1e9)
+        ending = min(ending, clients.unstated_s[-1])
+        early = took > stated + ending + MOST_LATE_S + MOST_LATE * stated
+        late = stated > took + MOST_LATE_S + MOST_LATE * whole.service_s
+        if done >= FEWEST_ALTERNATIONS and not early and not late:
+            break
+        whole = clients.serve()
+        clients.served.pop()  # it is none of those that are measured
+    else:
+        return (
+            f"It states {1e3 * stated:.3g} ms until token {tokens:,} of a request; where {tokens:,} were asked for, "
+            f"its ids could be read after {1e3 * took:.3g} ms, each the fastest of {ALTERNATIONS} requests in turn."
+        )
+    if any(len(row) != tokens for row in batch.tokens):
+        return f"It answered with another number of ids where {tokens:,} were asked for."
+    gaps = gaps_of(reference, [batch])
+    return gaps.refusal(allowed) if gaps is not None else None
