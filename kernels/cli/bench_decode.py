@@ -4,7 +4,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,25 +12,21 @@ import torch
 
 from kernels import engine, registry
 from kernels.cli import bench_divided
+from kernels.cli.bench_decode_run import DecodeRun, Known, judge, prepared
 from kernels.cli.bench_divided import Wanted
 from kernels.cli.bench_document import BenchRow
-from kernels.engine import Runner
 from kernels.engine.divided import Divided
 from kernels.engine.model_case import case_of_shapes, model_case
 from kernels.engine.vllm_runner import PYTHON_VARIABLE
 from kernels.engine.whole_model import WholeModel
 from kernels.hardware import Gpu
 from kernels.measure import fidelity
-from kernels.measure.fidelity import Fidelity
 from kernels.measure.intervals import median_interval
-from kernels.measure.latency import Served, samples_of
 from kernels.measure.roofline import doubt, exceeds_peak, floor_ms
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
-from kernels.proof import logit_gate
 from kernels.proof.kernel_names import is_own, kernels_seen
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.proof.served_ids import LogitGaps, logit_gaps, own_gaps
+from kernels.proof.served_ids import own_gaps
 
 TOKENS = 64
 TABLE = (
@@ -43,10 +39,6 @@ TABLE = (
 CPU_TABLE = (("tiny-llama", 1, 128),)
 QUICK_BUILD_SECONDS = 60.0
 """Variants that may take longer to build run only when they are named, or with `--compiled`."""
-COMPARED_TOKENS = 256
-"""So much of each row's prompt is compared."""
-PROBED = 8
-"""Ids behind the prompt that are compared, of a runner that reads prompts by a pass of its own."""
 FEWEST, SLOW = 5, 3.0
 """After FEWEST rounds a runner that takes SLOW times as long as the fastest peer is not measured any more."""
 
@@ -80,60 +72,6 @@ class Options:
         return list(itertools.product(models, self.batches or (1,), self.prompts or (128,)))
 
 
-@dataclass
-class _Run:
-    """One runner of the group, what it measured, and whether its logits are the model's."""
-
-    variant: WholeModel
-    case: ModelCase
-    runner: Runner
-    gate: str
-    reason: str = ""
-    fidelity: Fidelity | None = None
-    own: LogitGaps | None = None
-    served: list[list[int]] = field(default_factory=list)
-    ttft_ms: list[float] = field(default_factory=list)
-    ttf64_ms: list[float] = field(default_factory=list)
-    per_token_ms: list[float] = field(default_factory=list)
-
-    def serve(self, prompt: torch.Tensor) -> None:
-        """A timed request. One that fails ends those of this runner."""
-        try:
-            made = self.runner.generate(prompt, TOKENS)
-        except RuntimeError as error:
-            self.gate, self.reason = "error", _failure(error)
-            return
-        self.served = made.tokens
-        request = Served(made.start_ns, made.start_ns, tuple(made.times_ns), len(prompt), TOKENS)
-        self.ttft_ms += samples_of(request, "ttft")
-        self.ttf64_ms += samples_of(request, "ttf_n", TOKENS)
-        self.per_token_ms += samples_of(request, "tpot")
-
-    @property
-    def name(self) -> str:
-        """The variant's, with its GPUs if they are several."""
-        return f"{self.variant.name} on {self.case.gpus} GPUs" if self.case.gpus else self.variant.name
-
-    def ms(self) -> float | None:
-        return median_interval(self.ttf64_ms)[0] if self.ttf64_ms else None
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What the eager model says: `logits` of the prompt's beginning, `ids`, and `behind` it the PROBED further ids."""
-
-    ids: torch.Tensor
-    logits: torch.Tensor
-    probe: torch.Tensor
-    behind: torch.Tensor
-
-    @classmethod
-    def of(cls, eager: Runner, prompt: torch.Tensor, generator: torch.Generator) -> "_Known":
-        more = torch.randint(eager.model.config.vocab_size, (len(prompt), PROBED), generator=generator)
-        probe, ids = torch.cat([prompt, more.to(prompt.device)], dim=1), prompt[:, :COMPARED_TOKENS]
-        return cls(ids, eager.logits(ids).float(), probe, eager.logits(probe)[:, prompt.shape[1] :].float())
-
-
 def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[torch.device, Gpu]) -> Iterator[BenchRow]:
     """Rows of every group and runner. Raises KeyError for a model that the catalogue has not."""
     device, gpu = on_device
@@ -159,41 +97,45 @@ def _measured(
 ) -> Iterator[BenchRow]:
     generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_divided.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
-    known = _Known.of(reference, ids, generator)
+    known = Known.of(reference, ids, generator)
     reference.close()
     bench_divided.free()
-    runs = [_prepared(variant, own, model, known) for variant, own in wanted]
+    runs = [prepared(variant, own, model, known) for variant, own in wanted]
+    for run in runs:
+        if run.gate == "pass":
+            run.warm_up()
     end = time.monotonic() + options.seconds
     for done in range(options.rounds):
         if done >= FEWEST and time.monotonic() > end:
             break
-        fastest = min((run.ms() or 0 for run in runs if run.variant.peer and run.ttf64_ms), default=float("inf"))
+        fastest = min((ms for run in runs if run.variant.peer and (ms := run.ms())), default=float("inf"))
         for run in runs:
             if run.gate == "pass" and (done < FEWEST or (run.ms() or 0) < SLOW * fastest):
-                run.serve(ids)
-    _judge_served(runs, bench_divided.reference(model), ids)
-    timed = [run for run in runs if run.ttf64_ms and run.gate == "pass"]
-    peers = [(run.ms() or 0, run.case.weights) for run in timed if run.variant.peer]
+                run.serve()
+    reference = bench_divided.reference(model)
+    judge(runs, reference)
+    reference.close()
     if options.fidelity and not isinstance(model, Divided):
         _compare([run for run in runs if run.gate == "pass"], model, case, options.fidelity)
+    rows = []
     for run in runs:
-        alike = min((ms for ms, weights in peers if weights == run.case.weights), default=None)
-        yield _row(run, gpu, ceilings, alike, ids)
+        rows.append(_row(run, gpu, ceilings, ids))
         run.runner.close()
+    sure = [row for row in rows if row.gate == "pass" and row.ms and not _doubt(row, ceilings)]
+    for row in rows:
+        alike = [peer.ms or 0.0 for peer in sure if peer.peer and peer.case["weights"] == row.case["weights"]]
+        ratio = min(alike) / (row.ms or 1.0) if alike and any(row is each for each in sure) else None
+        yield row.model_copy(update={"ratio_to_best_peer": ratio})
 
 
-def _judge_served(runs: Sequence[_Run], reference: Runner, ids: torch.Tensor) -> None:
-    """Fails a runner whose last timed request served ids that are not the model's, torch's eager model being right."""
-    for run in (run for run in runs if run.served and run.gate == "pass"):
-        try:
-            refusal = logit_gaps(reference, ids, run.served).refusal(LARGEST_DIFFERENCE[run.case.weights])
-        except RuntimeError as error:  # no memory is left for the reference
-            refusal = f"The ids that it served could not be judged: {str(error)[:200]}"
-        if refusal:
-            run.gate, run.reason = "fail", refusal
+def _doubt(row: BenchRow, ceilings: dict[str, Any]) -> str:
+    """A sentence where a row's time, or that of its decode step, lies below its measured floor; "" otherwise."""
+    case, read = ModelCase.model_validate(row.case), ceilings.get("read_tbps")
+    step_ms = case.step_bytes / 1e9 / read if read else None
+    return doubt(floor_ms(case, ceilings), row.ms or 0.0) or doubt(step_ms, row.ms_per_token or 0.0)
 
 
-def _compare(runs: Sequence[_Run], model: Any, case: ModelCase, tokens: int) -> None:
+def _compare(runs: Sequence[DecodeRun], model: Any, case: ModelCase, tokens: int) -> None:
     """Notes how far torch's eager model and our own runners are from float32, and what these serve from themselves."""
     for run in (each for each in runs if not each.variant.peer):
         run.own = own_gaps(run.runner, (case.batch, case.prompt, case.tokens))
@@ -229,32 +171,8 @@ def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[Wanted]:
     return wanted
 
 
-def _prepared(variant: WholeModel, case: ModelCase, model: Any, known: _Known) -> _Run:
-    try:
-        runner = variant.build(case, bench_divided.options_of(variant, case, model))(model)
-    except ValueError as error:
-        return _Run(variant, case, bench_divided.reference(model), "error", f"It could not run: {error}")
-    try:
-        runner.prepare(case.batch, case.prompt, case.tokens)
-        if not runner.gives_logits:
-            return _Run(variant, case, runner, "pass")
-        difference = logit_gate.difference(runner.logits(known.ids).float(), known.logits)
-        refusal = logit_gate.refusal(difference, case.weights)
-        refusal = refusal or logit_gate.refusal_after_prompt(
-            runner, known.probe, case.prompt, known.behind, case.weights
-        )
-    except Exception as error:
-        return _Run(variant, case, runner, "error", _failure(error))
-    if refusal:
-        return _Run(variant, case, runner, "fail", refusal)
-    return _Run(variant, case, runner, "pass", f"Its logits differ from eager's by {difference:.2%}.")
-
-
-def _failure(error: Exception) -> str:
-    return f"It could not run: {type(error).__name__}: {str(error)[:200]}"
-
-
-def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids: torch.Tensor) -> BenchRow:
+def _row(run: DecodeRun, gpu: Gpu, ceilings: dict[str, Any], ids: torch.Tensor) -> BenchRow:
+    """The row of a runner without its ratio to the peers; a refused one has the times that it stated."""
     case = run.case
     row = BenchRow(
         op="model",
@@ -264,36 +182,29 @@ def _row(run: _Run, gpu: Gpu, ceilings: dict[str, Any], best: float | None, ids:
         peer=run.variant.peer,
         gate=run.gate,  # type: ignore[arg-type]
         reason=run.reason,
+        judged=len(run.judged.kept) if run.judged else None,
     )
-    if not run.ttf64_ms:
+    if run.ms() is None:
         return row
-    ms, low, high = median_interval(run.ttf64_ms)
-    per_token = median_interval(run.per_token_ms)[0]
+    row.ms, row.ms_low, row.ms_high = median_interval(run.samples("ttf_n"))
+    row.ttf64_ms, row.rounds = row.ms, len(run.served)
+    row.ttft_ms, row.ms_per_token = (median_interval(run.samples(metric))[0] for metric in ("ttft", "tpot"))
+    row.regime = "settled" if ids.is_cuda else None
+    if row.gate == "pass" and (impossible := exceeds_peak(case, row.ms, gpu, ceilings)):
+        row.gate, row.reason = "impossible", impossible
+    if row.gate != "pass":
+        return row
+    row.tflops, row.gbps = case.flops / row.ms / 1e9, case.least_bytes / row.ms / 1e6
     floor, read = floor_ms(case, ceilings), ceilings.get("read_tbps")
-    too_good = exceeds_peak(case, ms, gpu, ceilings)
-    read_ms = case.step_bytes / 1e9 / read if read else 0.0
-    reason = " ".join(each for each in (run.reason, doubt(floor, ms) or doubt(read_ms, per_token)) if each)
-    names = kernels_seen(lambda: run.runner.generate(ids, 4), ids.device) if run.gate == "pass" else []
-    return row.model_copy(
-        update={
-            "ms": ms,
-            "ms_low": low,
-            "ms_high": high,
-            "tflops": case.flops / ms / 1e9,
-            "gbps": case.least_bytes / ms / 1e6,
-            "floor_share": floor / ms if floor and not doubt(floor, ms) else None,
-            "ratio_to_best_peer": best / ms if best else None,
-            "gate": "impossible" if too_good else run.gate,
-            "reason": too_good or reason,
-            "kernels": names,
-            "own": None if run.variant.peer else is_own(names, run.variant),
-            "ttft_ms": median_interval(run.ttft_ms)[0],
-            "ttf64_ms": ms,
-            "ms_per_token": per_token,
-            "read_share": read_ms / per_token if read and not doubt(read_ms, per_token) else None,
-            "rounds": len(run.ttf64_ms),
-            "regime": "settled" if ids.is_cuda else None,
-            **(vars(run.fidelity) if run.fidelity else {}),
-            **({"own_mean_gap": run.own.mean, "own_largest_gap": run.own.largest} if run.own else {}),
-        }
-    )
+    if said := _doubt(row, ceilings):
+        row.reason = f"{row.reason} {said}".strip()
+    else:
+        row.floor_share = floor / row.ms if floor else None
+        row.read_share = case.step_bytes / 1e9 / read / row.ms_per_token if read and row.ms_per_token else None
+    row.kernels = kernels_seen(lambda: run.runner.generate(ids, 4), ids.device)
+    row.own = None if run.variant.peer else is_own(row.kernels, run.variant)
+    if run.fidelity:
+        row = row.model_copy(update=vars(run.fidelity))
+    if run.own:
+        row.own_mean_gap, row.own_largest_gap = run.own.mean, run.own.largest
+    return row

@@ -22,9 +22,11 @@ class BenchRow(TimedVariant):
 
     Rows of whole models have more. `ttft_ms` is the time to the first token, `ttf64_ms` that to the 64th, which is
     `ms`, and `ms_per_token` that of a decode step. `read_share` is the share of the measured read bandwidth that a
-    decode step's bytes take. `rounds` counts the requests behind the medians. Where asked for, `kl` (mean, in nats) and
-    `disagreement` (of the most likely token) tell how far `tokens` tokens are from the float32 model's.
-    `own_mean_gap` and `own_largest_gap` are the logit gaps of the ids that a runner serves, by its own logits.
+    decode step's bytes take. `rounds` counts the requests behind the medians, `judged` those of them whose ids were
+    held against the model's logits. Documents without it have one prompt for all requests of a row, and judged the last
+    one at most. Where asked for, `kl` (mean, in nats) and `disagreement` (of the most likely token) tell how far
+    `tokens` tokens are from the float32 model's. `own_mean_gap` and `own_largest_gap` are the logit gaps of the ids
+    that a runner serves, by its own logits.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -37,6 +39,7 @@ class BenchRow(TimedVariant):
     ms_per_token: float | None = None
     read_share: float | None = None
     rounds: int | None = None
+    judged: int | None = None
     kl: float | None = None
     disagreement: float | None = None
     tokens: int | None = None

@@ -1,16 +1,17 @@
 """`bench decode --gpus`: which runners are measured on several GPUs, and what each of their cases says."""
 
-from types import SimpleNamespace
-from typing import ClassVar
+import time
 
 import torch
 
 from kernels import engine, registry
 from kernels.cli import bench_decode, bench_divided
 from kernels.cli.bench_decode import Options, _wanted
+from kernels.cli.bench_decode_run import DecodeRun, Known, judge
 from kernels.cli.bench_document import BenchRow
 from kernels.engine import Generation, divided
 from kernels.engine.divided import Divided
+from kernels.engine.eager import EagerRunner
 from kernels.engine.model_case import case_of_shapes
 from kernels.hardware import GPUS
 from kernels.model_files import catalogue
@@ -69,41 +70,40 @@ def test_with_several_gpus_one_precision_is_measured_after_the_other():
     assert not list(bench_divided.groups_of([], ()))
 
 
-class GivesUp:
-    """A runner whose second request fails, and whose reference has no memory."""
+class GivesUp(EagerRunner):
+    """A runner that makes ids up and fails after two requests, and whose reference has no memory."""
 
-    settings: ClassVar[dict[str, str]] = {}
+    def __init__(self, model):
+        super().__init__(model)
+        self.left = 2
 
-    def __init__(self):
-        self.left = 1
-
-    def generate(self, prompt, tokens):
+    def generate(self, prompt, tokens, sampling=None):
         if not self.left:
             raise RuntimeError("GPU 1, SM 7 waited too long")
         self.left -= 1
-        return Generation([[3] * tokens], [1_000_000 * (n + 1) for n in range(tokens)], 0)
+        start_ns = time.monotonic_ns()
+        return Generation([[3] * tokens], [time.monotonic_ns()] * tokens, start_ns)
 
     def logits(self, ids):
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    @property
-    def model(self):
-        return SimpleNamespace(config=SimpleNamespace(vocab_size=300))
-
 
 def test_a_runner_that_gives_up_keeps_its_times_and_takes_no_others_with_it():
+    config, _ = catalogue.entry("tiny-llama")
+    model = engine.load(None, config, generated=True, dtype="fp32", device="cpu")
     case = ModelCase(model="tiny-llama", batch=1, prompt=4, tokens=64, gpus=2)
-    runs = [bench_decode._Run(registry.variant("megakernel"), case, GivesUp(), "pass") for _ in range(2)]
-    ids = torch.ones(1, 4, dtype=torch.int64)
-    for _ in range(2):
-        runs[0].serve(ids)
-    runs[1].serve(ids)
+    runs = [DecodeRun(registry.variant("megakernel"), case, GivesUp(model), "pass") for _ in range(2)]
+    for run in runs:
+        run.warm_up()
+        run.serve()
+    runs[0].serve()
     assert (runs[0].gate, runs[0].reason) == ("error", "It could not run: RuntimeError: GPU 1, SM 7 waited too long")
-    bench_decode._judge_served(runs, GivesUp(), ids)
+    judge(runs, GivesUp(model))
     assert runs[1].gate == "fail"
     assert "could not be judged: CUDA out of memory." in runs[1].reason
-    row = bench_decode._row(runs[0], GPUS["h200"], {}, None, ids)
-    assert (row.gate, row.ttf64_ms, row.kernels) == ("error", 64.0, [])
+    row = bench_decode._row(runs[0], GPUS["h200"], {}, torch.ones(1, 4, dtype=torch.int64))
+    assert (row.gate, row.rounds, row.kernels) == ("error", 1, [])
+    assert row.ttf64_ms > 0
 
 
 def test_the_reference_of_a_divided_model_is_the_model_by_torchs_own_ops():
@@ -111,10 +111,7 @@ def test_the_reference_of_a_divided_model_is_the_model_by_torchs_own_ops():
     whole = engine.load(None, config, generated=True, dtype="fp32", device="cpu")
     parts = divided.generate(config, [torch.device("cpu")] * 2, "fp32")
     ids = torch.randint(3, 300, (2, 40), generator=torch.Generator().manual_seed(1))
-    known = [
-        bench_decode._Known.of(bench_divided.reference(each), ids, torch.Generator().manual_seed(2))
-        for each in (whole, parts)
-    ]
+    known = [Known.of(bench_divided.reference(each), ids, torch.Generator().manual_seed(2)) for each in (whole, parts)]
     torch.testing.assert_close(known[1].logits, known[0].logits, atol=2e-4, rtol=1e-4)
     torch.testing.assert_close(known[1].behind, known[0].behind, atol=2e-4, rtol=1e-4)
     fp8 = registry.variant("megakernel_fp8")
