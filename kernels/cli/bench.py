@@ -225,21 +225,25 @@ def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:
 
 
 def bench_rows(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None) -> list[BenchRow]:
-    """The bench rows of one case's trials; refused ones left out, but not what there was no time for."""
+    """The bench rows of one case's trials; refused ones left out, but not what there was no time for.
+
+    Ratios are among those that passed and are not in doubt.
+    """
     from kernels import registry
     from kernels.proof.kernel_names import is_own
     from kernels.tune.autotune import NOT_TRIED
 
     tried = [trial for trial in trials if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
     peers: dict[str | None, float] = {}
-    for trial in tried:
-        if trial.peer and trial.raced and trial.gate == "pass" and trial.ms:
+    sure = [trial for trial in tried if trial.raced and trial.gate == "pass" and trial.ms and not trial.doubt]
+    for trial in sure:
+        if trial.peer and trial.ms:
             peers[precision(trial)] = min(trial.ms, peers.get(precision(trial), trial.ms))
     return [
         BenchRow(
             **trial.shared(),
-            ratio_to_best_peer=peers[precision(trial)] / trial.ms
-            if precision(trial) in peers and trial.ms and trial.raced
+            ratio_to_best_peer=peers[precision(trial)] / (trial.ms or 1.0)
+            if precision(trial) in peers and any(trial is each for each in sure)
             else None,
             own=is_own(trial.kernels, registry.variant(trial.variant)) if trial.raced and not trial.peer else None,
             host_us=trial.host_us,

@@ -3,21 +3,24 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import torch
 
 from kernels import registry
 from kernels.hardware import Gpu
-from kernels.measure.roofline import doubt, exceeds_peak, floor_ms, in_burst
+from kernels.measure.ceilings import measure_ceilings
+from kernels.measure.roofline import exceeds_peak, floor_ms, in_burst
 from kernels.measure.timing import StoppingRule, Timer, Timing, host_us, interleaved
-from kernels.ops import TORCH_VARIANTS, Case
+from kernels.ops import Case
 from kernels.proof import gate
 from kernels.proof.kernel_names import borrowed, kernels_seen
 from kernels.proof.reference_cache import ReferenceCache
 from kernels.proof.timed_answers import ChangingInputs, TimedAnswers
 from kernels.registry import Variant
+from kernels.tune.choosing import called, choose, default_of, torchs_own
 from kernels.tune.trial import Trial
 
 NOT_TRIED = "Not tried"
@@ -30,6 +33,12 @@ FINALISTS = 2
 """Sets of a variant's params that race against the other variants, if the quick race does not separate them."""
 
 
+@cache
+def _ceilings_again(device: str) -> Mapping[str, Any]:
+    """A second measurement of the ceilings. It takes seconds, so there is one for all cases of a process."""
+    return measure_ceilings(device)
+
+
 @dataclass
 class Bench:
     """Where and how cases are tried.
@@ -38,7 +47,8 @@ class Bench:
     `proven` holds gate reports by trial id (`kernels.tune.ahead`). With `host` a trial also gets its `host_us`, the
     host's time in a call. `note` is told the trial whose code is about to run, and the seconds that building it may
     take; `note_reference` is told the case whose reference is about to be computed. `left_out` holds sentences on why
-    something is not tried: by trial id a trial, by case key all trials of the case.
+    something is not tried: by trial id a trial, by case key all trials of the case. `measure` gives the ceilings
+    measured again, where a time lies below its floor by `ceilings`.
     """
 
     device: torch.device
@@ -52,6 +62,7 @@ class Bench:
     note: Callable[[Trial, float], None] = lambda trial, building: None
     note_reference: Callable[[Case], None] = lambda case: None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    measure: Callable[[str], Mapping[str, Any]] = field(default=_ceilings_again)
 
 
 @dataclass
@@ -107,12 +118,13 @@ def try_case(
                 answers = None if variant.lossy and forbidden else _prove(bench, variant, trial, proving)
                 if answers is not None:
                     ready.append(_Runnable(trial, answers))
-    ready = _tune(bench, ready)
-    noise = _race(bench, ready, proving.end)
+    finalists = _tune(bench, ready)
+    noise = _race(bench, finalists, proving.end)
+    _settle(bench, ready, proving.end)
     _judge(bench, ready)
-    _choose([each.trial for each in ready], noise)
+    choose([each.trial for each in finalists], noise)
     for trial in trials:
-        if trial.ms and (said := doubt(trial.floor_ms, trial.ms)):
+        if (said := trial.doubt) and said not in trial.reason:
             trial.reason = f"{trial.reason} {said}".strip()
     return trials
 
@@ -167,34 +179,52 @@ def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
         first = group[0].trial
         for each in group:
             ratio = times[each.trial.id].ms / max(times[first.id].ms, 1e-12)
-            each.trial.reason = f"{ratio:.2f}x slower than {_called(first, each.trial)}."
+            each.trial.reason = f"{ratio:.2f}x slower than {called(first, each.trial)}."
             _record_time(bench, each.trial, times[each.trial.id])
         best += [each for each in group[:FINALISTS] if times[each.trial.id].low <= times[first.id].high]
     return best
-
-
-def _called(one: Trial, beside: Trial) -> str:
-    """The name of `beside` in a sentence about the other."""
-    if one.variant != beside.variant or one.case != beside.case:
-        return one.variant
-    return "the same with " + ", ".join(f"{name} {value}" for name, value in one.params.items())
 
 
 def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
     """Times the survivors side by side. Returns the noise: the share by which two runs of one variant differ."""
     if not ready:
         return 0.0
-    default = _default([each.trial for each in ready])
+    default = default_of([each.trial for each in ready])
     racing = {each.trial.id: each for each in ready}
     racing[AGAIN] = racing[default.id]
-    rule = StoppingRule(**{**vars(bench.rule), "seconds": max(0.2, min(bench.rule.seconds, end - time.monotonic()))})
-    times = _time(bench, racing, rule)
+    times = _time(bench, racing, _rule(bench, end))
     for each in ready:
         bench.note(each.trial, 0.0)
         _record_time(bench, each.trial, times[each.trial.id])
         each.trial.raced, each.trial.kernels = True, kernels_seen(each.call, bench.device)
         each.trial.host_us = host_us(each.call, bench.device) if bench.host else None
     return abs(times[AGAIN].ms / max(times[default.id].ms, 1e-12) - 1)
+
+
+def _rule(bench: Bench, end: float) -> StoppingRule:
+    """The bench's rule within the seconds that are left."""
+    return replace(bench.rule, seconds=max(0.2, min(bench.rule.seconds, end - time.monotonic())))
+
+
+def _settle(bench: Bench, ready: list[_Runnable], end: float) -> None:
+    """Measures times that lie below their floors once more, and the ceilings: what is still in doubt is impossible.
+
+    A floor that was too high by the first ceilings is replaced by that of the second; there is no share of it. What
+    torch runs by itself stays, since nothing is claimed of it.
+    """
+    doubtful = [each for each in ready if each.trial.gate == "pass" and each.trial.doubt]
+    if not doubtful:
+        return
+    again = bench.measure(bench.device.type)
+    times = _time(bench, {each.trial.id: each for each in doubtful}, _rule(bench, end))
+    own = torchs_own([each.trial for each in ready if each.trial.gate == "pass"])
+    for trial in (each.trial for each in doubtful):
+        _record_time(bench, trial, times[trial.id])
+        if trial.gate != "pass" or not trial.doubt:
+            continue
+        trial.floor_ms = min(trial.floor_ms or 0.0, floor_ms(trial.case, in_burst(again)) or float("inf"))
+        if trial.doubt and trial is not own:
+            trial.gate, trial.reason = "impossible", f"{trial.doubt} Both were measured twice."
 
 
 def _record_time(bench: Bench, trial: Trial, timing: Timing) -> None:
@@ -205,7 +235,9 @@ def _record_time(bench: Bench, trial: Trial, timing: Timing) -> None:
 
 
 def _judge(bench: Bench, ready: list[_Runnable]) -> None:
-    """Fails variants whose timed calls gave wrong answers, and those that run other libraries' kernels as their own."""
+    """Fails what gave wrong answers to timed calls, params that lost included, and what runs other libraries' kernels
+    as its own.
+    """
     references = ReferenceCache()
     for each in ready:
         said = each.answers.refusal(_noting(bench, each.trial, references))
@@ -222,44 +254,3 @@ def _time(bench: Bench, ready: Mapping[str, _Runnable], rule: StoppingRule) -> d
         return interleaved(
             calls, bench.device, rule, bench.timer, answers, lambda name: bench.note(ready[name].trial, 0.0)
         )
-
-
-def _default(trials: Sequence[Trial]) -> Trial:
-    """The variant that torch runs by itself; if it is not among the trials, the first trial."""
-    by_name = {trial.variant: trial for trial in reversed(trials)}
-    return next((by_name[name] for name in TORCH_VARIANTS if name in by_name), trials[0])
-
-
-def _choose(trials: list[Trial], noise: float) -> None:
-    """Flags the winner and gives every timed trial its reason."""
-    passed = [trial for trial in trials if trial.gate == "pass" and trial.ms]
-    if not passed:
-        return
-    default = _default(passed)
-    fastest = min(passed, key=lambda trial: trial.ms or 0.0)
-    winner = fastest if fastest is default or _faster(fastest, default, noise) else default
-    winner.chosen = True
-    winner.reason = _winner_reason(winner, default, len(passed))
-    for trial in passed:
-        if trial is winner:
-            continue
-        by, name = (trial.ms or 0.0) / (winner.ms or 1.0) - 1, _called(winner, trial)
-        if _faster(winner, trial, noise):
-            trial.reason = f"{1 + by:.2f}x slower than {name} at this shape."
-        else:
-            trial.reason = f"The difference to {name} lies inside the noise ({by:+.1%})."
-
-
-def _faster(one: Trial, other: Trial, noise: float) -> bool:
-    """Whether `one` is faster by more than the intervals and the A/A difference explain."""
-    if one.ms is None or other.ms is None or one.ms_high is None or other.ms_low is None:
-        return False
-    return one.ms_high < other.ms_low and one.ms < other.ms * (1 - noise)
-
-
-def _winner_reason(winner: Trial, default: Trial, count: int) -> str:
-    if winner is not default:
-        return f"{(default.ms or 0) / (winner.ms or 1):.2f}x faster than {default.variant}, what torch runs by itself."
-    if count == 1:
-        return "The only variant that passed for this case."
-    return "What torch runs by itself; nothing was faster by more than the noise."

@@ -46,10 +46,15 @@ class Trial(TimedVariant):
         params = f" {self.params}" if self.params else ""
         return f"{self.variant}{params} for {self.case.key.removeprefix('op=')}"
 
+    @property
+    def doubt(self) -> str:
+        """A sentence where its time lies so far below its floor that one of the two is wrong; "" otherwise."""
+        return doubt(self.floor_ms, self.ms) if self.ms else ""
+
     def take(self, timing: Timing, floor: float | None) -> None:
         """Stores the time and the figures derived from it."""
         self.ms, self.ms_low, self.ms_high = timing.ms, timing.low, timing.high
         if timing.ms > 0:
             self.tflops, self.gbps = self.case.flops / timing.ms / 1e9, self.case.least_bytes / timing.ms / 1e6
             self.floor_ms = floor
-            self.floor_share = floor / timing.ms if floor and not doubt(floor, timing.ms) else None
+            self.floor_share = floor / timing.ms if floor and not self.doubt else None

@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
 import torch
 
 from kernels import registry
 from kernels.hardware import GPUS
-from kernels.measure.timing import StoppingRule
 from kernels.ops import AttentionCase, LinearCase
 from kernels.proof import gate
 from kernels.tune.ahead import prove_ahead
@@ -15,47 +13,12 @@ from kernels.tune.autotune import Bench, try_case
 from kernels.tune.jobs import shared_out
 from kernels.tune.trial import Trial
 from tests.kernels import planted
-
-CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
-QUICK = StoppingRule(seconds=0.2, least=6, most=30, warmup_seconds=0.0)
-
-
-class FakeTimer:
-    """Runs the call and says what `ms` makes of it, a little more every other time."""
-
-    def __init__(self, ms, jitter=0.0):
-        self.ms, self.jitter, self.count = ms, jitter, 0
-
-    def __call__(self, call, watch=None):
-        self.count += 1
-        call()
-        return self.ms(call) * (1 + self.jitter * (self.count % 5))
+from tests.kernels.tune.scripted import CASE, QUICK, FakeTimer, Fast, Slow, by_name, scripted
 
 
 def bench(only=None):
     """A CPU bench with the real timer."""
     return Bench(torch.device("cpu"), GPUS["cpu"], {}, QUICK, None, only)
-
-
-class Fast(planted.Planted):
-    name = "planted_fast"
-
-
-class Slow(planted.Planted):
-    name = "planted_slow"
-
-
-def by_name(trials):
-    return {trial.variant: trial for trial in trials}
-
-
-def scripted(gpu, ms, jitter=0.0):
-    """A bench whose times are given per planted class; only these run."""
-
-    def look(call):
-        return ms[call.func.__self__.name]
-
-    return Bench(torch.device("cpu"), GPUS[gpu], {}, QUICK, FakeTimer(look, jitter), frozenset({*ms, "planted_wrong"}))
 
 
 def test_fastest_right_variant_is_chosen_and_every_other_says_why(plant):
@@ -240,20 +203,6 @@ def test_what_could_not_run_ahead_is_tried_again_alone(plant):
     assert (trials["planted_short_of_memory"].gate, ShortOfMemory.calls) == ("pass", 3)
     assert trials["planted_broken"].gate == "error"
     assert "broken" in trials["planted_broken"].reason
-
-
-def test_a_time_below_its_measured_floor_has_no_share_and_says_so(plant):
-    """Ten times the ceilings bound what is possible on a CPU; between them and 1.05 of the floor something is wrong."""
-    plant(Slow, Fast)
-    place = scripted("cpu", {"planted_fast": 1.0, "planted_slow": 3.0})
-    place.ceilings = {"read_tbps": CASE.least_bytes / 2e9, "copy_tbps": 1.0, "matrix_tflops": {"fp32": 1e9}}
-    found = by_name(try_case(place, CASE))
-    assert found["planted_slow"].floor_share == pytest.approx(2 / 3)
-    assert found["planted_fast"].floor_share is None
-    assert found["planted_fast"].reason.endswith(
-        " Its 1 ms lie below the floor of 2 ms by the measured ceilings: one of the two is wrong."
-    )
-    assert "lie below" not in found["planted_slow"].reason
 
 
 def test_a_reference_is_noted_as_such_and_what_follows_as_the_variants_own_work(plant, monkeypatch):
