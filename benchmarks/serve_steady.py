@@ -26,7 +26,7 @@ import psutil
 from benchmarks.host import load_average, machine
 from kernels.load.connection import Address
 from kernels.load.exchange import CANCELLED, Exchange
-from kernels.load.figures import Figures
+from kernels.load.figures import WARM_SHARE, LoadFigures
 from kernels.load.generator import Generator, LoadDuration, Sent
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import reserved_port, running
@@ -103,7 +103,8 @@ def with_cancellations(requests: RequestList) -> RequestList:
 
 def send(url: str, name: str, requests: RequestList, seconds: float) -> Sent:
     """The open load."""
-    return asyncio.run(Generator(Address.parse(url), requests.load(name, None), LoadDuration(seconds)).run())
+    limits = LoadDuration(seconds, WARM_SHARE * seconds)
+    return asyncio.run(Generator(Address.parse(url), requests.load(name, None), limits).run())
 
 
 def counted(exchanges: Sequence[Exchange], own: dict[str, float]) -> dict[str, Any]:
@@ -154,7 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
         own = until_idle(url)
         memory.stop.set()
         watcher.join()
-    figures = Figures.of(sent, None)
+    figures = LoadFigures([sent])
     found = counted(sent.exchanges, own)
     exact = found["prompt_tokens"] == found["prompt_tokens_counted_by_the_server"]
     free = own["free_kv_pages"] == own["kv_pages"]

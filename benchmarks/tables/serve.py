@@ -2,10 +2,13 @@
 
 from benchmarks.documents import Row, one
 from benchmarks.tables.writing import markdown, table
+from kernels.load.lag import too_late
 
 USERS = (1, 8, 32, 128, 256)
 LATENCIES = (("ttft_ms", 1), ("ttf64_ms", 1), ("tpot_ms", 2))
 """Keys of a row, and their decimals."""
+LATE = " †"
+"""Behind figures of a load whose generator was late itself."""
 
 
 @table("serve")
@@ -24,9 +27,9 @@ def _tokens(name: str) -> str:
     lines = []
     for users in USERS:
         peer, ours = (_row(variant, users, name) for variant in ("vllm", "kernels"))
-        quotient = f"{ours['tokens_per_second'] / peer['tokens_per_second']:.2f}x"
-        speeds = [f"{row['tokens_per_second']:,.0f}" for row in (peer, ours)]
-        times = [f"{row['ttf64_ms']['p50']:,.0f} ms" for row in (peer, ours)]
+        quotient = f"{ours['tokens_per_second'] / peer['tokens_per_second']:.2f}x{_late(peer) or _late(ours)}"
+        speeds = [f"{row['tokens_per_second']:,.0f}{_late(row)}" for row in (peer, ours)]
+        times = [f"{row['ttf64_ms']['p50']:,.0f} ms{_late(row)}" for row in (peer, ours)]
         lines.append([str(users), *speeds, quotient, *times])
     version = _row("vllm", USERS[0], name)["settings"]["version"]
     vllm = f"vLLM {version}"
@@ -54,7 +57,13 @@ def _latencies(name: str) -> str:
             share = row["tokens_per_second"] / row["floor_tokens_per_second"]
             times = [f"{row[key]['p50']:,.{digits}f} ({row[key]['p99']:,.{digits}f})" for key, digits in LATENCIES]
             lines.append(
-                [str(users), label, f"{row['tokens_per_second']:,.0f}", f"{share:.0%}".replace("%", " %"), *times]
+                [
+                    str(users),
+                    f"{label}{_late(row)}",
+                    f"{row['tokens_per_second']:,.0f}",
+                    f"{share:.0%}".replace("%", " %"),
+                    *times,
+                ]
             )
     header = ["users", "", "tokens/s", "of the floor's", "TTFT, ms", "TTF64, ms", "TPOT, ms"]
     return markdown(header, lines)
@@ -62,3 +71,9 @@ def _latencies(name: str) -> str:
 
 def _row(variant: str, users: int, name: str) -> Row:
     return one(name, variant=variant, concurrency=users, lengths="equal")
+
+
+def _late(row: Row) -> str:
+    """The mark of a void load; "" where the generator was in time."""
+    generator = row["generator"]
+    return LATE if too_late(generator["send_late_ms"], generator["read_late_ms"]) else ""

@@ -19,7 +19,7 @@ from kernels.cli import bench_document, serve_servers
 from kernels.cli.serve_document import ServeCase, ServeDocument, ServeRow
 from kernels.cli.served_model import FLOOR_TOKENS, ServedModel, prepared
 from kernels.load.connection import Address
-from kernels.load.figures import Figures, LatencyPromise
+from kernels.load.figures import LatencyPromise, LoadFigures, warmed_up
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import NotStarted, reserved_port, running
@@ -126,11 +126,11 @@ class ServeBench:
     def _list(self, lengths: Lengths, count: int, seed: int, rate: float | None = None) -> RequestList:
         return RequestList.drawn(lengths, count, self.model.vocabulary, 1000 * count + seed, rate, JUDGED)
 
-    def _send(self, url: str, requests: RequestList, users: int | None) -> Figures:
+    def _send(self, url: str, requests: RequestList, users: int | None) -> LoadFigures:
         processes = min(most_processes(here=True), processes_for(users, requests.planned, MOST_SECONDS))
         load = partial(requests.load, self.model.name, users)
         sending = Sending(Address.parse(url), load, LoadDuration(MOST_SECONDS), processes)
-        return Figures.of(asyncio.run(sending.run()), users)
+        return LoadFigures([warmed_up(asyncio.run(sending.run()))])
 
     def _case(self, lengths: Lengths, requests: int, **load: Any) -> ServeCase:
         return ServeCase(
@@ -144,10 +144,10 @@ class ServeBench:
             **load,
         )
 
-    def _measured(self, server: ServerCommand, case: ServeCase, requests: RequestList, found: Figures) -> Measured:
+    def _measured(self, server: ServerCommand, case: ServeCase, requests: RequestList, found: LoadFigures) -> Measured:
         promise = LatencyPromise(self.options.ttft_ms, self.options.tpot_ms)
         floor = self.floors.get(case.concurrency or 0) if case.lengths == "equal" else None
-        failed = found.failed
+        failed, lag = found.unlike, found.lag
         row = ServeRow(
             case=case,
             variant=server.variant,
@@ -157,20 +157,25 @@ class ServeBench:
             if failed
             else "not judged",
             tokens_per_second=round(found.tokens_per_second, 1),
-            requests_per_second=round(found.requests_per_second, 3),
+            requests_per_second=round(found.ended_per_second, 3),
             seconds=round(found.seconds, 2),
             ttft_ms=found.percentiles("ttft"),
             ttf64_ms=found.percentiles("ttf_n", FLOOR_TOKENS),
             tpot_ms=found.percentiles("tpot"),
-            goodput=round(found.goodput(promise), 3),
+            goodput=round(found.kept_per_second(promise.kept), 3),
             promise_ms={"ttft": promise.ttft_ms, "tpot": promise.tpot_ms},
             floor_ms=floor,
             floor_tokens_per_second=round(1000 * FLOOR_TOKENS * (case.concurrency or 0) / floor, 1) if floor else None,
             failed=len(failed),
-            generator=found.generator,
+            generator={
+                "processes": lag.processes,
+                "send_late_ms": round(lag.send_p99, 3),
+                "read_late_ms": round(lag.loop_p99, 3),
+            },
+            void=lag.sentence(closed=not found.open_loop),
             settings=server.settings,
         )
-        judged = [each for each in found.sent.exchanges if each.ids and each.planned.index in requests.judged]
+        judged = [each for each in found.rounds[0].exchanges if each.ids and each.planned.index in requests.judged]
         return Measured(row, [(requests.prompts[each.planned.index], each.ids) for each in judged])
 
     def judge(self, measured: list[Measured]) -> None:
@@ -262,4 +267,5 @@ def line(row: ServeRow) -> str:
     for name, found in (("TTFT", row.ttft_ms), ("TTF64", row.ttf64_ms), ("TPOT", row.tpot_ms)):
         if found:
             shown.append(f"{name} {found['p50']:.2f} ({found['p99']:.2f}) ms")
-    return ", ".join([*shown, f"goodput {row.goodput:.2f}/s, {row.failed} failed"])
+    said = ", ".join([*shown, f"goodput {row.goodput:.2f}/s, {row.failed} failed"])
+    return f"{said}. {row.void}" if row.void else said

@@ -34,12 +34,13 @@ class ServeCase(BaseModel):
 class ServeRow(BaseModel):
     """One server under one case. Latencies are in ms, from the moment that a request was due.
 
-    `tokens_per_second` and `requests_per_second` are over the steady part of `seconds`; `goodput` is the requests a
-    second that kept the promise (`promise_ms`: of the first token, and of the mean time between further ones).
-    `floor_ms` is the roofline's least time of 64 tokens for `concurrency` requests at once, and
+    `tokens_per_second` and `requests_per_second`, those that ended, are over the steady part of `seconds`; `goodput` is
+    the requests a second that kept the promise (`promise_ms`: of the first token, and of the mean time between further
+    ones). `floor_ms` is the roofline's least time of 64 tokens for `concurrency` requests at once, and
     `floor_tokens_per_second` its rate. `failed` counts requests without their whole answer. `logit_gaps` are those of
     answers that were teacher-forced, in standard deviations of the logits. `generator` tells how late the load
-    generator itself was, in the latest of its `processes`, `settings` how the server ran.
+    generator itself was at p99, in the latest of its `processes`, and `void` in a sentence that this was too late;
+    `settings` how the server ran.
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -63,6 +64,7 @@ class ServeRow(BaseModel):
     failed: int = 0
     logit_gaps: dict[Literal["mean", "largest", "ids"], float] | None = None
     generator: dict[str, float] = {}
+    void: str = ""
     settings: dict[str, Any] = {}
 
 

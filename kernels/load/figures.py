@@ -1,16 +1,29 @@
-"""What is computed from the requests of a load: rates, percentiles, goodput, and the requests that failed."""
+"""What is computed from the requests of a load: its steady part, rates, samples, and the requests that failed."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from kernels.load.exchange import Exchange
+import numpy as np
+
+from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.generator import Sent
+from kernels.load.lag import Lag
 from kernels.measure.intervals import percentile_interval
 from kernels.measure.latency import Served, samples_of
 
 WARM_SHARE = 0.1
-"""The share of an open loop's requests, its first ones, that are not counted."""
+"""The share of a load's time, at its beginning, that is not counted where nobody says otherwise."""
+FROM_THE_END = ("e2e", "batch_latency")
+"""Metrics of a request's own end, which one that was cancelled has not."""
+
+
+def warmed_up(sent: Sent) -> Sent:
+    """A load whose length was not known before: its steady part begins WARM_SHARE of its time after the first request
+    was due.
+    """
+    begin = sent.exchanges[0].intended_ns
+    return replace(sent, counted_from_ns=begin + round(WARM_SHARE * (sent.stopped_ns - begin)))
 
 
 @dataclass(frozen=True)
@@ -26,74 +39,84 @@ class LatencyPromise:
         return first[0] <= self.ttft_ms and all(each <= self.tpot_ms for each in rest)
 
 
-@dataclass(frozen=True)
-class Figures:
-    """A load that was sent. Its steady part lasts from `since_ns` to `until_ns` of the monotonic clock."""
+class LoadFigures:
+    """A load that was sent, in one round or in several.
 
-    sent: Sent
-    since_ns: int
-    until_ns: int
+    Its steady part lasts from the end of the warm-up until sending stopped. `exchanges` are the requests that were due
+    in it, and `seconds` is its length, over all rounds.
+    """
 
-    @classmethod
-    def of(cls, sent: Sent, users: int | None) -> "Figures":
-        """Finds the steady part. `users` is None for an open loop, whose steady part is all but its first tenth.
+    def __init__(self, rounds: Sequence[Sent]) -> None:
+        self.rounds = list(rounds)
+        self.exchanges = list(itertools.chain.from_iterable(each.counted for each in self.rounds))
+        self.seconds = sum(each.steady_seconds for each in self.rounds)
+        self.open_loop = any(each.planned.at_s is not None for sent in self.rounds for each in sent.exchanges)
+        self.answered = [(each, each.served()) for each in self.exchanges]
 
-        That of a closed loop begins when `users` requests have ended, as many as each user's first ones. It ends when
-        no request is left to be sent.
+    @property
+    def served(self) -> list[tuple[Exchange, Served]]:
+        """The requests of the steady part that gave a token and did not fail."""
+        return [(exchange, served) for exchange, served in self.answered if served]
+
+    def samples_of(self, exchange: Exchange, served: Served, metric: str, n: int | None = None) -> list[float]:
+        """A metric's samples of one request. A cancelled request has no end of its own, so it gives none of its end."""
+        if exchange.ended == CANCELLED and metric in FROM_THE_END:
+            return []
+        return samples_of(served, metric, n)
+
+    def token_times(self) -> np.ndarray:
+        """When each token of the steady part came, those of the warm-up's requests included: ns from its beginning.
+
+        Of several rounds the parts follow each other without a gap.
         """
-        begun = [each.intended_ns for each in sent.exchanges]
-        if users:
-            ends = sorted(each.end_ns for each in sent.exchanges)
-            since = ends[min(users, len(ends)) - 1] if len(ends) > users else begun[0]
-        else:
-            since = begun[int(WARM_SHARE * len(begun))]
-        return cls(sent, since, max(begun[-1], since + 1))
-
-    @property
-    def seconds(self) -> float:
-        return (self.until_ns - self.since_ns) / 1e9
-
-    @property
-    def counted(self) -> list[Exchange]:
-        """The requests that were due in the steady part."""
-        return [each for each in self.sent.exchanges if self.since_ns <= each.intended_ns <= self.until_ns]
-
-    @property
-    def served(self) -> list[Served]:
-        """The requests of the steady part that were answered."""
-        return [served for each in self.counted if each.ended and (served := each.served())]
-
-    @property
-    def failed(self) -> list[Exchange]:
-        """All requests that failed, or whose answer has another number of tokens than was asked for."""
-        return [each for each in self.sent.exchanges if each.error or each.tokens != each.planned.output_tokens]
+        found, before_ns = [], 0
+        for sent in self.rounds:
+            since, until = sent.counted_from_ns, sent.stopped_ns
+            found.append(np.array(sent.token_times_ns(since, until), dtype=np.int64) - since + before_ns)
+            before_ns += max(until - since, 0)
+        return np.concatenate(found)
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens that arrived in the steady part, over its seconds."""
-        return len(self.sent.token_times_ns(self.since_ns, self.until_ns)) / self.seconds
+        """Tokens that came in the steady part, by its seconds."""
+        return self._rate(len(self.token_times()))
 
     @property
     def requests_per_second(self) -> float:
-        """Requests that ended in the steady part, over its seconds."""
-        ends = (each.end_ns for each in self.sent.exchanges if each.ended)
-        return sum(self.since_ns <= at < self.until_ns for at in ends) / self.seconds
+        """Requests that were due in the steady part, by its seconds."""
+        return self._rate(len(self.exchanges))
 
-    def goodput(self, promise: LatencyPromise) -> float:
-        """Requests that were due in the steady part and kept the promise, over its seconds."""
-        return sum(promise.kept(each) for each in self.served) / self.seconds
+    @property
+    def ended_per_second(self) -> float:
+        """Requests that ended in the steady part, those of the warm-up included, by its seconds."""
+        return self._rate(sum(sum(map(sent.is_steady, _ends_ns(sent))) for sent in self.rounds))
+
+    def kept_per_second(self, keeps: Callable[[Served], bool]) -> float:
+        """Requests that were due in the steady part, ended as planned and kept a promise, by its seconds."""
+        return self._rate(sum(keeps(served) for exchange, served in self.served if exchange.ended != CANCELLED))
+
+    def _rate(self, count: int) -> float:
+        return count / self.seconds if self.seconds else 0.0
+
+    @property
+    def unlike(self) -> list[Exchange]:
+        """All requests that failed, or whose answer has another number of tokens than was asked for."""
+        sent = itertools.chain.from_iterable(each.exchanges for each in self.rounds)
+        return [each for each in sent if each.error or each.tokens != each.planned.output_tokens]
 
     def percentiles(self, metric: str, n: int | None = None) -> dict[str, float] | None:
         """p50 and p99 of a latency metric in ms; None without samples."""
-        samples = [value for each in self.served for value in samples_of(each, metric, n)]
+        samples = [value for each in self.served for value in self.samples_of(*each, metric, n)]
         return percentiles(samples) if samples else None
 
     @property
-    def generator(self) -> dict[str, Any]:
-        """The generator's own delays in ms at p99, in sending and in reading; of several processes, the largest."""
-        sends = [percentiles(each.send_delays_ms or [0.0])["p99"] for each in self.sent.by_process]
-        loops = [percentiles(each.loop_delays_ms or [0.0])["p99"] for each in self.sent.by_process]
-        return {"processes": len(sends), "send_late_ms": max(sends), "read_late_ms": max(loops)}
+    def lag(self) -> Lag:
+        """How late the generator was itself."""
+        return Lag.of(self.rounds)
+
+
+def _ends_ns(sent: Sent) -> list[int]:
+    return [each.end_ns for each in sent.exchanges if each.ended]
 
 
 def percentiles(samples: Sequence[float]) -> dict[str, float]:

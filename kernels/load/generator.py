@@ -74,10 +74,14 @@ class Sent:
         """What each process sent, since each has delays of its own."""
         return self.parts or [self]
 
+    def is_steady(self, at_ns: int) -> bool:
+        """Whether a time lies in the steady part: after the warm-up, and before sending stopped."""
+        return self.counted_from_ns <= at_ns < self.stopped_ns
+
     @property
     def counted(self) -> list[Exchange]:
-        """The exchanges that were due after the warm-up."""
-        return [each for each in self.exchanges if each.intended_ns >= self.counted_from_ns]
+        """The exchanges that were due in the steady part."""
+        return [each for each in self.exchanges if self.is_steady(each.intended_ns)]
 
     @property
     def steady_seconds(self) -> float:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from kernels.load.connection import Address, BadAddress
 from kernels.load.counts import ENDED, FAILED, SENT, Counts
+from kernels.load.figures import WARM_SHARE
 from kernels.load.generator import LoadDuration
 from workbench.api.sentences import Problem, sentence, sentences
 from workbench.cli.consoles import err, out
@@ -29,9 +30,6 @@ from workers.traffic.searching import find_limit as search_limit
 from workers.traffic.sending import LoadTarget
 from workers.traffic.summary import records
 
-WARM_UP = 0.1
-"""Share of the time that does not count, at the beginning."""
-
 
 def measure(
     url: Annotated[str, typer.Option(help="address of an OpenAI-compatible server, such as http://127.0.0.1:8001/v1")],
@@ -47,7 +45,7 @@ def measure(
 
     Exit codes: 0 met, 1 missed, 2 usage or bad input, 3 failed or void, 4 not enough samples, 6 too close to call.
     """
-    test = _test(_target(url, model, api), sla, traffic, LoadDuration(seconds, warm_up_s=seconds * WARM_UP))
+    test = _test(_target(url, model, api), sla, traffic, LoadDuration(seconds, warm_up_s=seconds * WARM_SHARE))
     _check_outputs(json_file, records_file)
     try:
         result, sent = put_load(test, _Progress())
@@ -78,7 +76,7 @@ def find_limit(
     The load is doubled while the objectives are met, then the distance is halved; the verdict is on the whole search.
     Exit codes: 0 some load is met; 2 usage or bad input; otherwise as of measure at the lowest load.
     """
-    test = _test(_target(url, model, api), sla, traffic, LoadDuration(seconds, warm_up_s=seconds * WARM_UP))
+    test = _test(_target(url, model, api), sla, traffic, LoadDuration(seconds, warm_up_s=seconds * WARM_SHARE))
     _check_outputs(json_file)
     try:
         result = search_limit(test, most, lambda load: limit_row(load, out))

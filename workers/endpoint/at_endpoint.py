@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kernels.load.figures import WARM_SHARE
 from kernels.load.generator import LoadDuration, Sent
 from workers.documents.endpoint import Endpoint
 from workers.documents.endpoint_result import EndpointResult, EndpointRound
@@ -30,8 +31,6 @@ log = logging.getLogger(__name__)
 SHARE = 0.1
 """The share of verify's seconds that each round takes."""
 LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
-WARM_UP = 0.1
-"""The first share of a round, whose requests are not counted."""
 TIME_OUT_SHARE, LEAST_TIME_OUT, MOST_TIME_OUT = 0.25, 5.0, 60.0
 """A request fails after this share of the stage's seconds, but not before the least and not after the most seconds."""
 LOAD_SHARE = 0.25
@@ -158,7 +157,7 @@ class AtEndpoint:
         log.info("the endpoint is not measured: %s", self._failure)
 
     def _test_of(self, target: LoadTarget) -> LoadTest:
-        workload, limits = self._document.workload, LoadDuration(self.seconds, WARM_UP * self.seconds)
+        workload, limits = self._document.workload, LoadDuration(self.seconds, WARM_SHARE * self.seconds)
         traffic = _equal_requests(workload.traffic, len(self._rounds), self._document.seconds_left)
         promised = judged_there(workload.objectives, self._endpoint, self._usd)
         shown = tuple((each.metric, each.n) for each in workload.objectives if each.metric not in OF_WINDOWS)

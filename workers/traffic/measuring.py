@@ -108,7 +108,7 @@ def sent_under(test: LoadTest, progress: OnProgress = quiet) -> Sent:
 def judged(test: LoadTest, sent: Sent, at: str, more: Sequence[Sent] = ()) -> LoadResult:
     """The result of a load test; with `more` rounds of it, of all of them together."""
     load = LoadSummary(sent, test.usd_per_hour, more)
-    lag = load.lag()
+    lag = load.generator_lag()
     outcomes = [load.outcome(each, test.confidence) for each in test.objectives]
     ended = [each for each in load.exchanges if each.ended and each.ended != CANCELLED]
     short = sum(each.tokens < each.planned.output_tokens for each in ended) if test.target.api != "embeddings" else 0
@@ -128,7 +128,7 @@ def judged(test: LoadTest, sent: Sent, at: str, more: Sequence[Sent] = ()) -> Lo
         failures=load.failures(),
         tokens=load.tokens(),
         metrics=_metrics(test, load),
-        requests_per_second=len(load.exchanges) / load.seconds if load.seconds else 0.0,
+        requests_per_second=load.requests_per_second,
         tokens_per_second=load.tokens_per_second,
         tokens_per_second_interval=load.tokens_per_second_interval,
         goodput=load.goodput(test.objectives),
@@ -153,14 +153,8 @@ def _metrics(test: LoadTest, load: LoadSummary) -> list[LoadMetric]:
 
 def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
     """What a reader must know beside the figures, a sentence each."""
-    lag, tokens, found = load.lag(), load.tokens(), []
-    if lag.void:
-        late = max(lag.send_p99, lag.loop_p99)
-        which = "The generator itself" if lag.processes == 1 else f"One of the generator's {lag.processes} processes"
-        found.append(
-            f"{which} was {late:.1f} ms late at p99, more than {lag.limit:g}: this measurement is void. "
-            "Give it a quieter machine or less load."
-        )
+    tokens, void = load.tokens(), load.lag.sentence(closed=not load.open_loop)
+    found = [void] if void else []
     if any(each.overrun for each in load.rounds):
         found.append(f"Sending stopped when {MOST_IN_FLIGHT:,} requests were open: the server does not keep up.")
     if tokens.prompt is not None and abs(tokens.prompt - tokens.prompt_wanted) > 0.05 * tokens.prompt_wanted:

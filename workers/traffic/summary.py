@@ -3,15 +3,18 @@
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from statistics import fmean, median
 from typing import Any
 
 import numpy as np
 
 from kernels.load.exchange import CANCELLED, Exchange
+from kernels.load.figures import LoadFigures
 from kernels.load.generator import Sent
+from kernels.load.lag import MOST_LAG_MS
 from kernels.measure.intervals import percentile, percentile_interval
-from kernels.measure.latency import Served, samples_of
+from kernels.measure.latency import Served
 from workers.documents.load import OF_WINDOWS, GeneratorLag, LoadFailure, LoadMetric, LoadOutcome, LoadTokens
 from workers.documents.measurement import Interval
 from workers.documents.workload import Objective, unit_of
@@ -19,32 +22,20 @@ from workers.statistics import SHOWN_PERCENTILES, STUDENT, count_over, meets, ob
 from workers.traffic.dependence import alike, answered_together, judged
 from workers.verdicts import CONFIDENCE
 
-MOST_LAG_MS = 5.0
-"""A generator that is later than this at p99 measured itself; its measurement is void."""
 RESAMPLES = 400
 BATCHES = 10
 """Windows of equal length whose rates give the interval of throughput (batch means)."""
 LEAST_INTERVAL_SECONDS = 2.0
 
 
-class LoadSummary:
-    """The counted exchanges of a load test, of all its rounds together, and what is computed from them."""
+class LoadSummary(LoadFigures):
+    """What is judged of a load test, of all its rounds together: percentiles, verdicts, and their intervals."""
 
     def __init__(self, sent: Sent, usd_per_hour: float | None = None, more: Sequence[Sent] = ()) -> None:
-        self.rounds, self._usd_per_hour = [sent, *more], usd_per_hour
-        self._open_loop = any(each.planned.at_s is not None for each in sent.exchanges)
-        self.exchanges = list(itertools.chain.from_iterable(each.counted for each in self.rounds))
-        self.seconds = sum(each.steady_seconds for each in self.rounds)
-        self._answered = [(each, each.served()) for each in self.exchanges]
-        if not self._open_loop:
-            self._answered.sort(key=lambda each: _first_ns(*each))
-        self._served = [(each, served) for each, served in self._answered if served]
-
-    def _samples(self, exchange: Exchange, served: Served, metric: str, n: int | None) -> list[float]:
-        """A metric's samples of one request. A cancelled request has no end of its own, so it gives none of its end."""
-        if exchange.ended == CANCELLED and metric in ("e2e", "batch_latency"):
-            return []
-        return samples_of(served, metric, n)
+        super().__init__([sent, *more])
+        self._usd_per_hour = usd_per_hour
+        if not self.open_loop:
+            self.answered.sort(key=lambda each: _first_ns(*each))
 
     def grouped(self, metric: str, n: int | None = None) -> list[list[float]]:
         """A metric's samples, one list for each request, or for each second of metrics of the whole server."""
@@ -54,29 +45,12 @@ class LoadSummary:
 
     def _windows(self, metric: str) -> list[float]:
         """Tokens per second in each whole second of the steady parts, or what a million of them cost then, in USD."""
-        rates = np.bincount(self._token_times() // 10**9, minlength=int(self.seconds))[: int(self.seconds)]
+        rates = np.bincount(self.token_times() // 10**9, minlength=int(self.seconds))[: int(self.seconds)]
         if metric == "throughput":
             return [float(rate) for rate in rates]
         if self._usd_per_hour is None:
             raise ValueError("cost_per_mtok needs the price of the GPU per hour")
         return [self._usd_per_hour / (max(float(rate), 1e-9) * 3600) * 1e6 for rate in rates]
-
-    def _token_times(self) -> np.ndarray:
-        """When each token of the steady part came, those of the warm-up's requests included: ns from its beginning.
-
-        Of several rounds the parts follow each other without a gap.
-        """
-        found, before_ns = [], 0
-        for sent in self.rounds:
-            since, until = sent.counted_from_ns, sent.stopped_ns
-            found.append(np.array(sent.token_times_ns(since, until), dtype=np.int64) - since + before_ns)
-            before_ns += max(until - since, 0)
-        return np.concatenate(found)
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Tokens that came in the steady part, by its seconds."""
-        return len(self._token_times()) / self.seconds if self.seconds else 0.0
 
     @property
     def tokens_per_second_interval(self) -> Interval | None:
@@ -87,7 +61,7 @@ class LoadSummary:
         if self.seconds < LEAST_INTERVAL_SECONDS:
             return None
         edges = np.linspace(0, self.seconds * 1e9, BATCHES + 1)
-        rates = np.histogram(self._token_times(), edges)[0] / (self.seconds / BATCHES)
+        rates = np.histogram(self.token_times(), edges)[0] / (self.seconds / BATCHES)
         half = STUDENT[BATCHES - 1] * float(rates.std(ddof=1)) / math.sqrt(BATCHES)
         middle = self.tokens_per_second
         return Interval(value=middle, low=max(0.0, middle - half), high=middle + half)
@@ -103,10 +77,7 @@ class LoadSummary:
     def goodput(self, objectives: Sequence[Objective]) -> float | None:
         """Requests per second that met every objective; None where none is about single requests."""
         own = [each for each in objectives if each.metric not in OF_WINDOWS]
-        if not own or not self.seconds:
-            return None
-        ended = (served for exchange, served in self._served if exchange.ended != CANCELLED)
-        return sum(meets(served, own) for served in ended) / self.seconds
+        return self.kept_per_second(lambda served: meets(served, own)) if own and self.seconds else None
 
     def metric(self, metric: str, n: int | None = None, extra: Sequence[float] = ()) -> LoadMetric | None:
         """A metric with its percentiles; None without samples."""
@@ -145,7 +116,7 @@ class LoadSummary:
 
     def _together(self, metric: str, n: int | None) -> float | None:
         """How many requests one batch answers, of those that gave this metric or failed; None for an open loop."""
-        if self._open_loop:
+        if self.open_loop:
             return None
         found = [(exchange, served) for exchange, served, _ in self._by_request(metric, n)]
         took_s = [(exchange.end_ns - exchange.intended_ns) / 1e9 for exchange, _ in found]
@@ -170,29 +141,16 @@ class LoadSummary:
         In the order of due times; of a closed loop in that of first tokens, so that those of one batch are neighbours.
         """
         found: list[tuple[Exchange, Served | None, list[float] | None]] = []
-        for exchange, served in self._answered:
+        for exchange, served in self.answered:
             if exchange.error:
                 found.append((exchange, None, None))
-            elif served and (samples := self._samples(exchange, served, metric, n)):
+            elif served and (samples := self.samples_of(exchange, served, metric, n)):
                 found.append((exchange, served, samples))
         return found
 
-    def lag(self) -> GeneratorLag:
-        """The generator's own delays over all requests, warm-up included. Each figure is of its slowest process."""
-        parts = [each.by_process for each in self.rounds]
-        processes = list(itertools.zip_longest(*parts, fillvalue=Sent(0)))  # of each round those of the same number
-        sends = [sorted(late for each in own for late in each.send_delays_ms) or [0.0] for own in processes]
-        loops = [sorted(late for each in own for late in each.loop_delays_ms) or [0.0] for own in processes]
-        send_p99, loop_p99 = (max(percentile(each, 99) for each in found) for found in (sends, loops))
-        return GeneratorLag(
-            send_p50=max(percentile(each, 50) for each in sends),
-            send_p99=send_p99,
-            send_max=max(each[-1] for each in sends),
-            loop_p99=loop_p99,
-            limit=MOST_LAG_MS,
-            void=max(send_p99, loop_p99) > MOST_LAG_MS,
-            processes=len(processes),
-        )
+    def generator_lag(self) -> GeneratorLag:
+        """The generator's own delays, and whether they void the test."""
+        return GeneratorLag(**asdict(self.lag), limit=MOST_LAG_MS, void=self.lag.void)
 
     def failures(self) -> list[LoadFailure]:
         """Failures by kind, the most frequent first."""
@@ -266,4 +224,4 @@ def _of_groups(groups: Sequence[Sequence[float]], shown: Sequence[float], size: 
 
 def records(sent: Sent) -> list[dict[str, Any]]:
     """Every exchange as one line of JSON, those of the warm-up included and marked."""
-    return [each.record() | {"counted": each.intended_ns >= sent.counted_from_ns} for each in sent.exchanges]
+    return [each.record() | {"counted": sent.is_steady(each.intended_ns)} for each in sent.exchanges]

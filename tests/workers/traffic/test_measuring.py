@@ -170,7 +170,7 @@ def test_requests_that_one_batch_answers_count_as_one(stub, batch, found, said):
     """Ten batches tell little of a p95, however many users each of them answers; as many single requests do."""
     test = a_test(stub, objectives=[Objective(metric="ttft", percentile=95, limit=300)])
     first = sent(test).exchanges[0]
-    load = Sent(0, stopped_ns=10**9)
+    load = Sent(0, stopped_ns=4 * 10**9)
     late = np.random.default_rng(1).integers(0, 1_000_000, 160).tolist()  # of the network, up to 1 ms
     for request in range(160):
         begun, until = request // batch * batch * 20_000_000, 200_000_000 + late[request]

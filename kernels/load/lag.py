@@ -1,0 +1,70 @@
+"""How late a load generator was itself, and from when on that voids a measurement."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kernels.load.generator import Sent
+from kernels.measure.intervals import percentile
+
+MOST_LAG_MS = 5.0
+"""A generator that is later than this at p99 measured itself; its measurement is void."""
+
+
+def too_late(send_p99: float, loop_p99: float) -> bool:
+    """Whether a measurement is void: by the ms at p99 by which requests were sent late, and by which ticks came late.
+
+    In an open loop the arrivals are then not those that were planned. In a closed loop each user pauses for as long:
+    that counts against the server where times run from the intended sending, and in rates, which are too low; gaps
+    between tokens may be too short, since the server had less to do.
+    """
+    return max(send_p99, loop_p99) > MOST_LAG_MS
+
+
+@dataclass(frozen=True)
+class Lag:
+    """The generator's own delays in ms over all requests, warm-up included; each figure is of its latest process.
+
+    `send`: from a request's intended time until the generator began with it. `loop`: of the event loop's regular ticks.
+    """
+
+    send_p50: float
+    send_p99: float
+    send_max: float
+    loop_p99: float
+    processes: int
+
+    @classmethod
+    def of(cls, rounds: Sequence[Sent]) -> "Lag":
+        """The lag of all rounds together; the first processes of each are taken as one, and so on."""
+        processes = list(itertools.zip_longest(*(each.by_process for each in rounds), fillvalue=Sent(0)))
+        sends = [sorted(late for each in own for late in each.send_delays_ms) or [0.0] for own in processes]
+        loops = [sorted(late for each in own for late in each.loop_delays_ms) or [0.0] for own in processes]
+        return cls(
+            send_p50=max(percentile(each, 50) for each in sends),
+            send_p99=max(percentile(each, 99) for each in sends),
+            send_max=max(each[-1] for each in sends),
+            loop_p99=max(percentile(each, 99) for each in loops),
+            processes=len(processes),
+        )
+
+    @property
+    def void(self) -> bool:
+        """Whether the measurement has figures and no verdict."""
+        return too_late(self.send_p99, self.loop_p99)
+
+    def sentence(self, closed: bool) -> str:
+        """Why the measurement is void; where users of a `closed` loop were sent for late, also what is wrong with it.
+
+        "" where it is not void.
+        """
+        if not self.void:
+            return ""
+        late, paused = max(self.send_p99, self.loop_p99), ""
+        which = "The generator itself" if self.processes == 1 else f"One of the generator's {self.processes} processes"
+        if closed and self.send_p99 > MOST_LAG_MS:
+            paused = "Its users paused for as long: times from sending are too long, rates too low. "
+        return (
+            f"{which} was {late:.1f} ms late at p99, more than {MOST_LAG_MS:g}: this measurement is void. {paused}"
+            "Give it a quieter machine or less load."
+        )

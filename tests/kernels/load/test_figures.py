@@ -1,0 +1,120 @@
+"""What a load's requests come to: its steady part, its rates, and the generator's own lag that voids it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from kernels.cli.bench_serve import ServeBench, line
+from kernels.cli.serve_document import ServeCase
+from kernels.load.exchange import CANCELLED, Exchange
+from kernels.load.figures import LatencyPromise, LoadFigures, warmed_up
+from kernels.load.generator import Sent
+from kernels.load.lag import MOST_LAG_MS, Lag
+from kernels.load.lists import Lengths, RequestList
+from kernels.load.planned import PlannedRequest
+from kernels.load.sharing import merged
+from workers.traffic.summary import LoadSummary
+
+MS = 1_000_000
+
+
+def answered(index: int, begun_ms: float, tokens: int, ms_each: float, at_s: float | None = None) -> Exchange:
+    """A request that was sent on time, and whose tokens came every `ms_each`."""
+    begun = round(begun_ms * MS)
+    times = [begun + round((at + 1) * ms_each * MS) for at in range(tokens)]
+    planned = PlannedRequest(index, at_s, 0.0, 4, tokens)
+    found = Exchange(planned, begun, begun_ns=begun, sent_ns=begun, end_ns=times[-1], chunk_ns=times, ended="length")
+    found.with_text, found.counted_output = [True] * tokens, tokens
+    return found
+
+
+def regular() -> Sent:
+    """Two users of two processes, 20 answers of 10 tokens in 100 ms each: 200 tokens and 20 requests a second."""
+    users = [[answered(2 * turn + user, 100 * turn, 10, 10) for turn in range(20)] for user in range(2)]
+    return warmed_up(merged([Sent(0, 2000 * MS, each) for each in users]))
+
+
+def late(sent: Sent, ms: float) -> Sent:
+    """The same load, every request of which was begun late."""
+    for each in sent.exchanges:
+        each.begun_ns = each.intended_ns + round(ms * MS)
+    return sent
+
+
+def test_the_steady_part_and_its_rates_are_those_of_a_regular_load():
+    sent = regular()
+    assert (sent.counted_from_ns, sent.stopped_ns) == (200 * MS, 2000 * MS)
+    found = LoadFigures([sent])
+    assert found.seconds == pytest.approx(1.8)
+    assert found.tokens_per_second == pytest.approx(200)
+    assert found.requests_per_second == found.ended_per_second == pytest.approx(20)
+    assert found.percentiles("ttft") == {"p50": 10.0, "p99": 10.0}
+    assert found.percentiles("ttf_n", 64) is None
+    assert found.kept_per_second(LatencyPromise(10, 10).kept) == pytest.approx(20)
+    for promise in (LatencyPromise(9, 10), LatencyPromise(10, 9)):
+        assert found.kept_per_second(promise.kept) == 0
+    sent.exchanges[6].counted_output = 9
+    assert [each.planned.index for each in LoadFigures([sent]).unlike] == [6]
+
+
+def test_what_is_judged_has_the_figures_of_the_bench():
+    """One steady part, one count of tokens and requests, one lag."""
+    sent = late(regular(), 7)
+    one, other = LoadFigures([sent]), LoadSummary(sent)
+    assert (one.seconds, one.tokens_per_second) == (other.seconds, other.tokens_per_second)
+    assert [each.planned.index for each in one.exchanges] == [each.planned.index for each in other.exchanges]
+    assert other.metric("ttft").percentiles["p99"].value == one.percentiles("ttft")["p99"]
+    lag = other.generator_lag()
+    assert (lag.send_p99, lag.void, lag.limit) == (one.lag.send_p99, True, MOST_LAG_MS)
+
+
+def test_requests_that_were_due_when_sending_had_stopped_do_not_count():
+    """One process had no request left, so fewer users were there than were asked for."""
+    parts = [Sent(0, 1000 * MS, [answered(0, 10, 2, 1)]), Sent(0, 3000 * MS, [answered(1, 2000, 2, 1)])]
+    found = LoadFigures([merged(parts)])
+    assert [each.planned.index for each in found.exchanges] == [0]
+    assert found.tokens_per_second == pytest.approx(2)
+
+
+def test_a_request_that_was_given_up_kept_no_promise():
+    sent = regular()
+    for each in sent.exchanges:
+        each.ended = CANCELLED
+    found = LoadFigures([sent])
+    assert found.kept_per_second(LatencyPromise(10, 10).kept) == 0
+    assert found.percentiles("e2e") is None
+    assert found.percentiles("ttft") is not None
+
+
+@pytest.mark.parametrize(("ms", "void"), [(4.9, False), (5.0, False), (5.1, True)])
+def test_a_generator_later_than_the_limit_voids_a_load(ms: float, void: bool):
+    assert LoadFigures([late(regular(), ms)]).lag.void == void
+    ticks = Sent(0, loop_ns=[round(ms * MS)] * 100)
+    assert Lag.of([ticks]).void == void
+
+
+def test_the_sentence_says_whom_a_late_generator_wrongs():
+    lag = LoadFigures([late(regular(), 9)]).lag
+    said = "One of the generator's 2 processes was 9.0 ms late at p99, more than 5: this measurement is void. "
+    paused = "Its users paused for as long: times from sending are too long, rates too low. "
+    assert lag.sentence(closed=True) == f"{said}{paused}Give it a quieter machine or less load."
+    assert lag.sentence(closed=False) == f"{said}Give it a quieter machine or less load."
+    assert LoadFigures([regular()]).lag.sentence(closed=True) == ""
+    ticks = Lag.of([Sent(0, loop_ns=[9 * MS] * 100)]).sentence(closed=True)
+    assert ticks.endswith("this measurement is void. Give it a quieter machine or less load.")
+
+
+@pytest.mark.parametrize(("ms", "said"), [(1, ""), (9, "this measurement is void. Its users paused for as long")])
+def test_a_row_of_bench_serve_is_marked_where_the_generator_was_late(ms: float, said: str):
+    """It keeps its figures, as `workbench measure` does."""
+    options = SimpleNamespace(ttft_ms=100, tpot_ms=20)
+    lengths = Lengths(4, 10)
+    bench = ServeBench(options, SimpleNamespace(), [2], lengths, {}, None)
+    case = ServeCase(model="m", weights="bf16", prompt=4, tokens=10, arrivals="closed", requests=40, concurrency=2)
+    server = SimpleNamespace(variant="kernels", peer=False, settings={})
+    requests = RequestList.drawn(lengths, 40, 100, 1)
+    row = bench._measured(server, case, requests, LoadFigures([late(regular(), ms)])).row
+    assert said in row.void
+    assert bool(row.void) == bool(said) == ("void" in line(row))
+    assert row.generator == {"processes": 2, "send_late_ms": ms, "read_late_ms": 0}
+    assert row.tokens_per_second == 200
