@@ -58,8 +58,11 @@ class StoppingRule:
 class Watch(Protocol):
     """What is done before and after each timed call of one variant, outside the timed span."""
 
+    def prepare(self) -> None:
+        """Makes new values for the call's inputs, on the current stream, before anything is held."""
+
     def before(self) -> None:
-        """Writes new values into the call's inputs, on the current stream."""
+        """Writes them into the call's inputs, on the current stream."""
 
     def after(self, answer: Any) -> None:
         """Takes the answer, on the current stream, before the host has waited for anything."""
@@ -136,6 +139,7 @@ class CpuTimer:
 
     def __call__(self, call: Call, watch: Watch | None = None) -> float:
         if watch is not None:
+            watch.prepare()
             watch.before()
         self._other.sum()
         start = time.perf_counter_ns()
@@ -160,6 +164,8 @@ class CudaTimer:
 
     def __call__(self, call: Call, watch: Watch | None = None) -> float:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        if watch is not None:
+            watch.prepare()
         torch.cuda._sleep(int((self._hold_ms(call) + (WRITING_MS if watch else 0.0)) * self._cycles_per_ms))
         if watch is not None:
             watch.before()

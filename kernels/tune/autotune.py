@@ -18,7 +18,7 @@ from kernels.ops import Case
 from kernels.proof import gate
 from kernels.proof.kernel_names import borrowed, kernels_seen
 from kernels.proof.reference_cache import ReferenceCache
-from kernels.proof.timed_answers import ChangingInputs, TimedAnswers
+from kernels.proof.timed_answers import JUDGED, ChangingInputs, TimedAnswers
 from kernels.registry import Variant
 from kernels.tune.choosing import called, choose, default_of, torchs_own
 from kernels.tune.trial import Trial
@@ -238,13 +238,14 @@ def _judge(bench: Bench, ready: list[_Runnable]) -> None:
     """Fails what gave wrong answers to timed calls, params that lost included, and what runs other libraries' kernels
     as its own.
     """
-    references = ReferenceCache()
-    for each in ready:
-        said = each.answers.refusal(_noting(bench, each.trial, references))
-        if not said and not each.trial.peer:
-            said = borrowed(each.trial.kernels, registry.variant(each.trial.variant))
-        if said and each.trial.gate == "pass":
-            each.trial.gate, each.trial.reason = "fail", said
+    for judged in range(JUDGED):
+        references = ReferenceCache()  # one of these at a time: each holds copies of its inputs
+        for each in (each for each in ready if each.trial.gate == "pass"):
+            said = each.answers.refusal(judged, _noting(bench, each.trial, references))
+            if not said and not each.trial.peer:
+                said = borrowed(each.trial.kernels, registry.variant(each.trial.variant))
+            if said:
+                each.trial.gate, each.trial.reason = "fail", said
 
 
 def _time(bench: Bench, ready: Mapping[str, _Runnable], rule: StoppingRule) -> dict[str, Timing]:

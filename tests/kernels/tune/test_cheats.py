@@ -9,7 +9,7 @@ from kernels.measure.timing import StoppingRule
 from kernels.ops import GatedCase, GroupedCase, LinearCase, LmHeadCase, RopeCase
 from kernels.proof.calls import spoil
 from kernels.proof.reference_cache import ReferenceCache
-from kernels.proof.timed_answers import SEEDS, ChangingInputs, TimedAnswers
+from kernels.proof.timed_answers import JUDGED, KEPT, ChangingInputs, TimedAnswers
 from kernels.registry import variant
 from kernels.tune import autotune
 from kernels.tune.autotune import Bench, try_case
@@ -20,18 +20,34 @@ CPU = torch.device("cpu")
 CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
 
 
-def tried(*names: str) -> dict[str, Trial]:
+def tried(*names: str, calls: int = 0) -> dict[str, Trial]:
+    """Each variant's trial; with `calls` timed so often."""
     rule = StoppingRule(seconds=0.2, least=6, most=30, warmup_seconds=0.0)
+    rule = StoppingRule(seconds=600, least=calls, most=calls, warmup_seconds=0.0) if calls else rule
     place = Bench(CPU, GPUS["cpu"], {}, rule, only=frozenset({"torch_linear", *names}))
     return {trial.variant: trial for trial in try_case(place, CASE)}
 
 
 @pytest.mark.parametrize("op", GROUPS["library"])
-def test_inputs_of_every_op_can_change(op):
+def test_inputs_of_every_op_are_new_in_each_call(op):
     for case in check_cases(op, cpu=True):
-        changing = ChangingInputs(case, CPU)
-        changing.change(certainly=True)
-        assert changing.draw == 1, case.key
+        inputs, met = ChangingInputs(case, CPU), set()
+        for _ in range(8):
+            inputs.prepare()
+            inputs.write()
+            met.add(b"".join(value.view(torch.uint8).numpy().tobytes() for value in flat(inputs._tensors.values())))
+        numbers = sum(value.numel() for value in flat(inputs._tensors.values()))
+        assert len(met) == 8 or numbers < 32, case.key
+        assert inputs._signed or not numbers, case.key
+
+
+def flat(values):
+    """The tensors among values and tuples of them, in memory that is contiguous."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value.contiguous()
+        elif isinstance(value, tuple | list):
+            yield from flat(value)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +66,30 @@ def test_a_variant_that_does_not_do_the_work_is_refused(plant, cheat, said):
     assert found[cheat.name].reason.startswith(said)
     assert not found[cheat.name].chosen
     assert found["torch_linear"].chosen
+
+
+def test_a_variant_that_knows_its_input_by_three_values_is_refused(plant):
+    """They are the same in many calls, and the other values are not."""
+    plant(planted.KnowsThreeValues)
+    found = tried("planted_knows_three_values", calls=1000)
+    trial = found["planted_knows_three_values"]
+    assert trial.gate == "fail"
+    assert trial.reason.startswith("Its timed calls give other answers than the gate saw, as if it remembered")
+    assert found["torch_linear"].chosen
+
+
+def test_a_variant_that_knows_whole_inputs_never_meets_them_again(plant):
+    """It works in every timed call, so its time is that of the work."""
+    plant(planted.KnowsAllValues)
+    known = variant("planted_knows_all_values")
+    inputs = ChangingInputs(CASE, CPU)
+    answers = TimedAnswers(known, {}, known.call, inputs)
+    for _ in range(60):
+        answers.prepare()
+        answers.before()
+        answers.after(answers.call())
+    assert (len(known.kept), known.hits) == (60, 0)
+    assert [answers.refusal(judged, ReferenceCache()) for judged in range(JUDGED)] == [""] * JUDGED
 
 
 @pytest.mark.parametrize(
@@ -93,13 +133,12 @@ def test_honest_answers_to_changing_inputs_are_right_in_every_op(case, name):
     own = variant(name)
     inputs = ChangingInputs(case, CPU)
     answers = TimedAnswers(own, {}, own.build(case, {}), inputs)
-    met = set()
-    for _ in range(2 * len(SEEDS)):
+    for _ in range(12):
+        answers.prepare()
         answers.before()
-        met.add(inputs.draw)
         answers.after(answers.call())
-    assert met == set(range(len(SEEDS)))
-    assert answers.refusal(ReferenceCache()) == ""
+    assert len(answers._kept) == KEPT
+    assert [answers.refusal(judged, ReferenceCache()) for judged in range(JUDGED)] == [""] * JUDGED
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int64])
@@ -113,10 +152,11 @@ def test_weights_and_lengths_stay_while_the_other_inputs_change():
     inputs = ChangingInputs(GroupedCase(rows=6, experts=3, n=8, k=16, **SMALL), CPU)
     own = inputs.arguments(variant("torch_grouped_loop"), {})
     before = {name: (value.clone(), value._version) for name, value in own.items()}
-    inputs.change(certainly=True)
+    inputs.prepare()
+    inputs.write()
     assert not own["x"].equal(before["x"][0])
     assert own["x"]._version == before["x"][1]
     assert own["w"].equal(before["w"][0])
     assert own["ends"].equal(before["ends"][0])
-    for draw in range(len(SEEDS)):
-        assert inputs.drawn(draw)["ends"].equal(own["ends"])
+    for judged in range(JUDGED):
+        assert inputs.drawn(judged)["ends"].equal(own["ends"])
