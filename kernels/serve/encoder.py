@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels.model_files.architectures import kind_of
 from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ready, Starting, Stop
+from kernels.serve.requests import input_too_long
 from kernels.serve.spec import Spec, configuration
 from kernels.serve.starting import Phases, settle
 
@@ -156,8 +157,7 @@ def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting]) -> 
             waiting.remove(each)
     elif isinstance(message, Added):
         if len(message.ids) > encoder.longest:
-            sentence = f"input: a text has {len(message.ids)} tokens, and the model takes {encoder.longest}"
-            connection.send(News(refusals={message.name: sentence}))
+            connection.send(News(refusals={message.name: input_too_long(len(message.ids), encoder.longest)}))
             return
         deadline = time.monotonic() + message.seconds if math.isfinite(message.seconds) else math.inf
         waiting.append(Waiting(message.name, message.ids, deadline))

@@ -44,6 +44,8 @@ BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a pa
         400,
         "list of 16384",
     ),
+    (b'{"model": "voice-agent", "prompt": "' + b"a" * 7_000_000 + b'"}', 400, "prompt of at least 76,924 "),
+    (CHAT.replace(b'"a"', b'"' + b"a" * 7_000_000 + b'"') + b'"n": 1}', 400, "prompt of at least 76,924 "),
     (b'{"model": "voice-agent", "prompt": []}', 400, "prompt"),
     (b'{"model": "voice-agent", "n": 100, "prompt": ' + json.dumps(["a"] * 11).encode() + b"}", 400, "1,024"),
     (b'{"model": "voice-agent", "prompt": "a", "temperature": -1}', 400, "temperature"),

@@ -146,7 +146,7 @@ def test_choices_of_one_seed_differ_and_come_back(api: httpx.Client) -> None:
     assert texts == [each["text"] for each in second["choices"]]
 
 
-@pytest.mark.parametrize(("body", "status", "said"), BAD_REQUESTS)
+@pytest.mark.parametrize(("body", "status", "said"), BAD_REQUESTS, ids=[said for _, _, said in BAD_REQUESTS])
 def test_bad_requests_get_a_sentence_in_openais_shape(api: httpx.Client, body: bytes, status: int, said: str) -> None:
     found = api.post("/v1/chat/completions" if b"messages" in body else "/v1/completions", content=body)
     assert found.status_code == status
