@@ -107,7 +107,7 @@ class EngineClient:
         if self.ready:
             self._outbox.put(Stop())
         else:
-            process.terminate()
+            process.kill()  # it takes no SIGTERM, and reads nothing before it is ready
         await asyncio.to_thread(process.join, STOP_SECONDS)
         if process.is_alive():
             process.kill()

@@ -2,7 +2,6 @@
 
 import json
 import math
-import signal
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from kernels.model_files.architectures import kind_of
 from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ready, Starting, Stop
 from kernels.serve.requests import input_too_long
 from kernels.serve.spec import Spec, configuration
-from kernels.serve.starting import Phases, settle
+from kernels.serve.starting import Phases, leave_signals_to_the_server, settle
 
 if TYPE_CHECKING:
     import torch
@@ -114,7 +113,7 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
 
 def main(spec: Spec, connection: Connection) -> None:
     """The process's main function. Ends at `Stop`, and when the other side of the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_signals_to_the_server()
     phases = Phases(lambda name: connection.send(Starting(name)))
     try:
         encoder, ready = build_encoder(spec, phases)

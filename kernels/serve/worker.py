@@ -1,7 +1,6 @@
 """The engine's process: loads the model, captures the graphs, and serves what comes through a pipe."""
 
 import select
-import signal
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from kernels.engine.plan_files import PlanRefused
 from kernels.serve.messages import Cancelled, Declined, EngineReport, News, Starting, Stop
 from kernels.serve.requests import Request
 from kernels.serve.spec import Spec
-from kernels.serve.starting import Phases, settle
+from kernels.serve.starting import Phases, leave_signals_to_the_server, settle
 
 if TYPE_CHECKING:
     from kernels.serve.engine import Engine
@@ -23,7 +22,7 @@ REPORT_SECONDS = 0.25
 
 def main(spec: Spec, connection: Connection) -> None:
     """The process's main function. Ends at `Stop`, and when the other side of the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server drains first
+    leave_signals_to_the_server()
     phases = Phases(lambda name: connection.send(Starting(name)))
     try:
         with phases.phase("imports"):  # torch and transformers, which the server's process does without

@@ -7,7 +7,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import httpx
 import pytest
@@ -35,24 +37,35 @@ def ready(api: httpx.Client) -> bool:
         return False
 
 
-@pytest.fixture(scope="module")
-def api() -> Iterator[httpx.Client]:
+@contextmanager
+def served(*options: str, output: IO[bytes] | None = None) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
+    """A server of the sample model, which leads a process group of its own, and a client of it. It writes to `output`,
+    and is killed at the end.
+    """
     port = reserved_port()
     command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--device", "cpu", "--port", str(port)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "KERNELS_SERVE_API_KEY": "secret"}
-    server = subprocess.Popen([*command, "--running", "4", "--context", "128", "--drain-seconds", "1"], env=environment)
+    command += ["--running", "4", "--context", "128", *options]
+    server = subprocess.Popen(command, env=environment, start_new_session=True, stderr=output)
     headers = {"Authorization": "Bearer secret"}
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=300, trust_env=False) as found:
         try:
             wait_for(lambda: ready(found), 300, "the server", processes={"the server": server})
-            yield found
-            with found.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as stream:
-                lines = stream.iter_lines()
-                next(lines)
-                server.send_signal(signal.SIGTERM)
-                *_, last, done = (line.removeprefix("data: ") for line in lines if line)
-            assert (json.loads(last)["error"]["message"], done) == ("the server is shutting down", "[DONE]")
-            assert server.wait(120) == 0
+            yield found, server
         finally:
-            server.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)
             server.wait()
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[httpx.Client]:
+    with served("--drain-seconds", "1") as (found, server):
+        yield found
+        with found.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            server.send_signal(signal.SIGTERM)
+            *_, last, done = (line.removeprefix("data: ") for line in lines if line)
+        assert (json.loads(last)["error"]["message"], done) == ("the server is shutting down", "[DONE]")
+        assert server.wait(120) == 0

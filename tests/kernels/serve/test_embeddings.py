@@ -8,6 +8,7 @@ from collections import deque
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 import torch
 
@@ -63,7 +64,12 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     url = f"http://127.0.0.1:{(port := reserved_port())}"
     command = [sys.executable, "-m", "kernels", "serve", "--model", "tiny-bert", "--device", "cpu", "--port", str(port)]
-    with running(command, f"{url}/ready", tmp_path / "log", 300), httpx.Client(base_url=url, trust_env=False) as api:
+    with (
+        running(command, f"{url}/ready", tmp_path / "log", 300) as server,
+        httpx.Client(base_url=url, trust_env=False) as api,
+    ):
+        for each in psutil.Process(server.pid).children(recursive=True):
+            each.terminate()  # as with a signal to the whole group; the engine goes on until the server has drained
         asked = {"model": "tiny-bert", "input": TEXTS}
         found = api.post("/v1/embeddings", json=asked, timeout=300).json()
         assert found["usage"] == {"prompt_tokens": 35, "total_tokens": 35}
