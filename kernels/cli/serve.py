@@ -121,6 +121,8 @@ async def _until_signalled(
     """Serves until a signal, and then until open requests have ended or been ended."""
     import uvicorn
 
+    from kernels.serve import web
+
     class Draining(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
@@ -131,12 +133,10 @@ async def _until_signalled(
             await super().shutdown(sockets)
 
     server = Draining(
-        uvicorn.Config(
+        web.settings(
             app,
             host=options.host,
             port=options.port,
-            log_level="warning",
-            ws="none",
             timeout_graceful_shutdown=options.drain_seconds + LAST_SECONDS,
         )
     )
