@@ -35,7 +35,7 @@ async def document_of(request: Request, kind: type[Document]) -> Document:
 def _json(body: bytes) -> Any:
     """What a body says. Raises ApiError with one sentence."""
     try:
-        found = json.loads(body, parse_constant=_no_number)
+        found = json.loads(body.decode("utf-8-sig"), parse_constant=_no_number)  # json decodes bytes less strictly
         if SURROGATE.search(body):
             json.dumps(found, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
