@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from kernels.ops.sampling import TEMPERATURES
 from kernels.serve.errors import quoted, refused
 
 MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16, 1000, 20, 16_384
@@ -119,6 +120,7 @@ class Asked(BaseModel, ABC):
     def _sensible(self) -> Self:
         if any(not each for each in self.stop):
             raise refused("stop", "stop: an empty text would end every answer at once")
+        self.temperature = max(self.temperature, TEMPERATURES[0]) if self.temperature > 0 else self.temperature
         self.top_k = 0 if self.top_k == -1 else min(self.top_k, MOST_TOP_K)
         self.top_p = max(self.top_p, LEAST_TOP_P) if self.top_p > 0 else self.top_p
         return self

@@ -25,3 +25,8 @@ def test_checking_a_list_ends_at_its_first_mistake(kind: type[BaseModel], given:
     inner = raised.value.errors()[0].get("ctx", {}).get("error")
     if inner is not None:  # one for each kind that the field may be
         assert inner.__cause__.error_count() <= 4
+
+
+@pytest.mark.parametrize(("asked", "served"), [(0, 0), (1e-300, 0.01), (0.001, 0.01), (0.01, 0.01), (0.7, 0.7)])
+def test_almost_greedy_is_the_least_temperature_that_is_drawn_with(asked: float, served: float) -> None:
+    assert CompletionAsked.model_validate({"model": "m", "prompt": "a", "temperature": asked}).temperature == served

@@ -160,7 +160,13 @@ def test_bad_requests_get_a_sentence_in_openais_shape(api: httpx.Client, body: b
 def test_numbers_beyond_every_vocabulary_are_served_and_end_no_engine(api: httpx.Client) -> None:
     asked = {"model": "voice-agent", "prompt": "a", "max_tokens": 1, "top_k": 10**30, "seed": -(10**30)}
     assert api.post("/v1/completions", json=asked | {"min_tokens": 1, "ignore_eos": True}).status_code == 200
-    for how in ({"temperature": 0.01}, {"temperature": 100}, {"top_p": 1e-300}, {"top_p": 1 - 1e-12}):  # in float32
+    for how in (
+        {"temperature": 1e-300},
+        {"temperature": 0.01},
+        {"temperature": 100},
+        {"top_p": 1e-300},
+        {"top_p": 1 - 1e-12},
+    ):  # in float32
         assert api.post("/v1/completions", json=asked | how).status_code == 200
     assert metric(api, "engine_restarts_total") == 0
 
