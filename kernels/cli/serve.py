@@ -56,6 +56,11 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-megakernel", action="append_const", dest="exclude", const=MEGAKERNEL, help="as --exclude megakernel"
     )
     parser.add_argument("--wait-seconds", type=float, default=math.inf, help="how long a request may wait to begin")
+    parser.add_argument(
+        "--hang-seconds",
+        type=float,
+        help="after how long without a sign of life the engine is started again (default: 60 on a GPU, 600 on a CPU)",
+    )
     parser.add_argument("--drain-seconds", type=int, default=60, help="how long open requests may go on after SIGTERM")
     parser.add_argument("--api-key-file", type=Path, help=f"the key that clients must give (default: ${KEY_VARIABLE})")
 
@@ -63,7 +68,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
 def serve(options: argparse.Namespace) -> int:
     """0 after a drained stop; 2 when the model or the plan cannot be served."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    for name in ("running", "context", "kv_gib", "wait_seconds"):
+    for name in ("running", "context", "kv_gib", "wait_seconds", "hang_seconds"):
         value = getattr(options, name)
         if value is not None and not value > 0:
             print(f"kernels serve: --{name.replace('_', '-')}: {value} is not a positive number", file=sys.stderr)
@@ -101,7 +106,8 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     )
     directory, config = configuration(spec)
     key, embeds = _key(options.api_key_file), encoder.gives_vectors(config)
-    client = EngineClient(spec, options.wait_seconds, encoder.main if embeds else worker.main)
+    main = encoder.main if embeds else worker.main
+    client = EngineClient(spec, options.wait_seconds, main, options.hang_seconds)
     client.start()  # it takes the longest: the web server is made beside it
     try:
         from kernels.serve.app import Server

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels.model_files.architectures import kind_of
-from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ready, Starting, Stop
+from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ping, Ready, Starting, Stop
 from kernels.serve.requests import input_too_long
 from kernels.serve.spec import Spec, configuration
 from kernels.serve.starting import Phases, leave_signals_to_the_server, settle
@@ -108,7 +108,8 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
     with phases.phase("first batch"):
         encoder.vectors([[0]])
     name = environment_info(device=device)["device"]
-    return encoder, Ready(longest, int(model.config.vocab_size), name, seconds=phases.seconds)
+    vocabulary, on_gpu = int(model.config.vocab_size), device == "cuda"
+    return encoder, Ready(longest, vocabulary, name, seconds=phases.seconds, on_gpu=on_gpu)
 
 
 def main(spec: Spec, connection: Connection) -> None:
@@ -131,10 +132,11 @@ def main(spec: Spec, connection: Connection) -> None:
 def serve(encoder: Encoder, connection: Connection) -> None:
     """Batches until it is stopped or the pipe is closed, which raises EOFError."""
     waiting: deque[Waiting] = deque()
-    steps = 0
+    report = EngineReport()
     while True:
         while not waiting or connection.poll():
-            _take(encoder, connection, waiting)
+            report.waiting = len(waiting)
+            _take(encoder, connection, waiting, report)
         late = [each for each in waiting if each.deadline < time.monotonic()]
         if late:
             connection.send(News(tokens=[(each.name, None, "deadline") for each in late]))
@@ -142,15 +144,18 @@ def serve(encoder: Encoder, connection: Connection) -> None:
             continue
         batch = next_batch(waiting)
         found = encoder.vectors([each.ids for each in batch])
-        steps += 1
+        report.steps += 1
+        report.waiting = len(waiting)
         connection.send(RequestVectors({each.name: vector for each, vector in zip(batch, found, strict=True)}))
-        connection.send(News(report=asdict(EngineReport(waiting=len(waiting), steps=steps))))
+        connection.send(News(report=asdict(report)))
 
 
-def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting]) -> None:
+def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting], report: EngineReport) -> None:
     message = connection.recv()
     if isinstance(message, Stop):
         raise EOFError
+    if isinstance(message, Ping):
+        connection.send(News(report=asdict(report)))
     if isinstance(message, Cancelled):
         for each in [each for each in waiting if each.name == message.name]:
             waiting.remove(each)

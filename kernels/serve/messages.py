@@ -30,6 +30,10 @@ class Stop(NamedTuple):
     """To the engine: end the process."""
 
 
+class Ping(NamedTuple):
+    """To the engine: answer with a report, as a sign of life."""
+
+
 class Starting(NamedTuple):
     """From the engine, while it starts: the phase that begins."""
 
@@ -50,6 +54,7 @@ class Ready:
     serving: Serving | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     graphs: int = 0
+    on_gpu: bool = False
 
 
 @dataclass(frozen=True)

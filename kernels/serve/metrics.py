@@ -44,6 +44,7 @@ class _Engine:
             "serve_megakernel_steps", "launches of the megakernel among them", value=report.megakernel_steps
         )
         yield CounterMetricFamily("serve_engine_restarts", "restarts of the engine's process", value=client.restarts)
+        yield CounterMetricFamily("serve_engine_hangs", "ends of an engine without a sign of life", value=client.hangs)
 
 
 class Metrics:

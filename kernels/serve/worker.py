@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from kernels.engine.plan_files import PlanRefused
-from kernels.serve.messages import Cancelled, Declined, EngineReport, News, Starting, Stop
+from kernels.serve.messages import Cancelled, Declined, EngineReport, News, Ping, Starting, Stop
 from kernels.serve.requests import Request
 from kernels.serve.spec import Spec
 from kernels.serve.starting import Phases, leave_signals_to_the_server, settle
@@ -56,7 +56,7 @@ def serve(engine: "Engine", connection: Connection) -> None:
     while True:
         while engine.idle or arrived.poll(0):
             _take(engine, connection.recv(), open_requests, news)
-            if news.refusals:
+            if news.refusals or news.report:
                 break
         found = engine.run_step()
         made = Counter(each.request.name for each in found if each.request.cached and each.token is not None)
@@ -81,6 +81,9 @@ def serve(engine: "Engine", connection: Connection) -> None:
 def _take(engine: "Engine", message: Any, open_requests: dict[str, Request], news: News) -> None:
     if isinstance(message, Stop):
         raise EOFError
+    if isinstance(message, Ping):
+        news.report = asdict(_report(engine))
+        return
     if isinstance(message, Cancelled):
         request = open_requests.pop(message.name, None)
         if request is not None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 import httpx
+import psutil
 import pytest
 
 from tests.ports import reserved_port
@@ -37,6 +39,19 @@ def ready(api: httpx.Client) -> bool:
         return False
 
 
+def metric(api: httpx.Client, name: str) -> float:
+    found = re.search(rf"^serve_{name} (\S+)$", api.get("/metrics").text, re.MULTILINE)
+    assert found, name
+    return float(found[1])
+
+
+def engine_of(server: subprocess.Popen[bytes]) -> int:
+    """The process of a server's engine."""
+    children = psutil.Process(server.pid).children(recursive=True)
+    (found,) = (each.pid for each in children if "spawn_main" in " ".join(each.cmdline()))
+    return found
+
+
 @contextmanager
 def served(*options: str, output: IO[bytes] | None = None) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
     """A server of the sample model, which leads a process group of its own, and a client of it. It writes to `output`,
@@ -59,9 +74,9 @@ def served(*options: str, output: IO[bytes] | None = None) -> Iterator[tuple[htt
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[httpx.Client]:
+def server() -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
     with served("--drain-seconds", "1") as (found, server):
-        yield found
+        yield found, server
         with found.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as stream:
             lines = stream.iter_lines()
             next(lines)
@@ -69,3 +84,8 @@ def api() -> Iterator[httpx.Client]:
             *_, last, done = (line.removeprefix("data: ") for line in lines if line)
         assert (json.loads(last)["error"]["message"], done) == ("the server is shutting down", "[DONE]")
         assert server.wait(120) == 0
+
+
+@pytest.fixture(scope="module")
+def api(server: tuple[httpx.Client, subprocess.Popen[bytes]]) -> httpx.Client:
+    return server[0]

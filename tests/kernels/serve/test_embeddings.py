@@ -5,6 +5,7 @@ import json
 import struct
 import sys
 from collections import deque
+from multiprocessing import Pipe
 from pathlib import Path
 
 import httpx
@@ -15,7 +16,8 @@ import torch
 from kernels import engine
 from kernels.load.server_process import running
 from kernels.model_files import catalogue
-from kernels.serve.encoder import MOST_ROWS, MOST_TOKENS, Encoder, Waiting, gives_vectors, next_batch, pooling_of
+from kernels.serve.encoder import MOST_ROWS, MOST_TOKENS, Encoder, Waiting, gives_vectors, next_batch, pooling_of, serve
+from kernels.serve.messages import Ping, Stop
 from tests.ports import reserved_port
 
 CONFIG = catalogue.entry("tiny-bert")[0]
@@ -45,6 +47,15 @@ def test_batches_keep_the_order_and_the_limits() -> None:
         sizes.append(len(batch))
         assert len(batch) == 1 or len(batch) * max(len(each.ids) for each in batch) <= MOST_TOKENS
     assert sizes == [MOST_ROWS, 100 - MOST_ROWS, 1, 1]
+
+
+def test_it_tells_that_it_lives_while_it_waits(model) -> None:
+    server, connection = Pipe()
+    for message in (Ping(), Stop()):
+        server.send(message)
+    with pytest.raises(EOFError):
+        serve(Encoder(model, "mean", 512), connection)
+    assert server.recv().report["waiting"] == 0
 
 
 def test_the_pooling_is_that_of_the_models_files(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from kernels import engine
 from kernels.load import sockets
 from kernels.serve.text import text_of
 from tests.kernels.serve.bad_requests import BAD_REQUESTS, PYTHON
-from tests.kernels.serve.conftest import LONG, MODEL, ready, until
+from tests.kernels.serve.conftest import LONG, MODEL, engine_of, metric, ready, until
 from tests.openai_package import PACKAGES
 
 CONFIG = json.loads((MODEL / "config.json").read_text())
@@ -50,12 +50,6 @@ def events(api: httpx.Client, path: str, asked: dict) -> list[dict]:
         lines = [line.removeprefix("data: ") for line in response.iter_lines() if line]
     assert lines[-1] == "[DONE]"
     return [json.loads(line) for line in lines[:-1]]
-
-
-def metric(api: httpx.Client, name: str) -> float:
-    found = re.search(rf"^serve_{name} (\S+)$", api.get("/metrics").text, re.MULTILINE)
-    assert found, name
-    return float(found[1])
 
 
 def test_a_completion_is_the_runners_answer_with_its_counts(api: httpx.Client, expected) -> None:
@@ -270,15 +264,15 @@ def test_a_client_that_does_not_read_keeps_nobody_waiting_and_loses_nothing(api:
     assert b"data: [DONE]" in found
 
 
-def test_a_killed_engine_gives_clean_errors_and_comes_back(api: httpx.Client, expected) -> None:
+def test_a_killed_engine_gives_clean_errors_and_comes_back(server, expected) -> None:
+    api, process = server
     asked = GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS}
     with ThreadPoolExecutor(1) as pool, api.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as stream:
         lines = stream.iter_lines()
         next(lines)
         whole = pool.submit(api.post, "/v1/completions", json=LONG)
         until(lambda: metric(api, "waiting_requests") > LONG["n"])
-        for pid in engines():
-            os.kill(pid, signal.SIGKILL)
+        os.kill(engine_of(process), signal.SIGKILL)
         *_, last, done = (line.removeprefix("data: ") for line in lines if line)
     assert "died" in json.loads(last)["error"]["message"]
     assert done == "[DONE]"
@@ -290,11 +284,3 @@ def test_a_killed_engine_gives_clean_errors_and_comes_back(api: httpx.Client, ex
     again = api.post("/v1/completions", json=asked).json()
     assert again["choices"][0]["text"] == expected[1]
     assert metric(api, "engine_restarts_total") == 1
-
-
-def engines() -> list[int]:
-    """The engine's process of the server that this test has started."""
-    import psutil
-
-    found = [each for each in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(each.cmdline())]
-    return [each.pid for each in found]
