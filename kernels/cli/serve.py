@@ -73,6 +73,9 @@ def serve(options: argparse.Namespace) -> int:
         if value is not None and not value > 0:
             print(f"kernels serve: --{name.replace('_', '-')}: {value} is not a positive number", file=sys.stderr)
             return 2
+    if not 0 <= options.port < 1 << 16:
+        print(f"kernels serve: --port: {options.port} is no port: ports are 0 to 65535", file=sys.stderr)
+        return 2
     sockets.allow(MOST_CONNECTIONS)
     ended: list[int] = []
     try:

@@ -74,7 +74,7 @@ class EngineClient:
         self._open: dict[str, asyncio.Queue[Any]] = {}
         """The queue of what comes for each open request: TokenEvent, ApiError, or a vector."""
         self._outbox: SimpleQueue[Any] = SimpleQueue()
-        self._stopping = False
+        self._stopping = self._served = False
         self._early_deaths = 0
         self._restart: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -228,12 +228,14 @@ class EngineClient:
                 self._told = time.monotonic()
             self.phase = message.phase
         elif isinstance(message, Ready):
-            self.ready, self._early_deaths = message, 0
+            self.ready, self._served, self._early_deaths = message, True, 0
             self.seconds = {"process": self._told - self._began, **message.seconds}
             self.seconds["other"] = max(0.0, time.monotonic() - self._began - sum(self.seconds.values()))
             self.changed.set()
             seconds = self._hang_seconds or (ON_GPU_SECONDS if message.on_gpu else ON_CPU_SECONDS)
             self._watch = asyncio.get_running_loop().create_task(self._end_when_hung(connection, seconds))
+        elif isinstance(message, Declined) and message.of_memory and self._served:
+            logger.error("the engine cannot start again yet: %s", message.sentence)
         elif isinstance(message, Declined):
             self.declined = message.sentence
             self.changed.set()

@@ -1,6 +1,5 @@
 """The engine's process for a model that gives vectors: texts are packed into padded batches as they come."""
 
-import json
 import math
 import time
 from collections import deque
@@ -11,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels.model_files.architectures import kind_of
-from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ping, Ready, Starting, Stop
+from kernels.serve.messages import Added, Cancelled, EngineReport, News, Ping, Ready, Stop
+from kernels.serve.process import live
 from kernels.serve.requests import input_too_long
-from kernels.serve.spec import Spec, configuration
-from kernels.serve.starting import Phases, leave_signals_to_the_server, settle
+from kernels.serve.spec import Spec, configuration, json_object
+from kernels.serve.starting import Phases
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,7 @@ def pooling_of(directory: Path | None) -> str:
     path = directory / "1_Pooling" / "config.json" if directory else None
     if path is None or not path.is_file():
         return "mean"
-    said = json.loads(path.read_text())
+    said = json_object(path)
     chosen = [name for name, value in said.items() if name.startswith("pooling_mode_") and value is True]
     known = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
     if len(chosen) != 1 or chosen[0] not in known:
@@ -114,19 +114,7 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
 
 def main(spec: Spec, connection: Connection) -> None:
     """The process's main function. Ends at `Stop`, and when the other side of the pipe is closed."""
-    leave_signals_to_the_server()
-    phases = Phases(lambda name: connection.send(Starting(name)))
-    try:
-        encoder, ready = build_encoder(spec, phases)
-    except (ValueError, OSError) as error:
-        connection.send(Declined(str(error)))
-        return
-    settle()
-    connection.send(ready)
-    try:
-        serve(encoder, connection)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return
+    live(lambda phases: build_encoder(spec, phases), serve, connection)
 
 
 def serve(encoder: Encoder, connection: Connection) -> None:

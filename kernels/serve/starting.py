@@ -2,7 +2,6 @@
 
 import gc
 import json
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,15 +27,6 @@ class Phases:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
-
-
-def leave_signals_to_the_server() -> None:
-    """Ctrl-C, systemd and `timeout` signal the whole process group: the server drains, and its engine serves so long.
-
-    The engine ends when the server tells it to, or closes the pipe.
-    """
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
 
 
 def settle() -> None:

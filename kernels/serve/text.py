@@ -1,6 +1,5 @@
 """Texts and token ids: the model's tokenizer with its chat template, or bytes where a model has none."""
 
-import json
 import math
 import re
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kernels.serve.chat_template import ChatTemplate, template_of
+from kernels.serve.spec import json_object
 from kernels.serve.text_bounds import TooLong, byte_characters, longest_token
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -51,9 +51,16 @@ def text_of(directory: Path | None, config: dict[str, Any]) -> TextCodec:
 def _stop_ids(directory: Path | None, config: dict[str, Any]) -> frozenset[int]:
     given = [config.get("eos_token_id")]
     if directory is not None and (directory / "generation_config.json").is_file():
-        given.append(json.loads((directory / "generation_config.json").read_text()).get("eos_token_id"))
+        given.append(json_object(directory / "generation_config.json").get("eos_token_id"))
     found = [each for one in given for each in (one if isinstance(one, list) else [one])]
     return frozenset(each for each in found if isinstance(each, int))
+
+
+def _special_tokens(said: dict[str, Any]) -> dict[str, str]:
+    """The special tokens that a tokenizer's configuration names, each as a text or as an object with its `content`."""
+    given = {name: said.get(name) for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
+    texts = {name: each.get("content") if isinstance(each, dict) else each for name, each in given.items()}
+    return {name: each for name, each in texts.items() if isinstance(each, str) and each}
 
 
 class ModelText:
@@ -64,12 +71,8 @@ class ModelText:
         from tokenizers import AddedToken, Tokenizer
 
         path = directory / "tokenizer_config.json"
-        said = json.loads(path.read_text()) if path.is_file() else {}
-        special = {
-            name: value["content"] if isinstance(value, dict) else value
-            for name, value in said.items()
-            if name in ("bos_token", "eos_token", "unk_token", "pad_token") and value
-        }
+        said = json_object(path) if path.is_file() else {}
+        special = _special_tokens(said)
         try:
             own = Tokenizer.from_file(str(directory / "tokenizer.json"))
         except Exception as error:  # the library raises no class of its own

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from kernels.engine.plan_files import PlanRefused
-from kernels.serve.messages import Cancelled, Declined, EngineReport, News, Ping, Starting, Stop
+from kernels.serve.messages import Cancelled, EngineReport, News, Ping, Ready, Stop
+from kernels.serve.process import live
 from kernels.serve.requests import Request
 from kernels.serve.spec import Spec
-from kernels.serve.starting import Phases, leave_signals_to_the_server, settle
+from kernels.serve.starting import Phases
 
 if TYPE_CHECKING:
     from kernels.serve.engine import Engine
@@ -22,23 +22,15 @@ REPORT_SECONDS = 0.25
 
 def main(spec: Spec, connection: Connection) -> None:
     """The process's main function. Ends at `Stop`, and when the other side of the pipe is closed."""
-    leave_signals_to_the_server()
-    phases = Phases(lambda name: connection.send(Starting(name)))
-    try:
+
+    def build(phases: Phases) -> "tuple[Engine, Ready]":
         with phases.phase("imports"):  # torch and transformers, which the server's process does without
             from kernels.engine import loading  # noqa: F401  with the classes of transformers' models
             from kernels.serve.building import build_engine
 
-        engine, ready = build_engine(spec, phases)
-    except (ValueError, OSError, PlanRefused) as error:
-        connection.send(Declined(str(error)))
-        return
-    settle()
-    connection.send(ready)
-    try:
-        serve(engine, connection)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return
+        return build_engine(spec, phases)
+
+    live(build, serve, connection)
 
 
 def serve(engine: "Engine", connection: Connection) -> None:

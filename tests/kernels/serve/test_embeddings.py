@@ -67,6 +67,9 @@ def test_the_pooling_is_that_of_the_models_files(tmp_path: Path) -> None:
     path.write_text(json.dumps({"pooling_mode_max_tokens": True}))
     with pytest.raises(ValueError, match="not by pooling_mode_max_tokens"):
         pooling_of(tmp_path)
+    path.write_text("[]")
+    with pytest.raises(ValueError, match="it holds no JSON object"):
+        pooling_of(tmp_path)
     assert gives_vectors(CONFIG)
     assert not gives_vectors(catalogue.entry("tiny-llama")[0])
 
