@@ -16,17 +16,16 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from kernels.serve.answering import Completion, Piece
-from kernels.serve.bodies import document_of
+from kernels.serve.bodies import Document, document_of
 from kernels.serve.client import EngineClient
 from kernels.serve.embeddings import EmbeddingAsked, embedded
 from kernels.serve.errors import LONGEST_QUOTE, ApiError, quoted
 from kernels.serve.forms import CHAT, COMPLETION, Form
 from kernels.serve.metrics import Metrics
 from kernels.serve.prompts import Prompts
-from kernels.serve.schemas import Asked, ChatAsked, CompletionAsked
+from kernels.serve.schemas import MOST_ANSWERS, Asked, ChatAsked, CompletionAsked
 from kernels.serve.text import TextCodec
 
-MOST_ANSWERS = 1024
 Found = TypeVar("Found")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 CLOSED = 499
@@ -83,8 +82,11 @@ class Server:
         if self._key is not None and not hmac.compare_digest(given.encode(), self._key.encode()):
             raise ApiError(401, "the Authorization header holds no valid API key", code="invalid_api_key")
 
+    async def _document(self, request: Request, kind: type[Document]) -> Document:
+        return await document_of(request, kind, self.client.ready.longest if self.client.ready else None)
+
     async def _completions(self, request: Request) -> Response:
-        asked = await document_of(request, CompletionAsked)
+        asked = await self._document(request, CompletionAsked)
         self._check_model(asked.model)
         if len(asked.prompts) * asked.n > MOST_ANSWERS:
             raise ApiError(400, f"prompt: more than {MOST_ANSWERS:,} answers to one request", "prompt")
@@ -92,7 +94,7 @@ class Server:
         return await self._respond(request, COMPLETION, asked, prompts, asked.max_tokens)
 
     async def _chat(self, request: Request) -> Response:
-        asked = await document_of(request, ChatAsked)
+        asked = await self._document(request, ChatAsked)
         self._check_model(asked.model)
         prompts = self._prompts("messages", asked.limit or 1)
         ids = await prompts.of_chat([{"role": each.role, "content": each.text} for each in asked.messages])
@@ -111,7 +113,7 @@ class Server:
         return StreamingResponse(_events(form, answer, head, first, pieces), media_type="text/event-stream")
 
     async def _embeddings(self, request: Request) -> Response:
-        asked = await document_of(request, EmbeddingAsked)
+        asked = await self._document(request, EmbeddingAsked)
         self._check_model(asked.model, embeds=True)
         texts = await self._prompts("input").encoded(asked.inputs)
         self.metrics.prompt_tokens.inc(sum(map(len, texts)))

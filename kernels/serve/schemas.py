@@ -1,7 +1,7 @@
 """What clients may ask, after OpenAI's API. Unknown fields are ignored; known ones that are not served are refused."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -18,8 +18,11 @@ from pydantic import (
 
 from kernels.ops.sampling import TEMPERATURES
 from kernels.serve.errors import quoted, refused
+from kernels.serve.requests import prompt_too_long
 
 MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16, 1000, 20, 16_384
+MOST_ANSWERS = 1024
+"""Of all prompts of a request together."""
 MOST_TOP_K = (1 << 31) - 1
 """No vocabulary has so many tokens: a larger `top_k` keeps no more of them."""
 LEAST_TOP_P = 1e-30
@@ -75,12 +78,30 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-def texts_or_ids(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-    """Says once what a field may be, where pydantic would say it of each of the four kinds."""
-    try:
-        return check(value)
-    except ValidationError as error:
-        raise ValueError("it must be a text, a list of token ids, or a list of either, and not empty") from error
+FieldCheck = Callable[[Any, ValidatorFunctionWrapHandler, ValidationInfo], Any]
+
+
+def texts_or_ids(most: int, too_long: Callable[[int, int, ValidationInfo], str]) -> FieldCheck:
+    """The check of a field of up to `most` texts. It says once what the field may be, where pydantic would say it of
+    each of the four kinds, and looks at no id of a list that is longer than the context's `longest`, whose sentence is
+    `too_long` of both lengths.
+    """
+
+    def checked(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        several = isinstance(value, list) and bool(value) and not isinstance(value[0], int)
+        if several and len(value) > most:
+            raise ValueError(f"it must be a list of {most:,} texts at most")
+        longest = (info.context or {}).get("longest")
+        lists = [each for each in (value if several else [value]) if isinstance(each, list)]
+        tokens = max(map(len, lists), default=0)
+        if longest and tokens > longest:
+            raise refused(str(info.field_name), too_long(tokens, longest, info), "context_length_exceeded")
+        try:
+            return check(value)
+        except ValidationError as error:
+            raise ValueError("it must be a text, a list of token ids, or a list of either, and not empty") from error
+
+    return checked
 
 
 class Asked(BaseModel, ABC):
@@ -134,11 +155,15 @@ def _without_effect(name: str, given: dict[str, Any]) -> bool:
 class CompletionAsked(Asked):
     """`POST /v1/completions`."""
 
-    prompt: Texts
     max_tokens: int = Field(default=16, ge=1)
+    prompt: Texts
     logprobs: Annotated[StrictInt, Field(ge=0, le=MOST_LIKELIEST)] | None = None
 
-    _said = field_validator("prompt", mode="wrap")(texts_or_ids)
+    _said = field_validator("prompt", mode="wrap")(
+        texts_or_ids(
+            MOST_ANSWERS, lambda tokens, longest, info: prompt_too_long(tokens, info.data.get("max_tokens", 1), longest)
+        )
+    )
 
     @property
     def likeliest(self) -> int | None:
@@ -185,10 +210,20 @@ class ChatAsked(Asked):
     """`POST /v1/chat/completions`. Without a limit the answer may go on to the end of the context."""
 
     messages: list[Message] = Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)
+    """Of at most MOST_MESSAGES parts together."""
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: StrictBool = False
     top_logprobs: StrictInt = Field(default=0, ge=0, le=MOST_LIKELIEST)
+
+    @field_validator("messages", mode="before")
+    @classmethod
+    def _few_parts(cls, value: Any) -> Any:
+        if isinstance(value, list) and len(value) <= MOST_MESSAGES:
+            contents = [each.get("content") for each in value if isinstance(each, dict)]
+            if sum(len(each) for each in contents if isinstance(each, list)) > MOST_MESSAGES:
+                raise ValueError(f"they have more than {MOST_MESSAGES:,} parts")
+        return value
 
     @field_validator("top_logprobs")
     @classmethod
