@@ -97,7 +97,7 @@ class Server:
         asked = await self._document(request, ChatAsked)
         self._check_model(asked.model)
         prompts = self._prompts("messages", asked.limit or 1)
-        ids = await prompts.of_chat([{"role": each.role, "content": each.text} for each in asked.messages])
+        ids = await prompts.of_chat([each.document for each in asked.messages])
         return await self._respond(request, CHAT, asked, [ids], asked.limit or prompts.ready.longest - len(ids))
 
     async def _respond(

@@ -70,6 +70,16 @@ UNSERVED: dict[str, tuple[Any, ...]] = {
     "continue_final_message": OFF,
 }
 """Fields that would change the answer and that this server has no part for, with the values that change nothing."""
+UNSERVED_OF_MESSAGES: dict[str, tuple[Any, ...]] = {
+    "tool_calls": (None, []),
+    "tool_call_id": NONE,
+    "function_call": NONE,
+    "audio": NONE,
+    "refusal": (None, ""),
+    "reasoning": (None, ""),
+    "reasoning_content": (None, ""),
+}
+"""The same of a chat's messages."""
 
 
 class StreamOptions(BaseModel):
@@ -184,14 +194,25 @@ class TextPart(BaseModel):
 
 
 class Message(BaseModel):
-    """One message of a chat."""
+    """One message of a chat. `name`, of who speaks, is for the model's chat template."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | Annotated[list[TextPart], Field(fail_fast=True)]
+    name: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _served(cls, given: Any) -> Any:
+        for name, harmless in UNSERVED_OF_MESSAGES.items() if isinstance(given, dict) else ():
+            if name in given and given[name] not in harmless:
+                raise ValueError(f"{name} is not served here")
+        return given
 
     @field_validator("content", mode="wrap")
     @classmethod
-    def _text_alone(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    def _text_alone(cls, value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        if value is None and info.data.get("role") == "assistant":  # what an assistant says that only calls tools
+            return ""
         try:
             return check(value)
         except ValidationError as error:
@@ -202,8 +223,10 @@ class Message(BaseModel):
             raise ValueError("it must be a text, or a list of parts of type text") from error
 
     @property
-    def text(self) -> str:
-        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+    def document(self) -> dict[str, str]:
+        """What the chat template reads."""
+        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return {"role": self.role, "content": text} | ({"name": self.name} if self.name else {})
 
 
 class ChatAsked(Asked):
