@@ -72,6 +72,9 @@ class Server:
                 response = JSONResponse(error.document, error.status, headers)
             except ClientDisconnect:
                 response = Response(status_code=CLOSED)
+            except Exception:  # `_failed` answers
+                self.metrics.requests.labels(path, 500).inc()
+                raise
             self.metrics.requests.labels(path, response.status_code).inc()
             return response
 
@@ -103,8 +106,8 @@ class Server:
     async def _respond(
         self, request: Request, form: Form, asked: Asked, prompts: list[list[int]], max_tokens: int
     ) -> Response:
-        self.metrics.prompt_tokens.inc(sum(map(len, prompts)))
         answer = Completion(self.client, self.text, self.metrics, asked, prompts, max_tokens)
+        self.metrics.prompt_tokens.inc(answer.usage.prompt)
         head = {"id": f"{form.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.name}
         if not asked.stream:
             return JSONResponse(await _until_gone(request, _whole(form, answer, head)))
@@ -117,7 +120,10 @@ class Server:
         self._check_model(asked.model, embeds=True)
         texts = await self._prompts("input").encoded(asked.inputs)
         self.metrics.prompt_tokens.inc(sum(map(len, texts)))
-        return JSONResponse(await _until_gone(request, embedded(self.client, texts, asked)))
+        began = time.monotonic()
+        found = await _until_gone(request, embedded(self.client, texts, asked))
+        self.metrics.whole.observe(time.monotonic() - began)
+        return JSONResponse(found)
 
     def _check_model(self, name: str, embeds: bool = False) -> None:
         if name != self.name:

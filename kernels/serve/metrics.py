@@ -63,7 +63,7 @@ class Metrics:
             "serve_time_to_first_token_seconds", "request to first token", buckets=SECONDS, registry=self._registry
         )
         self.whole = Histogram(
-            "serve_request_seconds", "request to last token", buckets=SECONDS, registry=self._registry
+            "serve_request_seconds", "request to last token, or to vectors", buckets=SECONDS, registry=self._registry
         )
         self.per_token = Histogram(
             "serve_time_per_output_token_seconds",

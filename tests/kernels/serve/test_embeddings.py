@@ -18,6 +18,7 @@ from kernels.load.server_process import running
 from kernels.model_files import catalogue
 from kernels.serve.encoder import MOST_ROWS, MOST_TOKENS, Encoder, Waiting, gives_vectors, next_batch, pooling_of, serve
 from kernels.serve.messages import Ping, Stop
+from tests.kernels.serve.conftest import metric
 from tests.ports import reserved_port
 
 CONFIG = catalogue.entry("tiny-bert")[0]
@@ -102,5 +103,6 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
         ):
             refused = api.post("/v1/embeddings", json={"model": "tiny-bert"} | body, timeout=300)
             assert (refused.status_code, said in refused.json()["error"]["message"]) == (400, True), refused.text
+        assert (metric(api, "prompt_tokens_total"), metric(api, "request_seconds_count")) == (35 + 3, 2)  # not 513
         refused = api.post("/v1/completions", json={"model": "tiny-bert", "prompt": "a"})
         assert "gives vectors: ask /v1/embeddings" in refused.json()["error"]["message"]
