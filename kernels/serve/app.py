@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import json
+import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -21,6 +22,7 @@ from kernels.serve.client import EngineClient
 from kernels.serve.embeddings import EmbeddingAsked, embedded
 from kernels.serve.errors import LONGEST_QUOTE, ApiError, quoted
 from kernels.serve.forms import CHAT, COMPLETION, Form
+from kernels.serve.messages import Ready
 from kernels.serve.metrics import Metrics
 from kernels.serve.prompts import Prompts
 from kernels.serve.schemas import MOST_ANSWERS, Asked, ChatAsked, CompletionAsked
@@ -28,6 +30,9 @@ from kernels.serve.text import TextCodec
 
 Found = TypeVar("Found")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
+"""Those of an error, by its status."""
+BEARER = re.compile("bearer +", re.IGNORECASE)
 CLOSED = 499
 """The status that is counted for a client that went away."""
 
@@ -68,8 +73,7 @@ class Server:
                 self._authorise(request)
                 response = await handle(request)
             except ApiError as error:
-                headers = {"Retry-After": "1"} if error.status == 503 else None
-                response = JSONResponse(error.document, error.status, headers)
+                response = JSONResponse(error.document, error.status, HEADERS.get(error.status))
             except ClientDisconnect:
                 response = Response(status_code=CLOSED)
             except Exception:  # `_failed` answers
@@ -81,8 +85,8 @@ class Server:
         return Route(path, call, methods=[method])
 
     def _authorise(self, request: Request) -> None:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if self._key is not None and not hmac.compare_digest(given.encode(), self._key.encode()):
+        given = BEARER.sub("", request.headers.get("authorization", ""), count=1)
+        if self._key is not None and not hmac.compare_digest(given.encode("latin-1"), self._key.encode()):
             raise ApiError(401, "the Authorization header holds no valid API key", code="invalid_api_key")
 
     async def _document(self, request: Request, kind: type[Document]) -> Document:
@@ -93,20 +97,20 @@ class Server:
         self._check_model(asked.model)
         if len(asked.prompts) * asked.n > MOST_ANSWERS:
             raise ApiError(400, f"prompt: more than {MOST_ANSWERS:,} answers to one request", "prompt")
-        prompts = await self._prompts("prompt", asked.max_tokens).encoded(asked.prompts)
-        return await self._respond(request, COMPLETION, asked, prompts, asked.max_tokens)
+        prompts = self._prompts("prompt", asked.limit or 1)
+        return await self._respond(request, COMPLETION, asked, await prompts.encoded(asked.prompts), prompts.ready)
 
     async def _chat(self, request: Request) -> Response:
         asked = await self._document(request, ChatAsked)
         self._check_model(asked.model)
         prompts = self._prompts("messages", asked.limit or 1)
         ids = await prompts.of_chat([each.document for each in asked.messages])
-        return await self._respond(request, CHAT, asked, [ids], asked.limit or prompts.ready.longest - len(ids))
+        return await self._respond(request, CHAT, asked, [ids], prompts.ready)
 
     async def _respond(
-        self, request: Request, form: Form, asked: Asked, prompts: list[list[int]], max_tokens: int
+        self, request: Request, form: Form, asked: Asked, prompts: list[list[int]], ready: Ready
     ) -> Response:
-        answer = Completion(self.client, self.text, self.metrics, asked, prompts, max_tokens)
+        answer = Completion(self.client, self.text, self.metrics, asked, prompts, ready.longest)
         self.metrics.prompt_tokens.inc(answer.usage.prompt)
         head = {"id": f"{form.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.name}
         if not asked.stream:

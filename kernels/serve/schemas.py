@@ -21,6 +21,8 @@ from kernels.serve.errors import quoted, refused
 from kernels.serve.requests import prompt_too_long
 
 MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16, 1000, 20, 16_384
+DEFAULT_TOKENS = 16
+"""OpenAI's default of a completion's `max_tokens`."""
 MOST_ANSWERS = 1024
 """Of all prompts of a request together."""
 MOST_TOP_K = (1 << 31) - 1
@@ -134,6 +136,15 @@ class Asked(BaseModel, ABC):
     def likeliest(self) -> int | None:
         """So many of the likeliest tokens are told beside each token; None: no log probabilities are."""
 
+    @property
+    @abstractmethod
+    def limit(self) -> int | None:
+        """The most tokens of an answer that are asked for; None: the request does not say."""
+
+    @abstractmethod
+    def tokens(self, room: int) -> int:
+        """The most tokens of an answer where the context has room for `room`, which holds `limit`."""
+
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, given: Any) -> Any:
@@ -163,21 +174,29 @@ def _without_effect(name: str, given: dict[str, Any]) -> bool:
 
 
 class CompletionAsked(Asked):
-    """`POST /v1/completions`."""
+    """`POST /v1/completions`. Without a limit an answer has up to 16 tokens, as many as the context has room for."""
 
-    max_tokens: int = Field(default=16, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1)
     prompt: Texts
     logprobs: Annotated[StrictInt, Field(ge=0, le=MOST_LIKELIEST)] | None = None
 
     _said = field_validator("prompt", mode="wrap")(
         texts_or_ids(
-            MOST_ANSWERS, lambda tokens, longest, info: prompt_too_long(tokens, info.data.get("max_tokens", 1), longest)
+            MOST_ANSWERS,
+            lambda tokens, longest, info: prompt_too_long(tokens, info.data.get("max_tokens") or 1, longest),
         )
     )
 
     @property
     def likeliest(self) -> int | None:
         return self.logprobs
+
+    @property
+    def limit(self) -> int | None:
+        return self.max_tokens
+
+    def tokens(self, room: int) -> int:
+        return self.limit or min(DEFAULT_TOKENS, room)
 
     @property
     def prompts(self) -> Sequence[str | list[int]]:
@@ -262,3 +281,6 @@ class ChatAsked(Asked):
     @property
     def limit(self) -> int | None:
         return self.max_completion_tokens or self.max_tokens
+
+    def tokens(self, room: int) -> int:
+        return self.limit or room

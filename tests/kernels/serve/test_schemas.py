@@ -45,7 +45,7 @@ def test_almost_greedy_is_the_least_temperature_that_is_drawn_with(asked: float,
         (
             CompletionAsked,
             {"prompt": [1, *[None] * 8]},
-            "the prompt of 9 and the answer of 16 tokens together exceed the 8",
+            "the prompt of 9 and the answer of 1 tokens together exceed the 8",
         ),
         (CompletionAsked, {"prompt": ["a", [None] * 9], "max_tokens": 3}, "the prompt of 9 and the answer of 3 tokens"),
         (EmbeddingAsked, {"input": [[None] * 9]}, "input: a text has 9 tokens, and the model takes 8"),

@@ -63,6 +63,14 @@ def test_a_completion_is_the_runners_answer_with_its_counts(api: httpx.Client, e
     assert {**found["usage"], "prompt_tokens_details": None} == counts | {"prompt_tokens_details": None}
 
 
+def test_without_a_limit_a_completion_has_16_tokens_or_what_the_context_has_room_for(api: httpx.Client) -> None:
+    asked = GREEDY | {"prompt": [[5] * 20, [5] * 120, [5] * 127], "return_token_ids": True}
+    choices = api.post("/v1/completions", json=asked).json()["choices"]
+    assert [len(each["token_ids"]) for each in choices] == [16, 8, 1]  # of 128
+    refused = api.post("/v1/completions", json=GREEDY | {"prompt": [5] * 128})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "context_length_exceeded")
+
+
 def test_streams_add_up_to_the_same_answer_beside_others(api: httpx.Client, expected) -> None:
     _, text = expected
     asked = GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS, "stream_options": {"include_usage": True}}
@@ -180,6 +188,8 @@ def test_other_methods_and_addresses_get_the_same_shape(api: httpx.Client) -> No
 def test_the_key_is_asked_for_and_models_are_listed(api: httpx.Client) -> None:
     refused = api.get("/v1/models", headers={"Authorization": "Bearer other"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
+    assert refused.headers["www-authenticate"] == "Bearer"
+    assert api.get("/v1/models", headers={"Authorization": "bearer secret"}).status_code == 200
     card = api.get("/v1/models").json()["data"][0]
     assert (card["id"], card["max_model_len"]) == ("voice-agent", 128)
     assert api.get("/v1/models/other/name").json()["error"]["code"] == "model_not_found"
