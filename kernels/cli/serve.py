@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from kernels.engine.plan_files import PlanRefused, read_plan
@@ -132,13 +133,29 @@ async def _until_signalled(
 
     from kernels.serve import web
 
+    loop = asyncio.get_running_loop()
+
     class Draining(uvicorn.Server):
+        hurried = False
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            if self.should_exit and sig == signal.SIGINT and not self.hurried:
+                self.hurried = True
+                loop.call_soon_threadsafe(self.hurry)
+            else:
+                super().handle_exit(sig, frame)
+
+        def hurry(self) -> None:
+            """After a second Ctrl-C open requests are told that the server ends, and have little time to read it."""
+            client.end_open()
+            loop.call_later(LAST_SECONDS, setattr, self, "force_exit", True)
+
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             self.should_exit = self.should_exit or bool(ended)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            asyncio.get_running_loop().call_later(options.drain_seconds, client.end_open)
+            loop.call_later(options.drain_seconds, client.end_open)
             await super().shutdown(sockets)
 
     server = Draining(

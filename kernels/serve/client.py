@@ -75,6 +75,7 @@ class EngineClient:
         """The queue of what comes for each open request: TokenEvent, ApiError, or a vector."""
         self._outbox: SimpleQueue[Any] = SimpleQueue()
         self._stopping = self._served = False
+        self._ending: ApiError | None = None
         self._early_deaths = 0
         self._restart: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -127,8 +128,9 @@ class EngineClient:
         return ApiError(503, f"{self.state}; ask again in a moment", code="engine_not_ready")
 
     def end_open(self) -> None:
-        """Ends all open requests with an error, because the server ends."""
-        self._fail(ApiError(503, "the server is shutting down"))
+        """Ends all open requests with an error, and those that still come, because the server ends."""
+        self._ending = ApiError(503, "the server is shutting down")
+        self._fail(self._ending)
 
     async def answer(
         self,
@@ -183,6 +185,8 @@ class EngineClient:
 
         Raises ApiError when the engine is not ready.
         """
+        if self._ending is not None:
+            raise self._ending
         if self.ready is None:
             raise self.not_ready()
         name, queue = str(next(self._names)), asyncio.Queue[Any]()
