@@ -32,4 +32,4 @@ ENV KERNELS_PREBUILT=/opt/prebuilt KERNELS_CACHE=/cache/kernels TRITON_CACHE_DIR
 VOLUME /cache
 EXPOSE 8080
 ENTRYPOINT ["python", "-m", "kernels", "serve", "--host", "0.0.0.0", "--port", "8080"]
-CMD ["--model", "/model", "--plan", "/plan.json"]
+CMD ["--model", "/model"]

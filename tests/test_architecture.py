@@ -22,7 +22,7 @@ TORCH_FREE = [
     "workbench.celery",
     "workbench.urls",
     "workbench.wsgi",
-    "workbench.cli",
+    "workbench.cli.commands",
     "workbench.embedded",
     "kernels.ops",
     "kernels.plan",

@@ -9,6 +9,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from kernels.engine.plan_files import PlanRefused, read_plan
@@ -56,6 +57,11 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-megakernel", action="append_const", dest="exclude", const=MEGAKERNEL, help="as --exclude megakernel"
     )
     parser.add_argument("--wait-seconds", type=float, default=math.inf, help="how long a request may wait to begin")
+    parser.add_argument(
+        "--hang-seconds",
+        type=float,
+        help="after how long without a sign of life the engine is started again (default: 60 on a GPU, 600 on a CPU)",
+    )
     parser.add_argument("--drain-seconds", type=int, default=60, help="how long open requests may go on after SIGTERM")
     parser.add_argument("--api-key-file", type=Path, help=f"the key that clients must give (default: ${KEY_VARIABLE})")
 
@@ -63,11 +69,14 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
 def serve(options: argparse.Namespace) -> int:
     """0 after a drained stop; 2 when the model or the plan cannot be served."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    for name in ("running", "context", "kv_gib", "wait_seconds"):
+    for name in ("running", "context", "kv_gib", "wait_seconds", "hang_seconds"):
         value = getattr(options, name)
         if value is not None and not value > 0:
             print(f"kernels serve: --{name.replace('_', '-')}: {value} is not a positive number", file=sys.stderr)
             return 2
+    if not 0 <= options.port < 1 << 16:
+        print(f"kernels serve: --port: {options.port} is no port: ports are 0 to 65535", file=sys.stderr)
+        return 2
     sockets.allow(MOST_CONNECTIONS)
     ended: list[int] = []
     try:
@@ -101,7 +110,8 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     )
     directory, config = configuration(spec)
     key, embeds = _key(options.api_key_file), encoder.gives_vectors(config)
-    client = EngineClient(spec, options.wait_seconds, encoder.main if embeds else worker.main)
+    main = encoder.main if embeds else worker.main
+    client = EngineClient(spec, options.wait_seconds, main, options.hang_seconds)
     client.start()  # it takes the longest: the web server is made beside it
     try:
         from kernels.serve.app import Server
@@ -121,22 +131,38 @@ async def _until_signalled(
     """Serves until a signal, and then until open requests have ended or been ended."""
     import uvicorn
 
+    from kernels.serve import web
+
+    loop = asyncio.get_running_loop()
+
     class Draining(uvicorn.Server):
+        hurried = False
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            if self.should_exit and sig == signal.SIGINT and not self.hurried:
+                self.hurried = True
+                loop.call_soon_threadsafe(self.hurry)
+            else:
+                super().handle_exit(sig, frame)
+
+        def hurry(self) -> None:
+            """After a second Ctrl-C open requests are told that the server ends, and have little time to read it."""
+            client.end_open()
+            loop.call_later(LAST_SECONDS, setattr, self, "force_exit", True)
+
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             self.should_exit = self.should_exit or bool(ended)
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            asyncio.get_running_loop().call_later(options.drain_seconds, client.end_open)
+            loop.call_later(options.drain_seconds, client.end_open)
             await super().shutdown(sockets)
 
     server = Draining(
-        uvicorn.Config(
+        web.settings(
             app,
             host=options.host,
             port=options.port,
-            log_level="warning",
-            ws="none",
             timeout_graceful_shutdown=options.drain_seconds + LAST_SECONDS,
         )
     )

@@ -49,14 +49,16 @@ class Usage:
 
 @dataclass
 class Completion:
-    """The choices of one request: `n` for each prompt, in the order of the prompts."""
+    """The choices of one request: `n` for each prompt, in the order of the prompts, in sequences of up to `longest`
+    tokens.
+    """
 
     client: EngineClient
     text: TextCodec
     metrics: Metrics
     asked: Asked
     prompts: Sequence[list[int]]
-    max_tokens: int
+    longest: int
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
@@ -110,7 +112,8 @@ class Completion:
         stop_ids = frozenset() if asked.ignore_eos else text.stop_ids
         told = Told(Pieces(text), Stops(asked.stop), Entries())
         began, first, count = time.monotonic(), 0.0, 0
-        async with aclosing(self.client.answer(ids, self.max_tokens, how, stop_ids, asked.likeliest)) as answer:
+        most = asked.tokens(self.longest - len(ids))
+        async with aclosing(self.client.answer(ids, most, how, stop_ids, asked.likeliest)) as answer:
             async for events in answer:
                 if not count:
                     first = time.monotonic()

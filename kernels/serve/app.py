@@ -3,9 +3,10 @@
 import asyncio
 import hmac
 import json
+import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -16,22 +17,22 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from kernels.serve.answering import Completion, Piece
-from kernels.serve.bodies import document_of
+from kernels.serve.bodies import Document, document_of
 from kernels.serve.client import EngineClient
 from kernels.serve.embeddings import EmbeddingAsked, embedded
 from kernels.serve.errors import LONGEST_QUOTE, ApiError, quoted
 from kernels.serve.forms import CHAT, COMPLETION, Form
 from kernels.serve.messages import Ready
 from kernels.serve.metrics import Metrics
-from kernels.serve.requests import length_refusal
-from kernels.serve.schemas import Asked, ChatAsked, CompletionAsked
+from kernels.serve.prompts import Prompts
+from kernels.serve.schemas import MOST_ANSWERS, Asked, ChatAsked, CompletionAsked
 from kernels.serve.text import TextCodec
 
-MOST_ANSWERS = 1024
-LONG_TEXT = 20_000
-"""Texts of at least this many characters are tokenized in a thread, so that other requests do not wait for them."""
 Found = TypeVar("Found")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
+"""Those of an error, by its status."""
+BEARER = re.compile("bearer +", re.IGNORECASE)
 CLOSED = 499
 """The status that is counted for a client that went away."""
 
@@ -72,57 +73,45 @@ class Server:
                 self._authorise(request)
                 response = await handle(request)
             except ApiError as error:
-                headers = {"Retry-After": "1"} if error.status == 503 else None
-                response = JSONResponse(error.document, error.status, headers)
+                response = JSONResponse(error.document, error.status, HEADERS.get(error.status))
             except ClientDisconnect:
                 response = Response(status_code=CLOSED)
+            except Exception:  # `_failed` answers
+                self.metrics.requests.labels(path, 500).inc()
+                raise
             self.metrics.requests.labels(path, response.status_code).inc()
             return response
 
         return Route(path, call, methods=[method])
 
     def _authorise(self, request: Request) -> None:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ")
-        if self._key is not None and not hmac.compare_digest(given.encode(), self._key.encode()):
+        given = BEARER.sub("", request.headers.get("authorization", ""), count=1)
+        if self._key is not None and not hmac.compare_digest(given.encode("latin-1"), self._key.encode()):
             raise ApiError(401, "the Authorization header holds no valid API key", code="invalid_api_key")
 
+    async def _document(self, request: Request, kind: type[Document]) -> Document:
+        return await document_of(request, kind, self.client.ready.longest if self.client.ready else None)
+
     async def _completions(self, request: Request) -> Response:
-        asked = await document_of(request, CompletionAsked)
+        asked = await self._document(request, CompletionAsked)
         self._check_model(asked.model)
         if len(asked.prompts) * asked.n > MOST_ANSWERS:
             raise ApiError(400, f"prompt: more than {MOST_ANSWERS:,} answers to one request", "prompt")
-        prompts = await self._encoded(asked.prompts)
-        return await self._respond(request, COMPLETION, asked, prompts, asked.max_tokens)
-
-    async def _encoded(self, given: Sequence[str | list[int]]) -> list[list[int]]:
-        """The ids of each prompt."""
-
-        def ids() -> list[list[int]]:
-            return [self.text.encode(each) if isinstance(each, str) else each for each in given]
-
-        size = sum(len(each) for each in given if isinstance(each, str))
-        return ids() if size < LONG_TEXT else await asyncio.to_thread(ids)
+        prompts = self._prompts("prompt", asked.limit or 1)
+        return await self._respond(request, COMPLETION, asked, await prompts.encoded(asked.prompts), prompts.ready)
 
     async def _chat(self, request: Request) -> Response:
-        asked = await document_of(request, ChatAsked)
+        asked = await self._document(request, ChatAsked)
         self._check_model(asked.model)
-        messages = [{"role": each.role, "content": each.text} for each in asked.messages]
-        size = sum(len(each["content"]) for each in messages)
-        try:
-            ids = self.text.chat(messages) if size < LONG_TEXT else await asyncio.to_thread(self.text.chat, messages)
-        except ValueError as error:
-            raise ApiError(400, str(error), "messages") from error
-        longest = self.client.ready.longest if self.client.ready else 0
-        return await self._respond(request, CHAT, asked, [ids], asked.limit or max(1, longest - len(ids)))
+        prompts = self._prompts("messages", asked.limit or 1)
+        ids = await prompts.of_chat([each.document for each in asked.messages])
+        return await self._respond(request, CHAT, asked, [ids], prompts.ready)
 
     async def _respond(
-        self, request: Request, form: Form, asked: Asked, prompts: list[list[int]], max_tokens: int
+        self, request: Request, form: Form, asked: Asked, prompts: list[list[int]], ready: Ready
     ) -> Response:
-        longest = self._check_prompts(prompts).longest
-        if reason := length_refusal(max(map(len, prompts)), max_tokens, longest):
-            raise ApiError(400, reason, code="context_length_exceeded")
-        self.metrics.prompt_tokens.inc(sum(map(len, prompts)))
-        answer = Completion(self.client, self.text, self.metrics, asked, prompts, max_tokens)
+        answer = Completion(self.client, self.text, self.metrics, asked, prompts, ready.longest)
+        self.metrics.prompt_tokens.inc(answer.usage.prompt)
         head = {"id": f"{form.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.name}
         if not asked.stream:
             return JSONResponse(await _until_gone(request, _whole(form, answer, head)))
@@ -131,12 +120,14 @@ class Server:
         return StreamingResponse(_events(form, answer, head, first, pieces), media_type="text/event-stream")
 
     async def _embeddings(self, request: Request) -> Response:
-        asked = await document_of(request, EmbeddingAsked)
+        asked = await self._document(request, EmbeddingAsked)
         self._check_model(asked.model, embeds=True)
-        texts = await self._encoded(asked.inputs)
-        self._check_prompts(texts, "input")
+        texts = await self._prompts("input").encoded(asked.inputs)
         self.metrics.prompt_tokens.inc(sum(map(len, texts)))
-        return JSONResponse(await _until_gone(request, embedded(self.client, texts, asked)))
+        began = time.monotonic()
+        found = await _until_gone(request, embedded(self.client, texts, asked))
+        self.metrics.whole.observe(time.monotonic() - began)
+        return JSONResponse(found)
 
     def _check_model(self, name: str, embeds: bool = False) -> None:
         if name != self.name:
@@ -146,16 +137,11 @@ class Server:
             gives = "vectors: ask /v1/embeddings" if self._embeds else "text: ask /v1/completions"
             raise ApiError(400, f"the model {name} gives {gives}", "model")
 
-    def _check_prompts(self, prompts: list[list[int]], name: str = "prompt") -> Ready:
-        ready = self.client.ready
-        if ready is None:
+    def _prompts(self, name: str, answer: int | None = None) -> Prompts:
+        """What encodes this request. Raises ApiError while the engine is not ready."""
+        if self.client.ready is None:
             raise self.client.not_ready()
-        if not prompts or any(not each for each in prompts):
-            raise ApiError(400, f"{name}: a text has no token", name)
-        for ids in prompts:
-            if min(ids) < 0 or max(ids) >= ready.vocabulary:
-                raise ApiError(400, f"{name}: an id lies outside of the vocabulary of {ready.vocabulary:,}", name)
-        return ready
+        return Prompts(self.text, self.client.ready, answer, name)
 
     async def _models(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._card()]})

@@ -1,7 +1,10 @@
 """A request's body as a document; what is wrong with it is said in one sentence."""
 
+import gc
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -15,8 +18,8 @@ SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 Document = TypeVar("Document", bound=BaseModel)
 
 
-async def document_of(request: Request, kind: type[Document]) -> Document:
-    """The request's body as a document. Raises ApiError with one sentence."""
+async def document_of(request: Request, kind: type[Document], longest: int | None = None) -> Document:
+    """The request's body as a document, whose prompts have `longest` tokens at most. Raises ApiError."""
     too_large = ApiError(413, f"the body exceeds {LARGEST_BODY >> 20} MiB")
     said = request.headers.get("content-length", "")
     if said.isdecimal() and int(said[:20]) > LARGEST_BODY:
@@ -26,16 +29,30 @@ async def document_of(request: Request, kind: type[Document]) -> Document:
         body += part
         if len(body) > LARGEST_BODY:
             raise too_large
+    with _no_collection():
+        try:
+            return kind.model_validate(json_of(bytes(body)), context={"longest": longest})
+        except ValidationError as error:
+            wrong = of_validation(error)  # it is raised later, so that nothing keeps the document
+    raise wrong
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keeps Python from looking for cycles meanwhile. A body of 8 MiB may hold a million lists, and has no cycle; their
+    number would make it look again and again, while everybody's answers wait.
+    """
+    gc.disable()
     try:
-        return kind.model_validate(_json(bytes(body)))
-    except ValidationError as error:
-        raise of_validation(error) from error
+        yield
+    finally:
+        gc.enable()
 
 
-def _json(body: bytes) -> Any:
+def json_of(body: bytes) -> Any:
     """What a body says. Raises ApiError with one sentence."""
     try:
-        found = json.loads(body, parse_constant=_no_number)
+        found = json.loads(body.decode("utf-8-sig"), parse_constant=_no_number)  # json decodes bytes less strictly
         if SURROGATE.search(body):
             json.dumps(found, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:

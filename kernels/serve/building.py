@@ -70,10 +70,9 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     serving = chosen(found, said, here, exclude)
     kernels, vocabulary = found[-1], len(model.lm_head.weight)
     assert isinstance(kernels, KernelsBackend)
-    ready = Ready(
-        kernels.limits.longest, vocabulary, facts["device"], serving, phases.seconds, graphs=len(kernels.shapes)
-    )
-    return Engine(found), ready
+    longest, graphs = kernels.limits.longest, len(kernels.shapes)
+    on_gpu = model.device.type == "cuda"
+    return Engine(found), Ready(longest, vocabulary, facts["device"], serving, phases.seconds, graphs, on_gpu)
 
 
 def _measured_with(facts: Mapping[str, Any]) -> dict[str, str | None]:

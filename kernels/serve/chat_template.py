@@ -77,7 +77,7 @@ class ChatTemplate:
 def template_of(given: Any) -> str | None:
     """The template in a tokenizer's configuration: its text, or the one of several that is named `default`."""
     if isinstance(given, list):
-        given = {each["name"]: each["template"] for each in given}
+        given = {each.get("name"): each.get("template") for each in given if isinstance(each, dict)}
     found = given.get("default") if isinstance(given, dict) else given
     return found if isinstance(found, str) else None
 

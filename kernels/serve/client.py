@@ -5,7 +5,6 @@ import itertools
 import logging
 import math
 import select
-import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +18,10 @@ from kernels.ops.sampling import GREEDY, Sampling
 from kernels.serve import worker
 from kernels.serve.encoder import RequestVectors
 from kernels.serve.errors import ApiError
-from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ready, Starting, Stop
+from kernels.serve.hanging import ON_CPU_SECONDS, ON_GPU_SECONDS, SignsOfLife
+from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ping, Ready, Starting, Stop
 from kernels.serve.requests import Logprobs
+from kernels.serve.sending import start_sender
 from kernels.serve.spec import Spec
 
 logger = logging.getLogger(__name__)
@@ -28,8 +29,8 @@ RESTART_SECONDS = 1.0
 """The pause before a dead engine is started again; it doubles each time that one dies before it is ready."""
 LONGEST_PAUSE = 60.0
 STOP_SECONDS = 10.0
-SENDER = "to the engine"
-"""The name of the thread that sends an engine its messages."""
+REAP_SECONDS = 5.0
+"""How long the end of a dead process is waited for, so that its exit code is known."""
 
 
 class TokenEvent(NamedTuple):
@@ -47,12 +48,17 @@ class EngineClient:
     """An engine in a process of its own. All methods belong to one event loop."""
 
     def __init__(
-        self, spec: Spec, wait_seconds: float = math.inf, main: Callable[[Spec, Connection], None] = worker.main
+        self,
+        spec: Spec,
+        wait_seconds: float = math.inf,
+        main: Callable[[Spec, Connection], None] = worker.main,
+        hang_seconds: float | None = None,
     ) -> None:
         """A request that waits for its first step longer than `wait_seconds` is given up. `main` is what the process
-        runs: `kernels.serve.encoder.main` for a model that gives vectors.
+        runs: `kernels.serve.encoder.main` for a model that gives vectors. After `hang_seconds` without a sign of life
+        the engine is ended and started again; None: as `kernels.serve.hanging` has it.
         """
-        self.spec, self.wait_seconds, self._main = spec, wait_seconds, main
+        self.spec, self.wait_seconds, self._main, self._hang_seconds = spec, wait_seconds, main, hang_seconds
         self.ready: Ready | None = None
         self.phase: str | None = None
         """What the engine does while it starts; None if there is no engine."""
@@ -60,7 +66,7 @@ class EngineClient:
         """The seconds of each phase of the last start that ended."""
         self.declined: str | None = None
         self.report = EngineReport()
-        self.restarts = 0
+        self.restarts = self.hangs = 0
         self.process: BaseProcess | None = None
         self.changed = asyncio.Event()
         """Set when the engine becomes ready, declines, or dies."""
@@ -68,9 +74,12 @@ class EngineClient:
         self._open: dict[str, asyncio.Queue[Any]] = {}
         """The queue of what comes for each open request: TokenEvent, ApiError, or a vector."""
         self._outbox: SimpleQueue[Any] = SimpleQueue()
-        self._stopping = False
+        self._stopping = self._served = False
+        self._ending: ApiError | None = None
         self._early_deaths = 0
         self._restart: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._signs = SignsOfLife(self._ask)
         self._began = self._told = 0.0
 
     @property
@@ -94,20 +103,21 @@ class EngineClient:
         arrived = select.poll()
         arrived.register(ours, select.POLLIN)
         asyncio.get_running_loop().add_reader(ours.fileno(), self._read, ours, arrived)
-        threading.Thread(target=_send, args=(ours, self._outbox), name=SENDER, daemon=True).start()
+        start_sender(ours, self._outbox)
 
     async def stop(self) -> None:
         """Ends the process. Open requests get an error."""
         self._stopping = True
-        if self._restart is not None:
-            self._restart.cancel()
+        for task in (self._restart, self._watch):
+            if task is not None:
+                task.cancel()
         process = self.process
         if process is None:
             return
         if self.ready:
             self._outbox.put(Stop())
         else:
-            process.terminate()
+            process.kill()  # it takes no SIGTERM, and reads nothing before it is ready
         await asyncio.to_thread(process.join, STOP_SECONDS)
         if process.is_alive():
             process.kill()
@@ -118,8 +128,9 @@ class EngineClient:
         return ApiError(503, f"{self.state}; ask again in a moment", code="engine_not_ready")
 
     def end_open(self) -> None:
-        """Ends all open requests with an error, because the server ends."""
-        self._fail(ApiError(503, "the server is shutting down"))
+        """Ends all open requests with an error, and those that still come, because the server ends."""
+        self._ending = ApiError(503, "the server is shutting down")
+        self._fail(self._ending)
 
     async def answer(
         self,
@@ -174,6 +185,8 @@ class EngineClient:
 
         Raises ApiError when the engine is not ready.
         """
+        if self._ending is not None:
+            raise self._ending
         if self.ready is None:
             raise self.not_ready()
         name, queue = str(next(self._names)), asyncio.Queue[Any]()
@@ -195,23 +208,38 @@ class EngineClient:
         """
         try:
             while True:
-                self._take(connection.recv())
+                self._take(connection.recv(), connection)
                 if not arrived.poll(0):
                     return
         except (EOFError, OSError):
-            asyncio.get_running_loop().remove_reader(connection.fileno())
-            self._died()
+            self._died(connection, "the engine died while it served this request")
 
-    def _take(self, message: Any) -> None:
+    def _ask(self) -> None:
+        self._outbox.put(Ping())
+
+    async def _end_when_hung(self, connection: Connection, seconds: float) -> None:
+        await self._signs.end(seconds)
+        assert self.process is not None
+        self.hangs += 1
+        logger.error("the engine gave no sign of life for %g s; its process is killed", seconds)
+        self.process.kill()
+        self._died(connection, f"the engine gave no sign of life for {seconds:g} s while it served this request")
+
+    def _take(self, message: Any, connection: Connection) -> None:
+        self._signs.heard = True
         if isinstance(message, Starting):
             if self.phase == "process":
                 self._told = time.monotonic()
             self.phase = message.phase
         elif isinstance(message, Ready):
-            self.ready, self._early_deaths = message, 0
+            self.ready, self._served, self._early_deaths = message, True, 0
             self.seconds = {"process": self._told - self._began, **message.seconds}
             self.seconds["other"] = max(0.0, time.monotonic() - self._began - sum(self.seconds.values()))
             self.changed.set()
+            seconds = self._hang_seconds or (ON_GPU_SECONDS if message.on_gpu else ON_CPU_SECONDS)
+            self._watch = asyncio.get_running_loop().create_task(self._end_when_hung(connection, seconds))
+        elif isinstance(message, Declined) and message.of_memory and self._served:
+            logger.error("the engine cannot start again yet: %s", message.sentence)
         elif isinstance(message, Declined):
             self.declined = message.sentence
             self.changed.set()
@@ -239,20 +267,25 @@ class EngineClient:
         if news.report is not None:
             self.report = EngineReport(**news.report)
 
-    def _died(self) -> None:
+    def _died(self, connection: Connection, sentence: str) -> None:
+        asyncio.get_running_loop().remove_reader(connection.fileno())
         was_ready, self.ready, self.phase, self.report = self.ready is not None, None, None, EngineReport()
         self._outbox.put(None)
-        self._fail(ApiError(500, "the engine died while it served this request; it is being started again"))
+        self._fail(ApiError(500, f"{sentence}; it is being started again"))
         self.changed.set()
         if self._stopping or self.declined:
             return
         self._early_deaths = 0 if was_ready else self._early_deaths + 1
-        pause = min(LONGEST_PAUSE, RESTART_SECONDS * 2**self._early_deaths)
-        code = self.process.exitcode if self.process else None
-        logger.error("the engine's process has ended (exit code %s); it is started again in %g s", code, pause)
-        self._restart = asyncio.get_running_loop().create_task(self._start_again(pause))
+        self._restart = asyncio.get_running_loop().create_task(self._start_again())
 
-    async def _start_again(self, pause: float) -> None:
+    async def _start_again(self) -> None:
+        assert self.process is not None
+        if self._watch is not None:
+            self._watch.cancel()
+        pause = min(LONGEST_PAUSE, RESTART_SECONDS * 2**self._early_deaths)
+        await asyncio.to_thread(self.process.join, REAP_SECONDS)
+        code = self.process.exitcode
+        logger.error("the engine's process has ended (exit code %s); it is started again in %g s", code, pause)
         await asyncio.sleep(pause)
         self.restarts += 1
         self.start()
@@ -261,16 +294,3 @@ class EngineClient:
         waiting, self._open = self._open, {}
         for queue in waiting.values():
             queue.put_nowait(error)
-
-
-def _send(connection: Connection, outbox: "SimpleQueue[Any]") -> None:
-    """Sends until None comes. What a dead engine can no longer take is lost; its requests get an error anyway.
-
-    The connection is closed here and nowhere else: closed by another thread it may be in the midst of sending.
-    """
-    with connection:
-        while (message := outbox.get()) is not None:
-            try:
-                connection.send(message)
-            except OSError:
-                time.sleep(0.01)

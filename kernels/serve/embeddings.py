@@ -9,7 +9,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from kernels.serve.client import EngineClient
-from kernels.serve.errors import ApiError, refused
+from kernels.serve.errors import refused
+from kernels.serve.requests import input_too_long
 from kernels.serve.schemas import Texts, texts_or_ids
 
 MOST_TEXTS = 2048
@@ -22,7 +23,9 @@ class EmbeddingAsked(BaseModel):
     input: Texts = Field(union_mode="left_to_right")
     encoding_format: Literal["float", "base64"] = "float"
 
-    _said = field_validator("input", mode="wrap")(texts_or_ids)
+    _said = field_validator("input", mode="wrap")(
+        texts_or_ids(MOST_TEXTS, lambda tokens, longest, info: input_too_long(tokens, longest))
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -40,8 +43,6 @@ class EmbeddingAsked(BaseModel):
 
 async def embedded(client: EngineClient, texts: Sequence[list[int]], asked: EmbeddingAsked) -> dict[str, Any]:
     """The answer's document. Raises ApiError; the other texts are then given up."""
-    if len(texts) > MOST_TEXTS:
-        raise ApiError(400, f"input: more than {MOST_TEXTS:,} texts in one request", "input")
     tasks = [asyncio.ensure_future(client.embed(ids)) for ids in texts]
     try:
         vectors = await asyncio.gather(*tasks)

@@ -1,8 +1,6 @@
 """The engine's process for a model that gives vectors: texts are packed into padded batches as they come."""
 
-import json
 import math
-import signal
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -12,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels.model_files.architectures import kind_of
-from kernels.serve.messages import Added, Cancelled, Declined, EngineReport, News, Ready, Starting, Stop
-from kernels.serve.spec import Spec, configuration
-from kernels.serve.starting import Phases, settle
+from kernels.serve.messages import Added, Cancelled, EngineReport, News, Ping, Ready, Stop
+from kernels.serve.process import live
+from kernels.serve.requests import input_too_long
+from kernels.serve.spec import Spec, configuration, json_object
+from kernels.serve.starting import Phases
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,7 @@ def pooling_of(directory: Path | None) -> str:
     path = directory / "1_Pooling" / "config.json" if directory else None
     if path is None or not path.is_file():
         return "mean"
-    said = json.loads(path.read_text())
+    said = json_object(path)
     chosen = [name for name, value in said.items() if name.startswith("pooling_mode_") and value is True]
     known = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
     if len(chosen) != 1 or chosen[0] not in known:
@@ -108,33 +108,23 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
     with phases.phase("first batch"):
         encoder.vectors([[0]])
     name = environment_info(device=device)["device"]
-    return encoder, Ready(longest, int(model.config.vocab_size), name, seconds=phases.seconds)
+    vocabulary, on_gpu = int(model.config.vocab_size), device == "cuda"
+    return encoder, Ready(longest, vocabulary, name, seconds=phases.seconds, on_gpu=on_gpu)
 
 
 def main(spec: Spec, connection: Connection) -> None:
     """The process's main function. Ends at `Stop`, and when the other side of the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    phases = Phases(lambda name: connection.send(Starting(name)))
-    try:
-        encoder, ready = build_encoder(spec, phases)
-    except (ValueError, OSError) as error:
-        connection.send(Declined(str(error)))
-        return
-    settle()
-    connection.send(ready)
-    try:
-        serve(encoder, connection)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return
+    live(lambda phases: build_encoder(spec, phases), serve, connection)
 
 
 def serve(encoder: Encoder, connection: Connection) -> None:
     """Batches until it is stopped or the pipe is closed, which raises EOFError."""
     waiting: deque[Waiting] = deque()
-    steps = 0
+    report = EngineReport()
     while True:
         while not waiting or connection.poll():
-            _take(encoder, connection, waiting)
+            report.waiting = len(waiting)
+            _take(encoder, connection, waiting, report)
         late = [each for each in waiting if each.deadline < time.monotonic()]
         if late:
             connection.send(News(tokens=[(each.name, None, "deadline") for each in late]))
@@ -142,22 +132,24 @@ def serve(encoder: Encoder, connection: Connection) -> None:
             continue
         batch = next_batch(waiting)
         found = encoder.vectors([each.ids for each in batch])
-        steps += 1
+        report.steps += 1
+        report.waiting = len(waiting)
         connection.send(RequestVectors({each.name: vector for each, vector in zip(batch, found, strict=True)}))
-        connection.send(News(report=asdict(EngineReport(waiting=len(waiting), steps=steps))))
+        connection.send(News(report=asdict(report)))
 
 
-def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting]) -> None:
+def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting], report: EngineReport) -> None:
     message = connection.recv()
     if isinstance(message, Stop):
         raise EOFError
+    if isinstance(message, Ping):
+        connection.send(News(report=asdict(report)))
     if isinstance(message, Cancelled):
         for each in [each for each in waiting if each.name == message.name]:
             waiting.remove(each)
     elif isinstance(message, Added):
         if len(message.ids) > encoder.longest:
-            sentence = f"input: a text has {len(message.ids)} tokens, and the model takes {encoder.longest}"
-            connection.send(News(refusals={message.name: sentence}))
+            connection.send(News(refusals={message.name: input_too_long(len(message.ids), encoder.longest)}))
             return
         deadline = time.monotonic() + message.seconds if math.isfinite(message.seconds) else math.inf
         waiting.append(Waiting(message.name, message.ids, deadline))

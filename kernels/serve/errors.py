@@ -43,9 +43,9 @@ def quoted(text: str) -> str:
     return json.dumps(text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "…", ensure_ascii=False)
 
 
-def refused(field: str, sentence: str) -> PydanticCustomError:
-    """The error that a validator of a whole document raises because of one field."""
-    return PydanticCustomError("refused", "{sentence}", {"field": field, "sentence": sentence})
+def refused(field: str, sentence: str, code: str | None = None) -> PydanticCustomError:
+    """The error that a validator raises because of one field, where the sentence is whole."""
+    return PydanticCustomError("refused", "{sentence}", {"field": field, "sentence": sentence, "code": code})
 
 
 def of_validation(error: ValidationError) -> ApiError:
@@ -59,4 +59,6 @@ def of_validation(error: ValidationError) -> ApiError:
         said = f"it must be {WANTED[kind].format(**context)}"
     else:
         said = first["msg"].removeprefix("Value error, ")
-    return ApiError(400, f"{param or 'the body'}: {said}" if kind != "refused" else said, param)
+    if kind == "refused":
+        return ApiError(400, said, param, context["code"])
+    return ApiError(400, f"{param or 'the body'}: {said}", param)

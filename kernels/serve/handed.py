@@ -104,7 +104,9 @@ async def _serve(control: socket.socket, spec: Spec) -> None:
 async def _serve_handed(control: socket.socket, client: "EngineClient", app: "Starlette") -> None:
     import uvicorn
 
-    settings = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+    from kernels.serve import web
+
+    settings = web.settings(app, timeout_graceful_shutdown=1)
     server = uvicorn.Server(settings)
     serving = asyncio.create_task(server.serve(sockets=[]))
     await client.changed.wait()

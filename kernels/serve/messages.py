@@ -30,6 +30,10 @@ class Stop(NamedTuple):
     """To the engine: end the process."""
 
 
+class Ping(NamedTuple):
+    """To the engine: answer with a report, as a sign of life."""
+
+
 class Starting(NamedTuple):
     """From the engine, while it starts: the phase that begins."""
 
@@ -50,13 +54,17 @@ class Ready:
     serving: Serving | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     graphs: int = 0
+    on_gpu: bool = False
 
 
 @dataclass(frozen=True)
 class Declined:
-    """From the engine, instead of `Ready`: the sentence says why it cannot serve."""
+    """From the engine, instead of `Ready`: the sentence says why it cannot serve. With `of_memory` it lacks memory,
+    which may be free again later.
+    """
 
     sentence: str
+    of_memory: bool = False
 
 
 @dataclass

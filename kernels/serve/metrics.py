@@ -44,6 +44,7 @@ class _Engine:
             "serve_megakernel_steps", "launches of the megakernel among them", value=report.megakernel_steps
         )
         yield CounterMetricFamily("serve_engine_restarts", "restarts of the engine's process", value=client.restarts)
+        yield CounterMetricFamily("serve_engine_hangs", "ends of an engine without a sign of life", value=client.hangs)
 
 
 class Metrics:
@@ -62,7 +63,7 @@ class Metrics:
             "serve_time_to_first_token_seconds", "request to first token", buckets=SECONDS, registry=self._registry
         )
         self.whole = Histogram(
-            "serve_request_seconds", "request to last token", buckets=SECONDS, registry=self._registry
+            "serve_request_seconds", "request to last token, or to vectors", buckets=SECONDS, registry=self._registry
         )
         self.per_token = Histogram(
             "serve_time_per_output_token_seconds",

@@ -10,14 +10,19 @@ FinishReason = Literal["stop", "length", "cancelled", "deadline"]
 RequestState = Literal["waiting", "running", "finished"]
 
 
-def length_refusal(prompt: int, tokens: int, longest: int) -> str | None:
-    """Why a server of sequences of up to `longest` tokens never answers a prompt of `prompt` tokens by `tokens`."""
-    if prompt + tokens <= longest:
-        return None
+def prompt_too_long(prompt: int, answer: int, longest: int, least: bool = False) -> str:
+    """The sentence for a prompt and an answer that together exceed `longest` tokens. With `least` the prompt has at
+    least so many.
+    """
     return (
-        f"the prompt of {prompt:,} and the answer of {tokens:,} tokens together exceed the {longest:,} tokens that "
-        "this server holds of a sequence"
+        f"the prompt of {'at least ' if least else ''}{prompt:,} and the answer of {answer:,} tokens together exceed "
+        f"the {longest:,} tokens that this server holds of a sequence"
     )
+
+
+def input_too_long(tokens: int, longest: int, least: bool = False) -> str:
+    """The sentence for a text to be embedded of more than `longest` tokens; with `least` it has at least `tokens`."""
+    return f"input: a text has {'at least ' if least else ''}{tokens:,} tokens, and the model takes {longest:,}"
 
 
 @dataclass(eq=False)

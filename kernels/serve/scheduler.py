@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernels.serve.pages import ROOT, Pages, digest
-from kernels.serve.requests import FinishReason, Logprobs, Part, Request, Step, Token, length_refusal
+from kernels.serve.requests import FinishReason, Logprobs, Part, Request, Step, Token, prompt_too_long
 
 STEP_TOKENS = 2048
 """The tokens that a step with chunks on a GPU has at most, where nobody says."""
@@ -76,7 +76,8 @@ class Scheduler:
         """Why a request of `prompt` and `tokens` tokens can never be served, in a sentence; None if it can."""
         if prompt < 1 or tokens < 1:
             return f"a request needs a token in its prompt and one to make, not {prompt} and {tokens}"
-        return length_refusal(prompt, tokens, self.limits.longest)
+        longest = self.limits.longest
+        return prompt_too_long(prompt, tokens, longest) if prompt + tokens > longest else None
 
     def add(self, request: Request) -> None:
         """Takes a request in. Raises ValueError with the sentence of `refusal`."""

@@ -1,7 +1,7 @@
 """What clients may ask, after OpenAI's API. Unknown fields are ignored; known ones that are not served are refused."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -16,9 +16,15 @@ from pydantic import (
     model_validator,
 )
 
+from kernels.ops.sampling import TEMPERATURES
 from kernels.serve.errors import quoted, refused
+from kernels.serve.requests import prompt_too_long
 
 MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16, 1000, 20, 16_384
+DEFAULT_TOKENS = 16
+"""OpenAI's default of a completion's `max_tokens`."""
+MOST_ANSWERS = 1024
+"""Of all prompts of a request together."""
 MOST_TOP_K = (1 << 31) - 1
 """No vocabulary has so many tokens: a larger `top_k` keeps no more of them."""
 LEAST_TOP_P = 1e-30
@@ -66,6 +72,16 @@ UNSERVED: dict[str, tuple[Any, ...]] = {
     "continue_final_message": OFF,
 }
 """Fields that would change the answer and that this server has no part for, with the values that change nothing."""
+UNSERVED_OF_MESSAGES: dict[str, tuple[Any, ...]] = {
+    "tool_calls": (None, []),
+    "tool_call_id": NONE,
+    "function_call": NONE,
+    "audio": NONE,
+    "refusal": (None, ""),
+    "reasoning": (None, ""),
+    "reasoning_content": (None, ""),
+}
+"""The same of a chat's messages."""
 
 
 class StreamOptions(BaseModel):
@@ -74,12 +90,30 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-def texts_or_ids(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-    """Says once what a field may be, where pydantic would say it of each of the four kinds."""
-    try:
-        return check(value)
-    except ValidationError as error:
-        raise ValueError("it must be a text, a list of token ids, or a list of either, and not empty") from error
+FieldCheck = Callable[[Any, ValidatorFunctionWrapHandler, ValidationInfo], Any]
+
+
+def texts_or_ids(most: int, too_long: Callable[[int, int, ValidationInfo], str]) -> FieldCheck:
+    """The check of a field of up to `most` texts. It says once what the field may be, where pydantic would say it of
+    each of the four kinds, and looks at no id of a list that is longer than the context's `longest`, whose sentence is
+    `too_long` of both lengths.
+    """
+
+    def checked(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        several = isinstance(value, list) and bool(value) and not isinstance(value[0], int)
+        if several and len(value) > most:
+            raise ValueError(f"it must be a list of {most:,} texts at most")
+        longest = (info.context or {}).get("longest")
+        lists = [each for each in (value if several else [value]) if isinstance(each, list)]
+        tokens = max(map(len, lists), default=0)
+        if longest and tokens > longest:
+            raise refused(str(info.field_name), too_long(tokens, longest, info), "context_length_exceeded")
+        try:
+            return check(value)
+        except ValidationError as error:
+            raise ValueError("it must be a text, a list of token ids, or a list of either, and not empty") from error
+
+    return checked
 
 
 class Asked(BaseModel, ABC):
@@ -102,6 +136,15 @@ class Asked(BaseModel, ABC):
     def likeliest(self) -> int | None:
         """So many of the likeliest tokens are told beside each token; None: no log probabilities are."""
 
+    @property
+    @abstractmethod
+    def limit(self) -> int | None:
+        """The most tokens of an answer that are asked for; None: the request does not say."""
+
+    @abstractmethod
+    def tokens(self, room: int) -> int:
+        """The most tokens of an answer where the context has room for `room`, which holds `limit`."""
+
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, given: Any) -> Any:
@@ -119,6 +162,7 @@ class Asked(BaseModel, ABC):
     def _sensible(self) -> Self:
         if any(not each for each in self.stop):
             raise refused("stop", "stop: an empty text would end every answer at once")
+        self.temperature = max(self.temperature, TEMPERATURES[0]) if self.temperature > 0 else self.temperature
         self.top_k = 0 if self.top_k == -1 else min(self.top_k, MOST_TOP_K)
         self.top_p = max(self.top_p, LEAST_TOP_P) if self.top_p > 0 else self.top_p
         return self
@@ -130,17 +174,29 @@ def _without_effect(name: str, given: dict[str, Any]) -> bool:
 
 
 class CompletionAsked(Asked):
-    """`POST /v1/completions`."""
+    """`POST /v1/completions`. Without a limit an answer has up to 16 tokens, as many as the context has room for."""
 
+    max_tokens: int | None = Field(default=None, ge=1)
     prompt: Texts
-    max_tokens: int = Field(default=16, ge=1)
     logprobs: Annotated[StrictInt, Field(ge=0, le=MOST_LIKELIEST)] | None = None
 
-    _said = field_validator("prompt", mode="wrap")(texts_or_ids)
+    _said = field_validator("prompt", mode="wrap")(
+        texts_or_ids(
+            MOST_ANSWERS,
+            lambda tokens, longest, info: prompt_too_long(tokens, info.data.get("max_tokens") or 1, longest),
+        )
+    )
 
     @property
     def likeliest(self) -> int | None:
         return self.logprobs
+
+    @property
+    def limit(self) -> int | None:
+        return self.max_tokens
+
+    def tokens(self, room: int) -> int:
+        return self.limit or min(DEFAULT_TOKENS, room)
 
     @property
     def prompts(self) -> Sequence[str | list[int]]:
@@ -157,14 +213,25 @@ class TextPart(BaseModel):
 
 
 class Message(BaseModel):
-    """One message of a chat."""
+    """One message of a chat. `name`, of who speaks, is for the model's chat template."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | Annotated[list[TextPart], Field(fail_fast=True)]
+    name: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _served(cls, given: Any) -> Any:
+        for name, harmless in UNSERVED_OF_MESSAGES.items() if isinstance(given, dict) else ():
+            if name in given and given[name] not in harmless:
+                raise ValueError(f"{name} is not served here")
+        return given
 
     @field_validator("content", mode="wrap")
     @classmethod
-    def _text_alone(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    def _text_alone(cls, value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        if value is None and info.data.get("role") == "assistant":  # what an assistant says that only calls tools
+            return ""
         try:
             return check(value)
         except ValidationError as error:
@@ -175,18 +242,30 @@ class Message(BaseModel):
             raise ValueError("it must be a text, or a list of parts of type text") from error
 
     @property
-    def text(self) -> str:
-        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+    def document(self) -> dict[str, str]:
+        """What the chat template reads."""
+        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return {"role": self.role, "content": text} | ({"name": self.name} if self.name else {})
 
 
 class ChatAsked(Asked):
     """`POST /v1/chat/completions`. Without a limit the answer may go on to the end of the context."""
 
     messages: list[Message] = Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)
+    """Of at most MOST_MESSAGES parts together."""
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: StrictBool = False
     top_logprobs: StrictInt = Field(default=0, ge=0, le=MOST_LIKELIEST)
+
+    @field_validator("messages", mode="before")
+    @classmethod
+    def _few_parts(cls, value: Any) -> Any:
+        if isinstance(value, list) and len(value) <= MOST_MESSAGES:
+            contents = [each.get("content") for each in value if isinstance(each, dict)]
+            if sum(len(each) for each in contents if isinstance(each, list)) > MOST_MESSAGES:
+                raise ValueError(f"they have more than {MOST_MESSAGES:,} parts")
+        return value
 
     @field_validator("top_logprobs")
     @classmethod
@@ -202,3 +281,6 @@ class ChatAsked(Asked):
     @property
     def limit(self) -> int | None:
         return self.max_completion_tokens or self.max_tokens
+
+    def tokens(self, room: int) -> int:
+        return self.limit or room

@@ -44,7 +44,15 @@ def configuration(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
     if config is not None:
         return None, config
     directory = Path(spec.model)
+    return directory, json_object(directory / "config.json")
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a model. Raises ValueError with one sentence."""
     try:
-        return directory, json.loads((directory / "config.json").read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{directory / 'config.json'}: it cannot be read: {error}") from error
+        found = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: it cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: it holds no JSON object")
+    return found

@@ -1,13 +1,14 @@
 """Texts and token ids: the model's tokenizer with its chat template, or bytes where a model has none."""
 
-import json
+import math
 import re
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 from kernels.serve.chat_template import ChatTemplate, template_of
+from kernels.serve.spec import json_object
+from kernels.serve.text_bounds import TooLong, byte_characters, longest_token
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 MOST_HELD = 16
@@ -23,11 +24,14 @@ class TextCodec(Protocol):
 
     stop_ids: frozenset[int]
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a prompt."""
+    def encode(self, text: str, most: float = math.inf) -> list[int]:
+        """The ids of a prompt. Raises TooLong where its size says that there are more than `most`.
 
-    def chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        """The ids of a chat that the assistant is to continue. Raises ValueError with one sentence."""
+        In a thread it keeps no other thread waiting, however long the text is.
+        """
+
+    def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
+        """The ids of a chat that the assistant is to continue. Raises ValueError with one sentence, and TooLong."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; bytes that are no whole character end in the replacement character."""
@@ -47,9 +51,16 @@ def text_of(directory: Path | None, config: dict[str, Any]) -> TextCodec:
 def _stop_ids(directory: Path | None, config: dict[str, Any]) -> frozenset[int]:
     given = [config.get("eos_token_id")]
     if directory is not None and (directory / "generation_config.json").is_file():
-        given.append(json.loads((directory / "generation_config.json").read_text()).get("eos_token_id"))
+        given.append(json_object(directory / "generation_config.json").get("eos_token_id"))
     found = [each for one in given for each in (one if isinstance(one, list) else [one])]
     return frozenset(each for each in found if isinstance(each, int))
+
+
+def _special_tokens(said: dict[str, Any]) -> dict[str, str]:
+    """The special tokens that a tokenizer's configuration names, each as a text or as an object with its `content`."""
+    given = {name: said.get(name) for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
+    texts = {name: each.get("content") if isinstance(each, dict) else each for name, each in given.items()}
+    return {name: each for name, each in texts.items() if isinstance(each, str) and each}
 
 
 class ModelText:
@@ -60,12 +71,8 @@ class ModelText:
         from tokenizers import AddedToken, Tokenizer
 
         path = directory / "tokenizer_config.json"
-        said = json.loads(path.read_text()) if path.is_file() else {}
-        special = {
-            name: value["content"] if isinstance(value, dict) else value
-            for name, value in said.items()
-            if name in ("bos_token", "eos_token", "unk_token", "pad_token") and value
-        }
+        said = json_object(path) if path.is_file() else {}
+        special = _special_tokens(said)
         try:
             own = Tokenizer.from_file(str(directory / "tokenizer.json"))
         except Exception as error:  # the library raises no class of its own
@@ -81,18 +88,24 @@ class ModelText:
         template = file.read_text() if file.is_file() else template_of(said.get("chat_template"))
         self._template = None if template is None else ChatTemplate(template, special)
         self.stop_ids = stop_ids
+        self._longest = longest_token(own)
         self._before: list[int] = own.encode("a", add_special_tokens=False).ids
         """A token stands behind these, since some tokenizers drop a space at the beginning of a text."""
         self._bytes: dict[int, bytes] = {}
 
-    def encode(self, text: str) -> list[int]:
-        found: list[int] = self._own.encode(text).ids
-        return found
+    def encode(self, text: str, most: float = math.inf) -> list[int]:
+        return self._encode(text, most, special=True)
 
-    def chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+    def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
         if self._template is None:
-            return self.encode(plain_chat(messages))
-        found: list[int] = self._own.encode(self._template.render(messages), add_special_tokens=False).ids
+            return self.encode(plain_chat(messages), most)
+        return self._encode(self._template.render(messages), most, special=False)
+
+    def _encode(self, text: str, most: float, special: bool) -> list[int]:
+        if self._longest and (least := -(-len(text.encode()) // self._longest)) > most:
+            raise TooLong(least)
+        # The library lets go of the interpreter's lock for a batch, and not for a single text.
+        found: list[int] = self._own.encode_batch_fast([text], add_special_tokens=special)[0].ids
         return found
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -117,27 +130,20 @@ class ModelText:
         return bytes(table[each] for each in written) if set(written) <= set(table) else text.encode()
 
 
-@cache
-def byte_characters() -> dict[str, int]:
-    """The byte that each character of a byte-level token stands for. Printable Latin-1 characters but the space stand
-    for themselves, those from 256 on for the other bytes: `bytes_to_unicode` of GPT-2's encoder.
-    """
-    themselves = [byte for byte in range(33, 256) if chr(byte).isprintable()]
-    others = [byte for byte in range(256) if byte not in themselves]
-    return {chr(each): each for each in themselves} | {chr(256 + at): each for at, each in enumerate(others)}
-
-
 class ByteText:
     """For a model without a tokenizer: a text's bytes are its ids, and an id beyond them is written as `<id>`."""
 
     def __init__(self, stop_ids: frozenset[int]) -> None:
         self.stop_ids = stop_ids
 
-    def encode(self, text: str) -> list[int]:
-        return list(text.encode())
+    def encode(self, text: str, most: float = math.inf) -> list[int]:
+        found = text.encode()
+        if len(found) > most:
+            raise TooLong(len(found))
+        return list(found)
 
-    def chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        return self.encode(plain_chat(messages))
+    def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
+        return self.encode(plain_chat(messages), most)
 
     def decode(self, ids: Sequence[int]) -> str:
         return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
@@ -147,7 +153,9 @@ class ByteText:
 
 
 def plain_chat(messages: Sequence[dict[str, str]]) -> str:
-    """A chat as text, without a template."""
+    """A chat as text, without a template. Raises ValueError with one sentence."""
+    if any("name" in each for each in messages):
+        raise ValueError("messages: this model has no chat template, which alone has a place for a name")
     return "".join(PLAIN_TEMPLATE.format(**each) for each in messages) + "assistant:"
 
 

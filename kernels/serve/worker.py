@@ -1,18 +1,17 @@
 """The engine's process: loads the model, captures the graphs, and serves what comes through a pipe."""
 
 import select
-import signal
 import time
 from collections import Counter
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from kernels.engine.plan_files import PlanRefused
-from kernels.serve.messages import Cancelled, Declined, EngineReport, News, Starting, Stop
+from kernels.serve.messages import Cancelled, EngineReport, News, Ping, Ready, Stop
+from kernels.serve.process import live
 from kernels.serve.requests import Request
 from kernels.serve.spec import Spec
-from kernels.serve.starting import Phases, settle
+from kernels.serve.starting import Phases
 
 if TYPE_CHECKING:
     from kernels.serve.engine import Engine
@@ -23,23 +22,15 @@ REPORT_SECONDS = 0.25
 
 def main(spec: Spec, connection: Connection) -> None:
     """The process's main function. Ends at `Stop`, and when the other side of the pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server drains first
-    phases = Phases(lambda name: connection.send(Starting(name)))
-    try:
+
+    def build(phases: Phases) -> "tuple[Engine, Ready]":
         with phases.phase("imports"):  # torch and transformers, which the server's process does without
             from kernels.engine import loading  # noqa: F401  with the classes of transformers' models
             from kernels.serve.building import build_engine
 
-        engine, ready = build_engine(spec, phases)
-    except (ValueError, OSError, PlanRefused) as error:
-        connection.send(Declined(str(error)))
-        return
-    settle()
-    connection.send(ready)
-    try:
-        serve(engine, connection)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        return
+        return build_engine(spec, phases)
+
+    live(build, serve, connection)
 
 
 def serve(engine: "Engine", connection: Connection) -> None:
@@ -57,7 +48,7 @@ def serve(engine: "Engine", connection: Connection) -> None:
     while True:
         while engine.idle or arrived.poll(0):
             _take(engine, connection.recv(), open_requests, news)
-            if news.refusals:
+            if news.refusals or news.report:
                 break
         found = engine.run_step()
         made = Counter(each.request.name for each in found if each.request.cached and each.token is not None)
@@ -82,6 +73,9 @@ def serve(engine: "Engine", connection: Connection) -> None:
 def _take(engine: "Engine", message: Any, open_requests: dict[str, Request], news: News) -> None:
     if isinstance(message, Stop):
         raise EOFError
+    if isinstance(message, Ping):
+        news.report = asdict(_report(engine))
+        return
     if isinstance(message, Cancelled):
         request = open_requests.pop(message.name, None)
         if request is not None:

@@ -38,6 +38,21 @@ def image_command() -> list[str]:
     return list(json.loads((ROOT / "Dockerfile").read_text().rpartition("\nCMD ")[2]))
 
 
+def filled(text: str, given: Mapping[str, str]) -> str:
+    """Fills in ${NAME}, ${NAME:-default}, ${NAME:+replacement} and ${NAME:?message} as compose does."""
+
+    def value(match: re.Match[str]) -> str:
+        name, how, rest = match.groups()
+        own = given.get(name, "")
+        if how == ":+":
+            return rest if own else ""
+        found = own or (rest if how == ":-" else "")
+        assert found, f"{name}: {rest}"
+        return found
+
+    return re.sub(r"\$\{([A-Z_]+)(?:(:-|:\?|:\+)([^}]*))?\}", value, text)
+
+
 class Compose:
     """The services of docker-compose.yml; `env_file` is what .env says. `postgres` is the server's host:port."""
 
@@ -143,18 +158,7 @@ class Compose:
         return [str(nginx_bin()), "-c", f"{self.folder}/nginx.conf", "-p", str(self.folder), "-g", "daemon off;"]
 
     def _here(self, words: Sequence[str]) -> list[str]:
-        return [self._replaced(self._filled(word)) for word in words]
-
-    def _filled(self, text: str) -> str:
-        """Fill in ${NAME}, ${NAME:-default} and ${NAME:?message} as compose does."""
-
-        def value(match: re.Match[str]) -> str:
-            name, how, rest = match.groups()
-            found = self.env_file.get(name, "") or (rest if how == ":-" else "")
-            assert found, f"{name}: {rest}"
-            return found
-
-        return re.sub(r"\$\{([A-Z_]+)(?:(:-|:\?)([^}]*))?\}", value, text)
+        return [self._replaced(filled(word, self.env_file)) for word in words]
 
     def _replaced(self, text: str) -> str:
         for there, here in self.here.items():

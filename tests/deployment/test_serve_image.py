@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from kernels.cli.serve import KEY_VARIABLE, serve_arguments
+from tests.deployment.compose import filled
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "deploy" / "serve.Dockerfile").read_text()
@@ -47,14 +48,36 @@ def test_what_it_installs_needs_neither_django_nor_celery() -> None:
     assert '".[$extras]"' in DOCKERFILE
 
 
-def test_its_command_is_one_that_the_server_takes(compose: dict[str, Any]) -> None:
+def options(*given: str) -> argparse.Namespace:
+    """What the server makes of the image's entry point and these words."""
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
     entry = words("ENTRYPOINT")[0]
     assert entry[:4] == ["python", "-m", "kernels", "serve"]
-    for given in (words("CMD")[0], *(each["command"] for each in compose["services"].values())):
-        options = parser.parse_args([*entry[4:], *given])
-        assert (options.model, str(options.plan), options.port) == ("/model", "/plan.json", 8080)
+    return parser.parse_args([*entry[4:], *given])
+
+
+def test_its_command_is_one_that_the_server_takes() -> None:
+    found = options(*words("CMD")[0])
+    assert (found.model, found.plan, found.host, found.port) == ("/model", None, "0.0.0.0", 8080)
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "plan"),
+    [
+        ({}, "model", None),
+        ({"SERVE_NAME": "Ann's model"}, "Ann's model", None),
+        ({"SERVE_NAME": "llama", "PLAN": "/plans/one.json"}, "llama", "/plan.json"),
+    ],
+)
+def test_a_service_serves_the_model_by_its_name_with_a_plan_if_there_is_one(
+    compose: dict[str, Any], given: dict[str, str], name: str, plan: str | None
+) -> None:
+    for service in compose["services"].values():
+        found = options(*shlex.split(filled(service["command"], given)))
+        assert (found.model, found.name, found.plan and str(found.plan)) == ("/model", name, plan)
+        mounts = dict(filled(each, {"MODEL": "/m"} | given).split(":")[:2][::-1] for each in service["volumes"])
+        assert (mounts["/model"], mounts["/plan.json"]) == ("/m", given.get("PLAN", "/dev/null"))
 
 
 def test_the_services_are_valid_confined_and_listen_on_this_host_alone(compose: dict[str, Any]) -> None:

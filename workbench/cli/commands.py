@@ -1,8 +1,6 @@
 """The commands of `workbench`. Their exit codes: `workbench.cli.errors.Exit`."""
 
 import json
-import os
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from workbench.cli.follow import OVER, exit_code, follow
 from workbench.cli.load_tables import under_load
 from workbench.cli.measure import find_limit, measure
 from workbench.cli.references import model_reference, recording_reference
+from workbench.cli.server import start_server
 from workbench.cli.sla import read_sla
 from workers.charts.comparison import MOST_RUNS, labelled
 from workers.documents.stages import Results
@@ -224,7 +223,7 @@ app.add_typer(tokens.app, name="tokens")
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 def serve(ctx: typer.Context) -> None:
     """Serve a model, or a plan, after OpenAI's API: the options of `python -m kernels serve`."""
-    os.execv(sys.executable, [sys.executable, "-m", "kernels", "serve", *ctx.args])
+    start_server(ctx.args)
 
 
 @app.command()

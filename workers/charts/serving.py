@@ -7,7 +7,7 @@ from typing import Any
 
 from workers.charts.text import plain
 from workers.documents.model import ModelManifest
-from workers.documents.stages import Results
+from workers.documents.stages import Results, VerifyResult
 
 PORT = 8080
 FULL = ("bf16", "fp16", "fp32")
@@ -17,6 +17,9 @@ TAKEN = {
     "megakernel": "few go to the megakernel, more to the library's kernels, by what both take when the server starts.",
 }
 OTHERS = "the library's kernels compute it, since the plan's runner answers one batch after another."
+
+ROUNDS = "The plan rounds weights; the server has no such products for every number of rows yet."
+SEVERAL = "The plan is for {gpus} GPUs, and the server runs on one."
 
 
 @dataclass(frozen=True)
@@ -37,10 +40,8 @@ def offer(results: Results, model: ModelManifest | None) -> Offer | None:
     if results.verify is None or model is None or model.kind != "decoder":
         return None
     plan = served_plan(results)
-    if rounds_weights(plan):
-        return Offer(refusal="The plan rounds weights; the server has no such products for every number of rows yet.")
-    if "serving" in plan and plan["serving"] is None:
-        return Offer(refusal="The server runs models of the Llama, Mistral, Qwen and Gemma kind; this is another.")
+    if refusal := _refusal(plan, results.verify):
+        return Offer(refusal=refusal)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.name).strip("-.") or "model"
     directory = model.name if model.source == "catalogue" else "DIR"
     asked = {"model": name, "prompt": "A list is", "max_tokens": 20}
@@ -54,6 +55,17 @@ def offer(results: Results, model: ModelManifest | None) -> Offer | None:
             *filter(None, [size(plan.get("serving") or {}), change_over(plan.get("serving") or {})]),
         ),
     )
+
+
+def _refusal(plan: dict[str, Any], verify: VerifyResult) -> str:
+    """Why the plan is not served, in a sentence; "" where it is. Results of older versions keep no reason."""
+    if rounds_weights(plan):
+        return ROUNDS
+    if plan.get("serving", {}) is not None:
+        return ""
+    if verify.gpus > 1:
+        return SEVERAL.format(gpus=verify.gpus)
+    return verify.not_served or "The workbench's own server cannot serve this plan."
 
 
 def served_plan(results: Results) -> dict[str, Any]:

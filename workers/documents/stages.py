@@ -215,6 +215,7 @@ class VerifyResult(Document):
 
     environment: Environment
     plan: dict[str, Any]
+    not_served: str = Field(default="", description="why the workbench's own server cannot serve the plan")
     before: list[Distribution]
     after: list[Distribution]
     compared_with: str = Field(default="before", description="what the values before are called")

@@ -7,28 +7,36 @@ from kernels.serve.excluded import MEGAKERNEL, PASSES, of_server
 from kernels.serve.served_plans import precision_refusal
 from kernels.serve.shapes import default_singles
 from kernels.serve.sizing import LONGEST_CONTEXT
+from workers.charts.serving import ROUNDS, SEVERAL
 from workers.documents.stages import StageInput
 
 
-def serving_of(plan: Plan, document: StageInput) -> Serving | None:
-    """The size of a server of the plan; None where the library's server cannot serve it. Defaults, nothing measured.
+def serving_of(plan: Plan, document: StageInput) -> tuple[Serving | None, str]:
+    """The size of a server of the plan; None where the library's server cannot serve it, and why, in a sentence.
 
-    At least as many requests at once as the workload's traffic has. Where the workload excludes the megakernel, it gets
-    no requests; variants that it excludes are not used.
+    The sizes are defaults, nothing measured: at least as many requests at once as the workload's traffic has. Where the
+    workload excludes the megakernel, it gets no requests; variants that it excludes are not used.
     """
     excluded = document.workload.constraints.exclude
-    if PASSES in excluded or document.model.kind != "decoder" or plan.gpus > 1 or precision_refusal(plan):
-        return None
+    if document.model.kind != "decoder":
+        return None, "The model generates no text token by token."
+    if PASSES in excluded:
+        return None, f"The workload excludes {PASSES}, of which all passes of the server are made."
+    if plan.gpus > 1:
+        return None, SEVERAL.format(gpus=plan.gpus)
+    if precision_refusal(plan):
+        return None, ROUNDS
     skeleton = loading.skeleton(document.model.config, plan.dtype)
-    if decoder.refusal(skeleton):
-        return None
+    if reason := decoder.refusal(skeleton):
+        return None, f"The server cannot run this model: {reason}."
     traffic = document.workload.traffic
     running = max(Serving().running, traffic.batch * traffic.concurrency)
     context = min(positions(skeleton.config), LONGEST_CONTEXT)
-    return Serving(
+    serving = Serving(
         context=context,
         running=running,
         graph_rows=default_singles(running),
         megakernel_up_to=0 if MEGAKERNEL in excluded else None,
         exclude=[each for each in of_server(excluded) if each != MEGAKERNEL],
     )
+    return serving, ""

@@ -236,7 +236,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     verdict = overall_verdict(final.outcomes, final.quality, final.changed)
     if not final.void:
         plan.expected = expected_of(plan, document, final.processes, final.environment, usd_after)
-    plan.serving = serving_of(plan, document)
+    plan.serving, not_served = serving_of(plan, document)
     if recommended:
         said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality, workload.compared_with)
     else:
@@ -245,6 +245,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),
+        not_served=not_served,
         before=distributions(document.model, workload.objectives, final.before, usd),
         after=distributions(document.model, workload.objectives, final.after, usd_after),
         compared_with=workload.compared_with,

@@ -2,14 +2,18 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import httpx
+import psutil
 import pytest
 
 from tests.ports import reserved_port
@@ -35,24 +39,53 @@ def ready(api: httpx.Client) -> bool:
         return False
 
 
-@pytest.fixture(scope="module")
-def api() -> Iterator[httpx.Client]:
+def metric(api: httpx.Client, name: str) -> float:
+    found = re.search(rf"^serve_{name} (\S+)$", api.get("/metrics").text, re.MULTILINE)
+    assert found, name
+    return float(found[1])
+
+
+def engine_of(server: subprocess.Popen[bytes]) -> int:
+    """The process of a server's engine."""
+    children = psutil.Process(server.pid).children(recursive=True)
+    (found,) = (each.pid for each in children if "spawn_main" in " ".join(each.cmdline()))
+    return found
+
+
+@contextmanager
+def served(*options: str, output: IO[bytes] | None = None) -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
+    """A server of the sample model, which leads a process group of its own, and a client of it. It writes to `output`,
+    and is killed at the end.
+    """
     port = reserved_port()
     command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--device", "cpu", "--port", str(port)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "KERNELS_SERVE_API_KEY": "secret"}
-    server = subprocess.Popen([*command, "--running", "4", "--context", "128", "--drain-seconds", "1"], env=environment)
+    command += ["--running", "4", "--context", "128", *options]
+    server = subprocess.Popen(command, env=environment, start_new_session=True, stderr=output)
     headers = {"Authorization": "Bearer secret"}
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=300, trust_env=False) as found:
         try:
             wait_for(lambda: ready(found), 300, "the server", processes={"the server": server})
-            yield found
-            with found.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as stream:
-                lines = stream.iter_lines()
-                next(lines)
-                server.send_signal(signal.SIGTERM)
-                *_, last, done = (line.removeprefix("data: ") for line in lines if line)
-            assert (json.loads(last)["error"]["message"], done) == ("the server is shutting down", "[DONE]")
-            assert server.wait(120) == 0
+            yield found, server
         finally:
-            server.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGKILL)
             server.wait()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[httpx.Client, subprocess.Popen[bytes]]]:
+    with served("--drain-seconds", "1") as (found, server):
+        yield found, server
+        with found.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            server.send_signal(signal.SIGTERM)
+            *_, last, done = (line.removeprefix("data: ") for line in lines if line)
+        assert (json.loads(last)["error"]["message"], done) == ("the server is shutting down", "[DONE]")
+        assert server.wait(120) == 0
+
+
+@pytest.fixture(scope="module")
+def api(server: tuple[httpx.Client, subprocess.Popen[bytes]]) -> httpx.Client:
+    return server[0]

@@ -5,16 +5,20 @@ import json
 import struct
 import sys
 from collections import deque
+from multiprocessing import Pipe
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 import torch
 
 from kernels import engine
 from kernels.load.server_process import running
 from kernels.model_files import catalogue
-from kernels.serve.encoder import MOST_ROWS, MOST_TOKENS, Encoder, Waiting, gives_vectors, next_batch, pooling_of
+from kernels.serve.encoder import MOST_ROWS, MOST_TOKENS, Encoder, Waiting, gives_vectors, next_batch, pooling_of, serve
+from kernels.serve.messages import Ping, Stop
+from tests.kernels.serve.conftest import metric
 from tests.ports import reserved_port
 
 CONFIG = catalogue.entry("tiny-bert")[0]
@@ -46,6 +50,15 @@ def test_batches_keep_the_order_and_the_limits() -> None:
     assert sizes == [MOST_ROWS, 100 - MOST_ROWS, 1, 1]
 
 
+def test_it_tells_that_it_lives_while_it_waits(model) -> None:
+    server, connection = Pipe()
+    for message in (Ping(), Stop()):
+        server.send(message)
+    with pytest.raises(EOFError):
+        serve(Encoder(model, "mean", 512), connection)
+    assert server.recv().report["waiting"] == 0
+
+
 def test_the_pooling_is_that_of_the_models_files(tmp_path: Path) -> None:
     assert (pooling_of(None), pooling_of(tmp_path)) == ("mean", "mean")
     (tmp_path / "1_Pooling").mkdir()
@@ -55,6 +68,9 @@ def test_the_pooling_is_that_of_the_models_files(tmp_path: Path) -> None:
     path.write_text(json.dumps({"pooling_mode_max_tokens": True}))
     with pytest.raises(ValueError, match="not by pooling_mode_max_tokens"):
         pooling_of(tmp_path)
+    path.write_text("[]")
+    with pytest.raises(ValueError, match="it holds no JSON object"):
+        pooling_of(tmp_path)
     assert gives_vectors(CONFIG)
     assert not gives_vectors(catalogue.entry("tiny-llama")[0])
 
@@ -63,7 +79,12 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     url = f"http://127.0.0.1:{(port := reserved_port())}"
     command = [sys.executable, "-m", "kernels", "serve", "--model", "tiny-bert", "--device", "cpu", "--port", str(port)]
-    with running(command, f"{url}/ready", tmp_path / "log", 300), httpx.Client(base_url=url, trust_env=False) as api:
+    with (
+        running(command, f"{url}/ready", tmp_path / "log", 300) as server,
+        httpx.Client(base_url=url, trust_env=False) as api,
+    ):
+        for each in psutil.Process(server.pid).children(recursive=True):
+            each.terminate()  # as with a signal to the whole group; the engine goes on until the server has drained
         asked = {"model": "tiny-bert", "input": TEXTS}
         found = api.post("/v1/embeddings", json=asked, timeout=300).json()
         assert found["usage"] == {"prompt_tokens": 35, "total_tokens": 35}
@@ -82,5 +103,6 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
         ):
             refused = api.post("/v1/embeddings", json={"model": "tiny-bert"} | body, timeout=300)
             assert (refused.status_code, said in refused.json()["error"]["message"]) == (400, True), refused.text
+        assert (metric(api, "prompt_tokens_total"), metric(api, "request_seconds_count")) == (35 + 3, 2)  # not 513
         refused = api.post("/v1/completions", json={"model": "tiny-bert", "prompt": "a"})
         assert "gives vectors: ask /v1/embeddings" in refused.json()["error"]["message"]

@@ -19,7 +19,7 @@ from kernels import engine
 from kernels.load import sockets
 from kernels.serve.text import text_of
 from tests.kernels.serve.bad_requests import BAD_REQUESTS, PYTHON
-from tests.kernels.serve.conftest import LONG, MODEL, ready, until
+from tests.kernels.serve.conftest import LONG, MODEL, engine_of, metric, ready, until
 from tests.openai_package import PACKAGES
 
 CONFIG = json.loads((MODEL / "config.json").read_text())
@@ -52,12 +52,6 @@ def events(api: httpx.Client, path: str, asked: dict) -> list[dict]:
     return [json.loads(line) for line in lines[:-1]]
 
 
-def metric(api: httpx.Client, name: str) -> float:
-    found = re.search(rf"^serve_{name} (\S+)$", api.get("/metrics").text, re.MULTILINE)
-    assert found, name
-    return float(found[1])
-
-
 def test_a_completion_is_the_runners_answer_with_its_counts(api: httpx.Client, expected) -> None:
     ids, text = expected
     asked = GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS, "return_token_ids": True}
@@ -67,6 +61,14 @@ def test_a_completion_is_the_runners_answer_with_its_counts(api: httpx.Client, e
     assert choice["finish_reason"] == "length"
     counts = {"prompt_tokens": len(prompt), "completion_tokens": TOKENS, "total_tokens": len(prompt) + TOKENS}
     assert {**found["usage"], "prompt_tokens_details": None} == counts | {"prompt_tokens_details": None}
+
+
+def test_without_a_limit_a_completion_has_16_tokens_or_what_the_context_has_room_for(api: httpx.Client) -> None:
+    asked = GREEDY | {"prompt": [[5] * 20, [5] * 120, [5] * 127], "return_token_ids": True}
+    choices = api.post("/v1/completions", json=asked).json()["choices"]
+    assert [len(each["token_ids"]) for each in choices] == [16, 8, 1]  # of 128
+    refused = api.post("/v1/completions", json=GREEDY | {"prompt": [5] * 128})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "context_length_exceeded")
 
 
 def test_streams_add_up_to_the_same_answer_beside_others(api: httpx.Client, expected) -> None:
@@ -146,7 +148,7 @@ def test_choices_of_one_seed_differ_and_come_back(api: httpx.Client) -> None:
     assert texts == [each["text"] for each in second["choices"]]
 
 
-@pytest.mark.parametrize(("body", "status", "said"), BAD_REQUESTS)
+@pytest.mark.parametrize(("body", "status", "said"), BAD_REQUESTS, ids=[said for _, _, said in BAD_REQUESTS])
 def test_bad_requests_get_a_sentence_in_openais_shape(api: httpx.Client, body: bytes, status: int, said: str) -> None:
     found = api.post("/v1/chat/completions" if b"messages" in body else "/v1/completions", content=body)
     assert found.status_code == status
@@ -160,7 +162,13 @@ def test_bad_requests_get_a_sentence_in_openais_shape(api: httpx.Client, body: b
 def test_numbers_beyond_every_vocabulary_are_served_and_end_no_engine(api: httpx.Client) -> None:
     asked = {"model": "voice-agent", "prompt": "a", "max_tokens": 1, "top_k": 10**30, "seed": -(10**30)}
     assert api.post("/v1/completions", json=asked | {"min_tokens": 1, "ignore_eos": True}).status_code == 200
-    for how in ({"temperature": 0.01}, {"temperature": 100}, {"top_p": 1e-300}, {"top_p": 1 - 1e-12}):  # in float32
+    for how in (
+        {"temperature": 1e-300},
+        {"temperature": 0.01},
+        {"temperature": 100},
+        {"top_p": 1e-300},
+        {"top_p": 1 - 1e-12},
+    ):  # in float32
         assert api.post("/v1/completions", json=asked | how).status_code == 200
     assert metric(api, "engine_restarts_total") == 0
 
@@ -180,6 +188,8 @@ def test_other_methods_and_addresses_get_the_same_shape(api: httpx.Client) -> No
 def test_the_key_is_asked_for_and_models_are_listed(api: httpx.Client) -> None:
     refused = api.get("/v1/models", headers={"Authorization": "Bearer other"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
+    assert refused.headers["www-authenticate"] == "Bearer"
+    assert api.get("/v1/models", headers={"Authorization": "bearer secret"}).status_code == 200
     card = api.get("/v1/models").json()["data"][0]
     assert (card["id"], card["max_model_len"]) == ("voice-agent", 128)
     assert api.get("/v1/models/other/name").json()["error"]["code"] == "model_not_found"
@@ -264,15 +274,15 @@ def test_a_client_that_does_not_read_keeps_nobody_waiting_and_loses_nothing(api:
     assert b"data: [DONE]" in found
 
 
-def test_a_killed_engine_gives_clean_errors_and_comes_back(api: httpx.Client, expected) -> None:
+def test_a_killed_engine_gives_clean_errors_and_comes_back(server, expected) -> None:
+    api, process = server
     asked = GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS}
     with ThreadPoolExecutor(1) as pool, api.stream("POST", "/v1/completions", json=LONG | {"stream": True}) as stream:
         lines = stream.iter_lines()
         next(lines)
         whole = pool.submit(api.post, "/v1/completions", json=LONG)
         until(lambda: metric(api, "waiting_requests") > LONG["n"])
-        for pid in engines():
-            os.kill(pid, signal.SIGKILL)
+        os.kill(engine_of(process), signal.SIGKILL)
         *_, last, done = (line.removeprefix("data: ") for line in lines if line)
     assert "died" in json.loads(last)["error"]["message"]
     assert done == "[DONE]"
@@ -284,11 +294,3 @@ def test_a_killed_engine_gives_clean_errors_and_comes_back(api: httpx.Client, ex
     again = api.post("/v1/completions", json=asked).json()
     assert again["choices"][0]["text"] == expected[1]
     assert metric(api, "engine_restarts_total") == 1
-
-
-def engines() -> list[int]:
-    """The engine's process of the server that this test has started."""
-    import psutil
-
-    found = [each for each in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(each.cmdline())]
-    return [each.pid for each in found]

@@ -16,9 +16,10 @@ import pytest
 from kernels.cli.serve import _serve, serve_arguments
 from kernels.cuda import compiler, nvrtc
 from kernels.cuda.nvrtc import Build
-from kernels.serve.client import SENDER, EngineClient
+from kernels.serve.client import EngineClient
 from kernels.serve.compiling import compile_together
 from kernels.serve.messages import Ready, Starting, Stop
+from kernels.serve.sending import SENDER
 from kernels.serve.spec import Spec
 from kernels.serve.starting import Phases, start_line
 from tests.ports import reserved_port

@@ -164,7 +164,7 @@ def test_chats_and_ids_are_those_of_transformers(tmp_path: Path) -> None:
     """What templates in use ask for: special tokens, `generation`, `break`, `tojson`, trimmed blocks."""
     template = (
         "{{ bos_token }}{% for m in messages %}\n  {% if loop.index0 == 3 %}{% break %}{% endif %}\n[{{ m.role }}] "
-        "{% generation %}{{ m['content'] | trim }}{% endgeneration %}{{ eos_token }}\n{% endfor %}"
+        "{{ m.name }}{% generation %}{{ m['content'] | trim }}{% endgeneration %}{{ eos_token }}\n{% endfor %}"
         "{{ {'é': '<'} | tojson }}{% if add_generation_prompt and not tools %}[assistant]{% endif %}"
     )
     text = templated(tmp_path, template)
@@ -172,7 +172,7 @@ def test_chats_and_ids_are_those_of_transformers(tmp_path: Path) -> None:
         tokenizer_file=str(tmp_path / "tokenizer.json"), bos_token="<begin>", eos_token="<|end|>"
     )
     theirs.chat_template = template
-    chat = [{"role": "user", "content": f" {TEXT} {{{{ 7 * 7 }}}} "}] * 5
+    chat = [{"role": "user", "content": f" {TEXT} {{{{ 7 * 7 }}}} ", "name": "Ann"}] * 5
     assert text.chat(chat) == theirs.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
     for each in ("", TEXT, "<begin> a<|end|>b", " \n\n  x"):
         assert text.encode(each) == theirs(each).input_ids

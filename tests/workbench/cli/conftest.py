@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tests.kernels.model_folders import safetensors, weights_of
 from tests.workbench.intake.conftest import CONFIG
 from workbench.accounts import tokens
-from workbench.cli import app
+from workbench.cli.commands import app
 
 SLA = "traffic: {prompt_tokens: 16, output_tokens: 8}\nobjectives:\n  - {metric: ttft, limit: 100}\n"
 

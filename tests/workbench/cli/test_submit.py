@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from workbench.accounts.secrets import cipher
-from workbench.cli import app
+from workbench.cli.commands import app
 from workbench.intake.models import Model, Recording, Upload, Workload
 from workbench.intake.services.endpoints import KEYS
 from workbench.runs.models import Run

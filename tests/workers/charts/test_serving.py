@@ -63,9 +63,20 @@ def test_what_the_server_chose_under_load_stands_in_place_of_the_defaults() -> N
     )
 
 
+def refusal(not_served: str = "", **plan) -> str:
+    found = results(**{"options": {}, "ops": [], "serving": None} | plan)
+    found.verify.not_served = not_served
+    return serving.offer(found, sample_results.manifest()).refusal
+
+
 def test_what_cannot_be_served_is_said() -> None:
     model = sample_results.manifest()
-    assert "rounds weights" in serving.offer(results(options={"weights": "fp8"}), model).refusal
-    assert "another" in serving.offer(results(options={}, ops=[], serving=None), model).refusal
+    assert "rounds weights" in refusal(options={"weights": "fp8"})
+    assert refusal("The workload excludes kernels.") == "The workload excludes kernels."
     assert serving.offer(results(), model.model_copy(update={"kind": "encoder"})) is None
     assert serving.offer(Results(), model) is None
+
+
+def test_a_result_that_keeps_no_reason_names_only_what_its_plan_shows() -> None:
+    assert refusal(gpus=4) == "The plan is for 4 GPUs, and the server runs on one."
+    assert refusal() == "The workbench's own server cannot serve this plan."

@@ -1,15 +1,56 @@
 """What a verified plan says to its server."""
 
+import pytest
+
+from kernels.engine.decoder import MODEL_TYPES
+from kernels.model_files import catalogue
 from kernels.plan import Plan
 from tests.workers.conftest import stage_input
+from workers.documents.model import ModelManifest
 from workers.planning.serving import serving_of
+
+
+def plan(**fields) -> Plan:
+    return Plan(**{"model_digest": "", "gpu": "cpu", "runner": "kernels", "dtype": "fp32"} | fields)
 
 
 def test_a_server_leaves_out_what_the_workload_excludes() -> None:
     found = []
     for exclude in ([], ["megakernel"], ["small_gemm", "flash_hopper"], ["kernels"]):
         document = stage_input("verify", constraints={"exclude": exclude})
-        plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="kernels", dtype="fp32")
-        serving = serving_of(plan, document)
+        serving, reason = serving_of(plan(), document)
+        assert bool(reason) == (serving is None)
         found.append((serving.megakernel_up_to, serving.exclude) if serving else None)
     assert found == [(None, []), (0, []), (None, ["small_gemm"]), None]
+
+
+def model(name: str, **fields) -> ModelManifest:
+    return stage_input("verify").model.model_copy(update={"config": catalogue.entry(name)[0], **fields})
+
+
+@pytest.mark.parametrize(
+    ("document", "made", "said"),
+    [
+        (
+            stage_input("verify", constraints={"exclude": ["kernels"]}),
+            plan(),
+            "The workload excludes kernels, of which",
+        ),
+        (
+            stage_input("verify"),
+            plan(runner="megakernel", gpus=2),
+            "The plan is for 2 GPUs, and the server runs on one.",
+        ),
+        (stage_input("verify"), plan(options={"weights": "fp8"}), "The plan rounds weights; "),
+        (
+            stage_input("verify", model("tiny-gemma")),
+            plan(),
+            f"The server cannot run this model: model_type 'gemma' is not one of {', '.join(MODEL_TYPES)}.",
+        ),
+        (stage_input("verify", model("tiny-bert", kind="encoder")), plan(), "The model generates no text"),
+    ],
+)
+def test_why_a_plan_is_not_served_is_said_by_its_own_reason(document, made: Plan, said: str) -> None:
+    serving, reason = serving_of(made, document)
+    assert serving is None
+    assert reason.startswith(said)

@@ -213,6 +213,7 @@ def test_a_masked_language_model_is_judged_by_tokens():
 def test_every_kind_ends_in_a_verdict(name):
     assert run_of(name).results.verify.verdict == "met"
     assert "With what runs today the SLA is met" in run_of(name).results.verify.sentence
+    assert run_of(name).results.verify.not_served == "The model generates no text token by token."
 
 
 def test_a_crash_in_quality_keeps_what_was_measured(tmp_path, monkeypatch):

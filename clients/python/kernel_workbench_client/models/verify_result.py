@@ -50,6 +50,7 @@ class VerifyResult:
             quality (None | Quality):
             verdict (VerifyResultVerdict):
             sentence (str):
+            not_served (str | Unset): why the workbench's own server cannot serve the plan Default: ''.
             compared_with (str | Unset): what the values before are called Default: 'before'.
             goodput_after (float | None | Unset):
             recommended (bool | Unset):  Default: True.
@@ -72,6 +73,7 @@ class VerifyResult:
     quality: None | Quality
     verdict: VerifyResultVerdict
     sentence: str
+    not_served: str | Unset = ""
     compared_with: str | Unset = "before"
     goodput_after: float | None | Unset = UNSET
     recommended: bool | Unset = True
@@ -127,6 +129,8 @@ class VerifyResult:
         verdict: str = self.verdict
 
         sentence = self.sentence
+
+        not_served = self.not_served
 
         compared_with = self.compared_with
 
@@ -192,6 +196,8 @@ class VerifyResult:
                 "sentence": sentence,
             }
         )
+        if not_served is not UNSET:
+            field_dict["not_served"] = not_served
         if compared_with is not UNSET:
             field_dict["compared_with"] = compared_with
         if goodput_after is not UNSET:
@@ -290,6 +296,8 @@ class VerifyResult:
 
         sentence = d.pop("sentence")
 
+        not_served = d.pop("not_served", UNSET)
+
         compared_with = d.pop("compared_with", UNSET)
 
         def _parse_goodput_after(data: object) -> float | None | Unset:
@@ -384,6 +392,7 @@ class VerifyResult:
             quality=quality,
             verdict=verdict,
             sentence=sentence,
+            not_served=not_served,
             compared_with=compared_with,
             goodput_after=goodput_after,
             recommended=recommended,

@@ -1,0 +1,62 @@
+"""The life of an engine's process, of either kind: start, service, end. Imports without torch."""
+
+import re
+import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import TypeVar
+
+from kernels.engine.plan_files import PlanRefused
+from kernels.serve.messages import Declined, Ready, Starting
+from kernels.serve.starting import Phases, settle
+
+Engine = TypeVar("Engine")
+OF_MEMORY = re.compile("out of memory|allocate memory|ALLOC_FAILED|size calculation overflow|integer multiplication")
+"""What torch and CUDA write where the memory does not suffice."""
+GONE = (EOFError, BrokenPipeError, ConnectionResetError)
+"""What the pipe raises when the server tells the process to end, or has ended itself."""
+
+
+def live(
+    build: Callable[[Phases], tuple[Engine, Ready]], serve: Callable[[Engine, Connection], None], connection: Connection
+) -> None:
+    """Builds an engine and serves until it is stopped, and until the other side of the pipe is closed.
+
+    A start that fails by what was asked for, or for want of memory, is told in one sentence.
+    """
+    _leave_signals_to_the_server()
+    try:
+        try:
+            engine, ready = build(Phases(lambda name: connection.send(Starting(name))))
+        except GONE:
+            raise
+        except (ValueError, OSError, PlanRefused) as error:
+            connection.send(Declined(str(error)))
+            return
+        except (MemoryError, RuntimeError) as error:
+            if not isinstance(error, MemoryError) and not OF_MEMORY.search(str(error)):
+                raise
+            connection.send(Declined(_too_large(error), of_memory=True))
+            return
+        settle()
+        connection.send(ready)
+        serve(engine, connection)
+    except GONE:
+        return
+
+
+def _leave_signals_to_the_server() -> None:
+    """Ctrl-C, systemd and `timeout` signal the whole process group: the server drains, and its engine serves so long.
+
+    The engine ends when the server tells it to, or closes the pipe.
+    """
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+
+
+def _too_large(error: BaseException) -> str:
+    said = " ".join(str(error).split("\n")[0].split()) or type(error).__name__
+    return (
+        f"the memory does not hold the model and a server of this size, which --running, --context and --kv-gib make "
+        f"smaller: {said}"
+    )
