@@ -14,6 +14,7 @@ from kernels import engine, registry
 from kernels.cli import bench_divided
 from kernels.cli.bench_divided import Wanted
 from kernels.cli.bench_document import BenchRow
+from kernels.cli.bench_known import Known
 from kernels.engine import Runner
 from kernels.engine.divided import Divided
 from kernels.engine.model_case import case_of_shapes, model_case
@@ -30,7 +31,7 @@ from kernels.ops import ModelCase
 from kernels.proof import logit_gate
 from kernels.proof.kernel_names import is_own, kernels_seen
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.proof.served_ids import LogitGaps, logit_gaps, own_gaps
+from kernels.proof.served_ids import LogitGaps, judge, own_gaps
 
 TOKENS = 64
 TABLE = (
@@ -43,10 +44,6 @@ TABLE = (
 CPU_TABLE = (("tiny-llama", 1, 128),)
 QUICK_BUILD_SECONDS = 60.0
 """Variants that may take longer to build run only when they are named, or with `--compiled`."""
-COMPARED_TOKENS = 256
-"""So much of each row's prompt is compared."""
-PROBED = 8
-"""Ids behind the prompt that are compared, of a runner that reads prompts by a pass of its own."""
 FEWEST, SLOW = 5, 3.0
 """After FEWEST rounds a runner that takes SLOW times as long as the fastest peer is not measured any more."""
 
@@ -118,26 +115,9 @@ class _Run:
         return median_interval(self.ttf64_ms)[0] if self.ttf64_ms else None
 
 
-@dataclass(frozen=True)
-class _Known:
-    """What the eager model says: `logits` of the prompt's beginning, `ids`, and `behind` it the PROBED further ids."""
-
-    ids: torch.Tensor
-    logits: torch.Tensor
-    probe: torch.Tensor
-    behind: torch.Tensor
-
-    @classmethod
-    def of(cls, eager: Runner, prompt: torch.Tensor, generator: torch.Generator) -> "_Known":
-        more = torch.randint(eager.model.config.vocab_size, (len(prompt), PROBED), generator=generator)
-        probe, ids = torch.cat([prompt, more.to(prompt.device)], dim=1), prompt[:, :COMPARED_TOKENS]
-        return cls(ids, eager.logits(ids).float(), probe, eager.logits(probe)[:, prompt.shape[1] :].float())
-
-
 def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[torch.device, Gpu]) -> Iterator[BenchRow]:
     """Rows of every group and runner. Raises KeyError for a model that the catalogue has not."""
-    device, gpu = on_device
-    dtype = "fp32" if device.type == "cpu" else "bf16"
+    (device, gpu), dtype = on_device, _dtype(on_device[0])
     for name, groups in itertools.groupby(options.groups(device.type == "cpu"), key=lambda group: group[0]):
         config, _ = catalogue.entry(name)
         if bench_divided.larger_than(device, config, dtype):
@@ -154,12 +134,17 @@ def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[tor
         del model
 
 
+def _dtype(device: torch.device) -> str:
+    """What models are served in there."""
+    return "fp32" if device.type == "cpu" else "bf16"
+
+
 def _measured(
     options: Options, gpu: Gpu, ceilings: dict[str, Any], model: Any, wanted: Sequence[Wanted]
 ) -> Iterator[BenchRow]:
     generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_divided.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
-    known = _Known.of(reference, ids, generator)
+    known = Known.of(reference, ids, generator)
     reference.close()
     bench_divided.free()
     runs = [_prepared(variant, own, model, known) for variant, own in wanted]
@@ -184,9 +169,10 @@ def _measured(
 
 def _judge_served(runs: Sequence[_Run], reference: Runner, ids: torch.Tensor) -> None:
     """Fails a runner whose last timed request served ids that are not the model's, torch's eager model being right."""
+    dtype = _dtype(ids.device)
     for run in (run for run in runs if run.served and run.gate == "pass"):
         try:
-            refusal = logit_gaps(reference, ids, run.served).refusal(LARGEST_DIFFERENCE[run.case.weights])
+            refusal = judge(reference, run.runner, [(ids, run.served)], (run.case.weights, dtype)).refusal
         except RuntimeError as error:  # no memory is left for the reference
             refusal = f"The ids that it served could not be judged: {str(error)[:200]}"
         if refusal:
@@ -197,6 +183,8 @@ def _compare(runs: Sequence[_Run], model: Any, case: ModelCase, tokens: int) -> 
     """Notes how far torch's eager model and our own runners are from float32, and what these serve from themselves."""
     for run in (each for each in runs if not each.variant.peer):
         run.own = own_gaps(run.runner, (case.batch, case.prompt, case.tokens))
+        if refusal := run.own.own_refusal(LARGEST_DIFFERENCE[_dtype(model.device)]):
+            run.gate, run.reason = "fail", refusal
     compared = {run.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
     config, _ = catalogue.entry(case.model)
     exact = engine.load(None, config, seed=0, generated=True, dtype="fp32", device=model.device.type)
@@ -229,7 +217,7 @@ def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[Wanted]:
     return wanted
 
 
-def _prepared(variant: WholeModel, case: ModelCase, model: Any, known: _Known) -> _Run:
+def _prepared(variant: WholeModel, case: ModelCase, model: Any, known: Known) -> _Run:
     try:
         runner = variant.build(case, bench_divided.options_of(variant, case, model))(model)
     except ValueError as error:

@@ -7,12 +7,12 @@ import torch
 
 from kernels import engine
 from kernels.engine.vllm_runner import PYTHON_VARIABLE
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.measurement import Interval
 from workers.documents.stages import PeerTrial, StageInput
 from workers.harness.context import Context
-from workers.measuring.served_model import dtype_of, free, prepared
+from workers.measuring.served_model import free, prepared
 from workers.planning.build_times import Builds
+from workers.planning.confirmation import present_plan
 from workers.planning.served_checks import judge_ids
 from workers.planning.trials import JUDGED_BATCHES, OVERRUN_SECONDS, primary, served_rounds
 
@@ -58,8 +58,7 @@ def _measured(document: StageInput, model: torch.nn.Module, longest: float, seco
         Builds(document).note(LABEL, start_seconds)
         clients = served_rounds(runner, document, seconds)
         settings = dict(runner.settings)
-    allowed = LARGEST_DIFFERENCE[dtype_of(document)]
-    judged = judge_ids(engine.runner("eager", model), clients.kept[:JUDGED_BATCHES], allowed)
+    judged = judge_ids(engine.runner("eager", model), runner, present_plan(document), clients.kept[:JUDGED_BATCHES])
     honest = judged is None or judged.acceptable
     version = str(settings.pop("version", ""))
     found = primary(document, clients) if honest else None

@@ -1,18 +1,20 @@
 """Whether what a runner served is the model's, as late as it states, and no faster than its chip could ever be."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import product
 from statistics import median
 
 from kernels.engine import Runner
 from kernels.engine.clients import KEPT_BATCHES, Clients, KeptBatch
-from kernels.engine.loading import answer_of
+from kernels.engine.loading import answer_of, kind_of
 from kernels.engine.model_case import case_of_shapes, model_case
 from kernels.hardware import GPUS
 from kernels.measure.roofline import CACHED_BYTES, exceeds_peak
 from kernels.ops import BYTES
 from kernels.plan import Plan
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE, difference
-from kernels.proof.served_ids import joined, logit_gaps
+from kernels.proof.served_ids import judge
 from workers.documents.measurement import ServedIds
 from workers.documents.stages import StageInput
 from workers.measuring.judged_ids import served_ids
@@ -25,6 +27,9 @@ MOST_LATE, MOST_LATE_S = 0.1, 1e-3
 FEWEST_ALTERNATIONS, ALTERNATIONS = 3, 25
 """Whole requests and requests for exactly the first tokens alternate at least and at most as often as this."""
 
+JudgeIds = Callable[[Sequence[KeptBatch]], ServedIds | None]
+"""Judges the ids of batches that one runner served; None where there are none."""
+
 
 def judge_served(
     reference: Runner, runner: Runner, plan: Plan, document: StageInput, clients: Clients, batches: int = KEPT_BATCHES
@@ -34,25 +39,13 @@ def judge_served(
     Ids and outputs are held against `reference`, times against the clients' clock and the chip. `runner` is asked for
     a few tokens more, so it must still be prepared for the workload's requests.
     """
-    allowed, kept = LARGEST_DIFFERENCE[rounding_of(plan)], clients.kept[:batches]
-    judged = judge_ids(reference, kept, allowed)
-    lossy = allowed > LARGEST_DIFFERENCE[plan.dtype] and runner.gives_logits
-    if judged is not None and lossy and reference is not runner:
-        judged = _beside_own(judged, runner, kept)
+    judge_batches, kept = partial(judge_ids, reference, runner, plan), clients.kept[:batches]
+    judged = judge_batches(kept)
     wrong = judged.sentence if judged is not None and not judged.acceptable else None
-    wrong = wrong or _other_outputs(reference, kept, clients.kind, allowed)
+    wrong = wrong or _other_outputs(reference, runner, plan, kept)
     wrong = wrong or _too_few(kept, clients, document.workload.traffic.output_tokens)
     wrong = wrong or _late(clients) or too_fast(runner, plan, document, clients)
-    return judged, wrong or _other_clock(reference, document, clients, allowed) or ""
-
-
-def _beside_own(judged: ServedIds, runner: Runner, kept: Sequence[KeptBatch]) -> ServedIds:
-    """The judgement with the gaps by the logits of the runner that served, which are judged as logits."""
-    own = joined([logit_gaps(runner, batch.prompt, batch.tokens) for batch in kept])
-    said = (
-        f"{judged.sentence} By the plan's own logits the mean gap is {own.mean:.2g} and the largest {own.largest:.2g}."
-    )
-    return judged.model_copy(update={"own_mean_gap": own.mean, "own_largest_gap": own.largest, "sentence": said})
+    return judged, wrong or _other_clock(judge_batches, document, clients) or ""
 
 
 def _too_few(kept: Sequence[KeptBatch], clients: Clients, asked: int) -> str | None:
@@ -64,20 +57,23 @@ def _too_few(kept: Sequence[KeptBatch], clients: Clients, asked: int) -> str | N
     return None if other is None else f"It answered with {other:,} ids or times where {asked:,} were asked for."
 
 
-def _other_outputs(reference: Runner, kept: Sequence[KeptBatch], kind: str, allowed: float) -> str | None:
-    """A sentence when timed answers of a model that does not generate are not the reference's answers, else None."""
-    if kind == "decoder":
+def _other_outputs(reference: Runner, runner: Runner, plan: Plan, kept: Sequence[KeptBatch]) -> str | None:
+    """A sentence when timed answers of a model that does not generate are not the right ones, else None.
+
+    Those are the reference's, and as of ids, the runner's own where its plan lowers the precision.
+    """
+    if kind_of(runner.model) == "decoder":
         return None
-    for batch in kept:
-        expected = reference.logits(batch.prompt)[batch.row : batch.row + 1].float().cpu()
+    allowed, activations = LARGEST_DIFFERENCE[rounding_of(plan)], LARGEST_DIFFERENCE[plan.dtype]
+    sides = [(reference, "the model's", allowed)] if reference is not runner else []
+    sides += [(runner, "its own output", activations)] if reference is runner or allowed > activations else []
+    for batch, (side, whose, most) in product(kept, sides):
+        expected = side.logits(batch.prompt)[batch.row : batch.row + 1].float().cpu()
         if batch.output is None or batch.output.shape != expected.shape:
             return "A timed request has no answer, or one of another shape than the model's."
-        found = difference(batch.output.float(), expected, answer_of(reference.model).boxes)
-        if not found <= allowed:
-            return (
-                f"Its answer to a timed request differs from the model's by {found:.1%}; rounding explains "
-                f"{allowed:.0%}."
-            )
+        found = difference(batch.output.float(), expected, answer_of(runner.model).boxes)
+        if not found <= most:
+            return f"Its answer to a timed request differs from {whose} by {found:.1%}; rounding explains {most:.0%}."
     return None
 
 
@@ -92,15 +88,15 @@ def _late(clients: Clients) -> str | None:
     )
 
 
-def _other_clock(reference: Runner, document: StageInput, clients: Clients, allowed: float) -> str | None:
+def _other_clock(judge_batches: JudgeIds, document: StageInput, clients: Clients) -> str | None:
     """A sentence when the times stated of the first token, or of one that is promised, are not true, else None."""
     output = document.workload.traffic.output_tokens
     asked = {1, *(each.n for each in document.workload.objectives if each.n)} if clients.kind == "decoder" else ()
-    said = (_of_early_tokens(reference, clients, n, allowed) for n in sorted(asked) if n < output)
+    said = (_of_early_tokens(judge_batches, clients, n) for n in sorted(asked) if n < output)
     return next((each for each in said if each), None)
 
 
-def _of_early_tokens(reference: Runner, clients: Clients, tokens: int, allowed: float) -> str | None:
+def _of_early_tokens(judge_batches: JudgeIds, clients: Clients, tokens: int) -> str | None:
     """A sentence when whole requests and those for exactly their first `tokens` do not take as long till there.
 
     They alternate until the fastest of each agree: other programs only ever make a request slower.
@@ -122,21 +118,25 @@ def _of_early_tokens(reference: Runner, clients: Clients, tokens: int, allowed: 
         )
     if any(len(row) != tokens for row in batch.tokens):
         return f"It answered with another number of ids where {tokens:,} were asked for."
-    judged = judge_ids(reference, [batch], allowed)
+    judged = judge_batches([batch])
     return None if judged is None or judged.acceptable else judged.sentence
 
 
-def judge_ids(reference: Runner, served: Sequence[KeptBatch], allowed: float) -> ServedIds | None:
+def judge_ids(reference: Runner, runner: Runner, plan: Plan, served: Sequence[KeptBatch]) -> ServedIds | None:
     """The ids of timed requests, teacher-forced through `reference`; None where no ids were served.
 
-    `allowed` is the mean logit gap that rounding explains (`kernels.proof.served_ids`).
+    Those of a plan of lower precision are also held against the logits of the `runner` that served them, which are
+    judged themselves as fidelity (`kernels.proof.served_ids.judge`).
     """
-    judged = [logit_gaps(reference, batch.prompt, batch.tokens) for batch in served if batch.tokens]
-    if not judged:
+    batches = [(batch.prompt, batch.tokens) for batch in served if batch.tokens]
+    if not batches:
         return None
-    gaps = joined(judged)
-    said = f"Over {gaps.tokens:,} ids of {len(judged)} timed batches the largest logit gap is {gaps.largest:.2g}."
-    return served_ids(gaps, allowed, said)
+    found = judge(reference, runner, batches, (rounding_of(plan), plan.dtype))
+    gaps, own = found.gaps, None if reference is runner else found.own
+    said = f"Over {gaps.tokens:,} ids of {len(batches)} timed batches the largest logit gap is {gaps.largest:.2g}."
+    if own is not None:
+        said += f" By the plan's own logits the mean gap is {own.mean:.2g} and the largest {own.largest:.2g}."
+    return served_ids(gaps, found.refusal, said, own)
 
 
 def of_processes(judged: Sequence[ServedIds]) -> ServedIds | None:

@@ -12,6 +12,7 @@ from kernels.cases import GROUPS, cases, check_cases
 from kernels.cli import bench_decode, bench_document
 from kernels.cli.bench import bench_rows
 from kernels.cli.bench_decode import Options, _wanted
+from kernels.cli.bench_known import Known
 from kernels.hardware import GPUS
 from kernels.measure import ceilings
 from kernels.ops import LinearCase, ModelCase
@@ -144,7 +145,7 @@ def test_bench_decode_looks_at_every_row_of_a_batch(planted, gate, behind):
     variant = SimpleNamespace(build=lambda case, params: lambda model: runner)
     case = ModelCase(model="tiny-llama", weights="bf16", batch=8, prompt=12, tokens=64)
     ids = torch.zeros(8, 16, dtype=torch.int64)
-    run = bench_decode._prepared(variant, case, None, bench_decode._Known(ids, expected, ids, expected[:, 12:]))
+    run = bench_decode._prepared(variant, case, None, Known(ids, expected, ids, expected[:, 12:]))
     assert run.gate == gate, run.reason
 
 

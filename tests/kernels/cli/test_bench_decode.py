@@ -16,14 +16,26 @@ from tests.kernels.engine.engine_models import CONFIGS
 def test_bench_decode_fails_a_runner_that_serves_made_up_ids():
     model = engine.load(None, CONFIGS["llama"], seed=3, generated=True, dtype="fp32", device="cpu")
     prompt = torch.randint(300, (1, 16), generator=torch.Generator().manual_seed(1))
-    reference = engine.runner("eager", model)
-    case = ModelCase(model="tiny-llama", weights="bf16", batch=1, prompt=16, tokens=8)
-    honest, cheat = (bench_decode._Run(SimpleNamespace(), case, reference, "pass") for _ in range(2))
+    reference, runner = engine.runner("eager", model), engine.runner("eager", model)
+    case = ModelCase(model="tiny-llama", weights="fp32", batch=1, prompt=16, tokens=8)
+    honest, cheat = (bench_decode._Run(SimpleNamespace(), case, runner, "pass") for _ in range(2))
     honest.served, cheat.served = reference.generate(prompt, 8).tokens, [[0] * 8]
     bench_decode._judge_served([honest, cheat], reference, prompt)
     assert honest.gate == "pass"
     assert cheat.gate == "fail"
     assert "served are not the model's" in cheat.reason
+
+
+def test_bench_decode_fails_a_runner_of_lower_precision_whose_ids_contradict_its_own_logits():
+    model = engine.load(None, CONFIGS["llama"], seed=3, generated=True, dtype="fp32", device="cpu")
+    prompt = torch.randint(300, (1, 16), generator=torch.Generator().manual_seed(1))
+    reference, runner = engine.runner("eager", model), engine.runner("eager", model)
+    second = reference.logits(prompt)[0, -1].topk(2).indices[1]
+    case = ModelCase(model="tiny-llama", weights="nvfp4", batch=1, prompt=16, tokens=1)
+    run = bench_decode._Run(SimpleNamespace(), case, runner, "pass", served=[[int(second)]])
+    bench_decode._judge_served([run], reference, prompt)
+    assert run.gate == "fail"
+    assert run.reason.startswith("The ids that it served contradict its own logits: over 1 ids ")
 
 
 def test_bench_decode_holds_our_runners_against_their_own_logits():

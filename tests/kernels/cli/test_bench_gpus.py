@@ -9,6 +9,7 @@ from kernels import engine, registry
 from kernels.cli import bench_decode, bench_divided
 from kernels.cli.bench_decode import Options, _wanted
 from kernels.cli.bench_document import BenchRow
+from kernels.cli.bench_known import Known
 from kernels.engine import Generation, divided
 from kernels.engine.divided import Divided
 from kernels.engine.model_case import case_of_shapes
@@ -73,6 +74,7 @@ class GivesUp:
     """A runner whose second request fails, and whose reference has no memory."""
 
     settings: ClassVar[dict[str, str]] = {}
+    gives_logits = True
 
     def __init__(self):
         self.left = 1
@@ -111,10 +113,7 @@ def test_the_reference_of_a_divided_model_is_the_model_by_torchs_own_ops():
     whole = engine.load(None, config, generated=True, dtype="fp32", device="cpu")
     parts = divided.generate(config, [torch.device("cpu")] * 2, "fp32")
     ids = torch.randint(3, 300, (2, 40), generator=torch.Generator().manual_seed(1))
-    known = [
-        bench_decode._Known.of(bench_divided.reference(each), ids, torch.Generator().manual_seed(2))
-        for each in (whole, parts)
-    ]
+    known = [Known.of(bench_divided.reference(each), ids, torch.Generator().manual_seed(2)) for each in (whole, parts)]
     torch.testing.assert_close(known[1].logits, known[0].logits, atol=2e-4, rtol=1e-4)
     torch.testing.assert_close(known[1].behind, known[0].behind, atol=2e-4, rtol=1e-4)
     fp8 = registry.variant("megakernel_fp8")
