@@ -50,6 +50,7 @@ class Environment(Document):
     memory_gib: float | None = None
     versions: dict[str, str]
     commit: str = Field(default="", description="with -dirty behind it where files differed; empty when installed")
+    sources: str = Field(default="", description="SHA-256 of the code that measured: of kernels and workers")
     at: str
     telemetry: Telemetry = Telemetry()
     confinement: Confinement | None = Field(default=None, description="as the worker saw it; None in a stage by hand")
