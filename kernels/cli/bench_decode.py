@@ -157,14 +157,20 @@ def _measured(
             if run.gate == "pass" and (done < FEWEST or (run.ms() or 0) < SLOW * fastest):
                 run.serve(ids)
     _judge_served(runs, bench_divided.reference(model), ids)
-    timed = [run for run in runs if run.ttf64_ms and run.gate == "pass"]
-    peers = [(run.ms() or 0, run.case.weights) for run in timed if run.variant.peer]
     if options.fidelity and not isinstance(model, Divided):
         _compare([run for run in runs if run.gate == "pass"], model, case, options.fidelity)
     for run in runs:
-        alike = min((ms for ms, weights in peers if weights == run.case.weights), default=None)
-        yield _row(run, gpu, ceilings, alike, ids)
+        yield _row(run, gpu, ceilings, _best_peer(run, runs), ids)
         run.runner.close()
+
+
+def _best_peer(run: _Run, runs: Sequence[_Run]) -> float | None:
+    """The time of the fastest peer that holds weights of the same precision; None where there is none.
+
+    A row of lower precision is thus never set against a peer in bf16, which loses less.
+    """
+    alike = [each for each in runs if each.variant.peer and each.case.weights == run.case.weights]
+    return min((each.ms() or 0 for each in alike if each.ttf64_ms and each.gate == "pass"), default=None)
 
 
 def _judge_served(runs: Sequence[_Run], reference: Runner, ids: torch.Tensor) -> None:

@@ -38,6 +38,23 @@ def test_bench_decode_fails_a_runner_of_lower_precision_whose_ids_contradict_its
     assert run.reason.startswith("The ids that it served contradict its own logits: over 1 ids ")
 
 
+def test_a_row_of_lower_precision_has_no_ratio_to_a_peer_in_bf16():
+    def run(name: str, weights: str, ms: float, **known: bool) -> bench_decode._Run:
+        case = ModelCase(model="tiny-llama", weights=weights, batch=1, prompt=8, tokens=4)
+        variant = SimpleNamespace(name=name, peer=known.get("peer", False))
+        return bench_decode._Run(variant, case, SimpleNamespace(settings={}), "pass", ttf64_ms=[ms] * 9)
+
+    runs = [
+        run("eager", "bf16", 4.0, peer=True),
+        run("compiled", "bf16", 2.0, peer=True),
+        run("megakernel", "bf16", 1.0),
+        run("megakernel_fp8", "fp8", 0.5),
+        run("torch_fp8", "fp8", 3.0, peer=True),
+        run("megakernel_nvfp4", "nvfp4", 0.4),
+    ]
+    assert [bench_decode._best_peer(each, runs) for each in runs] == [2.0, 2.0, 2.0, 3.0, 3.0, None]
+
+
 def test_bench_decode_holds_our_runners_against_their_own_logits():
     case = ModelCase(model="tiny-llama", weights="fp32", batch=1, prompt=8, tokens=4)
     config, _ = catalogue.entry(case.model)
