@@ -61,13 +61,30 @@ def selected(source: str, words: str) -> tuple[float, list[Row]]:
     return above / below, [first, second]
 
 
+def is_lossy(row: Row) -> bool:
+    """Whether the row is of a whole model in lower precision."""
+    return row.get("op") == "model" and field(row, "weights") in LOSSY
+
+
+def contradictory(text: str) -> Iterator[str]:
+    """Figures of models in lower precision that another page has from decode-lossy.json, without a word on why.
+
+    Rows of other documents were rounded to nearest, and their sentence has to say so.
+    """
+    for paragraph in TABLE.sub("", text).split("\n\n"):
+        for found in FIGURE.finditer(paragraph):
+            lossy = any(map(is_lossy, selected(found[3], found[4])[1]))
+            if lossy and not found[3].startswith("decode-lossy") and "to nearest" not in paragraph:
+                yield found[0]
+
+
 def unfaithful(text: str) -> Iterator[str]:
     """Figures of models in lower precision whose paragraph lacks their KL divergence or disagreement."""
     for paragraph in TABLE.sub("", text).split("\n\n"):
         times, told = {}, set()
         for found in FIGURE.finditer(paragraph):
             for row in selected(found[3], found[4])[1]:
-                if row.get("op") != "model" or field(row, "weights") not in LOSSY:
+                if not is_lossy(row):
                     continue
                 model = (field(row, "model"), row["variant"])
                 name = found[4].split()[0]
@@ -94,6 +111,8 @@ def _row_value(source: str, words: list[str]) -> tuple[float, Row]:
     where = dict(word.split("=", 1) for word in rest if word != "best")
     row = (best if "best" in rest else one)(source, **where)
     value = field(row, name)
+    if name == "ratio_to_best_peer" and is_lossy(row):
+        raise ValueError(f"{source}.json: a model in lower precision has no ratio to a peer in bf16: {where}")
     if not isinstance(value, int | float):
         raise ValueError(f"{source}.json has no number {name} with {where}")
     return float(value), row

@@ -37,7 +37,7 @@ START = [sys.executable, "-c", "from workbench.cli import app; app()"]
 """The `workbench` command, by this Python."""
 TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 TIMELINES = {"before": "timeline-before.json", "after": "timeline-after.json"}
-FACTS = ("device", "gpu_uuid", "driver", "lease_id", "versions")
+FACTS = ("device", "gpu_uuid", "driver", "lease_id", "versions", "sources")
 
 
 def stated(sla: Path, minutes: float | None, exclude: list[str], baseline: str = "") -> dict[str, Any]:

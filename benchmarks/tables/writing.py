@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from benchmarks.documents import LAUNCH_MS, Row, bandwidth_share, rows
+from kernels.measure.roofline import LARGEST_SHARE
 
 TABLES: dict[str, Callable[[], str]] = {}
 LIBRARY = "library"
@@ -63,5 +64,9 @@ def ratio(ours: Row, peer: Row) -> str:
 
 
 def shares(row: Row, ceiling: str) -> list[str]:
-    """The share of a bandwidth over the whole time, and with an empty launch taken off."""
-    return [f"{bandwidth_share(LIBRARY, row, ceiling, launch):.3f}" for launch in (0.0, LAUNCH_MS)]
+    """The share of a bandwidth over the whole time, and with an empty launch taken off.
+
+    Beyond LARGEST_SHARE no share stands there: time or bandwidth is wrong.
+    """
+    found = (bandwidth_share(LIBRARY, row, ceiling, launch) for launch in (0.0, LAUNCH_MS))
+    return [f"{share:.3f}" if share <= LARGEST_SHARE else f"impossible, above {LARGEST_SHARE}" for share in found]

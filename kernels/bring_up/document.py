@@ -28,6 +28,7 @@ class Machine(_Part):
     memory_gib: NonNegative | None = None
     versions: dict[str, Name]
     commit: Name = ""
+    sources: Name = ""
     at: At
 
 

@@ -87,7 +87,7 @@ def bench(options: argparse.Namespace) -> int:
         print(note)
     document = BenchDocument(
         version=2,
-        **{name: environment.get(name) or "" for name in ("device", "gpu_uuid", "lease_id", "commit", "at")},
+        **{name: environment.get(name) or "" for name in bench_document.FACTS},
         versions=environment.get("versions") or {},
         ceilings=_ceilings(device),
         rows=[],

@@ -26,6 +26,7 @@ from kernels.measure.roofline import doubt, exceeds_peak, floor_ms
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
 from kernels.proof.kernel_names import is_own, kernels_seen
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import own_gaps
 
 TOKENS = 64
@@ -74,8 +75,7 @@ class Options:
 
 def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[torch.device, Gpu]) -> Iterator[BenchRow]:
     """Rows of every group and runner. Raises KeyError for a model that the catalogue has not."""
-    device, gpu = on_device
-    dtype = "fp32" if device.type == "cpu" else "bf16"
+    (device, gpu), dtype = on_device, dtype_on(on_device[0])
     for name, groups in itertools.groupby(options.groups(device.type == "cpu"), key=lambda group: group[0]):
         config, _ = catalogue.entry(name)
         if bench_divided.larger_than(device, config, dtype):
@@ -90,6 +90,11 @@ def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[tor
                 yield from _measured(options, gpu, ceilings, model, wanted)
                 bench_divided.free()
         del model
+
+
+def dtype_on(device: torch.device) -> str:
+    """What models are served in on a device."""
+    return "fp32" if device.type == "cpu" else "bf16"
 
 
 def _measured(
@@ -113,7 +118,7 @@ def _measured(
             if run.gate == "pass" and (done < FEWEST or (run.ms() or 0) < SLOW * fastest):
                 run.serve()
     reference = bench_divided.reference(model)
-    judge(runs, reference)
+    judge(runs, reference, dtype_on(model.device))
     reference.close()
     if options.fidelity and not isinstance(model, Divided):
         _compare([run for run in runs if run.gate == "pass"], model, case, options.fidelity)
@@ -139,6 +144,8 @@ def _compare(runs: Sequence[DecodeRun], model: Any, case: ModelCase, tokens: int
     """Notes how far torch's eager model and our own runners are from float32, and what these serve from themselves."""
     for run in (each for each in runs if not each.variant.peer):
         run.own = own_gaps(run.runner, (case.batch, case.prompt, case.tokens))
+        if refusal := run.own.own_refusal(LARGEST_DIFFERENCE[dtype_on(model.device)]):
+            run.gate, run.reason = "fail", refusal
     compared = {run.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
     config, _ = catalogue.entry(case.model)
     exact = engine.load(None, config, seed=0, generated=True, dtype="fp32", device=bench_divided.roomiest(model.device))

@@ -17,7 +17,6 @@ from kernels.measure.intervals import median_interval
 from kernels.measure.latency import Served, pooled
 from kernels.ops import ModelCase
 from kernels.proof import logit_gate
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import LogitGaps
 
 COMPARED_TOKENS = 256
@@ -115,14 +114,14 @@ def prepared(variant: WholeModel, case: ModelCase, model: Any, known: Known) -> 
     return DecodeRun(variant, case, runner, "pass", f"Its logits differ from eager's by {difference:.2%}.")
 
 
-def judge(runs: Sequence[DecodeRun], reference: Runner) -> None:
-    """Fails every runner whose timed answers are not the model's by `reference`, torch's own ops, or came later than it
-    states.
+def judge(runs: Sequence[DecodeRun], reference: Runner, dtype: str) -> None:
+    """Fails every runner whose timed answers are not the model's by `reference`, torch's own ops, contradict its own
+    logits, or came later than it states. `dtype` is the precision of the activations.
     """
     for run in (run for run in runs if run.served and run.gate == "pass"):
         assert run.clients is not None
         try:
-            run.judged = judge_answers(reference, run.clients, LARGEST_DIFFERENCE[run.case.weights], FIRST)
+            run.judged = judge_answers(reference, run.clients, (run.case.weights, dtype), FIRST)
             refusal = run.judged.refusal
         except (RuntimeError, ValueError) as error:  # such as no memory for the reference, or ids that are no tokens
             refusal = f"What it served could not be judged: {str(error)[:200]}"

@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kernels.tune.timed_variant import TimedVariant
 
+FACTS = ("device", "gpu_uuid", "lease_id", "commit", "sources", "at")
+"""What a document keeps of the environment beside the versions."""
+
 
 class BenchRow(TimedVariant):
     """One variant at one case, as a bench document keeps it.
@@ -50,7 +53,10 @@ class BenchRow(TimedVariant):
 
 
 class MeasuredDocument(BaseModel):
-    """The machine, versions, commit and measured ceilings that a document's rows belong to."""
+    """The machine, versions, commit and measured ceilings that a document's rows belong to.
+
+    `sources` is the digest of the code (`kernels.measure.environment.sources_digest`).
+    """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
@@ -60,6 +66,7 @@ class MeasuredDocument(BaseModel):
     lease_id: str = ""
     versions: dict[str, str]
     commit: str = ""
+    sources: str = ""
     ceilings: dict[str, Any] = {}
     rows: list[Any]
     at: str = ""
@@ -80,8 +87,8 @@ class BenchDocument(MeasuredDocument):
 
 
 def appended(old: Document, new: Document) -> Document:
-    """The rows of both. Raises ValueError when they are not of one lease of one machine, or not of one commit."""
-    for field in ("device", "gpu_uuid", "lease_id", "commit"):
+    """The rows of both. Raises ValueError when they are not of one lease of one machine, or not of the same sources."""
+    for field in ("device", "gpu_uuid", "lease_id", "commit", "sources"):
         one, two = getattr(old, field), getattr(new, field)
         if one != two:
             raise ValueError(f"{field}: the document has {one!r}, this machine {two!r}; write to another file")

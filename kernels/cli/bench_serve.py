@@ -205,7 +205,7 @@ def bench_serve(options: argparse.Namespace) -> int:
         print(f"kernels bench: {error}", file=sys.stderr)
         return 2
     document = ServeDocument(
-        **{name: environment.get(name) or "" for name in ("device", "gpu_uuid", "lease_id", "commit", "at")},
+        **{name: environment.get(name) or "" for name in bench_document.FACTS},
         versions=environment.get("versions") or {},
         ceilings=dict(measure_ceilings(device.type, quick=True)),
         rows=[],

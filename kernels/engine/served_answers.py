@@ -4,73 +4,89 @@ Right logits do not prove right answers, and a runner states its own times. So a
 clock ran is judged, and the stated times are held against the clock of those who asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from statistics import median
 
 from kernels.engine.base import Runner
 from kernels.engine.clients import KEPT_BATCHES, Clients, KeptBatch
 from kernels.engine.loading import answer_of
-from kernels.proof.logit_gate import difference
-from kernels.proof.served_ids import LogitGaps, joined, logit_gaps
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE, difference
+from kernels.proof.served_ids import Judged, judge
 
 MOST_LATE, MOST_LATE_S = 0.1, 1e-3
 """The median answer may be read later than the runner states by this share of a request and this many seconds."""
 FEWEST_ALTERNATIONS, ALTERNATIONS = 3, 25
 """Whole requests and requests for exactly the first tokens alternate at least and at most as often as this."""
 
+Precisions = tuple[str, str]
+"""The precision of a runner that rounds most, such as that of its weights, and that of its activations."""
+JudgeIds = Callable[[Sequence[KeptBatch]], Judged | None]
+"""Judges the ids of batches that one runner served; None where there are none."""
+
 
 @dataclass(frozen=True)
 class JudgedAnswers:
     """A sample of the timed batches, `kept`, and what was found.
 
-    `gaps` are the logit gaps of their ids by the reference, None where no ids were served. `refusal` says in a sentence
-    why what was served is not valid; "" where it is.
+    `ids` is the judgement of their ids, None where no ids were served. `refusal` says in a sentence why what was served
+    is not valid; "" where it is.
     """
 
     kept: list[KeptBatch]
-    gaps: LogitGaps | None
+    ids: Judged | None
     refusal: str
 
 
 def judge_answers(
-    reference: Runner, clients: Clients, allowed: float, early: Sequence[int] = (), batches: int = KEPT_BATCHES
+    reference: Runner,
+    clients: Clients,
+    precisions: Precisions,
+    early: Sequence[int] = (),
+    batches: int = KEPT_BATCHES,
 ) -> JudgedAnswers:
     """Judges at most so many timed `batches` of the clients, drawn at random, and the times that their runner states.
 
-    Ids and outputs are held against `reference`: `allowed` is the mean logit gap, or the relative difference of an
-    output, that rounding explains. Times are held against the clients' clock: of whole requests, and till each of the
-    tokens `early`, counted from 1. The runner is asked for some requests more, so it must still be prepared for the
-    clients' traffic. Raises as `logit_gaps` for ids that the vocabulary has not.
+    Ids and outputs are held against `reference`, and where the runner lowers the precision against its own logits and
+    outputs too, by what rounding to `precisions` explains. Times are held against the clients' clock: of whole
+    requests, and till each of the tokens `early`, counted from 1. The runner is asked for some requests more, so it
+    must still be prepared for the clients' traffic. Raises as `logit_gaps` for ids that the vocabulary has not.
     """
-    kept = clients.sample(batches)
-    gaps = gaps_of(reference, kept)
-    wrong = gaps.refusal(allowed) if gaps is not None else None
-    wrong = wrong or _other_outputs(reference, kept, clients.kind, allowed)
+    kept, judge_batches = clients.sample(batches), partial(judge_ids, reference, clients.runner, precisions)
+    ids = judge_batches(kept)
+    wrong = ids.refusal if ids is not None else None
+    wrong = wrong or _other_outputs(reference, clients, kept, precisions)
     wrong = wrong or _other_number(kept, clients) or _other_times(clients)
-    return JudgedAnswers(kept, gaps, wrong or _other_clock(reference, clients, early, allowed) or "")
+    return JudgedAnswers(kept, ids, wrong or _other_clock(judge_batches, clients, early) or "")
 
 
-def gaps_of(reference: Runner, served: Sequence[KeptBatch]) -> LogitGaps | None:
-    """The gaps of all ids of the batches, teacher-forced through `reference`; None where no ids were served."""
-    judged = [logit_gaps(reference, batch.prompt, batch.tokens) for batch in served if batch.tokens]
-    return joined(judged) if judged else None
+def judge_ids(reference: Runner, runner: Runner, precisions: Precisions, served: Sequence[KeptBatch]) -> Judged | None:
+    """The ids of all batches, teacher-forced (`kernels.proof.served_ids.judge`); None where no ids were served."""
+    batches = [(batch.prompt, batch.tokens) for batch in served if batch.tokens]
+    return judge(reference, runner, batches, precisions) if batches else None
 
 
-def _other_outputs(reference: Runner, kept: Sequence[KeptBatch], kind: str, allowed: float) -> str | None:
-    """A sentence when timed answers of a model that does not generate are not the reference's answers, else None."""
-    if kind == "decoder":
+def _other_outputs(
+    reference: Runner, clients: Clients, kept: Sequence[KeptBatch], precisions: Precisions
+) -> str | None:
+    """A sentence when timed answers of a model that does not generate are not the right ones, else None.
+
+    Those are the reference's, and as of ids, the runner's own where it lowers the precision.
+    """
+    if clients.kind == "decoder":
         return None
-    for batch in kept:
-        expected = reference.logits(batch.prompt)[batch.row : batch.row + 1].float().cpu()
+    runner, (allowed, activations) = clients.runner, (LARGEST_DIFFERENCE[each] for each in precisions)
+    sides = [(reference, "the model's", allowed)] if reference is not runner else []
+    sides += [(runner, "its own output", activations)] if reference is runner or allowed > activations else []
+    for batch, (side, whose, most) in product(kept, sides):
+        expected = side.logits(batch.prompt)[batch.row : batch.row + 1].float().cpu()
         if batch.output is None or batch.output.shape != expected.shape:
             return "A timed request has no answer, or one of another shape than the model's."
-        found = difference(batch.output.float(), expected, answer_of(reference.model).boxes)
-        if not found <= allowed:
-            return (
-                f"Its answer to a timed request differs from the model's by {found:.1%}; rounding explains "
-                f"{allowed:.0%}."
-            )
+        found = difference(batch.output.float(), expected, answer_of(runner.model).boxes)
+        if not found <= most:
+            return f"Its answer to a timed request differs from {whose} by {found:.1%}; rounding explains {most:.0%}."
     return None
 
 
@@ -102,15 +118,15 @@ def _other_times(clients: Clients) -> str | None:
     )
 
 
-def _other_clock(reference: Runner, clients: Clients, early: Sequence[int], allowed: float) -> str | None:
+def _other_clock(judge_batches: JudgeIds, clients: Clients, early: Sequence[int]) -> str | None:
     """A sentence when the times stated of the tokens `early` are not true, else None."""
     output = clients.traffic.output_tokens
     asked = sorted(set(early)) if clients.kind == "decoder" else []
-    said = (_of_early_tokens(reference, clients, n, allowed) for n in asked if n < output)
+    said = (_of_early_tokens(judge_batches, clients, n) for n in asked if n < output)
     return next((each for each in said if each), None)
 
 
-def _of_early_tokens(reference: Runner, clients: Clients, tokens: int, allowed: float) -> str | None:
+def _of_early_tokens(judge_batches: JudgeIds, clients: Clients, tokens: int) -> str | None:
     """A sentence when whole requests and those for exactly their first `tokens` do not take as long till there.
 
     They alternate until the fastest of each agree: other programs only ever make a request slower. What a whole request
@@ -134,5 +150,5 @@ def _of_early_tokens(reference: Runner, clients: Clients, tokens: int, allowed: 
         )
     if any(len(row) != tokens for row in batch.tokens):
         return f"It answered with another number of ids where {tokens:,} were asked for."
-    gaps = gaps_of(reference, [batch])
-    return gaps.refusal(allowed) if gaps is not None else None
+    judged = judge_batches([batch])
+    return judged.refusal if judged is not None else None

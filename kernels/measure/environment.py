@@ -1,9 +1,11 @@
 """Where something is measured: the device, the libraries' versions and the commit. Imports torch only when needed."""
 
 import functools
+import hashlib
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +17,11 @@ from kernels.measure.gpu_entry import gpu_of
 
 if TYPE_CHECKING:
     import torch
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("kernels", "workers")
+"""The packages whose code decides what is measured."""
+SOURCES = (".cu", ".cuh", ".html", ".json", ".py")
 
 
 def environment_info(index: int = 0, device: str | None = None) -> dict[str, Any]:
@@ -30,6 +37,7 @@ def environment_info(index: int = 0, device: str | None = None) -> dict[str, Any
         "lease_id": os.environ.get("WORKBENCH_LEASE_ID") or _boot_id(),
         "versions": _versions(on_gpu),
         "commit": commit(),
+        "sources": sources_digest(ROOT),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -93,7 +101,7 @@ def _driver() -> str:
 @functools.cache
 def commit() -> str:
     """The commit of this code: WORKBENCH_COMMIT, or what git says; empty where neither tells."""
-    return os.environ.get("WORKBENCH_COMMIT") or checked_out_commit(Path(__file__).parents[2])
+    return os.environ.get("WORKBENCH_COMMIT") or checked_out_commit(ROOT)
 
 
 def checked_out_commit(root: Path) -> str:
@@ -106,6 +114,20 @@ def checked_out_commit(root: Path) -> str:
     if not top or Path(top).resolve() != root.resolve():
         return ""
     return _output([*git, "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"])
+
+
+@functools.cache
+def sources_digest(root: Path, folders: Sequence[str] = PACKAGES) -> str:
+    """SHA-256 over path and content of every source file in `folders` of `root`, in hexadecimal.
+
+    It is the same for the same code, where the history was rewritten, in an installed package, and where an
+    environment variable names the commit; of changed files it is another.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(each for folder in folders for each in (root / folder).rglob("*") if each.suffix in SOURCES):
+        digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _output(command: list[str]) -> str:

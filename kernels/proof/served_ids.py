@@ -4,11 +4,17 @@ Right logits do not prove right ids: generation may use another code path, a sta
 ids of timed requests are judged themselves. The *logit gap* of an id is the distance of its logit from the largest one
 at its position in the reference, in standard deviations of that position's logits. It is 0 for the reference's own
 choice, up to a few per cent where rounding decides between close logits, and about 4 for a random id among 100,000.
+
+What a lower precision of the weights changes is in the logits of the runner as well as in its ids. So the ids of such a
+runner are held against its own logits too, by limits as narrow as those of its activations; how far these logits are
+from the model's is judged separately, as fidelity.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 
 if TYPE_CHECKING:
     import torch
@@ -17,6 +23,14 @@ if TYPE_CHECKING:
 
 LARGEST_OVER_MEAN = 4.0
 """The largest gap may be this many times the allowed mean gap: the errors of logits are approximately normal."""
+
+OWN_MEAN_SHARE = 0.1
+"""Of the mean gap allowed by a reference's logits, the share allowed by the logits of the runner that served.
+
+Nothing lies between these ids and logits but the roundings of its passes over prompts and its decode steps. On an H200
+honest runners in bf16, fp8 and NVFP4 gave a mean gap of 0.00034 and a largest of 0.034
+(benchmarks/results/h200/decode-lossy-own-ids.json), where bf16 allows 0.006 and 0.24.
+"""
 
 OWN_REQUESTS = 16
 """Requests whose ids are held against their own runner's logits."""
@@ -35,13 +49,62 @@ class LogitGaps:
 
         `allowed` is the relative difference of the logits that rounding to the runner's precision explains.
         """
-        if self.mean <= allowed and self.largest <= LARGEST_OVER_MEAN * allowed:
-            return None
+        found = self._beyond(allowed, LARGEST_OVER_MEAN * allowed, "the reference's")
+        return f"The ids that it served are not the model's: {found}" if found else None
+
+    def own_refusal(self, allowed: float) -> str | None:
+        """Why ids contradict the logits of the very runner that served them, in a sentence; None where they do not.
+
+        `allowed` is the relative difference of logits that rounding to the runner's *activations* explains: the
+        precision of the weights is in both. Of few ids one alone may have the largest gap allowed.
+        """
+        largest = LARGEST_OVER_MEAN * allowed
+        found = self._beyond(min(allowed, OWN_MEAN_SHARE * allowed + largest / self.tokens), largest, "its own")
+        return f"The ids that it served contradict its own logits: {found}" if found else None
+
+    def _beyond(self, mean: float, largest: float, whose: str) -> str:
+        """The end of a sentence on gaps beyond these limits; "" where they are within both."""
+        if self.mean <= mean and self.largest <= largest:
+            return ""
         return (
-            f"The ids that it served are not the model's: over {self.tokens:,} ids the reference's logits lie "
-            f"{self.mean:.2f} standard deviations below the largest on average and {self.largest:.2f} at most, "
-            f"where rounding explains {allowed:g} and {LARGEST_OVER_MEAN * allowed:g}."
+            f"over {self.tokens:,} ids {whose} logits lie {self.mean:.2g} standard deviations below the largest on "
+            f"average and {self.largest:.2g} at most, where rounding explains {mean:.2g} and {largest:.2g}."
         )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What was found of served ids: `gaps` by the reference's logits, `own` by those of the runner that served them.
+
+    `refusal` is a sentence that says why they do not count; None where they do.
+    """
+
+    gaps: LogitGaps
+    own: LogitGaps | None
+    refusal: str | None
+
+
+def judge(
+    reference: "Runner",
+    runner: "Runner",
+    served: "Sequence[tuple[torch.Tensor, Sequence[Sequence[int]]]]",
+    precisions: tuple[str, str],
+) -> Judged:
+    """Judges batches (prompt, ids) that `runner` served; there is one at least.
+
+    `precisions` are the one in the runner that rounds most, such as that of its weights, and that of its activations.
+    Where the first is the lower one, or `reference` is the runner itself, the ids are held against the runner's own
+    logits. Raises ValueError as `logit_gaps`.
+    """
+    allowed, activations = (LARGEST_DIFFERENCE[each] for each in precisions)
+    itself = reference is runner
+    lossy = allowed > activations and runner.gives_logits
+    own = joined([logit_gaps(runner, *batch) for batch in served]) if itself or lossy else None
+    own_refusal = own.own_refusal(activations) if own else None
+    if own is not None and itself:
+        return Judged(own, own, own_refusal)
+    gaps = joined([logit_gaps(reference, *batch) for batch in served])
+    return Judged(gaps, own, gaps.refusal(allowed) or own_refusal)
 
 
 def logit_gaps(reference: "Runner", prompt: "torch.Tensor", served: Sequence[Sequence[int]]) -> LogitGaps:

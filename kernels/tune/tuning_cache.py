@@ -10,12 +10,12 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kernels import registry
 from kernels.cuda.nvrtc import cache_directory
+from kernels.measure.environment import sources_digest
 from kernels.ops import TORCH_VARIANTS, Case
 from kernels.plan import current_params
 from kernels.tune.autotune import Bench, try_case
@@ -23,7 +23,6 @@ from kernels.tune.trial import Trial
 
 CODE = ("attention", "cuda", "fused", "gemm", "quant", "tiles")
 """Folders of the competing variants and of the code that they use."""
-SOURCES = (".py", ".cu", ".cuh")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class TuningCache:
 
     def __init__(self, environment: Mapping[str, Any], directory: Path | None = None) -> None:
         facts = {name: environment.get(name, "") for name in ("device", "driver", "versions")}
-        facts["code"] = code_digest(Path(__file__).parents[1])
+        facts["code"] = sources_digest(Path(__file__).parents[1], CODE)[:16]
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
         self.path = (directory or cache_directory()) / f"choices-{digest}.json"
         self._facts = facts
@@ -96,13 +95,3 @@ class TuningCache:
         with tempfile.NamedTemporaryFile("w", dir=self.path.parent, delete=False) as file:
             json.dump(self._facts | {"choices": choices}, file, indent=1)
         os.replace(file.name, self.path)
-
-
-@cache
-def code_digest(package: Path) -> str:
-    """A digest of the variants' sources below `package`. Choices measured with other sources do not count."""
-    digest = hashlib.sha256()
-    for path in sorted(each for folder in CODE for each in (package / folder).rglob("*") if each.suffix in SOURCES):
-        digest.update(f"{path.relative_to(package)}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]

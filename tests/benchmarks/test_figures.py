@@ -10,6 +10,7 @@ import pytest
 from benchmarks import documents, figures
 from benchmarks.documents import RESULTS, document
 from benchmarks.tables import TABLES
+from kernels.measure.roofline import LARGEST_SHARE
 
 ROOT = Path(__file__).parents[2]
 SUMMARIES = [path for path in sorted((ROOT / "benchmarks").glob("*.md")) if path.stem != "README"]
@@ -45,6 +46,42 @@ def test_the_rows_beside_vllm_that_ran_cublas_are_those_of_the_document():
     assert [row["variant"] for row in borrowed].count("megakernel") == 6
     assert len(borrowed) == TABLES["vllm"]().count("¹") == 8
     assert all(any(name.startswith("nvjet") for name in row["kernels"]) for row in borrowed)
+
+
+@pytest.mark.parametrize("path", figures.documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_figures_in_lower_precision_are_those_of_one_document(path):
+    assert list(figures.contradictory(path.read_text())) == []
+
+
+def test_a_figure_in_lower_precision_from_another_document_says_how_it_was_rounded():
+    figure = f"30.0 %<!-- decode: disagreement {MEGAKERNEL}_fp8 -->"
+    assert list(figures.contradictory(f"It changes {figure}.")) == [figure]
+    assert not list(figures.contradictory(f"Rounded to nearest it changes {figure}."))
+    assert not list(figures.contradictory(f"33.9 %<!-- decode-lossy: disagreement {MEGAKERNEL}_fp8 -->"))
+
+
+def test_tables_of_whole_models_agree_on_lower_precision():
+    found = [
+        set(re.findall(r"[\d.]+ ms \| [\d.]+ \| [\d.]+ %", line))
+        for name in ("ttf64", "fidelity")
+        for line in TABLES[name]().splitlines()
+        if re.search("fp8|nvfp4", line, re.I)
+    ]
+    one, other = set.union(*found[:3]), set.union(*found[3:])
+    assert len(one) == 6
+    assert one == other
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_no_table_shows_a_share_that_is_impossible(name):
+    header, _, *lines = ([cell.strip() for cell in line.split("|")] for line in TABLES[name]().splitlines())
+    shares = [at for at, cell in enumerate(header) if cell.startswith(("share of", "less 3.0"))]
+    shown = [line[at] for line in lines for at in shares if re.fullmatch(r"[\d.]+", line[at])]
+    assert all(float(each) <= LARGEST_SHARE for each in shown)
+
+
+def test_a_share_beyond_what_ceilings_may_be_off_is_flagged():
+    assert [line.split(" | ")[-1] for line in TABLES["gated"]().splitlines()[2:]] == ["impossible, above 1.05 |"] * 2
 
 
 def test_every_table_is_in_a_document():
@@ -89,7 +126,11 @@ def test_compiled_and_packed_peers_get_columns_where_a_document_has_them(monkeyp
 
 
 def test_what_several_gpus_took_stands_beside_what_was_wanted_and_the_peers(monkeypatch, tmp_path):
-    assert TABLES["several-gpus"]().splitlines()[3].startswith("| Llama-3.1-8B bf16, a token | 3.36 (3.45; 3.47) | 1.80 (1.95; 1.81) | – (1.15; 1.01) |")
+    assert (
+        TABLES["several-gpus"]()
+        .splitlines()[3]
+        .startswith("| Llama-3.1-8B bf16, a token | 3.36 (3.45; 3.47) | 1.80 (1.95; 1.81) | – (1.15; 1.01) |")
+    )
     row = {
         "variant": "megakernel",
         "gate": "pass",
@@ -131,6 +172,7 @@ def test_a_table_between_its_markers_is_written_anew():
             f"2x<!-- decode: ms best model=llama-3.2-1b peer=true / ms {MEGAKERNEL}_fp8 -->",
             "a ratio between types of weights says nothing",
         ),
+        (f"2.49x<!-- decode: ratio_to_best_peer {MEGAKERNEL}_fp8 -->", "has no ratio to a peer in bf16"),
     ],
 )
 def test_a_marker_that_fits_nothing_is_refused_in_a_sentence(marker, sentence):

@@ -50,6 +50,7 @@ class Environment(Document):
     memory_gib: float | None = None
     versions: dict[str, str]
     commit: str = Field(default="", description="with -dirty behind it where files differed; empty when installed")
+    sources: str = Field(default="", description="SHA-256 of the code that measured: of kernels and workers")
     at: str
     telemetry: Telemetry = Telemetry()
     confinement: Confinement | None = Field(default=None, description="as the worker saw it; None in a stage by hand")
@@ -144,7 +145,7 @@ class ServedIds(Document):
     """Ids of timed requests, teacher-forced through the model as it is served today.
 
     A logit gap is how far the logit of an id lies below the largest one, in standard deviations of its position. Of a
-    plan of lower precision there are the gaps by its own logits as well, which are not judged.
+    plan of lower precision there are the gaps by its own logits as well, which are judged by narrower limits.
     """
 
     tokens: int

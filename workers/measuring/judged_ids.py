@@ -4,16 +4,17 @@ from kernels.proof.served_ids import LogitGaps
 from workers.documents.measurement import ServedIds
 
 
-def served_ids(gaps: LogitGaps, allowed: float, sentence: str) -> ServedIds:
-    """The gaps with their verdict; `sentence` is said where the ids are the model's, the refusal where they are not.
+def served_ids(gaps: LogitGaps, refusal: str | None, sentence: str, own: LogitGaps | None = None) -> ServedIds:
+    """The gaps with their verdict; `sentence` is said where the ids are the model's, `refusal` where they are not.
 
-    `allowed` is the mean logit gap that rounding explains (`kernels.proof.served_ids`).
+    `own` are the gaps by the logits of the runner that served, where these were judged as well.
     """
-    refusal = gaps.refusal(allowed)
     return ServedIds(
         tokens=gaps.tokens,
         mean_gap=gaps.mean,
         largest_gap=gaps.largest,
+        own_mean_gap=own.mean if own else None,
+        own_largest_gap=own.largest if own else None,
         acceptable=refusal is None,
         sentence=refusal or sentence,
     )

@@ -6,15 +6,15 @@ import time
 import torch
 
 from kernels import engine
-from kernels.engine.served_answers import gaps_of
+from kernels.engine.served_answers import judge_ids
 from kernels.engine.vllm_runner import PYTHON_VARIABLE
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from workers.documents.measurement import Interval
 from workers.documents.stages import PeerTrial, StageInput
 from workers.harness.context import Context
-from workers.measuring.served_model import dtype_of, free, prepared
+from workers.measuring.served_model import free, prepared
 from workers.planning.build_times import Builds
-from workers.planning.served_checks import judged_ids
+from workers.planning.confirmation import present_plan
+from workers.planning.served_checks import judged_ids, precisions_of
 from workers.planning.trials import JUDGED_BATCHES, OVERRUN_SECONDS, primary, served_rounds
 
 LABEL = "vllm"
@@ -59,10 +59,9 @@ def _measured(document: StageInput, model: torch.nn.Module, longest: float, seco
         Builds(document).note(LABEL, start_seconds)
         clients = served_rounds(runner, document, seconds)
         settings = dict(runner.settings)
-    allowed = LARGEST_DIFFERENCE[dtype_of(document)]
-    kept = clients.sample(JUDGED_BATCHES)
-    gaps = gaps_of(engine.runner("eager", model), kept)
-    judged = None if gaps is None else judged_ids(gaps, len(kept), allowed)
+    kept, precisions = clients.sample(JUDGED_BATCHES), precisions_of(present_plan(document))
+    found_ids = judge_ids(engine.runner("eager", model), runner, precisions, kept)
+    judged = None if found_ids is None else judged_ids(found_ids, len(kept))
     honest = judged is None or judged.acceptable
     version = str(settings.pop("version", ""))
     found = primary(document, clients) if honest else None

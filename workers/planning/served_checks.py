@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from statistics import median
 
 from kernels.engine import Runner
-from kernels.engine.clients import KEPT_BATCHES, Clients, KeptBatch
+from kernels.engine.clients import KEPT_BATCHES, Clients
 from kernels.engine.model_case import case_of_shapes, model_case
 from kernels.engine.served_answers import judge_answers
 from kernels.hardware import GPUS
 from kernels.measure.roofline import CACHED_BYTES, exceeds_peak
 from kernels.ops import BYTES
 from kernels.plan import Plan
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.proof.served_ids import LogitGaps, joined, logit_gaps
+from kernels.proof.served_ids import Judged
 from workers.documents.measurement import ServedIds
 from workers.documents.stages import StageInput
 from workers.measuring.judged_ids import served_ids
@@ -24,32 +23,27 @@ def judge_served(
 ) -> tuple[ServedIds | None, str]:
     """The ids of so many timed batches, and why what `runner` served to `clients` is not valid; "" where it is.
 
-    Ids and outputs are held against `reference`, times against the clients' clock and the chip. `runner` is asked for
+    Ids and outputs are held against `reference`, those of lower precision also against the runner's own, times against the clients' clock and the chip. `runner` is asked for
     a few tokens more, so it must still be prepared for the workload's requests.
     """
-    allowed = LARGEST_DIFFERENCE[rounding_of(plan)]
     early = [1, *(each.n for each in document.workload.objectives if each.n)]
-    found = judge_answers(reference, clients, allowed, early, batches)
-    judged = None if found.gaps is None else judged_ids(found.gaps, len(found.kept), allowed)
-    lossy = allowed > LARGEST_DIFFERENCE[plan.dtype] and runner.gives_logits
-    if judged is not None and lossy and reference is not runner:
-        judged = _beside_own(judged, runner, found.kept)
+    found = judge_answers(reference, clients, precisions_of(plan), early, batches)
+    judged = None if found.ids is None else judged_ids(found.ids, len(found.kept))
     return judged, found.refusal or too_fast(runner, plan, document, clients) or ""
 
 
-def _beside_own(judged: ServedIds, runner: Runner, kept: Sequence[KeptBatch]) -> ServedIds:
-    """The judgement with the gaps by the logits of the runner that served, which are judged as logits."""
-    own = joined([logit_gaps(runner, batch.prompt, batch.tokens) for batch in kept])
-    said = (
-        f"{judged.sentence} By the plan's own logits the mean gap is {own.mean:.2g} and the largest {own.largest:.2g}."
-    )
-    return judged.model_copy(update={"own_mean_gap": own.mean, "own_largest_gap": own.largest, "sentence": said})
+def precisions_of(plan: Plan) -> tuple[str, str]:
+    """The precision of a plan that rounds most, and that of its activations."""
+    return rounding_of(plan), plan.dtype
 
 
-def judged_ids(gaps: LogitGaps, batches: int, allowed: float) -> ServedIds:
-    """The ids of so many timed `batches` with their verdict; `allowed` is the mean logit gap that rounding explains."""
+def judged_ids(found: Judged, batches: int) -> ServedIds:
+    """The ids of so many timed `batches` with their verdict."""
+    gaps, own = found.gaps, None if found.own is found.gaps else found.own
     said = f"Over {gaps.tokens:,} ids of {batches} timed batches the largest logit gap is {gaps.largest:.2g}."
-    return served_ids(gaps, allowed, said)
+    if own is not None:
+        said += f" By the plan's own logits the mean gap is {own.mean:.2g} and the largest {own.largest:.2g}."
+    return served_ids(gaps, found.refusal, said, own)
 
 
 def of_processes(judged: Sequence[ServedIds]) -> ServedIds | None:

@@ -75,4 +75,4 @@ def _said(gaps: list[LogitGaps], allowed: float) -> ServedIds:
         f"{answers} held against the model's logits: over {every.tokens:,} ids the largest logit gap is "
         f"{every.largest:.2g}."
     )
-    return served_ids(every, allowed, said)
+    return served_ids(every, every.refusal(allowed), said)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kernels import engine
-from kernels.cli import bench_decode
+from kernels.cli import bench_decode, bench_decode_run
 from kernels.cli.bench_decode import Options
 from kernels.cli.bench_decode_run import DecodeRun
 from kernels.cli.bench_lines import row_line
@@ -218,6 +218,37 @@ def test_no_two_runners_have_the_same_prompts(model):
     prompts = [batch.prompt for run in runs for batch in run.clients.kept]
     assert len(prompts) == 6
     assert not any(one.equal(other) for one, other in itertools.combinations(prompts, 2))
+
+
+def test_bench_decode_fails_a_runner_of_lower_precision_whose_ids_contradict_its_own_logits(model):
+    """Its timed requests leave the last layer out; in NVFP4 the model's own logits would allow that."""
+
+    class LeavesOut(Paced):
+        def answer(self, prompt, tokens):
+            layers = self.model.model.layers
+            if self.asked < 1:
+                return Paced.answer(self, prompt, tokens)
+            last = layers[len(layers) - 1]
+            del layers[len(layers) - 1]
+            try:
+                return Paced.answer(self, prompt, tokens)
+            finally:
+                layers.append(last)
+
+    case = CASE.model_copy(update={"weights": "nvfp4"})
+    runs = [
+        DecodeRun(SimpleNamespace(name="planted", peer=False), case, made(model), "pass") for made in (Paced, LeavesOut)
+    ]
+    for run in runs:
+        run.runner.asked = 0
+        run.warm_up()
+        for _ in range(3):
+            run.serve()
+    bench_decode_run.judge(runs, engine.runner("eager", model), "fp32")
+    honest, cheat = runs
+    assert honest.gate == "pass", honest.reason
+    assert cheat.gate == "fail"
+    assert cheat.reason.startswith("The ids that it served contradict its own logits: over ")
 
 
 def test_bench_decode_holds_our_runners_against_their_own_logits(model):

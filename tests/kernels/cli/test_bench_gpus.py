@@ -98,7 +98,7 @@ def test_a_runner_that_gives_up_keeps_its_times_and_takes_no_others_with_it():
         run.serve()
     runs[0].serve()
     assert (runs[0].gate, runs[0].reason) == ("error", "It could not run: RuntimeError: GPU 1, SM 7 waited too long")
-    judge(runs, GivesUp(model))
+    judge(runs, GivesUp(model), "bf16")
     assert runs[1].gate == "fail"
     assert "could not be judged: CUDA out of memory." in runs[1].reason
     row = bench_decode._row(runs[0], GPUS["h200"], {}, torch.ones(1, 4, dtype=torch.int64))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernels import engine
-from kernels.proof.served_ids import logit_gaps
+from kernels.proof.served_ids import LogitGaps, logit_gaps
 from tests.kernels.engine.engine_models import CONFIGS
 
 BF16 = 0.06
@@ -48,6 +48,22 @@ def test_one_wrong_id_among_many_is_refused(prompt: torch.Tensor) -> None:
     gaps = logit_gaps(reference, prompt, served)
     assert gaps.mean < BF16
     assert gaps.refusal(BF16)
+
+
+@pytest.mark.parametrize(
+    ("mean", "largest", "tokens", "passes"),
+    [
+        (0.00034, 0.034, 1024, True),  # the largest that honest runners in bf16, fp8 and NVFP4 gave on an H200
+        (0.00076, 0.094, 3456, True),  # the largest of another engine's ids in bf16 there
+        (0.1, 0.5, 48, False),
+        (0.007, 0.1, 1024, False),
+        (0.001, 0.25, 1024, False),
+        (0.05, 0.2, 4, True),  # one of four ids alone
+        (0.07, 0.07, 1, False),
+    ],
+)
+def test_by_its_own_logits_a_runner_has_little_slack(mean: float, largest: float, tokens: int, passes: bool) -> None:
+    assert (LogitGaps(mean, largest, tokens).own_refusal(BF16) is None) == passes
 
 
 @pytest.mark.parametrize(("served", "said"), [([[1, 2]], "2 prompts"), ([[1], [300]], "outside of the vocabulary")])

@@ -7,11 +7,12 @@ import torch
 
 from kernels import registry
 from kernels.hardware import GPUS
+from kernels.measure.environment import sources_digest
 from kernels.measure.timing import StoppingRule
 from kernels.ops import LinearCase
 from kernels.tune.autotune import Bench
 from kernels.tune.trial import Trial
-from kernels.tune.tuning_cache import TuningCache, code_digest
+from kernels.tune.tuning_cache import CODE, TuningCache
 from tests.kernels import planted
 
 CASE = LinearCase(m=4, n=48, k=32, dtype="fp32", weights="fp32")
@@ -30,7 +31,7 @@ def test_choice_is_measured_once_per_machine_and_versions(tmp_path, monkeypatch)
     assert TuningCache(ENVIRONMENT, tmp_path).find(CASE) == made
     newer = ENVIRONMENT | {"versions": {"torch": "2.14.0"}}
     assert TuningCache(newer, tmp_path).find(CASE) is None
-    monkeypatch.setattr("kernels.tune.tuning_cache.code_digest", lambda package: "another")
+    monkeypatch.setattr("kernels.tune.tuning_cache.sources_digest", lambda *of: "another")
     assert TuningCache(ENVIRONMENT, tmp_path).find(CASE) is None
 
 
@@ -45,11 +46,11 @@ def test_choices_are_those_of_the_variants_code(tmp_path):
         ("two", "notes.txt", "d"),
     ):
         (tmp_path / version / "gemm" / name).write_text(text)
-    one, two = (code_digest(tmp_path / version) for version in ("one", "two"))
+    one, two = (sources_digest(tmp_path / version, CODE) for version in ("one", "two"))
     assert one != two
-    code_digest.cache_clear()
+    sources_digest.cache_clear()
     (tmp_path / "two" / "gemm" / "small.cu").write_text("a")
-    assert code_digest(tmp_path / "two") == one
+    assert sources_digest(tmp_path / "two", CODE) == one
 
 
 def test_choice_falls_back_to_torch(tmp_path, plant):

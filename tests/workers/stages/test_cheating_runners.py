@@ -171,7 +171,7 @@ def verified(context: Context, runner: str) -> VerifyResult:
 def test_compose_refuses_made_up_ids(context):
     trial = next(each for each in composed(context, []).trials if each.label == "megakernel")
     assert trial.gate == "fail"
-    assert "The ids that it served are not the model's" in trial.reason
+    assert trial.reason.startswith("The ids that it served contradict its own logits: over ")
     assert trial.primary is None
     assert not trial.chosen
 
@@ -205,7 +205,7 @@ def of_cheat(document: StageInput) -> Plan:
         (ShortAnswers, "It answered with 2 ids or times where 8 were asked for."),
         (EarlyTokens, "ms until token 1 of a request; where 1 were asked for, its ids could be read after"),
         (LateTokens, "ms until token 1 of a request; where 1 were asked for, its ids could be read after"),
-        (EarlyTokensMadeUp, "The ids that it served are not the model's: over 1 ids"),
+        (EarlyTokensMadeUp, ": over 1 ids "),  # not the model's, or contradicting its own logits
     ],
 )
 def test_compose_and_a_further_process_refuse_what_is_not_whole_when_the_clock_stops(context, monkeypatch, cheat, said):
@@ -235,17 +235,17 @@ def test_compose_and_verify_refuse_made_up_embeddings(tmp_path, monkeypatch):
     monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.NoForward")
     (tmp_path / "config.json").write_text(json.dumps(EMBEDDER))
     context, document = Context(tmp_path, tmp_path, seconds=20), documents("verify", EMBEDDER)
-    model, said = load(document, context), "Its answer to a timed request differs from the model's by 100.0%"
+    model, said = load(document, context), "Its answer to a timed request differs from "
     trial = Trier(document).attempt("cheat", of_cheat(document), lambda: NoForward(model), Times(60, 0.2), lossy=False)
     assert trial.gate == "fail"
-    assert trial.reason.startswith(said)
+    assert trial.reason.startswith(f"{said}its own output by 100.0%")
     with watched(document) as environment:
         pass
     plan = of_cheat(document).model_dump()
     document.results.compose = ComposeResult(environment=environment(), trials=[], plan=plan)
     found = verify.run(document, context)
     assert not found.recommended
-    assert found.refusal.startswith(said)
+    assert found.refusal.startswith(f"{said}the model's by 100.0%")
 
 
 def test_a_further_process_refuses_made_up_ids(context):

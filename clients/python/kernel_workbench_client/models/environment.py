@@ -30,6 +30,7 @@ class Environment:
         driver (str | Unset):  Default: ''.
         memory_gib (float | None | Unset):
         commit (str | Unset): with -dirty behind it where files differed; empty when installed Default: ''.
+        sources (str | Unset): SHA-256 of the code that measured: of kernels and workers Default: ''.
         telemetry (Telemetry | Unset): Clocks and power while something was measured; None where the machine does not
             tell.
         confinement (Confinement | None | Unset): as the worker saw it; None in a stage by hand
@@ -44,6 +45,7 @@ class Environment:
     driver: str | Unset = ""
     memory_gib: float | None | Unset = UNSET
     commit: str | Unset = ""
+    sources: str | Unset = ""
     telemetry: Telemetry | Unset = UNSET
     confinement: Confinement | None | Unset = UNSET
 
@@ -71,6 +73,8 @@ class Environment:
             memory_gib = self.memory_gib
 
         commit = self.commit
+
+        sources = self.sources
 
         telemetry: dict[str, Any] | Unset = UNSET
         if not isinstance(self.telemetry, Unset):
@@ -104,6 +108,8 @@ class Environment:
             field_dict["memory_gib"] = memory_gib
         if commit is not UNSET:
             field_dict["commit"] = commit
+        if sources is not UNSET:
+            field_dict["sources"] = sources
         if telemetry is not UNSET:
             field_dict["telemetry"] = telemetry
         if confinement is not UNSET:
@@ -143,6 +149,8 @@ class Environment:
 
         commit = d.pop("commit", UNSET)
 
+        sources = d.pop("sources", UNSET)
+
         _telemetry = d.pop("telemetry", UNSET)
         telemetry: Telemetry | Unset
         if isinstance(_telemetry, Unset):
@@ -177,6 +185,7 @@ class Environment:
             driver=driver,
             memory_gib=memory_gib,
             commit=commit,
+            sources=sources,
             telemetry=telemetry,
             confinement=confinement,
         )

@@ -29,6 +29,7 @@ class Machine:
         driver (str | Unset):  Default: ''.
         memory_gib (float | None | Unset):
         commit (str | Unset):  Default: ''.
+        sources (str | Unset):  Default: ''.
     """
 
     device: str
@@ -40,6 +41,7 @@ class Machine:
     driver: str | Unset = ""
     memory_gib: float | None | Unset = UNSET
     commit: str | Unset = ""
+    sources: str | Unset = ""
 
     def to_dict(self) -> dict[str, Any]:
         device = self.device
@@ -64,6 +66,8 @@ class Machine:
 
         commit = self.commit
 
+        sources = self.sources
+
         field_dict: dict[str, Any] = {}
 
         field_dict.update(
@@ -84,6 +88,8 @@ class Machine:
             field_dict["memory_gib"] = memory_gib
         if commit is not UNSET:
             field_dict["commit"] = commit
+        if sources is not UNSET:
+            field_dict["sources"] = sources
 
         return field_dict
 
@@ -117,6 +123,8 @@ class Machine:
 
         commit = d.pop("commit", UNSET)
 
+        sources = d.pop("sources", UNSET)
+
         machine = cls(
             device=device,
             gpu_class=gpu_class,
@@ -127,6 +135,7 @@ class Machine:
             driver=driver,
             memory_gib=memory_gib,
             commit=commit,
+            sources=sources,
         )
 
         return machine

@@ -15,7 +15,7 @@ class ServedIds:
     """Ids of timed requests, teacher-forced through the model as it is served today.
 
     A logit gap is how far the logit of an id lies below the largest one, in standard deviations of its position. Of a
-    plan of lower precision there are the gaps by its own logits as well, which are not judged.
+    plan of lower precision there are the gaps by its own logits as well, which are judged by narrower limits.
 
         Attributes:
             tokens (int):
