@@ -23,8 +23,9 @@ def judge_served(
 ) -> tuple[ServedIds | None, str]:
     """The ids of so many timed batches, and why what `runner` served to `clients` is not valid; "" where it is.
 
-    Ids and outputs are held against `reference`, those of lower precision also against the runner's own, times against the clients' clock and the chip. `runner` is asked for
-    a few tokens more, so it must still be prepared for the workload's requests.
+    Ids and outputs are held against `reference`, those of lower precision also against the runner's own, times against
+    the clients' clock and the chip. `runner` is asked for some requests more, so it must still be prepared for the
+    workload's requests.
     """
     early = [1, *(each.n for each in document.workload.objectives if each.n)]
     found = judge_answers(reference, clients, precisions_of(plan), early, batches)
