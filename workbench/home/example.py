@@ -50,7 +50,10 @@ def example() -> Example | None:
             model=document["model"],
             name="Example: time to the first 64 tokens",
             objectives=promises,
-            constraints=Constraints(minutes=float(document["sla"].rpartition("minutes: ")[2])),
+            constraints=Constraints(
+                minutes=float(document["sla"].rpartition("minutes: ")[2]),
+                max_quality_loss=0.01,  # the default of its time
+            ),
         ),
         model=catalogue_manifest(document["model"])[0],
         results=results,

@@ -38,8 +38,9 @@ class Quality(Document):
 
     `called` is "numerical fidelity" on generated weights. `tokens` counts what was `compared`, of the `needed` that
     proof takes. `change` is the paired interval of after minus before, of the top-1 disagreement rate or, for vectors,
-    of the pooled vector's cosine distance. `measures` are those of classes and vectors. `source` says where the inputs
-    come from. `text` are the scores of a model that generates, where the workload or the model has a text.
+    of the pooled vector's cosine distance; `kl_change` is that of the mean KL divergence. `measures` are those of
+    classes and vectors. `source` says where the inputs come from. `text` are the scores of a model that generates,
+    where the workload or the model has a text.
     """
 
     called: Literal["quality", "numerical fidelity"]
@@ -52,6 +53,7 @@ class Quality(Document):
     top1_after: float | None = None
     measures: list[Measure] = []
     change: Interval
+    kl_change: Interval | None = None
     source: str = ""
     text: TextScores | None = None
     perplexity_before: float | None = None

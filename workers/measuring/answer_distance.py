@@ -46,7 +46,8 @@ class AnswerDistance(Protocol):
 class ClassDistance:
     """By the most likely class, KL divergence in nats, and logits.
 
-    All labels of a request, such as those of a text's tokens, are one answer: they depend on each other.
+    All labels of a request, such as those of a text's tokens, are one answer: they depend on each other. The divergence
+    of a broken answer counts as 0; nothing with one is acceptable.
     """
 
     wrong: list[float] = field(default_factory=list)
@@ -59,8 +60,8 @@ class ClassDistance:
         self.broken += int(not sound.all())
         kl, wrong = distances(expected.log_softmax(-1), found.log_softmax(-1))
         self.wrong.append(float((wrong | ~sound).double().mean()))
+        self.kl.append(max(0.0, float(kl.mean())) if sound.all() else 0.0)
         if sound.all():
-            self.kl.append(max(0.0, float(kl.mean())))
             self._logit.add(expected, found)
 
     @property

@@ -9,8 +9,11 @@ import torch
 
 from kernels.engine import Runner
 from kernels.model_files import AnswerKind
+from workers.documents.measurement import Interval
 from workers.documents.quality import Measure, Quality
+from workers.measuring.allowed_rises import Allowed
 from workers.measuring.answer_distance import AnswerDistance, ClassDistance, distance_of, rows_of
+from workers.measuring.quality import upper_end
 from workers.statistics import paired_difference
 
 LEAST_ANSWERS = 300
@@ -77,19 +80,21 @@ def compare(
     return compared
 
 
-def judge(compared: Compared, generated: bool, largest_loss: float | None) -> Quality:
-    """The verdict on quality: acceptable when no distance rises by more than `largest_loss`, at the upper end of its
-    interval, and no largest error by more than `largest_error` of it.
+def judge(compared: Compared, generated: bool, allowed: Allowed | None) -> Quality:
+    """The verdict on quality: acceptable when no distance and no KL divergence rises by more than is `allowed`, at the
+    upper end of its interval, and no largest error by more than `largest_error` of the rate.
 
-    `largest_loss` is None where the workload allows unverified quality: then it is enough that all values are finite.
+    `allowed` is None where the workload allows unverified quality: then it is enough that all values are finite.
     """
     before, after = compared.before, compared.after
     changes = [paired_difference(*pair) for pair in zip(before.distances, after.distances, strict=True)]
     rises = [now - past for past, now in zip(before.errors, after.errors, strict=True)]
+    kl_change = _divergence_change(before, after)
     acceptable = not after.broken
-    if largest_loss is not None:
-        acceptable &= max(each.high for each in changes) <= largest_loss
-        acceptable &= max(rises) <= largest_error(largest_loss)
+    if allowed is not None:
+        acceptable &= max(each.high for each in changes) <= allowed.rate
+        acceptable &= kl_change is None or kl_change.high <= allowed.nats
+        acceptable &= max(rises) <= largest_error(allowed.rate)
     called = "numerical fidelity" if generated else "quality"
     kl_before, kl_after, top1_before, top1_after = _of_classes(before, after)
     return Quality(
@@ -102,11 +107,19 @@ def judge(compared: Compared, generated: bool, largest_loss: float | None) -> Qu
         top1_before=top1_before,
         top1_after=top1_after,
         change=changes[0],
+        kl_change=kl_change,
         source=compared.source,
         measures=_measures(compared),
         acceptable=acceptable,
-        sentence=_sentence(compared, called, largest_loss, acceptable),
+        sentence=_sentence(compared, called, kl_change, allowed, acceptable),
     )
+
+
+def _divergence_change(before: AnswerDistance, after: AnswerDistance) -> Interval | None:
+    """The paired interval of the mean KL divergence in nats, request by request; None for vectors."""
+    if not isinstance(before, ClassDistance) or not isinstance(after, ClassDistance):
+        return None
+    return paired_difference(before.kl, after.kl)
 
 
 def _of_classes(
@@ -135,27 +148,31 @@ def _measures(compared: Compared) -> list[Measure]:
     return [Measure(name=name, before=past, after=now) for name, past, now in named]
 
 
-def _sentence(compared: Compared, called: str, largest_loss: float | None, acceptable: bool) -> str:
+def _sentence(
+    compared: Compared, called: str, kl_change: Interval | None, allowed: Allowed | None, acceptable: bool
+) -> str:
     noun = "sequences" if compared.answer.unit == "embeddings" else compared.answer.unit
     over = f"{called.capitalize()} over {compared.requests:,} {noun} ({compared.source})"
-    allowed = "any rise is allowed, since the workload lets quality be unverified"
-    if largest_loss is not None:
-        share = "" if compared.values == 1 else f"{100 * largest_loss:g} % of {_what_may_rise(compared)} and "
-        allowed = f"rises of at most {share}{100 * largest_error(largest_loss):.2g} % of the largest value are allowed"
+    may = "any rise is allowed, since the workload lets quality be unverified"
+    if allowed is not None:
+        share = "" if compared.values == 1 else f"{100 * allowed.rate:g} % of {_what_may_rise(compared)}"
+        share += f", {allowed.nats_words}" if share and kl_change is not None else ""
+        error = f"{100 * largest_error(allowed.rate):.2g} % of the largest value"
+        may = f"rises of at most {f'{share} and ' if share else ''}{error} are allowed"
     few, result = "", "acceptable" if acceptable else "not acceptable"
     if compared.answers < compared.needed:
         result += " so far" if acceptable else ""
         few = f" {compared.answers:,} of the {compared.needed:,} {compared.noun} that this takes were reached."
     if compared.after.broken:
         few += f" {compared.after.broken:,} {compared.noun} after are no numbers."
-    return f"{over}: {_findings(compared)}; {allowed}, so this is {result}.{few}"
+    return f"{over}: {_findings(compared, kl_change)}; {may}, so this is {result}.{few}"
 
 
 def _what_may_rise(compared: Compared) -> str:
     return "answers" if compared.answer.form == "classes" else "the cosine distance"
 
 
-def _findings(compared: Compared) -> str:
+def _findings(compared: Compared, kl_change: Interval | None) -> str:
     before, after = compared.before, compared.after
     if compared.answer.form == "vectors":
         pooled, token = (
@@ -172,10 +189,11 @@ def _findings(compared: Compared) -> str:
     error = f"the largest error of a logit is {logits} of the largest"
     if compared.values == 1 or not isinstance(before, ClassDistance) or not isinstance(after, ClassDistance):
         return f"{error} before and after"
+    risen = upper_end(f"{kl_change.high:+.2g}", "nats") if kl_change else ""
     return (
         f"the most likely {compared.answer.noun} differs from the float32 model's in {100 * _mean(before.wrong):.2f} % "
         f"of cases before and {100 * _mean(after.wrong):.2f} % after, mean KL divergence {_mean(before.kl):.2g} and "
-        f"{_mean(after.kl):.2g} nats; {error}"
+        f"{_mean(after.kl):.2g} nats, which {risen} by its 95 % interval; {error}"
     )
 
 

@@ -10,14 +10,13 @@ from kernels.engine import Runner
 from kernels.measure.fidelity import distances
 from workers.documents.measurement import Interval
 from workers.documents.quality import Quality
+from workers.measuring.allowed_rises import Allowed
 from workers.measuring.quality_next_token import NextToken, scores
 from workers.measuring.quality_next_token import sentence as scores_sentence
 from workers.measuring.texts import Tokens, groups
 from workers.statistics import paired_difference
 
 LEAST_TOKENS = 4096
-NATS_PER_RATE = 0.1
-"""Mean KL divergence may rise by this many nats for a rise of 1 of the disagreement rate; docs/method.md says why."""
 BLOCK = 32
 """Neighbouring tokens are alike: the interval resamples blocks of this many, not single tokens."""
 
@@ -68,15 +67,14 @@ def _blocks(tokens: list[torch.Tensor]) -> np.ndarray:
     return values[: count * BLOCK].reshape(count, BLOCK).mean(axis=1) if count else values
 
 
-def is_acceptable(change: Interval, kl_change: Interval, largest_loss: float | None) -> bool:
+def is_acceptable(change: Interval, kl_change: Interval, allowed: Allowed | None) -> bool:
     """The one criterion of compose and verify: both rises, at the upper end of their 95 % intervals, are allowed.
 
-    `change` is of the top-1 disagreement rate, at most `largest_loss`; `kl_change` is of the mean KL divergence in
-    nats, at most NATS_PER_RATE times that. None allows any rise.
+    `change` is of the top-1 disagreement rate, `kl_change` of the mean KL divergence in nats. None allows any rise.
     """
-    if largest_loss is None:
+    if allowed is None:
         return True
-    return change.high <= largest_loss and kl_change.high <= NATS_PER_RATE * largest_loss
+    return change.high <= allowed.rate and kl_change.high <= allowed.nats
 
 
 def rises(reference: torch.Tensor, logits: torch.Tensor) -> tuple[Interval, Interval]:
@@ -116,23 +114,20 @@ def compare(
     return done, *sides
 
 
-def judge(
-    done: int, before: _Side, after: _Side, tokens: Tokens, generated: bool, largest_loss: float | None
-) -> Quality:
+def judge(done: int, before: _Side, after: _Side, tokens: Tokens, generated: bool, allowed: Allowed | None) -> Quality:
     """The verdict on quality by `is_acceptable`, on the rises of after over before.
 
-    `largest_loss` is None where the workload allows unverified quality: then it is enough that the logits are finite.
+    `allowed` is None where the workload allows unverified quality: then it is enough that the logits are finite.
     """
     change = paired_difference(list(before.blocks()), list(after.blocks()))
     kl_change = paired_difference(list(before.kl_blocks()), list(after.kl_blocks()))
     called = "numerical fidelity" if generated else "quality"
     text = scores(before.next_token, after.next_token, tokens)
-    allowed = "any rise is allowed, since the workload lets quality be unverified"
-    if largest_loss is not None:
-        share = f"{100 * largest_loss:g} {'point' if largest_loss == 0.01 else 'points'}"
-        most = f"{share} and {NATS_PER_RATE * largest_loss:g} nats"
-        allowed = f"rises of at most {most} are allowed"
-    acceptable = is_acceptable(change, kl_change, largest_loss) and not after.broken
+    may = "any rise is allowed, since the workload lets quality be unverified"
+    if allowed is not None:
+        share = f"{100 * allowed.rate:g} {'point' if allowed.rate == 0.01 else 'points'}"
+        may = f"rises of at most {share} and {allowed.nats_words} are allowed"
+    acceptable = is_acceptable(change, kl_change, allowed) and not after.broken
     few, result = "", "acceptable" if acceptable else "not acceptable"
     if done < LEAST_TOKENS:
         result += " so far" if acceptable else ""
@@ -142,8 +137,8 @@ def judge(
         f"{called.capitalize()} over {done:,} tokens ({tokens.source}): the most likely token differs from the float32 "
         f"model's in {100 * before.disagreement:.2f} % of cases before and {100 * after.disagreement:.2f} % after, "
         f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats. By their 95 % intervals, the share of "
-        f"differing tokens {_upper_end(f'{100 * change.high:+.2f}', 'points')} and the divergence "
-        f"{_upper_end(f'{kl_change.high:+.2g}', 'nats')}; {allowed}, so this is {result}.{few}"
+        f"differing tokens {upper_end(f'{100 * change.high:+.2f}', 'points')} and the divergence "
+        f"{upper_end(f'{kl_change.high:+.2g}', 'nats')}; {may}, so this is {result}.{few}"
         f"{scores_sentence(text)}"
     )
     return Quality(
@@ -154,6 +149,7 @@ def judge(
         top1_before=before.disagreement,
         top1_after=after.disagreement,
         change=change,
+        kl_change=kl_change,
         source=tokens.source,
         text=text,
         perplexity_before=text.perplexity_before.value if text else None,
@@ -163,7 +159,7 @@ def judge(
     )
 
 
-def _upper_end(change: str, unit: str) -> str:
+def upper_end(change: str, unit: str) -> str:
     """The upper end of a change's interval, a number with its sign: `rises by at most 0.40 points`."""
     if not float(change):
         return "does not rise"

@@ -17,6 +17,7 @@ from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
 from workers.harness.sentences import sentence_of
 from workers.measuring import answers, quality, texts
+from workers.measuring.allowed_rises import allowed_rises
 from workers.measuring.served_model import load, vocabulary
 
 QUALITY_SECONDS = 60.0
@@ -32,18 +33,18 @@ NEEDED = {"tokens": quality.LEAST_TOKENS, "classes": answers.LEAST_ANSWERS, "vec
 
 
 def measure(
-    document: StageInput, context: Context, before: Runner, after: Runner, largest_loss: float | None
+    document: StageInput, context: Context, before: Runner, after: Runner, *, unverified: bool
 ) -> tuple[Quality | None, str]:
     """The judgement, or None and why there is none. It raises nothing: a failure costs none of what was measured.
 
-    `largest_loss` is what the workload allows; None where quality may stay unverified.
+    `unverified`: whether the workload lets the plan's quality be unverified, so that any rise is allowed.
     """
     try:
         reference = load(document, context, "fp32")
     except StageError:
         return None, "the float32 model does not fit beside the others"
     try:
-        return _judge(document, context, engine.runner("eager", reference), before, after, largest_loss), ""
+        return _judge(document, context, engine.runner("eager", reference), before, after, unverified), ""
     except Exception as error:  # a model may fail on inputs that timing never gave it
         return None, sentence_of(error)
 
@@ -54,11 +55,12 @@ def _judge(
     reference: Runner,
     before: Runner,
     after: Runner,
-    largest_loss: float | None,
+    unverified: bool,
 ) -> Quality:
     until = time.monotonic() + max(QUALITY_SECONDS, context.seconds_left * (1 - FINISHING_SHARE))
     answer = answer_of(reference.model)
     needed = NEEDED[answer.form]
+    allowed = None if unverified else allowed_rises(document.workload.constraints, document.model, answer)
 
     soon, wanted = time.monotonic() + QUALITY_SECONDS / 2, needed
     said = 0.0
@@ -76,10 +78,10 @@ def _judge(
         generates, batch = document.model.kind == "decoder", document.workload.traffic.batch
         wanted = max(needed, min(LEAST_SEQUENCES, tokens.written) * tokens.ids.shape[1])
         compared = quality.compare(reference, before, after, tokens, batch, goes_on, generates)
-        return quality.judge(*compared, tokens, document.model.generated, largest_loss)
+        return quality.judge(*compared, tokens, document.model.generated, allowed)
     inputs, source = _inputs(document, context, reference.model, answer, needed)
     found = answers.compare((reference, before, after), inputs, answer, source, goes_on)
-    return answers.judge(found, document.model.generated, largest_loss)
+    return answers.judge(found, document.model.generated, allowed)
 
 
 def _texts(document: StageInput, context: Context, model: torch.nn.Module, least: int) -> texts.Tokens:

@@ -4,15 +4,16 @@ import torch
 
 from kernels.model_files import AnswerKind
 from workers.measuring import quality
+from workers.measuring.allowed_rises import Allowed
 from workers.measuring.answer_distance import ClassDistance, distance_of, rows_of
 
 
 def of_tokens(
-    expected: torch.Tensor, logits: torch.Tensor, allowed: float | None, generates: bool = True
+    expected: torch.Tensor, logits: torch.Tensor, allowed: Allowed | None, generates: bool = True
 ) -> tuple[str, str]:
     """The gate and a sentence: `logits` beside the model's, both [sequences, length, vocab].
 
-    `allowed` is the largest rise of the top-1 disagreement rate; None allows any. `generates` is false for masked
+    `allowed` are the largest rises over the model as it is served; None allows any. `generates` is false for masked
     language models, whose logits are of the token itself.
     """
     change, kl = quality.rises(expected, logits)
@@ -21,9 +22,8 @@ def of_tokens(
         f"It chooses another {'next ' if generates else ''}token than the model in {change.value:.2%} (at most "
         f"{change.high:.2%}) of {tokens} tokens, and its mean KL divergence is at most {kl.high:.2g} nats"
     )
-    if not quality.is_acceptable(change, kl, allowed):
-        most = f"{allowed:.2%} and {quality.NATS_PER_RATE * (allowed or 0.0):g} nats"
-        return "fail", f"{found}; the workload allows {most}."
+    if allowed is not None and not quality.is_acceptable(change, kl, allowed):
+        return "fail", f"{found}; {allowed.rate:.2%} and {allowed.nats_words} are allowed."
     return "pass", f"{found}."
 
 

@@ -25,6 +25,7 @@ from workers.harness.context import Context
 from workers.harness.sentences import sentence_of
 from workers.harness.time_limit import TookTooLong, no_longer_than
 from workers.measuring import texts
+from workers.measuring.allowed_rises import Allowed, allowed_rises
 from workers.measuring.sample_sizes import verdicts
 from workers.measuring.served_model import prepared, vocabulary
 from workers.planning import quick_fidelity, summaries
@@ -41,6 +42,7 @@ OVERRUN_SECONDS = 20.0
 """Seconds by which a build that was begun in time may exceed the stage's, once there is an alternative to compare."""
 JUDGED_BATCHES = 2
 """Timed batches of a trial whose ids are judged; verify judges more."""
+TOKENS = AnswerKind("tokens", "tokens")
 PROBE_STEPS = 8
 """Tokens beyond the prompt that the comparison feeds one by one, so that the decode path is compared as well."""
 
@@ -51,8 +53,8 @@ class ReferenceLogits:
 
     ids: torch.Tensor
     logits: torch.Tensor
-    allowed_disagreement: float | None
-    """Top-1 disagreement rate that a lossy plan may show here; None when quality is not measured."""
+    allowed: Allowed | None
+    """Rises that a lossy plan may show here; None when quality is not measured."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +106,14 @@ class Trier:
         if not len(logits) or logits.shape != expected.shape or not bool(torch.isfinite(logits).all()):
             return "fail", "Its logits are not finite, or not as many as the model's."
         generates = self.document.model.kind == "decoder"
-        answer = AnswerKind("tokens", "tokens") if generates else answer_of(runner.model)
+        answer = TOKENS if generates else answer_of(runner.model)
         refusal = logit_gate.refusal(logit_gate.difference(logits, expected, answer.boxes), rounding_of(plan))
         if refusal := refusal or self._after_prompt(runner, plan):
             return "fail", refusal
         if not lossy:
             return "pass", ""
         if answer.form == "tokens":
-            return quick_fidelity.of_tokens(expected, logits, self.reference.allowed_disagreement, generates)
+            return quick_fidelity.of_tokens(expected, logits, self.reference.allowed, generates)
         return "pass", quick_fidelity.of_answers(expected, logits, answer)
 
     def _logits(self, runner: Runner, lossy: bool) -> torch.Tensor:
@@ -177,9 +179,8 @@ def untried(label: str, plan: Plan, document: StageInput, gate: str, reason: str
 
 def reference_logits(runner: Runner, document: StageInput, kind: str, ids: torch.Tensor) -> ReferenceLogits:
     """The logits of the model as it is served today, on `ids` [batch, length]."""
-    constraints = document.workload.constraints
     judged = kind == "decoder" and not document.model.generated
-    allowed = constraints.max_quality_loss if judged else None
+    allowed = allowed_rises(document.workload.constraints, document.model, TOKENS) if judged else None
     batch = document.workload.traffic.batch
     logits = torch.cat([runner.logits(group).float().cpu() for group in ids.split(batch)])
     return ReferenceLogits(ids, logits, allowed)

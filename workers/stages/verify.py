@@ -62,13 +62,11 @@ def plan_of(document: StageInput) -> Plan:
     return plan
 
 
-def largest_loss(document: StageInput, plan: Plan) -> float | None:
-    """The rise of the disagreement that the workload allows; None for a plan of lower precision on generated weights,
-    which is only tried where the workload lets quality be unverified."""
+def unverified(document: StageInput, plan: Plan) -> bool:
+    """Whether the plan's quality may stay unverified: that of a plan of lower precision on generated weights, which is
+    only tried where the workload says so."""
     lower = lowers_precision(plan, dtype_of(document))
-    if lower and document.model.generated and document.workload.constraints.allow_unverified_quality:
-        return None
-    return document.workload.constraints.max_quality_loss
+    return lower and document.model.generated and document.workload.constraints.allow_unverified_quality
 
 
 @dataclass
@@ -133,8 +131,9 @@ class _Bench:
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
                 now, _, environment = self._served(after, plan, start, reserve)
             served_ids, refusal = judge_served(engine.runner("eager", self.model), after, plan, document, now)
-            loss = largest_loss(document, plan)
-            judged, no_quality = quality_by_kind.measure(document, context, self.runner, after, loss)
+            judged, no_quality = quality_by_kind.measure(
+                document, context, self.runner, after, unverified=unverified(document, plan)
+            )
             alternations = [Alternation(self.today.served, now.served)]
             attempt = Attempt(
                 label=label,

@@ -7,6 +7,7 @@ import torch
 
 from kernels.model_files import AnswerKind
 from workers.measuring import answers
+from workers.measuring.allowed_rises import Allowed
 from workers.measuring.answer_distance import cosine_distance
 
 VECTORS, CLASSES = AnswerKind("embeddings", "vectors"), AnswerKind("sequences", "classes")
@@ -25,7 +26,7 @@ class Says:
 def judged(outputs, change, answer, loss=0.01, before=lambda output: output):
     runners = (Says(), Says(before), Says(change))
     found = answers.compare(runners, outputs, answer, "random tokens", lambda done, needed: True)
-    return answers.judge(found, True, loss)
+    return answers.judge(found, True, None if loss is None else Allowed.stated(loss))
 
 
 def vectors(requests=8, tokens=512, width=16):
@@ -101,6 +102,18 @@ def test_another_class_in_one_of_twenty_is_not_acceptable():
     found = judged(outputs, change, CLASSES)
     assert 0.02 < found.top1_after < 0.1
     assert not found.acceptable
+
+
+def test_a_shift_of_the_probabilities_that_keeps_every_class_is_not_acceptable():
+    """Neither the classes nor the largest error see it: logits grow by a tenth, and the limit is 14 %."""
+    found = judged(classes(), lambda output: 1.1 * output, CLASSES)
+    assert found.change.high == 0
+    assert found.measures[-1].after < answers.largest_error(0.01)
+    assert found.kl_change.high > 0.001
+    assert not found.acceptable
+    assert f"nats, which rises by at most {found.kl_change.high:.2g} nats by its 95 % interval" in found.sentence
+    assert "rises of at most 1 % of answers, 0.001 nats and 14 % of the largest value are allowed" in found.sentence
+    assert judged(classes(), lambda output: 1.02 * output, CLASSES).acceptable
 
 
 def test_a_single_score_is_judged_by_its_value():

@@ -55,11 +55,11 @@ def test_boxes_are_judged_in_compose_in_timed_requests_and_in_quality(tmp_path):
     honest, cheat = EagerRunner(model), MovesBoxes(model)
     assert honest.logits(torch.zeros(2, 3, 32, 32)).shape == (2, 6, 5 + 1 + 4)
 
-    judged, _ = quality_by_kind.measure(document, context, honest, honest, 0.01)
+    judged, _ = quality_by_kind.measure(document, context, honest, honest, unverified=False)
     assert judged.acceptable
     assert judged.measures[-1].name == "Largest error of a box's coordinate"
     assert "that of a box's coordinate 0 % and 0 %" in judged.sentence
-    refused, _ = quality_by_kind.measure(document, context, honest, cheat, 0.01)
+    refused, _ = quality_by_kind.measure(document, context, honest, cheat, unverified=False)
     assert not refused.acceptable
     assert (refused.measures[-1].after > 0.2, refused.measures[0].after) == (True, 0)
 
@@ -90,9 +90,9 @@ def test_the_labels_of_pixels_are_judged_image_by_image(tmp_path):
     model = load(document, context)
     honest, cheat = EagerRunner(model), LabelsARow(model)
     assert honest.logits(torch.zeros(2, 3, 32, 32)).shape == (2, 16, 16, 5)
-    judged, _ = quality_by_kind.measure(document, context, honest, honest, 0.01)
+    judged, _ = quality_by_kind.measure(document, context, honest, honest, unverified=False)
     assert (judged.acceptable, judged.tokens, judged.compared) == (True, 300, "answers")
     assert "the most likely class of a pixel differs from the float32 model's in 0.00 % of cases" in judged.sentence
-    refused, _ = quality_by_kind.measure(document, context, honest, cheat, 0.01)
+    refused, _ = quality_by_kind.measure(document, context, honest, cheat, unverified=False)
     assert not refused.acceptable
     assert refused.top1_after == 1 / 16

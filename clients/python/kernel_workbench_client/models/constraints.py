@@ -30,8 +30,9 @@ class Constraints:
         prefer (ConstraintsPrefer | Unset): of the plans that keep every promise, the cheapest by the token or the
             fastest Default: 'cheapest'.
         minutes (float | Unset): time to spend on the whole run Default: 6.0.
-        max_quality_loss (float | Unset): largest rise of the top-1 disagreement rate against the float32 model over the
-            baseline's own; a tenth of it, in nats, bounds the rise of the mean KL divergence Default: 0.01.
+        max_quality_loss (float | None | Unset): largest rise of the top-1 disagreement rate against the float32 model
+            over the baseline's own; a tenth of it, in nats, bounds the rise of the mean KL divergence. Unless stated 0.005
+            and 0.00005 nats on trained weights and 0.01 and 0.0004 nats on generated ones, by what bf16 itself loses
         allow_unverified_quality (bool | Unset): allow lower precision on generated weights, where quality cannot be
             measured Default: False.
     """
@@ -41,7 +42,7 @@ class Constraints:
     exclude: list[str] | Unset = UNSET
     prefer: ConstraintsPrefer | Unset = "cheapest"
     minutes: float | Unset = 6.0
-    max_quality_loss: float | Unset = 0.01
+    max_quality_loss: float | None | Unset = UNSET
     allow_unverified_quality: bool | Unset = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,7 +70,11 @@ class Constraints:
 
         minutes = self.minutes
 
-        max_quality_loss = self.max_quality_loss
+        max_quality_loss: float | None | Unset
+        if isinstance(self.max_quality_loss, Unset):
+            max_quality_loss = UNSET
+        else:
+            max_quality_loss = self.max_quality_loss
 
         allow_unverified_quality = self.allow_unverified_quality
 
@@ -125,7 +130,14 @@ class Constraints:
 
         minutes = d.pop("minutes", UNSET)
 
-        max_quality_loss = d.pop("max_quality_loss", UNSET)
+        def _parse_max_quality_loss(data: object) -> float | None | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            return cast(float | None | Unset, data)
+
+        max_quality_loss = _parse_max_quality_loss(d.pop("max_quality_loss", UNSET))
 
         allow_unverified_quality = d.pop("allow_unverified_quality", UNSET)
 

@@ -24,8 +24,9 @@ class Quality:
 
     `called` is "numerical fidelity" on generated weights. `tokens` counts what was `compared`, of the `needed` that
     proof takes. `change` is the paired interval of after minus before, of the top-1 disagreement rate or, for vectors,
-    of the pooled vector's cosine distance. `measures` are those of classes and vectors. `source` says where the inputs
-    come from. `text` are the scores of a model that generates, where the workload or the model has a text.
+    of the pooled vector's cosine distance; `kl_change` is that of the mean KL divergence. `measures` are those of
+    classes and vectors. `source` says where the inputs come from. `text` are the scores of a model that generates,
+    where the workload or the model has a text.
 
         Attributes:
             called (QualityCalled):
@@ -40,6 +41,7 @@ class Quality:
             top1_before (float | None | Unset):
             top1_after (float | None | Unset):
             measures (list[Measure] | Unset):
+            kl_change (Interval | None | Unset):
             source (str | Unset):  Default: ''.
             text (None | TextScores | Unset):
             perplexity_before (float | None | Unset):
@@ -58,12 +60,14 @@ class Quality:
     top1_before: float | None | Unset = UNSET
     top1_after: float | None | Unset = UNSET
     measures: list[Measure] | Unset = UNSET
+    kl_change: Interval | None | Unset = UNSET
     source: str | Unset = ""
     text: None | TextScores | Unset = UNSET
     perplexity_before: float | None | Unset = UNSET
     perplexity_after: float | None | Unset = UNSET
 
     def to_dict(self) -> dict[str, Any]:
+        from ..models.interval import Interval  # noqa: PLC0415
         from ..models.text_scores import TextScores  # noqa: PLC0415
 
         called: str = self.called
@@ -113,6 +117,14 @@ class Quality:
                 measures_item = measures_item_data.to_dict()
                 measures.append(measures_item)
 
+        kl_change: dict[str, Any] | None | Unset
+        if isinstance(self.kl_change, Unset):
+            kl_change = UNSET
+        elif isinstance(self.kl_change, Interval):
+            kl_change = self.kl_change.to_dict()
+        else:
+            kl_change = self.kl_change
+
         source = self.source
 
         text: dict[str, Any] | None | Unset
@@ -160,6 +172,8 @@ class Quality:
             field_dict["top1_after"] = top1_after
         if measures is not UNSET:
             field_dict["measures"] = measures
+        if kl_change is not UNSET:
+            field_dict["kl_change"] = kl_change
         if source is not UNSET:
             field_dict["source"] = source
         if text is not UNSET:
@@ -242,6 +256,23 @@ class Quality:
 
                 measures.append(measures_item)
 
+        def _parse_kl_change(data: object) -> Interval | None | Unset:
+            if data is None:
+                return data
+            if isinstance(data, Unset):
+                return data
+            try:
+                if not isinstance(data, dict):
+                    raise TypeError()
+                kl_change_type_0 = Interval.from_dict(data)
+
+                return kl_change_type_0
+            except (TypeError, ValueError, AttributeError, KeyError):
+                pass
+            return cast(Interval | None | Unset, data)
+
+        kl_change = _parse_kl_change(d.pop("kl_change", UNSET))
+
         source = d.pop("source", UNSET)
 
         def _parse_text(data: object) -> None | TextScores | Unset:
@@ -292,6 +323,7 @@ class Quality:
             top1_before=top1_before,
             top1_after=top1_after,
             measures=measures,
+            kl_change=kl_change,
             source=source,
             text=text,
             perplexity_before=perplexity_before,

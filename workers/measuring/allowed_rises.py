@@ -1,0 +1,47 @@
+"""How much further from float32 than today's runner a plan may be: as the workload states, or as bf16 itself is."""
+
+from dataclasses import dataclass
+
+from kernels.model_files import AnswerKind
+from workers.documents.model import ModelManifest
+from workers.documents.workload import Constraints
+
+NATS_PER_RATE = 0.1
+"""Where a workload states the largest rise of the disagreement rate, this many nats for a rise of 1 are allowed."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Largest rises, each at the upper end of its 95 % interval.
+
+    `rate` is of the share of other tokens or classes, or of the cosine distance; `nats` of the mean KL divergence.
+    """
+
+    rate: float
+    nats: float
+
+    @classmethod
+    def stated(cls, rate: float) -> "Allowed":
+        """What a workload allows that states the rise of the rate."""
+        return cls(rate, NATS_PER_RATE * rate)
+
+    @property
+    def nats_words(self) -> str:
+        """The nats as a decimal fraction, such as `0.00005 nats`."""
+        return f"{float(f'{self.nats:.3g}'):.12f}".rstrip("0").rstrip(".") + " nats"
+
+
+OF_TRAINED = Allowed(0.005, 0.00005)
+OF_GENERATED = Allowed(0.01, 0.0004)
+"""The defaults for tokens, by the kind of weights: docs/method.md says which measurements of bf16 they come from."""
+OF_ANSWERS = Allowed.stated(0.01)
+"""The default for classes and vectors, of which no trained model was measured."""
+
+
+def allowed_rises(constraints: Constraints, model: ModelManifest, answer: AnswerKind) -> Allowed:
+    """What the workload states, else the default for the model's answers and weights."""
+    if constraints.max_quality_loss is not None:
+        return Allowed.stated(constraints.max_quality_loss)
+    if answer.form != "tokens":
+        return OF_ANSWERS
+    return OF_GENERATED if model.generated else OF_TRAINED
