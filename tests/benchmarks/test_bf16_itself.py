@@ -33,5 +33,5 @@ def test_bf16_is_measured_by_the_kind_of_weights(named: str, weights: str, sourc
 def test_a_directory_without_a_text_is_refused(tmp_path: Path) -> None:
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).symlink_to(SAMPLE / name)
-    with pytest.raises(ValueError, match="no tokenizer.json or no text of 32 tokens"):
+    with pytest.raises(ValueError, match=r"no tokenizer\.json or no text of 32 tokens"):
         list(bf16_itself.rows(str(tmp_path), "cpu"))
