@@ -35,7 +35,7 @@ OF_TRAINED = Allowed(0.005, 0.00005)
 OF_GENERATED = Allowed(0.01, 0.0004)
 """The defaults for tokens, by the kind of weights: docs/method.md says which measurements of bf16 they come from."""
 OF_ANSWERS = Allowed.stated(0.01)
-"""The default for classes and vectors, of which no trained model was measured."""
+"""The default for classes and vectors: no trained model that gives them was measured."""
 
 
 def allowed_rises(constraints: Constraints, model: ModelManifest, answer: AnswerKind) -> Allowed:
