@@ -67,12 +67,15 @@ def best(name: str, **where: Any) -> Row:
 
 
 def pointed(name: str, pointer: str) -> Any:
-    """What a JSON pointer (`/results/verify/verdict`) leads to. Raises ValueError when it leads nowhere."""
+    """What a JSON pointer (`/results/verify/verdict`) leads to; `#` behind a list is its length.
+
+    Raises ValueError when it leads nowhere.
+    """
     value: Any = document(name)
     for step in pointer.strip("/").split("/"):
         step = step.replace("~1", "/")
         try:
-            value = value[int(step) if isinstance(value, list) else step]
+            value = len(value) if step == "#" else value[int(step) if isinstance(value, list) else step]
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise ValueError(f"{name}.json has no {pointer}") from error
     return value

@@ -10,6 +10,7 @@ A single figure is followed by a comment that says where it comes from; its deci
     1.05x<!-- decode: ms model=... prompt=1024 / ms model=... prompt=128 -->       a ratio of two rows
     61.5 ms<!-- decode: ms best model=llama-3.2-1b prompt=128 peer=true -->        the fastest of several rows
     494 ms<!-- llama-3.2-1b: /results/verify/... -->                               a JSON pointer
+    6<!-- llama-3.2-1b: /results/verify/speedup/processes/# -->                    the length of a list
 
 A unit of % stands for a hundred times the value, µs behind the field `ms` for a thousand times.
 """

@@ -1,6 +1,6 @@
 """Whether a run is worse than a kept one by more than a limit, in the metric of any objective.
 
-Both runs have one median of each metric for each fresh process that verify measured. Over n and m of them the logarithm
+Both runs have one median of each metric for each process that verify measured. Over n and m of them the logarithm
 of the ratio is the difference d of the mean logarithms, with Student's interval
 
     d ± t(1 − 0.005 / k, n + m − 2) · s · √(1/n + 1/m),
@@ -24,7 +24,7 @@ from workers.documents.stages import Results, VerifyResult
 from workers.documents.workload import Objective, Workload
 
 LEAST_PROCESSES = 4
-"""Fresh processes that each run must have: with fewer, processes of two kinds raise more than 1 % false alarms."""
+"""Processes that each run must have: with fewer, processes of two kinds raise more than 1 % false alarms."""
 STUDENT = {
     1: {6: 3.708, 7: 3.500, 8: 3.356, 9: 3.250, 10: 3.170},
     2: {6: 4.317, 7: 4.030, 8: 3.833, 9: 3.690, 10: 3.582},
@@ -76,7 +76,7 @@ def ratio_of(kept: Sequence[float], new: Sequence[float], metrics: int = 1) -> I
     """
     for medians in (kept, new):
         if not LEAST_PROCESSES <= len(medians) <= 6:
-            raise TooFewProcesses(f"it takes {LEAST_PROCESSES} to 6 fresh processes, not {len(medians)}")
+            raise TooFewProcesses(f"it takes {LEAST_PROCESSES} to 6 processes of verify, not {len(medians)}")
     logs = [[math.log(each) for each in medians] for medians in (kept, new)]
     n, m = len(kept), len(new)
     pooled = math.sqrt(((n - 1) * variance(logs[0]) + (m - 1) * variance(logs[1])) / (n + m - 2))

@@ -3,8 +3,9 @@
 Each process draws a factor on the time before, and a small error of its median. The truth is the geometric mean of the
 ratio over all processes. The interval is the one that verify states (`workers.statistics.ratio_across_processes`).
 
-*Within* one process both sides draw the times of independent requests, so the truth is a ratio of 1. The interval is
-the paired bootstrap's (`workers.statistics.paired_ratio`).
+*Within* one process both sides draw the times of requests alike, so the truth is a ratio of 1. The requests of a side
+are independent of each other, but for those of an AR(1) process. The interval is the paired bootstrap's
+(`workers.statistics.paired_ratio`).
 """
 
 import sys
@@ -12,6 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from workers.simulated_requests import SPREAD as SPREAD_WITHIN
+from workers.simulated_requests import standard
 from workers.statistics import paired_ratio, ratio_across_processes
 
 SEEN_MS = (494.0, 497.0, 649.0, 717.0)
@@ -38,6 +41,8 @@ REQUESTS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "four of ten a fifth slower": lambda generator, count: (
         np.where(generator.random(count) < 0.4, 1.2, 1.0) + generator.normal(0.0, 0.005, count)
     ),
+    "AR(1), 0.61": lambda generator, count: np.exp(SPREAD_WITHIN * standard(generator, (1, count), 0.61)[0]),
+    "AR(1), 0.82": lambda generator, count: np.exp(SPREAD_WITHIN * standard(generator, (1, count), 0.82)[0]),
 }
 """Times of requests of one process, by how they differ; their scale is of no matter."""
 PAIRS = (9, 10, 20, 40)

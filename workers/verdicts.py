@@ -20,6 +20,12 @@ of the bets on r > q is. Measuring may stop after any request, also because a ve
 Requests that wait in one line are not independent: each latency has in it the service of those before it. Those that
 are `spacing` places from each other are, so every `spacing`-th request makes a sequence with a capital of its own, and
 a verdict is said when all sequences say it. It is wrong only where the first of them errs.
+
+Requests may depend on each other in other ways as well: a host is slow for a while. Where g of them tell as much as one
+independent request, `alike`, each counts 1/g: the numbers of requests and of those beyond the limit are divided by g, a
+design effect (J. Rao, A. Scott, "A simple method for the analysis of clustered binary data", Biometrics 1992). Whatever
+g of 1 or more is estimated, independent requests err no more often for it: the average of the bets' capitals, each to
+the power 1/g, is at most their average to the power 1/g (Jensen), so it passes 100 only where that has.
 """
 
 import math
@@ -40,24 +46,27 @@ MISSED_ODDS = np.geomspace(1.05, 1e4, 24)
 """The other alternatives of *missed*, as multiples of the promised rate's odds."""
 
 
-def verdict(percentile: float, shares: Sequence[float], confidence: float = CONFIDENCE, spacing: int = 1) -> Verdict:
+def verdict(
+    percentile: float, shares: Sequence[float], confidence: float = CONFIDENCE, spacing: int = 1, alike: float = 1.0
+) -> Verdict:
     """The verdict for `percentile` (a number such as 99), with each request's share of samples beyond the limit.
 
-    Requests `spacing` places from each other are independent. *Too close* means undecided after as many requests as a
-    clean result takes; *not enough samples*, after fewer.
+    Of requests `spacing` places from each other `alike`, 1 or more, count as one. *Too close* means undecided after as
+    many requests as a clean result takes; *not enough samples*, after fewer.
     """
-    proven = {_proven(percentile, shares[first::spacing], confidence) for first in range(spacing)}
+    proven = {_proven(percentile, shares[first::spacing], confidence, alike) for first in range(spacing)}
     if len(proven) == 1 and (found := proven.pop()) is not None:
         return found
-    needed = spacing * needed_requests(percentile, confidence=confidence)
+    needed = spacing * alike * needed_requests(percentile, confidence=confidence)
     return "too_close" if len(shares) >= needed else "not_enough_samples"
 
 
-def _proven(percentile: float, shares: Sequence[float], confidence: float) -> Verdict | None:
-    """Met or missed, by the shares of independent requests; None while neither is shown."""
+def _proven(percentile: float, shares: Sequence[float], confidence: float, alike: float) -> Verdict | None:
+    """Met or missed, by the shares of requests, `alike` of them counting as one; None while neither is shown."""
     rate, (values, counts) = 1 - percentile / 100, np.unique(np.asarray(shares, dtype=float), return_counts=True)
     sides: tuple[Verdict, ...] = ("met", "missed")
-    return next((side for side in sides if log_capital(rate, values, counts, side) >= -math.log(1 - confidence)), None)
+    enough, weights = -math.log(1 - confidence), counts / alike
+    return next((side for side in sides if log_capital(rate, values, weights, side) >= enough), None)
 
 
 def as_pooled(percentile: float, shares: Sequence[float], counts: Sequence[int]) -> list[float]:
@@ -104,7 +113,10 @@ def bets(rate: float, side: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def log_capital(rate: float, values: np.ndarray, counts: np.ndarray, side: str) -> float:
-    """Natural logarithm of the capital after requests with shares `values`, each `counts` times, in any order."""
+    """Natural logarithm of the capital after requests with shares `values`, each `counts` times, in any order.
+
+    Counts need not be whole.
+    """
     rates, log_weights = bets(rate, side)
     factors = (1 - values) * ((1 - rates) / (1 - rate))[:, None] + values * (rates / rate)[:, None]
     seen = counts > 0

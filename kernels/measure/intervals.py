@@ -15,22 +15,8 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float, float]:
         raise ValueError("an interval needs at least one sample")
     ordered, n = sorted(samples), len(samples)
     middle = ordered[n // 2] if n % 2 else (ordered[n // 2 - 1] + ordered[n // 2]) / 2
-    outside = _outside(n)
-    return middle, ordered[outside], ordered[n - 1 - outside]
-
-
-@cache
-def _outside(n: int) -> int:
-    """How many samples lie outside the interval on either side: the most that keeps 95 % coverage."""
-    if n >= 1000:  # the normal approximation of the binomial: 1.96 standard deviations of sqrt(n) / 2
-        return int(n / 2 - 0.98 * n**0.5) - 1
-    probability, cumulative = 0.5**n, 0.0
-    for below in range(n):
-        cumulative += probability
-        if cumulative > 0.025:
-            return max(0, below - 1)
-        probability *= (n - below) / (below + 1)
-    return 0
+    low, high = _ranks(n, 50)
+    return middle, ordered[low], ordered[high]
 
 
 def percentile(ordered: Sequence[float], p: float) -> float:
@@ -63,14 +49,13 @@ def _ranks(n: int, p: float) -> tuple[int, int]:
     """The ranks of the interval's ends, counted from 0. Of a binomial `below` with n and p, P(below <= low) and
     P(below > high) are at most 2.5 %.
     """
-    q, low, high, cumulative = p / 100, 0, n - 1, 0.0
-    found_high = False
+    q, low, cumulative = p / 100, 0, 0.0
     for below in range(n + 1):
         log = math.lgamma(n + 1) - math.lgamma(below + 1) - math.lgamma(n - below + 1)
         log += (below * math.log(q) if below else 0.0) + ((n - below) * math.log1p(-q))
         cumulative += math.exp(log) if q else float(below == 0)
         if cumulative <= 0.025:
             low = below
-        if cumulative >= 0.975 and not found_high:
-            high, found_high = min(below, n - 1), True
-    return low, high
+        if cumulative >= 0.975:
+            return low, min(below, n - 1)
+    return low, n - 1

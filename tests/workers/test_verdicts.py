@@ -55,14 +55,36 @@ def highest_plausible(paths: int) -> int:
     return math.ceil(paths * 0.01 + 4 * math.sqrt(paths * 0.01 * 0.99))
 
 
-def test_the_boundaries_are_where_measuring_stops():
+def test_the_boundaries_are_where_requests_that_count_each_reach_a_verdict():
     objective = Objective(metric="e2e", percentile=90, limit=1)
     over = np.random.default_rng(3).random(400) < 0.02
     served = [Served(0, 0, (2_000_000 if each else 500_000,), 1, 1) for each in over]
-    stopped = next(n for n in range(1, 401) if is_enough([objective], served[:n], None))
     limits, counts = boundaries(90, 400), over.cumsum()
     reached = (counts <= limits.met) | (counts >= limits.missed)
-    assert stopped == LEAST_REQUESTS + reached[LEAST_REQUESTS - 1 :].argmax()
+    first = LEAST_REQUESTS + reached[LEAST_REQUESTS - 1 :].argmax()
+    shares = over.astype(float).tolist()
+    decided = [n for n in range(LEAST_REQUESTS, 401) if verdicts.verdict(90, shares[:n]) in ("met", "missed")]
+    assert decided[0] == first
+    stopped = next(n for n in range(1, 401) if is_enough([objective], served[:n], None))
+    assert first <= stopped < 2 * first, "several may count as one"
+
+
+def test_requests_of_which_several_count_as_one_reach_no_verdict_that_they_do_not_reach_each():
+    """So independent requests err no more often, however many are taken as one."""
+    generator = np.random.default_rng(17)
+    for _ in range(300):
+        percentile, count = generator.choice([50, 90, 95]), generator.integers(20, 200)
+        shares = (generator.random((count,)) ** 4).round(1).tolist()
+        found = verdicts.verdict(percentile, shares, alike=1 + generator.exponential())
+        assert found not in ("met", "missed") or found == verdicts.verdict(percentile, shares)
+
+
+@pytest.mark.parametrize("p", [50, 95])
+def test_met_takes_as_many_times_the_requests_as_count_as_one(p):
+    needed = 3 * verdicts.needed_requests(p)
+    assert verdicts.verdict(p, [0.0] * needed, alike=3) == "met"
+    assert verdicts.verdict(p, [0.0] * (needed // 2), alike=3) == "not_enough_samples"
+    assert verdicts.verdict(p, [1.0, 1.0] + [0.0] * needed, alike=3) == "too_close"
 
 
 @pytest.mark.parametrize("percentile", PERCENTILES)

@@ -34,9 +34,10 @@ class Drift(Document):
 class Speedup(Document):
     """Ratio of before to after of the first objective's metric, above 1 when after is better, beside the noise floor.
 
-    `processes` are in the order that they ran. With LEAST_PROCESSES of them or more, `ratio` is the geometric mean of
-    their ratios with the interval that contains their spread, and `noise` the plan in one process against itself in
-    another. With fewer, both are of the first process: `noise` is then a side's odd requests against its even ones.
+    `processes` are in the order that they ran: verify's own, by whose requests the plan was confirmed, then fresh ones.
+    With LEAST_PROCESSES of them or more, `ratio` is the geometric mean of their ratios with the interval that contains
+    their spread, and `noise` the plan in one process against itself in another. With fewer, both are of the first
+    process: `noise` is then a side's odd requests against its even ones.
     """
 
     metric: str
@@ -54,7 +55,8 @@ class Speedup(Document):
     @property
     def scope(self) -> str:
         """What the interval is of, in words."""
-        return f"over {len(self.processes)} processes" if self.across else "within one process"
+        count = len(self.processes)
+        return f"over {count} processes, {count - 1} of them fresh" if self.across else "within one process"
 
     @property
     def noise_words(self) -> str:

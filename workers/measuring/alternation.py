@@ -51,6 +51,7 @@ def alternate(
     LEAST_SECONDS.
     """
     objectives = workload.objectives
+    limited = [each for each in objectives if each.limit is not None]
     soonest, spent, alone = time.monotonic() + LEAST_SECONDS, 0.0, False
     while True:
         late = context.seconds_left <= reserve and time.monotonic() > soonest
@@ -59,9 +60,10 @@ def alternate(
         paired = pairs >= LEAST_REQUESTS and "not_enough_samples" not in past
         if pairs >= LEAST_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
             return
-        wanted = max([LEAST_REQUESTS, *(needed(each, after.served) for each in objectives if each.limit is not None)])
-        short = done > 0 and 2 * (wanted - done) * spent / done >= context.seconds_left - reserve
-        alone = alone or (paired and (pairs >= ENOUGH_PAIRS or short))
+        if paired and not alone:
+            wanted = max([LEAST_REQUESTS, *(needed(each, [after.served], hours[1]) for each in limited)])
+            short = 2 * (wanted - done) * spent / done >= context.seconds_left - reserve
+            alone = pairs >= ENOUGH_PAIRS or short
         if not alone:
             before.serve()
         start = time.monotonic()

@@ -15,7 +15,6 @@ from workers.statistics import (
     drift,
     independent_spacing,
     is_difference,
-    joined,
     noise_across_processes,
     noise_floor,
     objective_value,
@@ -31,18 +30,14 @@ LEAST_PAIRS_OF_A_RATIO = 9
 
 
 def outcomes(
-    objectives: Sequence[Objective],
-    before: Sequence[Served],
-    after: Sequence[Served],
-    usd_per_hour: float | None,
-    gpus: int = 1,
+    objectives: Sequence[Objective], processes: Sequence[Alternation], usd_per_hour: float | None, gpus: int = 1
 ) -> list[ObjectiveOutcome]:
     """One outcome per objective. A cost counts only while the other objectives hold: else it has no value.
 
     `usd_per_hour` is of one GPU; before runs on one, after on `gpus`.
     """
     hours = usd_per_hour, usd_per_hour and usd_per_hour * gpus
-    return _costs_while_held([_outcome(each, before, after, hours) for each in objectives])
+    return _costs_while_held([_outcome(each, processes, hours) for each in objectives])
 
 
 def _costs_while_held(found: Sequence[ObjectiveOutcome]) -> list[ObjectiveOutcome]:
@@ -53,10 +48,13 @@ def _costs_while_held(found: Sequence[ObjectiveOutcome]) -> list[ObjectiveOutcom
 
 
 def _outcome(
-    objective: Objective, before: Sequence[Served], after: Sequence[Served], hours: tuple[float | None, float | None]
+    objective: Objective, processes: Sequence[Alternation], hours: tuple[float | None, float | None]
 ) -> ObjectiveOutcome:
-    sides = tuple(zip((before, after), hours, strict=True))
-    past, now = (pooled(side, objective.metric, objective.n, usd) for side, usd in sides)
+    before, after = [each.before for each in processes], [each.after for each in processes]
+    past, now = (
+        [value for served in side for value in pooled(served, objective.metric, objective.n, usd)]
+        for side, usd in zip((before, after), hours, strict=True)
+    )
     return ObjectiveOutcome(
         objective=objective,
         before=objective_value(objective, past) if past else None,
@@ -65,8 +63,8 @@ def _outcome(
         verdict=judged(objective, after, hours[1]),
         samples=len(now),
         over=count_over(objective, now),
-        requests=len(shares_over(objective, after, hours[1])),
-        needed=needed(objective, after),
+        requests=sum(len(shares_over(objective, served, hours[1])) for served in after),
+        needed=needed(objective, after, hours[1]),
     )
 
 
@@ -88,14 +86,13 @@ def outcomes_of(
 
     What all of them meet together is too close to call when the requests of one alone miss it.
     """
-    sides = [joined([each.before for each in processes]), joined([each.after for each in processes])]
-    found = outcomes(objectives, sides[0], sides[1], usd_per_hour, gpus)
+    found = outcomes(objectives, processes, usd_per_hour, gpus)
     found = _costs_while_held([each if each.objective.limit else _relative(each, processes) for each in found])
     after = usd_per_hour and usd_per_hour * gpus
     found = [each.model_copy(update={"medians": _after(each.objective, processes, after)}) for each in found]
     if len(processes) == 1:
         return found
-    alone = [outcomes(objectives, each.before, each.after, usd_per_hour, gpus) for each in processes]
+    alone = [outcomes(objectives, [each], usd_per_hour, gpus) for each in processes]
     return [_held_by_each(each, [one[index] for one in alone]) for index, each in enumerate(found)]
 
 

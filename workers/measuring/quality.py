@@ -54,15 +54,15 @@ class _Side:
 
     def blocks(self) -> np.ndarray:
         """Disagreement rate of each whole block of tokens (of all tokens when there is none)."""
-        return _blocks(self.wrong)
+        return block_means(torch.cat(self.wrong).numpy())
 
     def kl_blocks(self) -> np.ndarray:
         """Mean KL divergence of each whole block of tokens, in nats; 0 for tokens without finite logits."""
-        return _blocks(self.kl)
+        return block_means(torch.cat(self.kl).numpy())
 
 
-def _blocks(tokens: list[torch.Tensor]) -> np.ndarray:
-    values = torch.cat(tokens).numpy()
+def block_means(values: np.ndarray) -> np.ndarray:
+    """The mean of each whole block of tokens; of fewer tokens than a block has, their values [tokens]."""
     count = len(values) // BLOCK
     return values[: count * BLOCK].reshape(count, BLOCK).mean(axis=1) if count else values
 

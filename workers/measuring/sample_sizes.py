@@ -1,13 +1,19 @@
 """How long to go on measuring, and the distributions of what was measured."""
 
+import itertools
+import math
 from collections.abc import Sequence
+from statistics import fmean
 
-from kernels.measure.latency import Served, pooled
+import numpy as np
+
+from kernels.measure.latency import Served, pooled, samples_of
 from workers.documents.base import Verdict
 from workers.documents.measurement import Distribution
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective
 from workers.statistics import distribution, independent_spacing, shares_over
+from workers.traffic.dependence import SMALL, cautious_inefficiency, statistical_inefficiency
 from workers.verdicts import needed_requests, verdict
 
 LEAST_REQUESTS = 20
@@ -24,18 +30,73 @@ DEFAULT_METRICS = {
 def verdicts(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> list[Verdict]:
     """The verdict on each objective that has a limit, after what was served so far."""
     limited = [each for each in objectives if each.limit is not None]
-    return [judged(each, served, usd_per_hour) for each in limited]
+    return [judged(each, [served], usd_per_hour) for each in limited]
 
 
-def judged(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> Verdict:
-    """The verdict on an objective, by the batches that are independent of each other."""
-    spacing = independent_spacing(objective.metric, served)
-    return verdict(objective.percentile, shares_over(objective, served, usd_per_hour), spacing=spacing)
+def judged(objective: Objective, processes: Sequence[Sequence[Served]], usd_per_hour: float | None) -> Verdict:
+    """The verdict on an objective, by the batches of all processes that served. Without a limit, as if it were kept."""
+    values, shares = _by_process(objective, processes, usd_per_hour)
+    return judged_values(objective, values, shares, _spacing(objective, processes))
 
 
-def needed(objective: Objective, served: Sequence[Served]) -> int:
-    """How many batches without a sample beyond the limit prove the objective, with clients as those of `served`."""
-    return independent_spacing(objective.metric, served) * needed_requests(objective.percentile)
+def judged_values(
+    objective: Objective, values: Sequence[Sequence[float]], shares: Sequence[Sequence[float]], spacing: int = 1
+) -> Verdict:
+    """The verdict on an objective by each batch's mean sample, above 0, and its share of samples beyond the limit.
+
+    `values` and `shares` have one list for each process, none of them empty.
+    """
+    alike = _alike(objective, values, shares, spacing)
+    return verdict(objective.percentile, [*itertools.chain(*shares)], spacing=spacing, alike=alike)
+
+
+def needed(objective: Objective, processes: Sequence[Sequence[Served]], usd_per_hour: float | None) -> int:
+    """How many batches without a sample beyond the limit prove the objective, with clients as those of `processes`, and
+    batches that depend on each other as these do. Of a promise relative to before, as if they did not.
+    """
+    spacing = _spacing(objective, processes)
+    alike = _alike(objective, *_by_process(objective, processes, usd_per_hour), spacing)
+    return math.ceil(spacing * alike * needed_requests(objective.percentile))
+
+
+def _spacing(objective: Objective, processes: Sequence[Sequence[Served]]) -> int:
+    return max((independent_spacing(objective.metric, served) for served in processes), default=1)
+
+
+def _by_process(
+    objective: Objective, processes: Sequence[Sequence[Served]], usd_per_hour: float | None
+) -> tuple[list[list[float]], list[list[float]]]:
+    """The mean of each batch's samples of the metric, and the share beyond the limit; of processes that have any."""
+    values, shares = [], []
+    for served in processes:
+        each = (samples_of(one, objective.metric, objective.n, usd_per_hour) for one in served)
+        if found := [fmean(samples) for samples in each if samples]:
+            values.append(found)
+            shares.append(shares_over(objective, served, usd_per_hour))
+    return values, shares
+
+
+def _alike(
+    objective: Objective, values: Sequence[Sequence[float]], shares: Sequence[Sequence[float]], spacing: int
+) -> float:
+    """How many of the batches that lie `spacing` places from each other count as one: 1 or more, to one decimal.
+
+    By the logarithms of the values, since times vary by factors, or by the shares, whichever says more. What whole
+    processes differ by is taken out: a promise that is broken is taken to be broken in each process.
+    """
+    if objective.limit is None or not values:
+        return 1.0
+    logs = [np.log(np.maximum(each, np.finfo(float).tiny)) for each in values]
+    small = SMALL * min(abs(math.log(objective.limit) - float(np.median(each))) for each in logs)
+    within, beyond = (np.concatenate([_centred(each) for each in side]) for side in (logs, shares))
+    found = max(cautious_inefficiency(within, small, spacing), statistical_inefficiency(beyond, spacing=spacing))
+    return round(found, 1)
+
+
+def _centred(values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """The values less their mean; exactly 0 where all are equal."""
+    found = np.asarray(values, dtype=float)
+    return found - found.mean() if np.ptp(found) else np.zeros_like(found)
 
 
 def is_enough(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> bool:

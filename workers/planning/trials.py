@@ -26,14 +26,14 @@ from workers.harness.sentences import sentence_of
 from workers.harness.time_limit import TookTooLong, no_longer_than
 from workers.measuring import texts
 from workers.measuring.allowed_rises import Allowed, allowed_rises
-from workers.measuring.sample_sizes import verdicts
+from workers.measuring.sample_sizes import needed, verdicts
 from workers.measuring.served_model import prepared, vocabulary
 from workers.planning import quick_fidelity, summaries
 from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_served
 from workers.pricing import hourly_price
 from workers.statistics import independent_spacing, median_interval, tokens_per_second
-from workers.verdicts import needed_requests, overall
+from workers.verdicts import overall
 
 LEAST_ROUNDS, ENOUGH_ROUNDS, MOST_ROUNDS = 3, 5, 50
 """Rounds of a trial; more than MOST_ROUNDS only where a promised percentile takes more requests to be proven."""
@@ -83,7 +83,7 @@ class Trier:
                 trial.build_seconds = time.monotonic() - start
                 trial.gate, trial.reason = self._compare(runner, plan, lossy)
                 if trial.gate == "pass":
-                    clients = served_rounds(runner, self.document, seconds)
+                    clients = served_rounds(runner, self.document, seconds, plan.gpus)
                     refusal = self._refusal(runner, plan, clients)
                     trial.gate, trial.reason = ("fail", refusal) if refusal else ("pass", trial.reason)
                     if not refusal:
@@ -155,17 +155,19 @@ def keeps(document: StageInput, clients: Clients, gpus: int) -> Verdict:
     return overall(verdicts(document.workload.objectives, clients.served, usd))
 
 
-def served_rounds(runner: Runner, document: StageInput, seconds: float) -> Clients:
+def served_rounds(runner: Runner, document: StageInput, seconds: float, gpus: int = 1) -> Clients:
     """Times a few requests of the workload's traffic on a prepared runner; more where a promise takes more to prove."""
     clients = Clients(runner, document.workload.traffic, secrets.randbits(32))
+    usd = hourly_price(document.prices, document.gpu_class, gpus)
+    limited = [each for each in document.workload.objectives if each.limit is not None]
     end = time.monotonic() + seconds
     clients.warm_up()
-    limited = [each.percentile for each in document.workload.objectives if each.limit is not None]
-    most = max([MOST_ROUNDS, *(clients.rounds * needed_requests(each) for each in limited)])
-    for done in range(1, most + 1):
+    while True:
         clients.serve()
-        late = time.monotonic() - end
+        done, late = len(clients.served), time.monotonic() - end
         if (late > 0 and done >= ENOUGH_ROUNDS) or (late > seconds and done >= LEAST_ROUNDS):
+            break
+        if done >= MOST_ROUNDS and all(done >= needed(each, [clients.served], usd) for each in limited):
             break
     return clients
 

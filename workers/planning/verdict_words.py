@@ -10,7 +10,7 @@ from workers.documents.speedup import Speedup
 from workers.documents.stages import ObjectiveOutcome
 from workers.documents.workload import Objective
 from workers.planning.confirmation import Attempt
-from workers.verdicts import overall
+from workers.verdicts import needed_requests, overall
 
 
 def sentence(
@@ -91,7 +91,9 @@ def _undecided_words(outcome: ObjectiveOutcome) -> str:
     if outcome.void:
         return "That is void."
     if outcome.verdict == "not_enough_samples":
-        return f"That takes {outcome.needed:,} requests or more; there are {outcome.requests:,}."
+        alike = outcome.ratio is None and outcome.needed > needed_requests(outcome.objective.percentile)
+        why = ", since those that follow each other are alike" if alike else ""
+        return f"That takes {outcome.needed:,} requests or more{why}; there are {outcome.requests:,}."
     if outcome.missed_in:
         return f"That is too close to call: the requests of {outcome.missed_in} of the processes miss it."
     if outcome.verdict == "too_close" and outcome.ratio is None:

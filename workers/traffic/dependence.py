@@ -16,6 +16,11 @@ Values that stay far from the limit may be correlated all the same: the clock of
 says nothing of values beyond the limit. So in a closed loop c(k) / (c(0) + e²) stands in the place of ρ(k) of the
 values, c the autocovariance and e SMALL of the distance between their median and the limit: what varies by much less
 than e counts as noise. `workers.load_verdict_errors` simulates closed loops.
+
+Where one looks after every request, from few requests on, Σ ρ(k) is estimated too low too often: ρ(k) of few values is
+biased downwards and uncertain. `cautious_inefficiency` therefore takes the larger of g and that of an AR(1) process, to
+whose ρ(1) the bias (1 + 3 ρ) / n is added back (M. Kendall, "Note on bias in the estimation of autocorrelation", 1954),
+and one standard error, the root of (1 - ρ²) / n (M. Bartlett, 1946). `workers.verdict_errors` simulates such verdicts.
 """
 
 import math
@@ -36,7 +41,8 @@ ENOUGH_GROUPS = 16
 So a p50 has its verdict on an unquiet machine as well, where all requests lie within the limit.
 """
 SMALL = 0.25
-"""Values of a closed loop that vary by less than this share of their distance to the limit count as independent."""
+"""Values of a closed loop, and of verify, that vary by less than this share of their distance to the limit count as
+independent."""
 TOGETHER = 0.02
 """Requests of a closed loop are of one cluster where their first tokens come within this share of a request's time."""
 LEAST_TOGETHER_S = 0.005
@@ -51,22 +57,52 @@ class Judged(NamedTuple):
     needed: int
 
 
-def statistical_inefficiency(values: Sequence[float], small: float = 0.0) -> float:
+def statistical_inefficiency(values: Sequence[float] | np.ndarray, small: float = 0.0, spacing: int = 1) -> float:
     """g, how many successive requests count as one; 1 or more. `values` has one of each, in the order of due times.
 
-    `small` is e above, in the unit of the values.
+    `small` is e above, in the unit of the values. Where requests `spacing` places from each other make a sequence of
+    their own, g counts the requests of one such sequence.
     """
+    correlations, share = _correlations(values, small)
+    return _inefficiency(_sum_of(correlations[::spacing]), share)
+
+
+def cautious_inefficiency(values: Sequence[float] | np.ndarray, small: float = 0.0, spacing: int = 1) -> float:
+    """g as `statistical_inefficiency`, for verdicts that are looked at again and again, from few requests on."""
+    correlations, share = _correlations(values, small)
+    sequence = correlations[::spacing]
+    count = len(sequence)
+    if count < 2:
+        return 1.0
+    first = float(sequence[1])
+    first = min(1.0, first + (1 + 3 * max(first, 0.0)) / count)
+    high = first + math.sqrt((1 - first * first) / count)
+    autoregressive = high / (1 - high) if high < 1 else count  # Σ ρ(k) of ρ(k) = ρ(1) to the power k
+    return _inefficiency(max(_sum_of(sequence), min(autoregressive, count)), share)
+
+
+def _inefficiency(whole: float, share: float) -> float:
+    """g of Σ ρ(k), the `share` of the variance that counts."""
+    return max(1.0, 1 + 4 * whole * share)
+
+
+def _correlations(values: Sequence[float] | np.ndarray, small: float) -> tuple[np.ndarray, float]:
+    """The autocorrelation from lag 0 on, and c(0) / (c(0) + e²), e being `small`. No lag where no value differs."""
     found = np.asarray(values, dtype=float)
     if len(found) < 2 or not np.ptp(found):
-        return 1.0
+        return np.empty(0), 0.0
     centred = found - found.mean()
     count, power = len(centred), float(centred @ centred)
     spectrum = np.fft.rfft(centred, 1 << (2 * count - 1).bit_length())
     correlations = np.fft.irfft(spectrum * np.conj(spectrum))[:count] / power
-    pairs = correlations[: count // 2 * 2].reshape(-1, 2).sum(axis=1)
+    return correlations, power / (power + count * small * small)
+
+
+def _sum_of(correlations: np.ndarray) -> float:
+    """Σ ρ(k) from lag 1 on, while two neighbouring terms together are above 0; 0 of no correlations."""
+    pairs = correlations[: len(correlations) // 2 * 2].reshape(-1, 2).sum(axis=1)
     ends = np.flatnonzero(pairs <= 0)
-    whole = float(pairs[: ends[0] if len(ends) else None].sum()) - 1  # without ρ(0)
-    return max(1.0, 1 + 4 * whole * power / (power + count * small * small))
+    return float(pairs[: ends[0] if len(ends) else None].sum()) - 1 if len(pairs) else 0.0
 
 
 def grouped(shares: Sequence[float], size: float) -> list[float]:

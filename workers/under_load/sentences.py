@@ -86,7 +86,8 @@ def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommende
         return "No load was measured."
     said = "; ".join(f"{name}{_vllm_label(curve)}: {_held(curve.limit)}" for name, curve in sides)
     confidence = f"{sides[0][1].limit.confidence:.0%}".replace("%", " %")
-    return f"{capitalised(said)}. Each whole search is right at {confidence} confidence."
+    holds = "which holds where slow periods come eight times or more in a load"
+    return f"{capitalised(said)}. Each whole search is judged at {confidence} confidence, {holds}."
 
 
 def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> str:

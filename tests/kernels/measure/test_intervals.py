@@ -23,6 +23,18 @@ def test_it_is_that_of_the_median_at_50():
     assert percentile_interval(samples, 50)[1:] == median_interval(samples)[1:]
 
 
+@pytest.mark.parametrize("count", [6, 40, 999, 1001, 5000])
+def test_the_interval_of_a_median_is_that_of_the_binomial_whatever_the_count(count):
+    """In exact integers: at most 2.5 % of all 2^n outcomes lie on either side, and one rank further in more."""
+    _, low, high = median_interval(list(range(count)))
+    outcomes, below = 1, [1]
+    for rank in range(int(low) + 1):
+        outcomes = outcomes * (count - rank) // (rank + 1)
+        below.append(below[-1] + outcomes)
+    assert high == count - 1 - low
+    assert 40 * below[int(low)] <= 2**count < 40 * below[int(low) + 1]
+
+
 def test_few_samples_end_at_the_last_one():
     assert percentile_interval([1, 2, 3], 99) == (3, 2, 3)
     with pytest.raises(ValueError, match="does not exist"):

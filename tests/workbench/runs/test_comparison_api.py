@@ -39,7 +39,7 @@ def test_a_run_is_worse_beyond_what_was_asked(compared, by, percent, regressed):
 @pytest.mark.parametrize(
     ("count", "query", "status", "said"),
     [
-        (3, "kept_id={kept}", 409, "A regression cannot be judged: it takes 4 to 6 fresh processes, not 3"),
+        (3, "kept_id={kept}", 409, "A regression cannot be judged: it takes 4 to 6 processes of verify, not 3"),
         (5, "kept_id={new}", 422, "kept_id: names the same run; give a kept one"),
         (5, "kept_id={kept}&percent=0", 422, "percent: should be greater than 0, not '0'"),
         (5, "percent=3", 422, "kept_id: is required"),

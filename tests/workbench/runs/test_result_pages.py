@@ -44,8 +44,8 @@ def test_result_says_the_verdict_first_and_labels_its_numbers(browser, engineer,
 
 def test_the_medians_of_each_process_stand_beside_the_speedup(browser, engineer, done):
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
-    assert "interval of the ratio</a> over 3 processes" in page
-    assert "Fresh process" in page
+    assert "interval of the ratio</a> over 3 processes, 2 of them fresh" in page
+    assert ("1, verify's own" in page, page.count(", fresh</th>")) == (True, 2)
     assert "the plan in one process against itself in another" in page
     assert "the baseline in process 2 by +4 %" in page
     assert "The stages took 3 min 15 s of the 6 min that the workload allows." in page

@@ -29,11 +29,11 @@ COST = Objective(metric="cost_per_mtok", limit=50)
 
 def test_a_cost_counts_only_while_the_other_objectives_hold():
     slow, fast = served(400, 20), served(80, 20)
-    kept = outcomes([E2E, COST], slow, fast, 3.6)[1]
+    kept = outcomes([E2E, COST], [Alternation(slow, fast)], 3.6)[1]
     assert (kept.before, kept.verdict_before) == (None, "missed")
     assert kept.after == pytest.approx(3.6 / (4 / 0.08 * 3600) * 1e6, rel=0.03)
     assert kept.verdict == "met"
-    lost = outcomes([E2E, COST], slow, slow, 3.6)[1]
+    lost = outcomes([E2E, COST], [Alternation(slow, slow)], 3.6)[1]
     assert (lost.after, lost.verdict) == (None, "missed")
 
 
@@ -88,7 +88,8 @@ def test_measuring_goes_on_until_a_ratio_has_its_pairs():
 
 
 def test_outcomes_say_how_many_samples_it_takes():
-    found = outcomes([Objective(metric="e2e", percentile=99, limit=100)], served(400, 20), served(80, 20), None)[0]
+    strict = Objective(metric="e2e", percentile=99, limit=100)
+    found = outcomes([strict], [Alternation(served(400, 20), served(80, 20))], None)[0]
     assert (found.samples, found.over, found.needed) == (20, 0, 514)
     assert found.verdict == "not_enough_samples"
 
@@ -125,5 +126,5 @@ def test_the_speedup_is_said_of_the_median(value, difference, words):
     ratio = Interval(value=value, low=value - 0.01, high=value + 0.01)
     gain = Speedup(metric="ttf_n", ratio=ratio, noise=ratio, difference=difference)
     promise = Objective(metric="ttf_n", n=64, percentile=99, limit=100)
-    found = outcomes([promise], served(80, 9, tokens=64), served(80, 9, tokens=64), None)
+    found = outcomes([promise], [Alternation(served(80, 9, tokens=64), served(80, 9, tokens=64))], None)
     assert words in verify.sentence(found, gain, None, "met")

@@ -18,6 +18,7 @@ from workers.documents.stages import ComposeResult
 from workers.documents.workload import Constraints, Objective
 from workers.measuring import quality, texts
 from workers.measuring.allowed_rises import OF_ANSWERS, OF_GENERATED, OF_TRAINED, Allowed, allowed_rises
+from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes
 from workers.stages import verify
 
@@ -235,7 +236,7 @@ def test_a_tokenizer_that_is_none_is_refused_by_name(model_dir):
 def test_without_its_quality_proven_a_changed_model_meets_nothing(tokens, changed, expected):
     measured = [5.0] * 20
     past = [Served(0, 0, (int(each * 1e6),), 1, 1) for each in measured]
-    found = outcomes([Objective(metric="ttft", limit=10)], past, past, None)
+    found = outcomes([Objective(metric="ttft", limit=10)], [Alternation(past, past)], None)
     quality_of = judged(model("bf16"), texts.random(256, 64, 512))
     known = None if tokens is None else quality_of.model_copy(update={"tokens": tokens})
     assert verify.overall_verdict(found, known, changed) == expected

@@ -32,7 +32,7 @@ def test_the_interval_contains_the_spread_between_processes():
     assert [each.before for each in found.processes] == pytest.approx([each * 1.01 for each in SEEN_BEFORE])
     ratios = [each.ratio for each in found.processes]
     assert found.ratio.low < min(ratios) < found.ratio.value < max(ratios) < found.ratio.high
-    assert found.scope == "over 3 processes"
+    assert found.scope == "over 3 processes, 2 of them fresh"
     assert found.difference
 
 
@@ -58,7 +58,7 @@ def test_the_sentence_says_what_the_interval_is_of():
     alternations = processes_of((494, 37.6), (497, 37.6), (649, 37.6))
     said = sentence(outcomes_of([E2E], alternations, None), speedup(E2E, alternations, None), None, "met")
     assert "(geometric mean, 95 % interval" in said
-    assert "over 3 processes)" in said
+    assert "over 3 processes, 2 of them fresh)" in said
 
 
 def test_all_requests_are_judged_and_a_process_that_misses_alone_is_too_close():

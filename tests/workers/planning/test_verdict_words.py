@@ -76,6 +76,10 @@ def test_where_nothing_is_changed_no_ratio_is_said():
         ({}, ""),
         ({"void": True}, " That is void."),
         ({"verdict": "not_enough_samples"}, " That takes 101 requests or more; there are 40."),
+        (
+            {"verdict": "not_enough_samples", "needed": 131},
+            " That takes 131 requests or more, since those that follow each other are alike; there are 40.",
+        ),
         ({"missed_in": 2}, " That is too close to call: the requests of 2 of the processes miss it."),
         (
             {"verdict": "too_close", "over": 1},

@@ -246,7 +246,7 @@ def test_a_confirmed_plan_is_measured_in_as_many_processes_as_fit(context, monke
     assert [each.pairs for each in found.speedup.processes][1:] == [10] * 5
     assert found.outcomes[0].requests == len(found.after[0].samples) >= 20 + 5 * 10
     assert len(found.before[0].samples) == sum(each.pairs for each in found.speedup.processes)
-    assert "over 6 processes)" in found.sentence
+    assert "over 6 processes, 5 of them fresh)" in found.sentence
     assert found.recommended
     assert found.served_ids.tokens == 16 * 8 + 5 * 80
     assert "ids of timed batches in 6 processes" in found.served_ids.sentence

@@ -59,7 +59,7 @@ def test_a_profile_of_a_request_unlike_those_of_verify_says_so():
 
 def test_the_medians_of_each_process_stand_beside_the_speedup():
     page = render(stage_input())
-    assert "95 % interval over 3 processes" in page
+    assert "95 % interval over 3 processes, 2 of them fresh" in page
     assert page.count("10</td></tr>") == 3
     assert "the baseline in process 2 by +4 %" in page
 

@@ -20,9 +20,10 @@ T = TypeVar("T", bound="Speedup")
 class Speedup:
     """Ratio of before to after of the first objective's metric, above 1 when after is better, beside the noise floor.
 
-    `processes` are in the order that they ran. With LEAST_PROCESSES of them or more, `ratio` is the geometric mean of
-    their ratios with the interval that contains their spread, and `noise` the plan in one process against itself in
-    another. With fewer, both are of the first process: `noise` is then a side's odd requests against its even ones.
+    `processes` are in the order that they ran: verify's own, by whose requests the plan was confirmed, then fresh ones.
+    With LEAST_PROCESSES of them or more, `ratio` is the geometric mean of their ratios with the interval that contains
+    their spread, and `noise` the plan in one process against itself in another. With fewer, both are of the first
+    process: `noise` is then a side's odd requests against its even ones.
 
         Attributes:
             metric (str):
