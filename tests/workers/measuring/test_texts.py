@@ -126,7 +126,8 @@ def test_accuracy_and_perplexity_are_counted_token_by_token(model_dir):
     tokens = texts.from_text(model_dir, own * 32, 16, 256, 256)
     model = load(None, TINY, generated=True, dtype="fp32", device="cpu")
     today = runner("eager", model)
-    found = quality.judge(*quality.compare(today, today, today, tokens, 4, lambda done: True), tokens, True, Allowed.stated(0.01))
+    compared = quality.compare(today, today, today, tokens, 4, lambda done: True)
+    found = quality.judge(*compared, tokens, True, Allowed.stated(0.01))
     logits = torch.log_softmax(model(input_ids=tokens.ids).logits, -1)[:, :-1]
     following = tokens.ids[:, 1:]
     surprise = -logits.gather(-1, following[..., None])[..., 0].double()
