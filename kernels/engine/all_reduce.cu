@@ -4,11 +4,11 @@
 //                      ╳                  │
 //   rank 1   partial ──┴─► slot of rank 1 ┘                            stream + partial 0 + partial 1 ─► sum
 //
-// Every rank launches this kernel once for each sum, on a GPU of its own, with RANKS, THREADS and the same grid. Block b
-// stores its range of the rank's partial into the memory of every other rank, then a flag with the number of the
-// launch. It waits for the flags of block b of the others, whose partials are then in its own memory, and adds them in
-// the order of the ranks. All its blocks must run at once, so the grid is smaller than the number of SMs. A sum without
-// the partial of a rank that did not come in time is NaN.
+// Every rank launches this kernel once for each sum, on a GPU of its own, with the same grid. Block b stores its range
+// of the rank's partial into the memory of every other rank, then a flag with the number of the launch. It waits for
+// the flags of block b of the others, whose partials are then in its own memory, and adds them in the order of the
+// ranks. All its blocks must run at once, so the grid is smaller than the number of SMs. A sum without the partial of a
+// rank that did not come in time is NaN.
 //
 // Slots alternate between two halves. A rank stores into a half again two launches later. The launch between them has
 // waited for a flag that each other rank sets only after it has read that half.
@@ -28,7 +28,7 @@ struct Params {
 };
 static_assert(sizeof(Params) == PARAMS_BYTES);
 
-// Orders what this block has stored before the flag, for whoever reads the flag.
+// Orders what this block has stored before the flag, for the reader of the flag.
 __device__ __forceinline__ void set_flag(u32* flag, u32 launch) {
   asm volatile("fence.acq_rel.sys;\nst.relaxed.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(launch) : "memory");
 }
