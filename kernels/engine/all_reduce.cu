@@ -16,7 +16,7 @@
 
 using namespace tiles;
 
-// The fields are those of PARAMS in all_reduce.py. A value is eight bf16.
+// The fields are those of params_of in all_reduce.py. A vector is eight bf16.
 struct Params {
   u64 stream, partial, sum;  // [vectors] of this rank
   u64 slots[RANKS];          // in the memory of each rank: [2 halves][RANKS senders][most]
