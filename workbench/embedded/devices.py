@@ -5,24 +5,37 @@ import subprocess
 from dataclasses import dataclass
 
 from kernels.hardware import GPUS, class_of
+from workers.documents.gpu_class import SEVERAL
 
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU class and the value of CUDA_VISIBLE_DEVICES that shows this device alone; empty for the CPU."""
+    """A GPU class and the value of CUDA_VISIBLE_DEVICES that shows its GPUs alone; empty for the CPU."""
 
     gpu_class: str
     visible: str = ""
 
 
 def find_devices() -> list[Device]:
-    """The GPUs of known classes, one entry each; the CPU when there is none."""
+    """The GPUs of known classes, one entry each, then the classes of several that the first GPUs of one class make up;
+    the CPU when there is none.
+    """
     found: list[Device] = []
     if shutil.which("nvidia-smi"):
         query = ["nvidia-smi", "--query-gpu=uuid,name", "--format=csv,noheader"]
         answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False).stdout
         found = [device for line in answer.splitlines() if (device := _parse(line))]
-    return found or [Device("cpu")]
+    return [*found, *_several(found)] or [Device("cpu")]
+
+
+def _several(found: list[Device]) -> list[Device]:
+    """Their workers and those of one GPU take turns, by a lock of each GPU."""
+    made = []
+    for name, (gpu_class, count) in SEVERAL.items():
+        uuids = [device.visible for device in found if device.gpu_class == gpu_class][:count]
+        if len(uuids) == count:
+            made.append(Device(name, ",".join(uuids)))
+    return made
 
 
 def _parse(line: str) -> Device | None:

@@ -21,6 +21,13 @@ def test_every_known_gpu_gets_a_worker_of_its_own(tmp_path: Path, monkeypatch: p
     assert find_devices() == [Device("h200", "GPU-aa"), Device("h100", "GPU-bb"), Device("a100", "GPU-cc")]
 
 
+def test_gpus_of_one_class_make_up_the_classes_of_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver_says(tmp_path, monkeypatch, "GPU-aa, NVIDIA H200\nGPU-bb, NVIDIA A100-SXM4-80GB\nGPU-cc, NVIDIA H200")
+    assert find_devices()[3:] == [Device("h200x2", "GPU-aa,GPU-cc")]
+    driver_says(tmp_path, monkeypatch, "\n".join(f"GPU-{number}, NVIDIA H200" for number in range(5)))
+    assert find_devices()[5:] == [Device("h200x2", "GPU-0,GPU-1"), Device("h200x4", "GPU-0,GPU-1,GPU-2,GPU-3")]
+
+
 def test_an_unknown_gpu_leaves_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver_says(tmp_path, monkeypatch, "GPU-aa, GeForce GT 710")
     assert find_devices() == [Device("cpu")]
