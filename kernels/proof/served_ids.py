@@ -47,9 +47,11 @@ class LogitGaps:
     def refusal(self, allowed: float) -> str | None:
         """Why the ids are not the model's, in a sentence; None where they are.
 
-        `allowed` is the relative difference of the logits that rounding to the runner's precision explains.
+        `allowed` is the relative difference of the logits that rounding to the runner's precision explains. Of few ids
+        one alone may have the largest gap allowed.
         """
-        found = self._beyond(allowed, LARGEST_OVER_MEAN * allowed, "the reference's")
+        largest = LARGEST_OVER_MEAN * allowed
+        found = self._beyond(allowed + (largest - allowed) / self.tokens, largest, "the reference's")
         return f"The ids that it served are not the model's: {found}" if found else None
 
     def own_refusal(self, allowed: float) -> str | None:

@@ -9,7 +9,7 @@ from kernels import engine
 from kernels.proof.served_ids import LogitGaps, logit_gaps
 from tests.kernels.engine.engine_models import CONFIGS
 
-BF16 = 0.06
+BF16, FP8 = 0.06, 0.25
 
 
 def llama(dtype: str) -> Any:
@@ -64,6 +64,22 @@ def test_one_wrong_id_among_many_is_refused(prompt: torch.Tensor) -> None:
 )
 def test_by_its_own_logits_a_runner_has_little_slack(mean: float, largest: float, tokens: int, passes: bool) -> None:
     assert (LogitGaps(mean, largest, tokens).own_refusal(BF16) is None) == passes
+
+
+@pytest.mark.parametrize(
+    ("mean", "largest", "tokens", "passes"),
+    [
+        (0.41, 0.41, 1, True),  # an id of an honest runner in fp8 on four H200s
+        (1.01, 1.01, 1, False),
+        (0.62, 0.7, 2, True),
+        (0.63, 0.7, 2, False),
+        (0.262, 0.9, 64, False),
+        (0.2508, 0.9, 1024, False),
+        (0.2507, 0.9, 1024, True),
+    ],
+)
+def test_one_of_few_ids_may_have_the_largest_gap(mean: float, largest: float, tokens: int, passes: bool) -> None:
+    assert (LogitGaps(mean, largest, tokens).refusal(FP8) is None) == passes
 
 
 @pytest.mark.parametrize(("served", "said"), [([[1, 2]], "2 prompts"), ([[1], [300]], "outside of the vocabulary")])
