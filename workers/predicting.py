@@ -234,10 +234,12 @@ def _assumptions(workload: Workload, most_gpus: int, rates: _Rates) -> list[str]
         "The host and sampling take no time.",
     ]
     if most_gpus > 1:
-        layers = " and ".join(f"{exchanges_us(each):.1f} µs on {each}" for each in RANKS[1:] if each <= most_gpus)
+        several = [each for each in RANKS[1:] if each <= most_gpus]
+        layers = " and ".join(f"{exchanges_us(each):.1f} µs on {each} GPUs" for each in several)
+        sums = " and ".join(f"{pass_time.PROMPT_SUM_US[each]:.0f} µs on {each}" for each in several)
         said.append(
-            f"Several GPUs divide bytes and FLOPs evenly. Beside these a layer of the megakernel takes {layers} GPUs; "
-            "what they exchange for a prompt takes no time."
+            f"Several GPUs divide bytes and FLOPs evenly. Beside these a layer of the megakernel takes {layers}, and "
+            f"each sum over GPUs takes {sums} for a prompt."
         )
     if workload.load is not None:
         said.append(

@@ -106,7 +106,7 @@ def test_lower_precision_and_more_gpus_have_predictions_of_their_own():
     assert 3.4 < steps["megakernel", 1, "bf16"] / steps["megakernel", 4, "bf16"] < 4
     assert 1.8 < steps["kernels", 1, "bf16"] / steps["kernels", 1, "fp8"] < 2
     last = found.assumptions[-1]
-    assert "Beside these a layer of the megakernel takes 3.8 µs on 2 and 5.2 µs on 4 GPUs" in last
+    assert "Beside these a layer of the megakernel takes 3.8 µs on 2 GPUs and 5.2 µs on 4 GPUs" in last
     undivided = predicted(model("qwen2.5-1.5b"), "h200x4").plans
     assert {each.gpus for each in undivided} == {1, 2}  # two key-value heads
 
