@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kernels.tune.timed_variant import TimedVariant
+from kernels.tune.timed_variant import SettledTime, TimedVariant
 
 FACTS = ("device", "gpu_uuid", "lease_id", "commit", "sources", "at")
 """What a document keeps of the environment beside the versions."""
@@ -21,7 +21,7 @@ class BenchRow(TimedVariant):
 
     `regime` tells a GPU's clocks while the row was timed: `burst` for single calls with pauses between them, `settled`
     for requests without. The row's floor is of the ceilings in the same regime; documents without it took settled
-    ceilings.
+    ceilings. `settled` has the time of calls without pauses beside that of a burst, where it was asked for.
 
     Rows of whole models have more. `ttft_ms` is the time to the first token, `ttf64_ms` that to the 64th, which is
     `ms`, and `ms_per_token` that of a decode step. `read_share` is the share of the measured read bandwidth that a
@@ -50,6 +50,7 @@ class BenchRow(TimedVariant):
     own_largest_gap: float | None = None
     host_us: float | None = None
     regime: Literal["burst", "settled"] | None = None
+    settled: SettledTime | None = None
 
 
 class MeasuredDocument(BaseModel):

@@ -18,7 +18,16 @@ def row_line(row: BenchRow) -> str:
     ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
     host = f" host {row.host_us:5.1f} µs" if row.host_us else ""
     interval = f"{row.ms:9.4f} ms [{row.ms_low:.4f}, {row.ms_high:.4f}]"
-    return f"{row.variant:<22} {row.gate:<10} {interval} {rate}{ratio}{host} {shape}"
+    return f"{row.variant:<22} {row.gate:<10} {interval} {rate}{ratio}{host}{_settled(row)} {shape}"
+
+
+def _settled(row: BenchRow) -> str:
+    """` settled 0.1234 ms  97.1% of floor  1.02x`"""
+    if row.settled is None:
+        return ""
+    share = f" {row.settled.floor_share:6.1%} of floor" if row.settled.floor_share is not None else ""
+    ratio = f" {row.settled.ratio_to_best_peer:5.2f}x" if row.settled.ratio_to_best_peer else ""
+    return f" settled {row.settled.ms:.4f} ms{share}{ratio}"
 
 
 def ceilings_line(ceilings: Mapping[str, Any]) -> str:
