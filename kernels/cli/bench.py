@@ -20,7 +20,6 @@ from kernels.ops import Case, Weights
 if TYPE_CHECKING:
     import torch
 
-    from kernels.proof.gate import GateReport
     from kernels.tune.trial import Trial
 
 
@@ -179,12 +178,8 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
     tried = {case.key: variants | (compiled_peers(case) if device.type == "cuda" else set()) for case in wanted}
     if options.jobs > 1:
         started = time.monotonic()
-        proven: dict[str, GateReport] = {}
-        for only in dict.fromkeys(tried.values()):
-            group = [case for case in wanted if tried[case.key] == only]
-            proven |= prove_ahead(replace(bench, only=only), group, options.jobs)
-        bench.proven = proven
-        print(f"Proven ahead: {len(proven)} in {time.monotonic() - started:.0f} s.", flush=True)
+        bench.proven = prove_ahead(replace(bench, only=variants), wanted, options.jobs)
+        print(f"Proven ahead: {len(bench.proven)} in {time.monotonic() - started:.0f} s.", flush=True)
     for case in wanted:
         building = sum(registry.variant(name).build_seconds for name in compiled_peers(case) & tried[case.key])
         seconds = (options.seconds or DEFAULT_SECONDS) + 2 * building

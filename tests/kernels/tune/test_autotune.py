@@ -182,6 +182,10 @@ def test_what_the_gate_said_ahead_is_not_asked_again(plant, monkeypatch):
     assert found["planted_wrong"].ms is None
 
 
+def test_what_chooses_kernels_by_their_times_is_not_proven_beside_others():
+    assert prove_ahead(bench(only=frozenset({"torch_linear_compiled"})), [CASE], jobs=1) == {}
+
+
 def test_what_is_proven_is_timed_however_little_time_is_left(plant):
     plant(Slow)
     place = scripted("cpu", {"planted_slow": 1.0})
