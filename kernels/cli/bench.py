@@ -15,6 +15,7 @@ from kernels.cli.bench_lines import ceilings_line, fields_line, row_line
 from kernels.cli.compiled_peers import compiled_peers
 from kernels.cli.numbers import positive, seconds
 from kernels.measure.environment import current_device
+from kernels.measure.intervals import STUDENT
 from kernels.ops import Case, Weights
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ DEFAULT_SECONDS = 20.0
 """The longest time for one case, to which twice the longest builds of its compiled peers are added."""
 KERNEL_OPTIONS = ("variant", "only", "settled")
 OPTIONS = {
-    "decode": ("model", "runner", "batch", "prompt", "weights", "fidelity"),
+    "decode": ("model", "runner", "batch", "prompt", "weights", "fidelity", "processes"),
     "serve": bench_serve_arguments.OPTIONS,
 }
 """Options that only some groups have; every group without an entry times kernels and has KERNEL_OPTIONS."""
@@ -53,6 +54,9 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", action="append", metavar="NAME", help="decode: beside the peers, these precisions")
     parser.add_argument(
         "--fidelity", type=positive, default=0, metavar="N", help="decode: compare N tokens with the float32 model"
+    )
+    parser.add_argument(
+        "--processes", type=positive, metavar="N", help="decode: vLLM in N processes (3 to 10), one after the other"
     )
     parser.add_argument("--rounds", type=positive, default=30, help="decode: requests to each runner (default 30)")
     parser.add_argument(
@@ -128,6 +132,8 @@ def _wrong(options: argparse.Namespace) -> str:
         if getattr(options, option):
             named = "; --runner names its variants" * (decode and option == "variant")
             return f"--{option.replace('_', '-')} is not for {options.group}{named}"
+    if options.processes and options.processes - 1 not in STUDENT:
+        return f"--processes: their spread takes 3 to {max(STUDENT) + 1}, not {options.processes}"
     if decode and options.jobs > 1:
         return "--jobs is not for decode"
     if options.json is not None and (reason := bench_document.unwritable(options.json)):
@@ -159,6 +165,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
             weights=options.weights,
             runners=options.runner,
             gpus=options.gpus or (),
+            processes=options.processes or 1,
             slow_builds=options.compiled,
             rounds=options.rounds,
             seconds=options.seconds or 60.0,

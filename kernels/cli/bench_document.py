@@ -29,7 +29,9 @@ class BenchRow(TimedVariant):
     held against the model's logits. Documents without it have one prompt for all requests of a row, and judged the last
     one at most. Where asked for, `kl` (mean, in nats) and `disagreement` (of the most likely token) tell how far
     `tokens` tokens are from the float32 model's. `own_mean_gap` and `own_largest_gap` are the logit gaps of the ids
-    that a runner serves, by its own logits.
+    that a runner serves, by its own logits. `processes_ms` has the median in each process where a runner was measured
+    in several: its times are then the geometric means, and the interval contains the spread between the processes
+    (`kernels.measure.intervals.across_processes`).
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -51,6 +53,7 @@ class BenchRow(TimedVariant):
     host_us: float | None = None
     regime: Literal["burst", "settled"] | None = None
     settled: SettledTime | None = None
+    processes_ms: list[float] = []
 
 
 class MeasuredDocument(BaseModel):

@@ -53,6 +53,7 @@ def _decode_line(row: BenchRow) -> str:
     share = f"{row.read_share:6.1%} of read" if row.read_share else ""
     ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
     judged = "" if row.judged is None else f", {row.judged} judged"
+    judged = f", {len(row.processes_ms)} processes{judged}" if row.processes_ms else judged
     return (
         f"{group:<40} {row.variant:<22} {row.gate:<10} {row.ttf64_ms:8.2f} ms [{row.ms_low:.2f}, {row.ms_high:.2f}] "
         f"{row.ms_per_token:7.4f} ms/token {share}{ratio} ({row.rounds} rounds{judged}){_fidelity(row)}"
