@@ -13,8 +13,6 @@ from workers.documents.model import Counted
 from workers.documents.workload import Objective, unit_of
 
 SHOWN_PERCENTILES = (50.0, 90.0, 95.0, 99.0)
-STUDENT = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
-"""The 97.5 % quantiles of Student's t, by degrees of freedom."""
 TREND_SCORE = 3.29
 """The normal score beyond which Mann and Kendall's test calls samples a trend: 0.1 % of samples without one."""
 LEAST_PAIRS = 6
@@ -190,18 +188,9 @@ def is_difference(ratio: Interval, noise: Interval) -> bool:
 
 
 def ratio_across_processes(ratios: Sequence[float]) -> Interval:
-    """The geometric mean of one ratio a process, with a 95 % interval that contains their spread.
-
-    Student's t interval of the mean logarithm, and at least from the smallest to the largest ratio. Raises ValueError
-    for fewer than 3 or more than 10 ratios.
-    """
-    freedom = len(ratios) - 1
-    if freedom not in STUDENT:
-        raise ValueError(f"{len(ratios)} processes: their spread takes 3 to {max(STUDENT) + 1}")
-    logs = np.log(np.asarray(ratios, dtype=float))
-    middle, half = float(logs.mean()), STUDENT[freedom] * float(logs.std(ddof=1)) / math.sqrt(len(ratios))
-    low, high = min(math.exp(middle - half), *ratios), max(math.exp(middle + half), *ratios)
-    return Interval(value=math.exp(middle), low=low, high=high)
+    """`across_processes` of `kernels.measure.intervals` over one ratio a process, as a document. Raises as it does."""
+    value, low, high = intervals.across_processes(ratios)
+    return Interval(value=value, low=low, high=high)
 
 
 def noise_across_processes(medians: Sequence[float]) -> Interval:

@@ -7,6 +7,7 @@ from kernels.attention.torch_sdpa import HALVES, SdpaCudnn, SdpaFlash, never
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal, Variant, register
+from kernels.torch_compiled import BUILD_SECONDS, compiled
 
 if TYPE_CHECKING:
     import torch
@@ -86,7 +87,7 @@ class TorchFlexDecode(Variant):
     op = "attention"
     summary = "torch's flex_attention compiled by Inductor"
     peer = True
-    build_seconds = 20.0
+    build_seconds = BUILD_SECONDS
 
     def serves(self, case: AttentionCase, gpu: Gpu) -> Refusal | None:
         if case.dtype not in HALVES:
@@ -95,16 +96,15 @@ class TorchFlexDecode(Variant):
 
     def build(self, case: AttentionCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(q, k, v) -> o. Takes no params; raises ValueError when given any. Compiles at the first call."""
-        import torch
         from torch.nn.attention.flex_attention import flex_attention
 
         if params:
             raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
-        compiled: Callable[..., Any] = torch.compile(flex_attention, dynamic=False)
+        flex = compiled(flex_attention)
 
         def attend(q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor") -> "torch.Tensor":
             q, k, v = (each.transpose(1, 2) for each in (q, k, v))
-            o: torch.Tensor = compiled(q, k, v, enable_gqa=case.heads != case.kv_heads)
+            o: torch.Tensor = flex(q, k, v, enable_gqa=case.heads != case.kv_heads)
             return o.transpose(1, 2)
 
         return attend

@@ -1,4 +1,6 @@
-"""torch's own decode step: rotation, two writes, products and a softmax over the whole cache."""
+"""torch's own decode step: rotation, two writes, then products and a softmax over the whole cache, or
+flex_attention.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,6 +8,7 @@ from typing import Any
 from kernels.hardware import Gpu
 from kernels.ops import StepAttentionCase
 from kernels.registry import Refusal, Variant, register
+from kernels.torch_compiled import BUILD_SECONDS, Compiled, compiled, no_compiler
 
 
 def refusal(case: StepAttentionCase) -> Refusal | None:
@@ -32,7 +35,7 @@ class TorchStepAttention(Variant):
         return refusal(case)
 
     def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
-        """f(qkv, cos, sin, k_cache, v_cache, position) -> o."""
+        """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None) -> o."""
         from functools import partial
 
         from kernels.ops.step_attention import step_attention
@@ -40,3 +43,56 @@ class TorchStepAttention(Variant):
         if params:
             raise ValueError(f"torch_step_attention takes no params, not {', '.join(sorted(params))}")
         return partial(step_attention, case)
+
+
+@register
+class TorchStepAttentionCompiled(Compiled):
+    """torch's ops with generated kernels beside the products."""
+
+    name = "torch_step_attention_compiled"
+    op = "step_attention"
+    summary = "torch's rotation, append and attention compiled by Inductor"
+    eager = TorchStepAttention
+
+
+@register
+class TorchStepFlex(Variant):
+    """Rotation and append as generated kernels, then flex_attention, for which Inductor has a flash-decoding kernel."""
+
+    name = "torch_step_flex"
+    op = "step_attention"
+    summary = "torch's rotation, append and flex_attention compiled by Inductor"
+    peer = True
+    build_seconds = BUILD_SECONDS
+
+    def serves(self, case: StepAttentionCase, gpu: Gpu) -> Refusal | None:
+        return no_compiler(gpu) or refusal(case)
+
+    def build(self, case: StepAttentionCase, params: dict[str, Any]) -> Callable[..., Any]:
+        """f(qkv, cos, sin, k_cache, v_cache, position, page_table=None) -> o. Compiles at the first call."""
+        from functools import partial
+
+        from torch.nn.attention.flex_attention import flex_attention
+
+        from kernels.ops.step_attention import appended
+
+        if params:
+            raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
+
+        rotate, attend = compiled(partial(appended, case)), compiled(flex_attention)
+
+        def step(*given: Any, **named: Any) -> Any:
+            q, at, keys, values = rotate(*given, **named)
+
+            def seen(score: Any, batch: Any, head: Any, query: Any, slot: Any) -> Any:
+                inside = slot <= at[batch]
+                if case.window is not None:
+                    inside = inside & (slot > at[batch] - case.window)
+                return score.where(inside, -float("inf"))
+
+            keys, values = (each.transpose(1, 2) for each in (keys, values))
+            grouped = case.heads != case.kv_heads
+            o = attend(q[:, :, None], keys, values, score_mod=seen, enable_gqa=grouped)
+            return o.reshape(case.batch, case.heads * case.head_dim)
+
+        return step

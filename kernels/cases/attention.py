@@ -194,11 +194,14 @@ def _step_case(
 
 
 def bench_step(cpu: bool) -> list[Case]:
-    """Decode steps of real models on a GPU, a tiny one on a CPU."""
+    """Decode steps of real models on a GPU, those of a server on pages; a tiny one on a CPU."""
     if cpu:
         return [StepAttentionCase(batch=1, heads=4, kv_heads=2, head_dim=64, kv_len=64, dtype="fp32")]
-    return [
+    shapes = ((32, 8, 64), (12, 2, 128))
+    plain: list[Case] = [
         StepAttentionCase(batch=batch, heads=heads, kv_heads=kv_heads, head_dim=head_dim, kv_len=kv_len)
-        for heads, kv_heads, head_dim in ((32, 8, 64), (12, 2, 128))
+        for heads, kv_heads, head_dim in shapes
         for batch, kv_len in ((1, 192), (1, 1088), (32, 192))
     ]
+    paged = {"batch": 32, "kv_len": 1088, "paged": True}
+    return [*plain, *(plain[at].model_copy(update=paged) for at in (0, 3))]

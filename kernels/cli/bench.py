@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -12,24 +12,23 @@ from kernels.cases import GROUPS, cases
 from kernels.cli import bench_document, bench_serve_arguments
 from kernels.cli.bench_document import BenchDocument, BenchRow
 from kernels.cli.bench_lines import ceilings_line, fields_line, row_line
+from kernels.cli.compiled_peers import compiled_peers
 from kernels.cli.numbers import positive, seconds
 from kernels.measure.environment import current_device
+from kernels.measure.intervals import STUDENT
 from kernels.ops import Case, Weights
 
 if TYPE_CHECKING:
     import torch
 
-    from kernels.proof.gate import GateReport
     from kernels.tune.trial import Trial
 
 
 DEFAULT_SECONDS = 20.0
 """The longest time for one case, to which twice the longest builds of its compiled peers are added."""
-LONG_CACHE = 4096
-"""From so many keys on, attention over a cache is also timed against compiled peers."""
-KERNEL_OPTIONS = ("variant", "only")
+KERNEL_OPTIONS = ("variant", "only", "settled")
 OPTIONS = {
-    "decode": ("model", "runner", "batch", "prompt", "weights", "fidelity"),
+    "decode": ("model", "runner", "batch", "prompt", "weights", "fidelity", "processes"),
     "serve": bench_serve_arguments.OPTIONS,
 }
 """Options that only some groups have; every group without an entry times kernels and has KERNEL_OPTIONS."""
@@ -56,9 +55,15 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fidelity", type=positive, default=0, metavar="N", help="decode: compare N tokens with the float32 model"
     )
+    parser.add_argument(
+        "--processes", type=positive, metavar="N", help="decode: vLLM in N processes (3 to 10), one after the other"
+    )
     parser.add_argument("--rounds", type=positive, default=30, help="decode: requests to each runner (default 30)")
     parser.add_argument(
-        "--only", action="append", metavar="TEXT", help="only cases whose key contains TEXT, such as m=128; repeatable"
+        "--only",
+        action="append",
+        metavar="TEXT",
+        help="only cases whose key contains TEXT, such as m=128, or is TEXT; repeatable",
     )
     parser.add_argument(
         "--seconds",
@@ -69,6 +74,7 @@ def bench_arguments(parser: argparse.ArgumentParser) -> None:
         "--jobs", type=positive, default=1, metavar="N", help="N processes go ahead through the gate (not decode)"
     )
     parser.add_argument("--compiled", action="store_true", help="also variants that take seconds to build")
+    parser.add_argument("--settled", action="store_true", help="time calls without pauses as well (not decode)")
     bench_serve_arguments.serve_arguments(parser)
 
 
@@ -126,6 +132,8 @@ def _wrong(options: argparse.Namespace) -> str:
         if getattr(options, option):
             named = "; --runner names its variants" * (decode and option == "variant")
             return f"--{option.replace('_', '-')} is not for {options.group}{named}"
+    if options.processes and options.processes - 1 not in STUDENT:
+        return f"--processes: their spread takes 3 to {max(STUDENT) + 1}, not {options.processes}"
     if decode and options.jobs > 1:
         return "--jobs is not for decode"
     if options.json is not None and (reason := bench_document.unwritable(options.json)):
@@ -157,6 +165,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
             weights=options.weights,
             runners=options.runner,
             gpus=options.gpus or (),
+            processes=options.processes or 1,
             slow_builds=options.compiled,
             rounds=options.rounds,
             seconds=options.seconds or 60.0,
@@ -168,26 +177,30 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
     from kernels.tune.ahead import prove_ahead
     from kernels.tune.autotune import Bench, try_case
 
-    texts = options.only or [""]
-    wanted = [each for each in cases(options.group, device.type == "cpu") if any(text in each.key for text in texts)]
-    for text in (each for each in texts if not any(each in case.key for case in wanted)):
+    texts, offered = options.only or [""], cases(options.group, device.type == "cpu")
+    wanted = picked(offered, texts)
+    for text in (each for each in texts if not picked(offered, [each])):
         print(f"kernels bench: no case of {options.group} has {text!r} in its key", file=sys.stderr)
-    bench, variants = Bench(device, gpu, ceilings, host=True), _only(options)
+    bench, variants = Bench(device, gpu, ceilings, host=True, settled=options.settled), _only(options)
     tried = {case.key: variants | (compiled_peers(case) if device.type == "cuda" else set()) for case in wanted}
     if options.jobs > 1:
         started = time.monotonic()
-        proven: dict[str, GateReport] = {}
-        for only in dict.fromkeys(tried.values()):
-            group = [case for case in wanted if tried[case.key] == only]
-            proven |= prove_ahead(replace(bench, only=only), group, options.jobs)
-        bench.proven = proven
-        print(f"Proven ahead: {len(proven)} in {time.monotonic() - started:.0f} s.", flush=True)
+        bench.proven = prove_ahead(replace(bench, only=variants), wanted, options.jobs)
+        print(f"Proven ahead: {len(bench.proven)} in {time.monotonic() - started:.0f} s.", flush=True)
     for case in wanted:
         building = sum(registry.variant(name).build_seconds for name in compiled_peers(case) & tried[case.key])
         seconds = (options.seconds or DEFAULT_SECONDS) + 2 * building
         trials = try_case(replace(bench, only=tried[case.key]), case, seconds=seconds)
         yield from bench_rows(trials, "burst" if device.type == "cuda" else None)
         _say_refused(options.variant or [], trials)
+
+
+def picked(offered: Sequence[Case], texts: Sequence[str]) -> list[Case]:
+    """The cases whose key contains one of the texts; a text that is a whole key stands for that case alone."""
+    keys = {each.key for each in offered}
+    return [
+        each for each in offered if any(each.key == text or (text in each.key and text not in keys) for text in texts)
+    ]
 
 
 def _only(options: argparse.Namespace) -> frozenset[str]:
@@ -197,21 +210,6 @@ def _only(options: argparse.Namespace) -> frozenset[str]:
     named = set(options.variant or [])
     quick = (each for each in registry.variants() if options.compiled or not each.build_seconds)
     return frozenset(named.union(each.name for each in quick if not named or each.peer))
-
-
-def compiled_peers(case: Case) -> frozenset[str]:
-    """The peers of a case that Inductor compiles, where eager torch runs several kernels and so is no fair peer.
-
-    Of attention, those for one query over a long cache.
-    """
-    from kernels import registry
-    from kernels.ops import AttentionCase
-
-    several = case.op in ("rmsnorm", "gated", "rope") or getattr(case, "epilogue", "none") != "none"
-    several = several or getattr(case, "sampling", "argmax") != "argmax"
-    if isinstance(case, AttentionCase):
-        several = case.q_len == 1 and case.kv_len >= LONG_CACHE
-    return frozenset(each.name for each in registry.variants(case.op) if several and each.peer and each.build_seconds)
 
 
 def _say_refused(named: Sequence[str], trials: "Sequence[Trial]") -> None:
@@ -234,23 +232,29 @@ def bench_rows(trials: "Sequence[Trial]", regime: Literal["burst"] | None = None
     from kernels.tune.autotune import NOT_TRIED
 
     tried = [trial for trial in trials if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
-    peers: dict[str | None, float] = {}
     sure = [trial for trial in tried if trial.raced and trial.gate == "pass" and trial.ms and not trial.doubt]
-    for trial in sure:
-        if trial.peer and trial.ms:
-            peers[precision(trial)] = min(trial.ms, peers.get(precision(trial), trial.ms))
+    ratios = ratios_to_best_peer({trial.id: (trial, trial.ms) for trial in sure if trial.ms})
+    settled = ratios_to_best_peer({trial.id: (trial, trial.settled.ms) for trial in sure if trial.settled})
     return [
         BenchRow(
             **trial.shared(),
-            ratio_to_best_peer=peers[precision(trial)] / (trial.ms or 1.0)
-            if precision(trial) in peers and any(trial is each for each in sure)
-            else None,
+            ratio_to_best_peer=ratios.get(trial.id),
             own=is_own(trial.kernels, registry.variant(trial.variant)) if trial.raced and not trial.peer else None,
             host_us=trial.host_us,
             regime=regime if trial.ms else None,
+            settled=trial.settled and trial.settled.model_copy(update={"ratio_to_best_peer": settled.get(trial.id)}),
         )
         for trial in tried
     ]
+
+
+def ratios_to_best_peer(timed: "Mapping[str, tuple[Trial, float]]") -> dict[str, float]:
+    """The best peer's ms over each trial's, by trial id; left out where no peer has weights of its precision."""
+    peers: dict[str | None, float] = {}
+    for trial, ms in timed.values():
+        if trial.peer:
+            peers[precision(trial)] = min(ms, peers.get(precision(trial), ms))
+    return {name: peers[precision(trial)] / ms for name, (trial, ms) in timed.items() if precision(trial) in peers}
 
 
 def precision(trial: "Trial") -> str | None:

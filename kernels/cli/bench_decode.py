@@ -21,7 +21,6 @@ from kernels.engine.vllm_runner import PYTHON_VARIABLE
 from kernels.engine.whole_model import WholeModel
 from kernels.hardware import Gpu
 from kernels.measure import fidelity
-from kernels.measure.intervals import median_interval
 from kernels.measure.roofline import doubt, exceeds_peak, floor_ms
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
@@ -51,6 +50,7 @@ class Options:
     `fidelity` tokens are compared with the float32 model, by eager and by every variant that is no peer. Each number in
     `gpus` adds the megakernel's variants on that number of GPUs, the first ones of the machine. A model that is larger
     than one GPU is measured with these variants alone, one after the other, each over parts that the GPUs make of it.
+    The `processes` share `rounds` and `seconds`. A runner that starts a process starts a fresh one for each of them.
     """
 
     models: Sequence[str] | None = None
@@ -63,6 +63,7 @@ class Options:
     seconds: float = 60.0
     fidelity: int = 0
     gpus: Sequence[int] = ()
+    processes: int = 1
 
     def groups(self, cpu: bool) -> list[tuple[str, int, int]]:
         """(model, batch, prompt): the table, or every combination of what is named."""
@@ -109,14 +110,11 @@ def _measured(
     for run in runs:
         if run.gate == "pass":
             run.warm_up()
-    end = time.monotonic() + options.seconds
-    for done in range(options.rounds):
-        if done >= FEWEST and time.monotonic() > end:
-            break
-        fastest = min((ms for run in runs if run.variant.peer and (ms := run.ms())), default=float("inf"))
-        for run in runs:
-            if run.gate == "pass" and (done < FEWEST or (run.ms() or 0) < SLOW * fastest):
-                run.serve()
+    for process in range(options.processes):
+        for run in runs if process else []:
+            if run.gate == "pass":
+                run.restart()
+        _serve(runs, -(-options.rounds // options.processes), options.seconds / options.processes)
     reference = bench_divided.reference(model)
     judge(runs, reference, dtype_on(model.device))
     reference.close()
@@ -131,6 +129,18 @@ def _measured(
         alike = [peer.ms or 0.0 for peer in sure if peer.peer and peer.case["weights"] == row.case["weights"]]
         ratio = min(alike) / (row.ms or 1.0) if alike and any(row is each for each in sure) else None
         yield row.model_copy(update={"ratio_to_best_peer": ratio})
+
+
+def _serve(runs: Sequence[DecodeRun], rounds: int, seconds: float) -> None:
+    """So many requests to each runner, in turn, for about so long; FEWEST at least."""
+    end = time.monotonic() + seconds
+    for done in range(rounds):
+        if done >= FEWEST and time.monotonic() > end:
+            break
+        fastest = min((ms for run in runs if run.variant.peer and (ms := run.ms())), default=float("inf"))
+        for run in runs:
+            if run.gate == "pass" and (done < FEWEST or (run.ms() or 0) < SLOW * fastest):
+                run.serve()
 
 
 def _doubt(row: BenchRow, ceilings: dict[str, Any]) -> str:
@@ -193,9 +203,9 @@ def _row(run: DecodeRun, gpu: Gpu, ceilings: dict[str, Any], ids: torch.Tensor) 
     )
     if run.ms() is None:
         return row
-    row.ms, row.ms_low, row.ms_high = median_interval(run.samples("ttf_n"))
-    row.ttf64_ms, row.rounds = row.ms, len(run.served)
-    row.ttft_ms, row.ms_per_token = (median_interval(run.samples(metric))[0] for metric in ("ttft", "tpot"))
+    row.ms, row.ms_low, row.ms_high = run.time("ttf_n")
+    row.ttf64_ms, row.rounds, row.processes_ms = row.ms, len(run.served), run.medians("ttf_n") if run.starts else []
+    row.ttft_ms, row.ms_per_token = (run.time(metric)[0] for metric in ("ttft", "tpot"))
     row.regime = "settled" if ids.is_cuda else None
     if row.gate == "pass" and (impossible := exceeds_peak(case, row.ms, gpu, ceilings)):
         row.gate, row.reason = "impossible", impossible

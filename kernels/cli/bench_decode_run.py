@@ -13,7 +13,7 @@ from kernels.engine.clients import Clients, EqualRequests
 from kernels.engine.served_answers import JudgedAnswers, judge_answers
 from kernels.engine.whole_model import WholeModel
 from kernels.measure.fidelity import Fidelity
-from kernels.measure.intervals import median_interval
+from kernels.measure.intervals import across_processes, median_interval
 from kernels.measure.latency import Served, pooled
 from kernels.ops import ModelCase
 from kernels.proof import logit_gate
@@ -42,6 +42,14 @@ class DecodeRun:
     fidelity: Fidelity | None = None
     own: LogitGaps | None = None
     served: Sequence[Served] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    """How many requests had been served when each further process was started."""
+
+    def restart(self) -> None:
+        """Starts the runner in a fresh process, where it runs in one of its own."""
+        if self.runner.starts_process:
+            self.starts.append(len(self.served))
+            self._try(lambda: self.runner.prepare(self.case.batch, self.case.prompt, self.case.tokens))
 
     def warm_up(self) -> None:
         """A client of its own, with prompts that no other runner has had, asks once without timing."""
@@ -74,6 +82,18 @@ class DecodeRun:
         """The median time to the last token; None where nothing was served whole."""
         found = self.samples("ttf_n")
         return median_interval(found)[0] if found else None
+
+    def medians(self, metric: str) -> list[float]:
+        """The metric's median in ms in each process that served whole requests."""
+        ends = [*self.starts, len(self.served)]
+        parts = (self.served[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
+        found = (pooled(part, metric, self.case.tokens) for part in parts)
+        return [median_interval(each)[0] for each in found if each]
+
+    def time(self, metric: str) -> tuple[float, float, float]:
+        """The metric in ms with its 95 % interval: the median, or over three processes and more `across_processes`."""
+        medians = self.medians(metric)
+        return across_processes(medians) if len(medians) > 2 else median_interval(self.samples(metric))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kernels.tune.timed_variant import TimedVariant
+from kernels.tune.timed_variant import SettledTime, TimedVariant
 
 FACTS = ("device", "gpu_uuid", "lease_id", "commit", "sources", "at")
 """What a document keeps of the environment beside the versions."""
@@ -21,7 +21,7 @@ class BenchRow(TimedVariant):
 
     `regime` tells a GPU's clocks while the row was timed: `burst` for single calls with pauses between them, `settled`
     for requests without. The row's floor is of the ceilings in the same regime; documents without it took settled
-    ceilings.
+    ceilings. `settled` has the time of calls without pauses beside that of a burst, where it was asked for.
 
     Rows of whole models have more. `ttft_ms` is the time to the first token, `ttf64_ms` that to the 64th, which is
     `ms`, and `ms_per_token` that of a decode step. `read_share` is the share of the measured read bandwidth that a
@@ -29,7 +29,9 @@ class BenchRow(TimedVariant):
     held against the model's logits. Documents without it have one prompt for all requests of a row, and judged the last
     one at most. Where asked for, `kl` (mean, in nats) and `disagreement` (of the most likely token) tell how far
     `tokens` tokens are from the float32 model's. `own_mean_gap` and `own_largest_gap` are the logit gaps of the ids
-    that a runner serves, by its own logits.
+    that a runner serves, by its own logits. `processes_ms` has the median in each process where a runner was measured
+    in several: its times are then the geometric means, and the interval contains the spread between the processes
+    (`kernels.measure.intervals.across_processes`).
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -50,6 +52,8 @@ class BenchRow(TimedVariant):
     own_largest_gap: float | None = None
     host_us: float | None = None
     regime: Literal["burst", "settled"] | None = None
+    settled: SettledTime | None = None
+    processes_ms: list[float] = []
 
 
 class MeasuredDocument(BaseModel):

@@ -18,7 +18,16 @@ def row_line(row: BenchRow) -> str:
     ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
     host = f" host {row.host_us:5.1f} µs" if row.host_us else ""
     interval = f"{row.ms:9.4f} ms [{row.ms_low:.4f}, {row.ms_high:.4f}]"
-    return f"{row.variant:<22} {row.gate:<10} {interval} {rate}{ratio}{host} {shape}"
+    return f"{row.variant:<22} {row.gate:<10} {interval} {rate}{ratio}{host}{_settled(row)} {shape}"
+
+
+def _settled(row: BenchRow) -> str:
+    """` settled 0.1234 ms  97.1% of floor  1.02x`"""
+    if row.settled is None:
+        return ""
+    share = f" {row.settled.floor_share:6.1%} of floor" if row.settled.floor_share is not None else ""
+    ratio = f" {row.settled.ratio_to_best_peer:5.2f}x" if row.settled.ratio_to_best_peer else ""
+    return f" settled {row.settled.ms:.4f} ms{share}{ratio}"
 
 
 def ceilings_line(ceilings: Mapping[str, Any]) -> str:
@@ -44,6 +53,7 @@ def _decode_line(row: BenchRow) -> str:
     share = f"{row.read_share:6.1%} of read" if row.read_share else ""
     ratio = f" {row.ratio_to_best_peer:5.2f}x" if row.ratio_to_best_peer else ""
     judged = "" if row.judged is None else f", {row.judged} judged"
+    judged = f", {len(row.processes_ms)} processes{judged}" if row.processes_ms else judged
     return (
         f"{group:<40} {row.variant:<22} {row.gate:<10} {row.ttf64_ms:8.2f} ms [{row.ms_low:.2f}, {row.ms_high:.2f}] "
         f"{row.ms_per_token:7.4f} ms/token {share}{ratio} ({row.rounds} rounds{judged}){_fidelity(row)}"

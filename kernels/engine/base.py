@@ -51,6 +51,8 @@ class Runner(ABC):
     name: ClassVar[str]
     gives_logits: ClassVar[bool] = True
     """Whether `logits` is available. A runner without logits is judged by its ids alone."""
+    starts_process: ClassVar[bool] = False
+    """Whether `prepare` starts a fresh process that the model then runs in."""
     settings: Mapping[str, Any] = MappingProxyType({})
     """Settings that another engine reports after `prepare`; empty for this library's own runners."""
 

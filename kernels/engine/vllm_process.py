@@ -1,19 +1,23 @@
 """vLLM's engine in a process of vLLM's own Python: reads requests from standard input, answers on standard output.
 
 `kernels.engine.vllm_runner` runs it as a file, since that Python may lack this library. Each line is one JSON document.
-The first request starts the engine: `{"model": DIRECTORY, "dtype": NAME, "batch": N, "length": N, "memory": SHARE}`;
-the answer is its settings. Every other request is `{"prompts": [[id]], "tokens": N}`, with any number of prompts and
-ids. Its answer has `tokens` [batch][new] and two readings of the host's monotonic clock: `start_ns`, when the request
-was read, and `times_ns` [new], when a step's ids of all sequences were known. The process ends when its standard input
-closes.
+The first request starts the engine: `{"model": DIRECTORY, "dtype": NAME, "batch": N, "length": N, "memory": SHARE,
+"asynchronous": BOOL}`; the answer is its settings. Every other request is `{"prompts": [[id]], "tokens": N}`, with any
+number of prompts and ids. Its answer has `tokens` [batch][new] and two readings of the host's monotonic clock:
+`start_ns`, when the request was read, and `times_ns` [new], when a step's ids of all sequences were known. The process
+ends when its standard input closes.
 """
 
+import asyncio
 import json
 import os
 import socket
 import sys
 import time
 from typing import Any, TextIO
+
+Arrival = tuple[int, int]
+"""A token's id, and when it was known, in ns of the host's monotonic clock."""
 
 
 def has_network() -> bool:
@@ -42,12 +46,74 @@ def join_alone() -> None:
     executor.get_open_port = lambda: 0
 
 
-def start(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The engine, in this process, and the settings that it runs with."""
+class Engine:
+    """vLLM's engine in this process, stepped by a loop."""
+
+    kind = "in process"
+
+    def __init__(self, model: str, arguments: dict[str, Any]) -> None:
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        import vllm
+
+        self.alone = not has_network()
+        if self.alone:
+            join_alone()
+        self._engine = vllm.LLM(model=model, **arguments).llm_engine
+        self.config = self._engine.vllm_config
+
+    def serve(self, prompts: dict[str, list[int]], sampling: Any) -> dict[str, list[Arrival]]:
+        """Every token of each prompt, by the request's name."""
+        arrived: dict[str, list[Arrival]] = {name: [] for name in prompts}
+        for name, prompt in prompts.items():
+            self._engine.add_request(name, {"prompt_token_ids": prompt}, sampling)
+        while self._engine.has_unfinished_requests():
+            outputs = self._engine.step()
+            now = time.monotonic_ns()
+            for output in outputs:
+                arrived[output.request_id] += [(each, now) for each in output.outputs[0].token_ids]
+        return arrived
+
+
+class AsyncEngine:
+    """vLLM's asynchronous engine, whose core runs in a process of its own, as behind its server."""
+
+    kind = "asynchronous, its core in a process of its own"
+    alone = False
+
+    def __init__(self, model: str, arguments: dict[str, Any]) -> None:
+        if not has_network():
+            raise RuntimeError("the asynchronous engine needs a network of its own machine")
+        self._loop = asyncio.new_event_loop()
+        self._engine = self._loop.run_until_complete(self._started(model, arguments))
+        self.config = self._engine.vllm_config
+
+    async def _started(self, model: str, arguments: dict[str, Any]) -> Any:
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        return AsyncLLM.from_engine_args(AsyncEngineArgs(model=model, **arguments))
+
+    def serve(self, prompts: dict[str, list[int]], sampling: Any) -> dict[str, list[Arrival]]:
+        """Every token of each prompt, by the request's name."""
+        return self._loop.run_until_complete(self._all(prompts, sampling))
+
+    async def _all(self, prompts: dict[str, list[int]], sampling: Any) -> dict[str, list[Arrival]]:
+        arrived = await asyncio.gather(*(self._one(name, prompt, sampling) for name, prompt in prompts.items()))
+        return dict(zip(prompts, arrived, strict=True))
+
+    async def _one(self, name: str, prompt: list[int], sampling: Any) -> list[Arrival]:
+        arrived: list[Arrival] = []
+        async for output in self._engine.generate({"prompt_token_ids": prompt}, sampling, name):
+            now = time.monotonic_ns()
+            arrived += [(each, now) for each in output.outputs[0].token_ids]
+        return arrived
+
+
+def start(request: dict[str, Any]) -> tuple[Engine | AsyncEngine, dict[str, Any]]:
+    """The engine and the settings that it runs with."""
+    import torch
     import vllm
 
-    if alone := not has_network():
-        join_alone()
     arguments = {
         "dtype": request["dtype"],
         "max_model_len": request["length"],
@@ -61,19 +127,31 @@ def start(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         "disable_log_stats": True,
         "seed": 0,
     }
-    engine = vllm.LLM(model=request["model"], **arguments).llm_engine
-    config = engine.vllm_config
+    engine = (AsyncEngine if request["asynchronous"] else Engine)(request["model"], arguments)
     found = {
         "version": vllm.__version__,
-        "engine": "in process",
-        "process_group": "fake, of one process" if alone else "nccl and gloo",
-        "cudagraph_mode": str(config.compilation_config.cudagraph_mode),
-        "async_scheduling": bool(config.scheduler_config.async_scheduling),
+        "torch": torch.__version__,
+        "engine": engine.kind,
+        "process_group": "fake, of one process" if engine.alone else "nccl and gloo",
+        "cudagraph_mode": str(engine.config.compilation_config.cudagraph_mode),
+        "async_scheduling": bool(engine.config.scheduler_config.async_scheduling),
+        "attention_backend": engine.config.attention_config.backend.name,
+        "flash_attn_version": flash_attn_version(),
     }
     return engine, arguments | found
 
 
-def generate(engine: Any, request: dict[str, Any], serial: int) -> dict[str, Any]:
+def flash_attn_version() -> int | None:
+    """The FlashAttention that vLLM's backend takes on this GPU; None where this vLLM does not say."""
+    try:
+        from vllm.v1.attention.backends.fa_utils import get_flash_attn_version
+    except ImportError:
+        return None
+    found: int | None = get_flash_attn_version()
+    return found
+
+
+def generate(engine: Engine | AsyncEngine, request: dict[str, Any], serial: int) -> dict[str, Any]:
     """One batch from its prompts to its last token; end-of-text is ignored."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -83,19 +161,10 @@ def generate(engine: Any, request: dict[str, Any], serial: int) -> dict[str, Any
     greedy = SamplingParams(
         temperature=0.0, max_tokens=wanted, ignore_eos=True, detokenize=False, output_kind=RequestOutputKind.DELTA
     )
-    names = [f"{serial}-{row}" for row in range(len(request["prompts"]))]
-    tokens: dict[str, list[int]] = {name: [] for name in names}
-    for name, prompt in zip(names, request["prompts"], strict=True):
-        engine.add_request(name, {"prompt_token_ids": prompt}, greedy)
-    times_ns: list[int] = []
-    while engine.has_unfinished_requests():
-        outputs = engine.step()
-        now = time.monotonic_ns()
-        for output in outputs:
-            tokens[output.request_id] += output.outputs[0].token_ids
-        complete = min(len(each) for each in tokens.values())
-        times_ns += [now] * (complete - len(times_ns))
-    return {"tokens": [tokens[name] for name in names], "times_ns": times_ns, "start_ns": start_ns}
+    prompts = {f"{serial}-{row}": prompt for row, prompt in enumerate(request["prompts"])}
+    arrived = list(engine.serve(prompts, greedy).values())
+    times_ns = [max(at for _, at in together) for together in zip(*arrived, strict=False)]
+    return {"tokens": [[each for each, _ in row] for row in arrived], "times_ns": times_ns, "start_ns": start_ns}
 
 
 def main(requests: TextIO, answers: TextIO) -> None:
@@ -114,7 +183,6 @@ def main(requests: TextIO, answers: TextIO) -> None:
 
 
 if __name__ == "__main__":
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what vLLM prints must not reach standard output
     main(sys.stdin, answers)

@@ -48,15 +48,18 @@ def _visible(named: str, number_of: Callable[[], int | None]) -> dict[str, str]:
 
 
 class VllmRunner(Runner):
-    """vLLM's engine in process: CUDA graphs, FlashAttention, asynchronous scheduling, stepped by a loop.
+    """vLLM's engine: CUDA graphs, FlashAttention, asynchronous scheduling.
 
-    The start that it states is taken in vLLM's process. `Clients` count from when they hand the prompt over, so the
-    transfer to that process counts. Greedy only. It gives no logits: it is judged by its ids. `options["memory"]` is
-    its share of the GPU's memory, `options["start_seconds"]` how long it may take to start.
+    It runs in one process, stepped by a loop; with `options["asynchronous"]` it is the engine of vLLM's server. Each
+    `prepare` starts a fresh process. The start of a request that it states is taken in vLLM's process. `Clients` count
+    from when they hand the prompt over, so the transfer to that process counts. Greedy only. It gives no logits: it is
+    judged by its ids. `options["memory"]` is its share of the GPU's memory, `options["start_seconds"]` how long it may
+    take to start.
     """
 
     name = "vllm"
     gives_logits = False
+    starts_process = True
 
     def __init__(self, model: torch.nn.Module, options: dict[str, Any] | None = None) -> None:
         super().__init__(model, options)
@@ -83,6 +86,7 @@ class VllmRunner(Runner):
             )
         memory, dtype = self.options.get("memory", MEMORY_SHARE), str(self.model.dtype).removeprefix("torch.")
         request = {"model": str(model), "dtype": dtype, "batch": batch, "length": prompt + tokens, "memory": memory}
+        request["asynchronous"] = bool(self.options.get("asynchronous"))
         self.settings = self._ask(request, self.options.get("start_seconds", START_SECONDS))
         ids = torch.randint(self.model.config.vocab_size, (batch, prompt), generator=torch.Generator().manual_seed(1))
         for _ in range(3):

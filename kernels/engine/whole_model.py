@@ -163,6 +163,15 @@ class Vllm(WholeModel):
         return _gpu_only("vLLM is measured", gpu)
 
 
+@register
+class VllmAsync(Vllm):
+    """vLLM's asynchronous engine, as its server runs it, without HTTP."""
+
+    name = "vllm_async"
+    summary = "vLLM's asynchronous engine, its core in a process of its own"
+    options = {"asynchronous": True}
+
+
 class _Kernels(WholeModel):
     """Without a plan it uses the choices of `tune.tuning_cache`, or measures them now, and prints its reasons to
     stderr.

@@ -1,8 +1,7 @@
 """torch's variants of the small ops between the matrix products: RMSNorm, gated activation, RoPE, LM head."""
 
-import shutil
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from kernels.hardware import Gpu
 from kernels.ops import GatedCase, LmHeadCase, RmsNormCase, RopeCase
@@ -11,6 +10,7 @@ from kernels.ops.lm_head import TOP_K
 from kernels.ops.paged_kv import slots
 from kernels.ops.rope import AppendArguments, rope
 from kernels.registry import Refusal, Variant, register
+from kernels.torch_compiled import Compiled
 
 
 def _no_params(name: str, params: dict[str, Any]) -> None:
@@ -153,28 +153,8 @@ class TorchLmHeadSampling(Variant):
         return draw
 
 
-class _Compiled(Variant):
-    """torch's variant of the op, compiled by Inductor."""
-
-    peer = True
-    build_seconds = 20.0
-    eager: ClassVar[type[Variant]]
-
-    def serves(self, case: Any, gpu: Gpu) -> Refusal | None:
-        if gpu.gpu_class == "cpu" and shutil.which("g++") is None and shutil.which("clang++") is None:
-            return Refusal("device is CPU: Inductor needs a C++ compiler and there is none on this machine")
-        return self.eager().serves(case, gpu)
-
-    def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
-        """The call of the eager variant. Compiles at the first call."""
-        import torch
-
-        _no_params(self.name, params)
-        return torch.compile(self.eager().build(case, {}), dynamic=False)
-
-
 @register
-class TorchRmsNormCompiled(_Compiled):
+class TorchRmsNormCompiled(Compiled):
     """One generated kernel for sum, norm and quantisation."""
 
     name = "torch_rmsnorm_compiled"
@@ -184,7 +164,7 @@ class TorchRmsNormCompiled(_Compiled):
 
 
 @register
-class TorchGatedCompiled(_Compiled):
+class TorchGatedCompiled(Compiled):
     """One generated elementwise kernel."""
 
     name = "torch_gated_compiled"
@@ -194,7 +174,7 @@ class TorchGatedCompiled(_Compiled):
 
 
 @register
-class TorchRopeCompiled(_Compiled):
+class TorchRopeCompiled(Compiled):
     """The rotation, and the append, as generated kernels."""
 
     name = "torch_rope_compiled"
@@ -204,10 +184,20 @@ class TorchRopeCompiled(_Compiled):
 
 
 @register
-class TorchLmHeadSamplingCompiled(_Compiled):
+class TorchLmHeadSamplingCompiled(Compiled):
     """torch's product and top-k with generated kernels for the rest; eager, the generator alone takes 160 launches."""
 
     name = "torch_lm_head_sampling_compiled"
     op = "lm_head"
     summary = "torch's product and draw compiled by Inductor"
     eager = TorchLmHeadSampling
+
+
+@register
+class TorchLmHeadCompiled(Compiled):
+    """torch's product with a generated kernel for the argmax."""
+
+    name = "torch_lm_head_compiled"
+    op = "lm_head"
+    summary = "torch's product and argmax compiled by Inductor"
+    eager = TorchLmHead

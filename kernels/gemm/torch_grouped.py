@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase
 from kernels.registry import Refusal, Variant, register
+from kernels.torch_compiled import BUILD_SECONDS, compiled
 
 if TYPE_CHECKING:
     import torch
@@ -93,10 +94,8 @@ class TorchGroupedCompiled(TorchGrouped):
 
     name = "torch_grouped_mm_compiled"
     summary = "torch._grouped_mm and its gate compiled by Inductor"
-    build_seconds = 20.0
+    build_seconds = BUILD_SECONDS
 
     def build(self, case: GroupedCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(x, w, ends) -> y. Takes no params; raises ValueError when given any. Compiles at the first call."""
-        import torch
-
-        return torch.compile(super().build(case, params), dynamic=False)
+        return compiled(super().build(case, params))

@@ -1,18 +1,15 @@
 """torch's variants of matrix products: the plain call, Inductor's, and dynamic int8 on the CPU."""
 
-import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register
+from kernels.torch_compiled import BUILD_SECONDS, compiled, no_compiler
 
 if TYPE_CHECKING:
     import torch
-
-RECOMPILE_LIMIT = 256
-"""The most shapes for which one function is compiled. torch's default of 8 is less than one model needs."""
 
 
 def _plain(case: LinearCase) -> "Callable[..., Any]":
@@ -106,12 +103,10 @@ class TorchLinearCompiled(Variant):
     op = "linear"
     summary = "torch's linear compiled by Inductor"
     peer = True
-    build_seconds = 20.0
+    build_seconds = BUILD_SECONDS
 
     def serves(self, case: LinearCase, gpu: Gpu) -> Refusal | None:
-        if gpu.gpu_class == "cpu" and shutil.which("g++") is None and shutil.which("clang++") is None:
-            return Refusal("device is CPU: Inductor needs a C++ compiler and there is none on this machine")
-        return _unquantised(case)
+        return no_compiler(gpu) or _unquantised(case)
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(x, w, bias=None, residual=None, eps=1e-6) -> y. Takes `mode` of torch.compile; compiles on first call."""
@@ -120,9 +115,8 @@ class TorchLinearCompiled(Variant):
         unknown = set(params) - {"mode"}
         if unknown:
             raise ValueError(f"torch_linear_compiled takes mode, not {', '.join(sorted(unknown))}")
-        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, RECOMPILE_LIMIT)
         mode = params.get("mode") or ("max-autotune-no-cudagraphs" if torch.cuda.is_available() else "default")
-        return torch.compile(_plain(case), mode=mode, dynamic=False)
+        return compiled(_plain(case), mode)
 
 
 @register

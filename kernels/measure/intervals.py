@@ -4,6 +4,10 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
+from statistics import fmean, stdev
+
+STUDENT = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
+"""The 97.5 % quantiles of Student's t, by degrees of freedom."""
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float, float]:
@@ -42,6 +46,20 @@ def percentile_interval(samples: Sequence[float], p: float, alike: float = 1.0) 
     count, value = max(1, int(len(ordered) / alike)), percentile(ordered, p)
     low, high = _ranks(count, p)
     return value, ordered[low * len(ordered) // count], ordered[-(-(high + 1) * len(ordered) // count) - 1]
+
+
+def across_processes(values: Sequence[float]) -> tuple[float, float, float]:
+    """The geometric mean of one value above 0 a process, with a 95 % interval that contains their spread.
+
+    Student's t interval of the mean logarithm, and at least from the smallest to the largest value. Raises ValueError
+    for fewer than 3 or more than 10 values.
+    """
+    freedom = len(values) - 1
+    if freedom not in STUDENT:
+        raise ValueError(f"{len(values)} processes: their spread takes 3 to {max(STUDENT) + 1}")
+    logs = [math.log(each) for each in values]
+    middle, half = fmean(logs), STUDENT[freedom] * stdev(logs) / math.sqrt(len(values))
+    return math.exp(middle), min(math.exp(middle - half), *values), max(math.exp(middle + half), *values)
 
 
 @cache

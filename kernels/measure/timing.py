@@ -189,6 +189,7 @@ HOST_BATCH = 25
 """Calls between two synchronisations, so that a full launch queue never blocks the host within a call."""
 
 
+@torch.no_grad()
 def host_us(call: Call, device: torch.device, calls: int = 1000, seconds: float = 0.2) -> float | None:
     """The median host time of a call on a GPU in µs; None on a CPU, where it would be the whole time.
 
@@ -207,6 +208,37 @@ def host_us(call: Call, device: torch.device, calls: int = 1000, seconds: float 
             spent.append(time.perf_counter_ns() - start)
     _wait(device)
     return median_interval([each / 1e3 for each in spent])[0]
+
+
+SETTLING_SECONDS, SETTLED_SAMPLES, BUSY_MS, MOST_BUSY = 0.3, 9, 20.0, 1000
+"""Work before the first settled sample, as before a settled ceiling; samples; work between two of them in ms, and its
+most calls."""
+
+
+@torch.no_grad()
+def settled(call: Call, device: torch.device, timer: Timer | None = None) -> Timing | None:
+    """The time of a call with a cold cache while the GPU does the same work without a pause; None on a CPU.
+
+    Power then holds the clocks down. `timer` replaces the device's own.
+    """
+    if device.type != "cuda" and timer is None:
+        return None
+    timer = timer or timer_for(device)
+    repeats = max(1, min(MOST_BUSY, round(BUSY_MS / max(timer(call), 1e-6))))
+    until = time.monotonic() + SETTLING_SECONDS
+    while time.monotonic() < until:
+        _repeat(call, repeats)
+        _wait(device)
+    samples = []
+    for _ in range(SETTLED_SAMPLES):
+        _repeat(call, repeats)
+        samples.append(timer(call))
+    return _timing(samples, StoppingRule.width)
+
+
+def _repeat(call: Call, repeats: int) -> None:
+    for _ in range(repeats):
+        call()
 
 
 def _cycles_per_ms(cycles: int = 2_000_000) -> float:

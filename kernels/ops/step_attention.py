@@ -89,6 +89,33 @@ class StepAttentionCase(BaseCase):
         return slots(arguments["position"].expand(self.batch), 1, arguments.get("page_table"), tokens)
 
 
+def appended(
+    case: StepAttentionCase,
+    qkv: "Tensor",
+    cos: "Tensor",
+    sin: "Tensor",
+    k_cache: "Tensor",
+    v_cache: "Tensor",
+    position: "Tensor",
+    page_table: "Tensor | None" = None,
+) -> "tuple[Tensor, Tensor, Tensor, Tensor]":
+    """The rotated q [batch, heads, head_dim], position [batch], and keys and values [batch, slots, kv_heads, head_dim].
+
+    Writes the rotated k, and v, into slot position[b] of the caches. Of paged caches the slots are copies of the pages.
+    """
+    heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim
+    q, k, v = qkv.view(case.batch, -1, head_dim).split([heads, kv_heads, kv_heads], dim=1)
+    cosine, sine = (table[position][:, None] for table in (cos, sin))
+    q, k = (each * cosine + rotate_half(each) * sine for each in (q, k))
+    at = position.expand(case.batch)
+    first, second = slots(at, 1, page_table, k_cache.shape[1])
+    k_cache[first, second] = k[:, None].to(k_cache.dtype)
+    v_cache[first, second] = v[:, None]
+    if page_table is not None:
+        k_cache, v_cache = (each[page_table.long()].flatten(1, 2) for each in (k_cache, v_cache))
+    return q, at, k_cache, v_cache
+
+
 def step_attention(
     case: StepAttentionCase,
     qkv: "Tensor",
@@ -106,23 +133,15 @@ def step_attention(
     import torch
 
     heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim
-    q, k, v = qkv.view(case.batch, -1, head_dim).split([heads, kv_heads, kv_heads], dim=1)
-    cosine, sine = (table[position][:, None] for table in (cos, sin))
-    q, k = (each * cosine + rotate_half(each) * sine for each in (q, k))
-    at = position.expand(case.batch)
-    first, second = slots(at, 1, page_table, k_cache.shape[1])
-    k_cache[first, second] = k[:, None].to(k_cache.dtype)
-    v_cache[first, second] = v[:, None]
-    if page_table is not None:
-        k_cache, v_cache = (each[page_table.long()].flatten(1, 2) for each in (k_cache, v_cache))
+    q, at, keys, values = appended(case, qkv, cos, sin, k_cache, v_cache, position, page_table)
     wide = torch.promote_types(qkv.dtype, torch.float32)
     grouped = q.view(case.batch, kv_heads, heads // kv_heads, head_dim).to(wide)
-    scores = torch.einsum("bhgd,blhd->bhgl", grouped, k_cache.to(wide)) * head_dim**-0.5
-    slot = torch.arange(k_cache.shape[1], device=qkv.device)
+    scores = torch.einsum("bhgd,blhd->bhgl", grouped, keys.to(wide)) * head_dim**-0.5
+    slot = torch.arange(keys.shape[1], device=qkv.device)
     seen = slot <= at[:, None]
     if case.window is not None:
         seen = seen & (slot > at[:, None] - case.window)
     scores = scores.masked_fill(~seen[:, None, None], float("-inf"))
-    values = torch.where(seen[:, :, None, None], v_cache, v_cache.new_zeros(())).to(wide)
+    values = torch.where(seen[:, :, None, None], values, values.new_zeros(())).to(wide)
     out = torch.einsum("bhgl,blhd->bhgd", torch.softmax(scores, dim=-1), values)
     return out.to(qkv.dtype).reshape(case.batch, heads * head_dim)

@@ -18,7 +18,8 @@ def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gat
     """Gate reports of every variant's params at every case, by trial id, from `jobs` processes at once.
 
     Compilation and proof, which take long, are then done before the cases are timed one by one. A trial that could not
-    run is tried again here alone, since so many processes may have run out of memory.
+    run is tried again here alone, since so many processes may have run out of memory. Variants that are slow to build
+    are left to the process that times them: Inductor chooses among kernels by their times, while nothing else runs.
     """
     groups = [group for case in cases if (group := _offered(bench, case))]
     groups.sort(key=lambda group: group[0].id)  # shuffled, so that the largest cases do not meet in memory
@@ -35,7 +36,9 @@ def _offered(bench: Bench, case: Case) -> list[Trial]:
     return [
         Trial.of(case, variant, params)
         for variant in registry.variants(case.op)
-        if (bench.only is None or variant.name in bench.only) and variant.serves(case, bench.gpu) is None
+        if (bench.only is None or variant.name in bench.only)
+        and not variant.build_seconds
+        and variant.serves(case, bench.gpu) is None
         for params in variant.space(case)
     ]
 

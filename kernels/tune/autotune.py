@@ -13,7 +13,7 @@ from kernels import registry
 from kernels.hardware import Gpu
 from kernels.measure.ceilings import measure_ceilings
 from kernels.measure.roofline import exceeds_peak, floor_ms, in_burst
-from kernels.measure.timing import StoppingRule, Timer, Timing, host_us, interleaved
+from kernels.measure.timing import StoppingRule, Timer, Timing, host_us, interleaved, settled
 from kernels.ops import Case
 from kernels.proof import gate
 from kernels.proof.kernel_names import borrowed, kernels_seen
@@ -59,6 +59,7 @@ class Bench:
     only: frozenset[str] | None = None
     proven: Mapping[str, gate.GateReport] = field(default_factory=dict)
     host: bool = False
+    settled: bool = False
     note: Callable[[Trial, float], None] = lambda trial, building: None
     note_reference: Callable[[Case], None] = lambda case: None
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -198,6 +199,8 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
         _record_time(bench, each.trial, times[each.trial.id])
         each.trial.raced, each.trial.kernels = True, kernels_seen(each.call, bench.device)
         each.trial.host_us = host_us(each.call, bench.device) if bench.host else None
+        if bench.settled and (timing := settled(each.call, bench.device, bench.timer)) is not None:
+            each.trial.take_settled(timing, floor_ms(each.trial.case, bench.ceilings))
     return abs(times[AGAIN].ms / max(times[default.id].ms, 1e-12) - 1)
 
 

@@ -8,6 +8,22 @@ from kernels.plan import Params
 from kernels.proof.verdict import Gate
 
 
+class SettledTime(BaseModel):
+    """The time of a call with a cold cache on a GPU that works without pauses: its clocks are those that power allows.
+
+    The median in ms with its 95 % interval. `floor_share` is the floor by the settled ceilings over it, None as in
+    `TimedVariant`; `ratio_to_best_peer` the best peer's settled time over it.
+    """
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    ms: float
+    ms_low: float
+    ms_high: float
+    floor_share: float | None = None
+    ratio_to_best_peer: float | None = None
+
+
 class TimedVariant(BaseModel):
     """One variant with one set of params at one case.
 

@@ -8,7 +8,7 @@ from kernels.measure.roofline import doubt
 from kernels.measure.timing import Timing
 from kernels.ops import Case
 from kernels.registry import Variant
-from kernels.tune.timed_variant import TimedVariant
+from kernels.tune.timed_variant import SettledTime, TimedVariant
 
 
 class Trial(TimedVariant):
@@ -23,6 +23,7 @@ class Trial(TimedVariant):
     quantisation: float | None = None
     floor_ms: float | None = None
     host_us: float | None = None
+    settled: SettledTime | None = None
     raced: bool = False
     chosen: bool = False
 
@@ -58,3 +59,8 @@ class Trial(TimedVariant):
             self.tflops, self.gbps = self.case.flops / timing.ms / 1e9, self.case.least_bytes / timing.ms / 1e6
             self.floor_ms = floor
             self.floor_share = floor / timing.ms if floor and not self.doubt else None
+
+    def take_settled(self, timing: Timing, floor: float | None) -> None:
+        """Stores the time of calls without pauses; `floor` is by the settled ceilings."""
+        share = floor / timing.ms if floor and not doubt(floor, timing.ms) else None
+        self.settled = SettledTime(ms=timing.ms, ms_low=timing.low, ms_high=timing.high, floor_share=share)

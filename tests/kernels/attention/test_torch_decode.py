@@ -3,10 +3,8 @@
 import pytest
 
 from kernels import registry
-from kernels.cases import cases
-from kernels.cli.bench import compiled_peers
 from kernels.hardware import GPUS
-from kernels.ops import AttentionCase, GroupedCase, LinearCase, RmsNormCase
+from kernels.ops import AttentionCase
 from kernels.proof import gate
 
 CASE = AttentionCase(kind="decode", head_dim=64, heads=8, kv_heads=2, batch=3, q_len=1, kv_len=70)
@@ -33,15 +31,3 @@ def test_they_serve_one_query_of_a_long_cache(name: str, change: dict, said: str
     assert refusal is not None
     assert refusal.reason.startswith(said)
     assert variant.serves(LONG, GPUS["cpu"]).reason.startswith("device is CPU")  # type: ignore[union-attr]
-
-
-def test_peers_are_compiled_where_eager_torch_runs_several_kernels() -> None:
-    assert compiled_peers(RmsNormCase(m=1, n=8)) == {"torch_rmsnorm_compiled"}
-    assert compiled_peers(LinearCase(m=1, n=8, k=8, epilogue="residual")) == {"torch_linear_compiled"}
-    assert compiled_peers(LinearCase(m=1, n=8, k=8)) == set()
-    assert compiled_peers(GroupedCase(rows=8, experts=2, n=8, k=8, epilogue="swiglu")) == {"torch_grouped_mm_compiled"}
-    assert compiled_peers(LONG) == {"torch_flex_decode"}
-    assert compiled_peers(LONG.model_copy(update={"kv_len": 192})) == set()
-    fused = [case for case in cases("fused", cpu=False) if case.op != "lm_head"]
-    assert fused
-    assert all(compiled_peers(case) for case in fused)

@@ -12,6 +12,8 @@ import torch
 from kernels import engine, registry
 from kernels.engine import vllm_runner
 from kernels.engine.vllm_runner import VllmRunner
+from kernels.engine.whole_model import WholeModel
+from kernels.ops import ModelCase
 from tests.kernels.engine import vllm_stand_in
 from tests.kernels.engine.engine_models import CONFIGS
 
@@ -22,12 +24,18 @@ def model() -> Any:
 
 
 @pytest.fixture
-def runner(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> VllmRunner:
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(vllm_stand_in.environment(tmp_path, honest=False)))
+
+
+@pytest.fixture
+def runner(model: Any, python: None) -> VllmRunner:
     return VllmRunner(model)
 
 
-def test_a_batch_has_a_token_when_every_sequence_has_it(runner: VllmRunner) -> None:
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_batch_has_a_token_when_every_sequence_has_it(model: Any, python: None, asynchronous: bool) -> None:
+    runner = VllmRunner(model, {"asynchronous": asynchronous})
     runner.prepare(2, 8, 4)
     made = runner.generate(torch.zeros(2, 8, dtype=torch.int64), 4)
     assert made.tokens == [[7] * 4] * 2
@@ -44,6 +52,34 @@ def test_it_says_what_it_runs_with(runner: VllmRunner) -> None:
     assert runner.settings["process_group"] == "nccl and gloo"
     assert runner.settings["attention_backend"] == "FLASH_ATTN"
     assert runner.settings["async_scheduling"] is True
+    assert runner.settings["flash_attn_version"] == 3
+    assert runner.settings["torch"] == torch.__version__
+    assert runner.settings["engine"] == "in process"
+    runner.close()
+
+
+def test_the_asynchronous_engine_says_what_it_is(model: Any, python: None) -> None:
+    variant = registry.variant("vllm_async")
+    assert isinstance(variant, WholeModel)
+    runner = variant.build(ModelCase(model="", batch=1, prompt=8, tokens=4), {})(model)
+    runner.prepare(1, 8, 4)
+    assert runner.settings["engine"] == "asynchronous, its core in a process of its own"
+    assert (runner.settings["attention_backend"], runner.settings["flash_attn_version"]) == ("FLASH_ATTN", 3)
+    assert runner.settings["torch"] == torch.__version__
+    with pytest.raises(RuntimeError, match="vLLM: ValueError: the prompt is too long"):
+        runner.generate(torch.zeros(1, 31, dtype=torch.int64), 4)
+    assert runner.generate(torch.zeros(1, 8, dtype=torch.int64), 4).tokens == [[7] * 4]
+    runner.close()
+
+
+def test_each_prepare_starts_a_fresh_process(runner: VllmRunner) -> None:
+    assert runner.starts_process
+    seen = set()
+    for _ in range(2):
+        runner.prepare(1, 8, 4)
+        assert runner._process is not None
+        seen.add(runner._process.pid)
+    assert len(seen) == 2
     runner.close()
 
 
@@ -102,4 +138,4 @@ def test_a_gpu_that_is_named_by_its_uuid_is_shown_by_its_number(
 
 
 def test_no_plan_is_made_of_it() -> None:
-    assert not registry.variant("vllm").in_plans
+    assert not any(registry.variant(name).in_plans for name in ("vllm", "vllm_async"))

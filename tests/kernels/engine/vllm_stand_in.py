@@ -25,7 +25,10 @@ class LLM:
     def __init__(self, model, dtype, **given):
         compilation, scheduler = Some(cudagraph_mode="FULL"), Some(async_scheduling=True)
         self.llm_engine = self
-        self.vllm_config = Some(compilation_config=compilation, scheduler_config=scheduler)
+        attention = Some(backend=Some(name="FLASH_ATTN"))
+        self.vllm_config = Some(
+            compilation_config=compilation, scheduler_config=scheduler, attention_config=attention
+        )
         self.left, self.ids = {{}}, {{}}
         self.join()
         self.load(model, dtype)
@@ -73,6 +76,29 @@ HONEST = """def load(self, model, dtype):
             logits = self.model(self.torch.tensor([self.ids[name]])).logits
         self.ids[name].append(int(logits[0, -1].argmax()))
         return self.ids[name][-1]"""
+ASYNC_LLM = """
+from types import SimpleNamespace as Some
+
+from vllm import LLM
+
+
+class AsyncLLM:
+    @classmethod
+    def from_engine_args(cls, given):
+        made = cls()
+        made.engine = LLM(**given)
+        made.vllm_config = made.engine.vllm_config
+        return made
+
+    async def generate(self, prompt, sampling, name):
+        self.engine.add_request(name, prompt, sampling)
+        self.engine.left[name] = sampling.max_tokens
+        while name in self.engine.left:
+            self.engine.left[name] -= 1
+            if not self.engine.left[name]:
+                del self.engine.left[name]
+            yield Some(request_id=name, outputs=[Some(token_ids=[self.engine.next(name)])])
+"""
 EXECUTOR = """
 import socket
 
@@ -165,6 +191,14 @@ def environment(folder: Path, honest: bool = True) -> Path:
     (package / "v1" / "__init__.py").touch()
     (package / "v1" / "executor" / "__init__.py").touch()
     (package / "v1" / "executor" / "uniproc_executor.py").write_text(EXECUTOR)
+    (package / "v1" / "engine").mkdir()
+    (package / "v1" / "engine" / "async_llm.py").write_text(ASYNC_LLM)
+    (package / "engine").mkdir()
+    (package / "engine" / "arg_utils.py").write_text("AsyncEngineArgs = dict\n")
+    (package / "v1" / "attention" / "backends").mkdir(parents=True)
+    (package / "v1" / "attention" / "backends" / "fa_utils.py").write_text(
+        "def get_flash_attn_version():\n    return 3\n"
+    )
     ids, engine = ("the model's most likely ids", HONEST) if honest else ("id 7", SEVENS)
     (package / "__init__.py").write_text(PACKAGE.format(ids=ids, engine=engine))
     (package / "entrypoints" / "openai").mkdir(parents=True)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from kernels.measure.intervals import median_interval, percentile_interval
+from kernels.measure.intervals import across_processes, median_interval, percentile_interval
 
 
 @pytest.mark.parametrize(("count", "p"), [(50, 50), (200, 90), (300, 95), (1000, 99)])
@@ -41,3 +41,17 @@ def test_few_samples_end_at_the_last_one():
         percentile_interval([], 50)
     with pytest.raises(ValueError, match="does not exist"):
         percentile_interval([1.0], 100)
+
+
+def test_the_spread_between_processes_is_students_and_at_least_the_range():
+    middle, low, high = across_processes([1.0, 2.0, 4.0])
+    assert middle == pytest.approx(2.0)
+    assert high / middle == pytest.approx(math.exp(4.303 * math.log(2) / math.sqrt(3)))
+    assert low * high == pytest.approx(middle**2)
+    assert across_processes([3.0] * 3) == pytest.approx((3.0, 3.0, 3.0))
+    values = [1.0] * 9 + [1.5]
+    assert across_processes(values)[1] < 1.0
+    assert across_processes(values)[2] == 1.5
+    for count in (2, 11):
+        with pytest.raises(ValueError, match=f"{count} processes: their spread takes 3 to 10"):
+            across_processes([1.0] * count)

@@ -1,6 +1,7 @@
 """Timing: intervals, interleaving, stopping, cold caches; and what is too good to be true."""
 
 import random
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 from kernels.hardware import GPUS
 from kernels.measure.intervals import median_interval
 from kernels.measure.roofline import exceeds_peak, floor_ms
-from kernels.measure.timing import StoppingRule, host_us, interleaved
+from kernels.measure.timing import SETTLED_SAMPLES, CudaTimer, StoppingRule, host_us, interleaved, settled
 from kernels.ops import AttentionCase, LinearCase
 
 CPU = torch.device("cpu")
@@ -126,6 +127,39 @@ def test_gpu_times_are_cold_and_without_host_gaps():
 
 def test_a_cpu_has_no_time_of_its_own_beside_the_call():
     assert host_us(lambda: None, torch.device("cpu")) is None
+
+
+def test_a_settled_time_is_taken_between_calls_without_a_pause():
+    """A sample of 4 ms takes five calls for 20 ms of work before it; the first one tells how many."""
+    calls, samples = [], iter([4.0, *range(1, SETTLED_SAMPLES + 1)])
+
+    def timer(call, watch=None):
+        call()
+        calls.append("timed")
+        return next(samples)
+
+    def call():
+        assert not torch.is_grad_enabled(), "what Inductor compiled without gradients would be compiled again"
+        calls.append("call")
+
+    found = settled(call, CPU, timer)
+    assert (found.ms, found.samples) == ((1 + SETTLED_SAMPLES) / 2, SETTLED_SAMPLES)
+    assert found.low < found.ms < found.high
+    assert calls[-7:] == ["call"] * 6 + ["timed"]
+    assert calls.count("timed") == 1 + SETTLED_SAMPLES
+    assert calls.count("call") > 1 + 6 * SETTLED_SAMPLES, "the clocks settle before the first sample"
+
+
+def test_a_cpu_has_no_settled_time():
+    assert settled(lambda: None, CPU) is None
+
+
+@pytest.mark.gpu
+def test_a_settled_time_is_about_that_of_single_calls():
+    """Of a kernel that only waits: no clock that power holds down makes it slower by more than half."""
+    device, wait = torch.device("cuda"), partial(torch.cuda._sleep, 1_000_000)
+    found, alone = settled(wait, device).ms, CudaTimer(device)(wait)
+    assert 0.9 * alone < found < 1.5 * alone
 
 
 @pytest.mark.gpu

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 from kernels import registry
@@ -30,6 +31,19 @@ def test_fastest_right_variant_is_chosen_and_every_other_says_why(plant):
     assert found["planted_wrong"].gate == "fail"
     assert found["planted_wrong"].ms is None
     assert sum(trial.chosen for trial in found.values()) == 1
+
+
+def test_settled_times_are_taken_where_they_are_asked_for(plant):
+    """And held against the settled ceilings."""
+    plant(Slow, Fast)
+    asked = scripted("cpu", {"planted_fast": 1.0, "planted_slow": 2.0})
+    assert by_name(try_case(asked, CASE))["planted_fast"].settled is None
+    rates = {"read_tbps": CASE.least_bytes / 0.5e9, "copy_tbps": 1.0, "matrix_tflops": {"fp32": 1e3}}
+    ceilings = rates | {"burst": rates | {"read_tbps": CASE.least_bytes / 0.4e9}}
+    found = by_name(try_case(replace(asked, settled=True, ceilings=ceilings), CASE))
+    assert {name: trial.settled.ms for name, trial in found.items()} == {"planted_fast": 1.0, "planted_slow": 2.0}
+    assert found["planted_fast"].settled.floor_share == pytest.approx(0.5)
+    assert found["planted_fast"].floor_share == pytest.approx(0.4)
 
 
 def test_difference_inside_the_noise_is_no_difference(plant):
@@ -166,6 +180,10 @@ def test_what_the_gate_said_ahead_is_not_asked_again(plant, monkeypatch):
     assert found["planted_slow"].chosen
     assert found["planted_wrong"].gate == "fail"
     assert found["planted_wrong"].ms is None
+
+
+def test_what_chooses_kernels_by_their_times_is_not_proven_beside_others():
+    assert prove_ahead(bench(only=frozenset({"torch_linear_compiled"})), [CASE], jobs=1) == {}
 
 
 def test_what_is_proven_is_timed_however_little_time_is_left(plant):

@@ -1,0 +1,46 @@
+"""Peers that Inductor compiles. Imports without torch."""
+
+import shutil
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from kernels.hardware import Gpu
+from kernels.registry import Refusal, Variant
+
+BUILD_SECONDS = 20.0
+"""The longest that Inductor takes for one case of one op."""
+RECOMPILE_LIMIT = 256
+"""The most shapes for which one function is compiled. Beyond torch's default of 8 it runs uncompiled, and says so in a
+warning only."""
+
+
+def no_compiler(gpu: Gpu) -> Refusal | None:
+    """The refusal of a CPU without a C++ compiler."""
+    if gpu.gpu_class == "cpu" and shutil.which("g++") is None and shutil.which("clang++") is None:
+        return Refusal("device is CPU: Inductor needs a C++ compiler and there is none on this machine")
+    return None
+
+
+def compiled(function: Callable[..., Any], mode: str | None = None) -> Callable[..., Any]:
+    """torch.compile of the function, once for each shape. Compiles at the first call."""
+    import torch
+
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, RECOMPILE_LIMIT)
+    return torch.compile(function, mode=mode, dynamic=False)
+
+
+class Compiled(Variant):
+    """A variant of torch, `eager`, compiled by Inductor."""
+
+    peer = True
+    build_seconds = BUILD_SECONDS
+    eager: ClassVar[type[Variant]]
+
+    def serves(self, case: Any, gpu: Gpu) -> Refusal | None:
+        return no_compiler(gpu) or self.eager().serves(case, gpu)
+
+    def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
+        """The call of the eager variant. Takes no params; raises ValueError when given any."""
+        if params:
+            raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
+        return compiled(self.eager().build(case, {}))

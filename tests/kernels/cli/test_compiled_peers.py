@@ -1,0 +1,76 @@
+"""Every op of the library is timed beside peers that Inductor compiles, or a sentence says why a case is not."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from kernels import registry, torch_compiled
+from kernels.cases import GROUPS, cases
+from kernels.cli.compiled_peers import WITHOUT, compiled_peers, without
+from kernels.hardware import GPUS
+from kernels.ops import AttentionCase, GroupedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
+from kernels.proof import gate
+
+LONG = AttentionCase(kind="decode", head_dim=128, heads=32, kv_heads=8, batch=1, q_len=1, kv_len=65_536)
+STEP = StepAttentionCase(batch=3, heads=4, kv_heads=2, head_dim=64, kv_len=70, dtype="fp32")
+
+
+def test_a_case_has_a_compiled_peer_that_serves_it_or_a_reason() -> None:
+    for case in cases("library", cpu=False):
+        peers = [registry.variant(name) for name in compiled_peers(case)]
+        assert bool(peers) != bool(without(case)), case.key
+        for peer in peers:
+            assert (peer.op, peer.peer, bool(peer.build_seconds)) == (case.op, True, True)
+            assert peer.serves(case, GPUS["h200"]) is None
+
+
+def test_every_op_has_a_case_with_a_compiled_peer() -> None:
+    assert {case.op for case in cases("library", cpu=False) if compiled_peers(case)} == set(GROUPS["library"])
+
+
+def test_every_reason_is_that_of_a_case() -> None:
+    said = {without(case) for case in cases("library", cpu=False)} - {""}
+    assert said == {reason for _, reason in WITHOUT}
+    assert all(reason.endswith(".") for reason in said)
+
+
+@pytest.mark.parametrize(
+    ("case", "names"),
+    [
+        (RmsNormCase(m=1, n=8), {"torch_rmsnorm_compiled"}),
+        (RmsNormCase(m=1, n=8, quantise="fp8"), {"torch_rmsnorm_compiled"}),
+        (LinearCase(m=1, n=8, k=8, epilogue="residual"), {"torch_linear_compiled"}),
+        (LinearCase(m=1, n=8, k=8, epilogue="rmsnorm_scale"), {"torch_linear_compiled"}),
+        (LinearCase(m=1, n=8, k=8, epilogue="quantise"), {"torch_linear_compiled"}),
+        (LinearCase(m=1, n=8, k=8), set()),
+        (GroupedCase(rows=8, experts=2, n=8, k=8, epilogue="swiglu"), {"torch_grouped_mm_compiled"}),
+        (LmHeadCase(m=1, vocab=99, k=8), {"torch_lm_head_compiled"}),
+        (LmHeadCase(m=1, vocab=99, k=8, sampling="top_k_p"), {"torch_lm_head_sampling_compiled"}),
+        (STEP, {"torch_step_attention_compiled", "torch_step_flex"}),
+        (LONG, {"torch_flex_decode"}),
+        (LONG.model_copy(update={"kv_len": 192}), set()),
+    ],
+)
+def test_the_compiled_peers_of_a_case(case, names) -> None:
+    assert compiled_peers(case) == names
+
+
+@pytest.mark.parametrize("name", ["torch_step_attention_compiled", "torch_step_flex"])
+@pytest.mark.parametrize("change", [{}, {"paged": True, "window": 9}], ids=["contiguous", "paged, a window"])
+def test_a_compiled_step_is_right(name: str, change: dict) -> None:
+    report = gate.check(registry.variant(name), STEP.model_copy(update=change), "cpu")
+    assert report.passed, report.sentence
+
+
+def test_a_compiled_lm_head_is_right() -> None:
+    case = LmHeadCase(m=3, vocab=1009, k=256, dtype="fp32", weights="fp32")
+    report = gate.check(registry.variant("torch_lm_head_compiled"), case, "cpu")
+    assert report.passed, report.sentence
+
+
+def test_one_function_is_compiled_for_more_shapes_than_any_bench_has() -> None:
+    """Beyond torch's limit it would run uncompiled, and be timed as a compiled peer."""
+    torch_compiled.compiled(abs)
+    timed = Counter(case.op for case in cases("library", cpu=False) if compiled_peers(case))
+    assert torch._dynamo.config.recompile_limit > max(timed.values()) > 8
