@@ -73,7 +73,7 @@ class Variant(ABC):
     - step_attention: `f(qkv, cos, sin, k_cache, v_cache, position, page_table=None) -> o`: it writes the slots of
       the caches as an append does; row p of cos and sin [positions, head_dim] belongs to position p.
     - lm_head: `f(x, w) -> ids [m] int64`. A case that samples also takes the settings of `SETTING_DTYPES`, by name, and
-      `top_k`.
+      `top_k`: a number for all rows, or int64 [m].
     - grouped: `f(x, w, ends) -> y`.
 
     Where a variant packs its weight, `w` is what `pack` returned. Variants in CUDA C++ or Triton also take `out=` and

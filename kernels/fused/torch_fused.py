@@ -146,7 +146,7 @@ class TorchLmHeadSampling(Variant):
         _no_params(self.name, params)
 
         def draw(
-            x: Any, w: Any, temperature: Any, top_p: Any, seed: Any, stream: Any, index: Any, top_k: int = TOP_K
+            x: Any, w: Any, temperature: Any, top_p: Any, seed: Any, stream: Any, index: Any, top_k: Any = TOP_K
         ) -> Any:
             return sample(F.linear(x, w), temperature, top_p, seed, stream, index, top_k)
 

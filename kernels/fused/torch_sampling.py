@@ -10,14 +10,24 @@ CANDIDATES = 64
 
 
 def sample(
-    logits: Tensor, temperature: Tensor, top_p: Tensor, seed: Tensor, stream: Tensor, index: Tensor, top_k: int
+    logits: Tensor,
+    temperature: Tensor,
+    top_p: Tensor,
+    seed: Tensor,
+    stream: Tensor,
+    index: Tensor,
+    top_k: int | Tensor,
 ) -> Tensor:
     """ids [m] int64 drawn from logits [m, vocab], as `LmHeadSkinny.build` says; the settings are [m]."""
     numbers = logits.float().masked_fill(logits.isnan(), -torch.inf)
     best, order = numbers.topk(min(CANDIDATES, logits.shape[1]), dim=1)
     heat = torch.where(temperature > 0, temperature, 1.0)[:, None]
     lowest = torch.finfo(torch.float32).min  # minus infinity is never drawn
-    threshold = best[:, min(top_k, best.shape[1]) - 1, None].clamp_min(lowest)
+    if isinstance(top_k, Tensor):
+        last = best.gather(1, top_k.clamp(1, min(CANDIDATES - 1, best.shape[1]))[:, None] - 1)
+    else:
+        last = best[:, min(top_k, best.shape[1]) - 1, None]
+    threshold = last.clamp_min(lowest)
     kept = best >= threshold
     more = (best.shape[1] == CANDIDATES) & kept[:, -1]
     share = torch.where(kept, ((best - best[:, :1]) / heat).exp(), 0.0)

@@ -35,11 +35,17 @@ __device__ __forceinline__ void find_candidates(const Params& p, const SharedLay
   }
 }
 
-// Settings of the draw: arrays of m values, and one top_k.
+// Settings of the draw: arrays of m values. Where `top_k` is null, `common_top_k` holds for all rows.
 struct Settings {
   const float *temperature, *top_p;
-  const long long *seed, *stream, *index;
-  int top_k;
+  const long long *seed, *stream, *index, *top_k;
+  int common_top_k;
+  // From 1 to 63. The host checks the common one, and never reads those of the rows.
+  __device__ __forceinline__ int top_k_of(int m) const {
+    if (!top_k) return common_top_k;
+    const long long own = top_k[m];
+    return own < 1 ? 1 : own > kTop - 1 ? kTop - 1 : (int)own;
+  }
 };
 static_assert(sizeof(Settings) == SETTINGS_BYTES, "lm_head_call.SETTINGS");
 
@@ -56,7 +62,7 @@ __device__ __forceinline__ float sum_until(float x) {
 // finite, its token is the result; if all are NaN, token 0. The result is -1 if top-k keeps the last candidate of a
 // full list, because tokens beyond the list could then be kept as well.
 __device__ __forceinline__ int drawn(const List& list, const Settings& how, int m) {
-  const int lane = threadIdx.x % 32, last = how.top_k - 1;
+  const int lane = threadIdx.x % 32, last = how.top_k_of(m) - 1;
   const float temperature = how.temperature[m], top_p = how.top_p[m];
   const u64 first = __shfl_sync(~0u, list[0], 0);
   if (!first) return 0;

@@ -45,7 +45,8 @@ class _LmHead(Variant):
         """f(x [m, k], w) -> ids [m] int64; w is what `pack` returned.
 
         With sampling f(x, w, temperature, top_p, seed, stream, index, top_k=50): float32 [m] temperature and top_p,
-        int64 [m] seed, stream and index, top_k from 1 to 63. Row i is drawn as `kernels.ops.sampling.choose` draws
+        int64 [m] seed, stream and index, top_k from 1 to 63, or int64 [m] with each row's own, where what lies outside
+        counts as the nearest of these. Row i is drawn as `kernels.ops.sampling.choose` draws
         token `index[i]` of its sequence; the same arguments give the same tokens. Where equal logits make top-k keep
         64 tokens or more, the id is -1: a block passes 64 candidates on.
         """

@@ -39,8 +39,10 @@ FEEDBACK = np.dtype(
 )
 """`struct Feedback` of lm_head.cu."""
 
-SETTINGS = np.dtype([*((name, np.uint64) for name in SETTING_DTYPES), ("top_k", np.int32)], align=True)
-"""`struct Settings` of lm_head.cu: the addresses of a row's settings, and top_k."""
+SETTINGS = np.dtype(
+    [*((name, np.uint64) for name in (*SETTING_DTYPES, "top_k")), ("common_top_k", np.int32)], align=True
+)
+"""`struct Settings` of lm_head.cu: the addresses of the rows' settings, and the top_k of all rows."""
 
 
 def head_macros(config: TileConfig, case: LmHeadCase, at_once: int, dynamic: bool = False) -> dict[str, int]:
@@ -73,7 +75,7 @@ class LmHeadArguments:
     seed: Tensor | None = None
     stream: Tensor | None = None
     index: Tensor | None = None
-    top_k: int = TOP_K
+    top_k: int | Tensor = TOP_K
     feedback: TokenFeedback | None = None
 
     @property
@@ -136,7 +138,7 @@ class LmHead(CudaCall):
                 return launch("lm_head", ids.data_ptr(), arrivals, next_step)
 
             return Prepared(allocate, bind_one, workspace=found)
-        settings = packed_settings(given.settings, min(given.top_k, case.vocab))
+        settings = packed_settings(given.settings, given.top_k, case.vocab)
         candidates = launch("lm_head_candidates", next_step)
         join = kernel(compiled, "lm_head_join", 0)
 
@@ -156,7 +158,9 @@ class LmHead(CudaCall):
         case = self.case
         check_tensor("x", given.x, (case.m, case.k), (DTYPES[case.dtype],), layout="contiguous", aligned=16)
         check_stream(given.w, self.config)
-        if not 1 <= given.top_k < CANDIDATES:
+        if isinstance(given.top_k, Tensor):
+            check_tensor("top_k", given.top_k, (case.m,), (torch.int64,), layout="contiguous")
+        elif not 1 <= given.top_k < CANDIDATES:
             raise ValueError(f"top_k is {given.top_k}: from 1 to {CANDIDATES - 1} are possible")
         for name, value in given.settings.items():
             check_presence(name, value, bool(self.top), f"sampling is {case.sampling}")
@@ -164,12 +168,15 @@ class LmHead(CudaCall):
                 check_tensor(name, value, (case.m,), (getattr(torch, SETTING_DTYPES[name]),), layout="contiguous")
 
 
-def packed_settings(settings: Mapping[str, Tensor | None], top_k: int) -> Any:
+def packed_settings(settings: Mapping[str, Tensor | None], top_k: int | Tensor, vocab: int) -> Any:
     """`SETTINGS` as a numpy scalar, zeros for what is None."""
     found = np.zeros((), SETTINGS)
     for name, value in settings.items():
         found[name] = 0 if value is None else value.data_ptr()
-    found["top_k"] = top_k
+    if isinstance(top_k, Tensor):
+        found["top_k"] = top_k.data_ptr()
+    else:
+        found["common_top_k"] = min(top_k, vocab)
     return found
 
 

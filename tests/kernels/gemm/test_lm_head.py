@@ -69,6 +69,14 @@ def test_torch_draws_the_tokens_of_the_reference(top_p):
     assert by_torch(logits, given, 5)[0] == -1
 
 
+def test_torch_draws_with_a_top_k_of_each_row():
+    logits, own = torch.randn(6, 300, generator=torch.Generator().manual_seed(3)), torch.tensor([1, 3, 20, 63, 0, 999])
+    given = settings(6, 2.0)
+    alike = [by_torch(logits, given, each) for each in own.clamp(1, 63).tolist()]
+    assert by_torch(logits, given, own).tolist() == [int(each[row]) for row, each in enumerate(alike)]
+    assert len({tuple(each.tolist()) for each in alike}) == 4
+
+
 @pytest.mark.parametrize("changed", ["seed", "stream", "index", "temperature"])
 def test_the_gate_tells_a_wrong_draw(changed):
     case = CASE.model_copy(update={"sampling": "top_k_p", "dtype": "fp32", "weights": "fp32"})
@@ -167,6 +175,17 @@ def test_equal_logits_are_kept_together_up_to_63():
 
 
 @pytest.mark.gpu
+def test_each_row_may_have_a_top_k_of_its_own():
+    case = LmHeadCase(m=16, vocab=9000, k=256, sampling="top_k_p")
+    variant, drawn = registry.variant("lm_head_skinny"), inputs.draw(case, "cuda", 3)
+    drawn |= settings(16, 3.0, 0.9, "cuda") | {"w": variant.pack(case, {}, drawn["w"])}
+    own = torch.tensor([1, 2, 5, 20, 40, 63, 0, -1, 1 << 40, 1, 2, 5, 20, 40, 62, 50], device="cuda")
+    call = variant.build(case, {"pdl": True})
+    found = call(**drawn, top_k=own).tolist()
+    assert found == [int(call(**drawn, top_k=each)[row]) for row, each in enumerate(own.clamp(1, 63).tolist())]
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_rows_without_numbers_take_the_largest_and_leave_the_others_alone(value):
     case = LmHeadCase(m=3, vocab=1000, k=64, sampling="top_k_p")
@@ -207,6 +226,7 @@ def test_draws_follow_the_distribution():
         ({"top_k": 64}, "top_k is 64: from 1 to 63"),
         ({"seed": None}, "seed is missing"),
         ({"top_p": torch.ones(3)}, "top_p has shape"),
+        ({"top_k": torch.ones(2)}, "top_k"),
     ],
 )
 def test_a_wrong_setting_is_named(change, message):

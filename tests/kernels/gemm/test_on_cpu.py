@@ -162,6 +162,20 @@ def test_many_draws_are_those_of_the_reference(top_p, top_k):
     assert known.any()
 
 
+def test_each_row_may_have_a_top_k_of_its_own():
+    """The token of a row is the one that it gets where all rows have its top-k; the least is 1 and the most 63."""
+    case = LmHeadCase(m=16, vocab=300, k=64, sampling="top_k_p")
+    given = inputs.draw(case, "cpu", 3) | {"temperature": torch.full((16,), 3.0), "top_p": torch.full((16,), 0.9)}
+    given["temperature"][6] = 0
+    own = torch.tensor([1, 2, 5, 20, 40, 63, 0, -1, 1 << 40, 1, 2, 5, 20, 40, 63, 50])
+    found = tokens(case, registry.variant("lm_head_skinny"), given, top_k=own)
+    alike = {
+        each: tokens(case, registry.variant("lm_head_skinny"), given, top_k=each) for each in (1, 2, 5, 20, 40, 50, 63)
+    }
+    assert found.tolist() == [int(alike[each][row]) for row, each in enumerate(own.clamp(1, 63).tolist())]
+    assert len({tuple(each.tolist()) for each in alike.values()}) == len(alike)
+
+
 def test_more_equal_logits_than_candidates_are_refused():
     """-1 where top-k keeps 64 tokens or more; a greedy row takes the first."""
     case = LmHeadCase(m=4, vocab=200, k=64, sampling="top_k_p")
@@ -213,7 +227,7 @@ def tokens(case, variant, given, feedback=None, top_k=50):
     kernel = library(lm_head_call.SOURCE, HEAD, lm_head_call.head_macros(config, case, SMS))
     shared = ctypes.c_long(config.shared_bytes(SMS, False) + LARGER)
     arrivals, settings = torch.zeros(1, dtype=torch.int32), {name: given.get(name) for name in SETTING_DTYPES}
-    how = address(lm_head_call.packed_settings(settings, min(top_k, case.vocab)))
+    how = address(lm_head_call.packed_settings(settings, top_k, case.vocab))
     rest = pointer(ids), pointer(arrivals), how, address(lm_head_call.packed_feedback(feedback))
     assert kernel.run(address(params), blocks, config.warps * 32 + 64, shared, *rest) == 0
     assert arrivals.item() == 0
