@@ -24,9 +24,9 @@ from kernels.measure.environment import environment_info
 from kernels.model_files import catalogue
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
-from kernels.serve.backend import Backend, KernelsBackend
+from kernels.serve.backend import KernelsBackend
 from kernels.serve.building import backends
-from kernels.serve.engine import Engine
+from kernels.serve.engine import Backend, Engine
 from kernels.serve.excluded import MEGAKERNEL
 from kernels.serve.megakernel_backend import MegakernelBackend
 from kernels.serve.requests import Request

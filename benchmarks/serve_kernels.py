@@ -6,7 +6,8 @@
 timed as the engine runs it, without a profiler. Then torch's profiler (CUPTI) records some of its replays. Kernels
 overlap, since dependent launches begin early. So the time of a kernel is that from the end of the one that ended before
 it to its own end: these add up to the pass. `busy_us_a_call` is the time from a kernel's own beginning to its end. On a
-CPU the rows have torch's operators, which proves the program alone.
+CPU the rows have torch's operators, which proves the program alone. `heads_ms` are the ms of passes of up to 16 singles
+alone that end with logits and a draw, and with an LM head: greedy (`argmax`), and with top-k and top-p (`top_k_p`).
 """
 
 import argparse
@@ -151,6 +152,11 @@ def row(backend: KernelsBackend, wanted: MeasuredStep, length: int, prompt: int)
         "rows": shape.rows,
         "ms": round(ms, 4),
         "arrangements_ms": {name: round(each, 4) for name, each in backend.timed.get(shape, {}).items()},
+        "heads_ms": {
+            kind: {end: round(each, 4) for end, each in times.items()}
+            for (timed, kind), times in backend.timed_heads.items()
+            if timed == shape
+        },
         "weight_bytes": weights,
         "read_ms": round(weights / backend.gpu.memory_tbps / 1e9, 4) if backend.gpu.memory_tbps else None,
         "kernels": by_kernel(replays),

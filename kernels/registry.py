@@ -126,11 +126,11 @@ class Variant(ABC):
 
     def packing(self, case: Any, params: dict[str, Any]) -> str:
         """A string that names the form `pack` gives a weight. Calls share a packed weight only if their strings are
-        equal.
+        equal, also those of two variants.
 
         This default suits a `pack` that does not depend on m, and on the epilogue only by whether it gates.
         """
-        return f"{case.model_dump(exclude={'m', 'epilogue'})} {params}"
+        return f"{self.name} {case.model_dump(exclude={'m', 'epilogue'})} {params}"
 
     def rounded(self, case: Any, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         """The call's arguments rounded to the lower precision of a lossy variant: the inputs of its own reference."""

@@ -32,7 +32,7 @@ class BoundVariant:
 
 
 Packed = dict[tuple[Any, ...], tuple[Any, ...]]
-"""Packed weights by (original tensors, variant). The tensors are kept alive."""
+"""Packed weights by (original tensors, form). The tensors are kept alive."""
 
 
 class BoundVariants:
@@ -80,9 +80,11 @@ class BoundVariants:
         return variant.build(case, params)
 
     def pack(self, bound: BoundVariant, weight: Tensor, norm: Tensor | None = None) -> Any:
-        """The weight [n, k] as the variant packs it, once for all calls. `norm` [k] is multiplied into it first."""
+        """The weight [n, k] as the variant packs it, once for all calls and for all variants that pack it alike. `norm`
+        [k] is multiplied into it first.
+        """
         packing = bound.variant.packing(bound.case, bound.params)
-        slot = (weight.data_ptr(), bound.variant.name, packing, 0 if norm is None else norm.data_ptr())
+        slot = (weight.data_ptr(), packing, 0 if norm is None else norm.data_ptr())
         if slot not in self._packed:
             folded = weight if norm is None else folded_in(weight, norm)
             self._packed[slot] = (bound.variant.pack(bound.case, bound.params, folded), weight, norm)

@@ -7,7 +7,7 @@ from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.config_lookup import matching, resized
 from kernels.gemm.skinny import CONFIG_PARAMS, MOST_ROWS
-from kernels.gemm.skinny_config import CANDIDATES_BYTES, TileConfig, configs
+from kernels.gemm.skinny_config import CANDIDATES_BYTES, TileConfig, configs, packing_of
 from kernels.hardware import Gpu
 from kernels.ops import LmHeadCase
 from kernels.registry import Refusal, Variant, register
@@ -82,7 +82,7 @@ class _LmHead(Variant):
         return packed(_config_of(case, params), weight, case.dtype, False)
 
     def packing(self, case: LmHeadCase, params: dict[str, Any]) -> str:
-        return _config_of(case, params).layout
+        return packing_of(_config_of(case, params), gates=False)
 
 
 def _configs(case: LmHeadCase) -> list[TileConfig]:

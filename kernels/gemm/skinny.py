@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.config_lookup import matching, resized
-from kernels.gemm.skinny_config import TileConfig, can_schedule_dynamically, configs, weight_kind
+from kernels.gemm.skinny_config import TileConfig, can_schedule_dynamically, configs, packing_of, weight_kind
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register
@@ -105,7 +105,7 @@ class _Skinny(Variant):
         return packed(config_of(case, params), weight, case.dtype, case.gates)
 
     def packing(self, case: LinearCase, params: dict[str, Any]) -> str:
-        return f"{config_of(case, params).layout} gates={case.gates}"
+        return packing_of(config_of(case, params), case.gates)
 
 
 @register

@@ -174,6 +174,11 @@ class TileConfig:
         return (even + worst) / 2 + inputs + (SPLIT_US if self.splits > 1 else 0) + UNIT_US * worst_units
 
 
+def packing_of(config: TileConfig, gates: bool) -> str:
+    """The name of the form that `kernels.gemm.skinny_call.packed` gives a weight."""
+    return f"streamed {config.layout} gates={gates}"
+
+
 def _line(size: int) -> int:
     """Rounded up to 128 bytes."""
     return -(-size // 128) * 128

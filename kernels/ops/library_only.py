@@ -7,7 +7,6 @@ from kernels.ops.base import BaseCase
 from kernels.ops.gated import GatedCase
 from kernels.ops.grouped import GroupedCase
 from kernels.ops.linear import LinearCase
-from kernels.ops.lm_head import LmHeadCase
 from kernels.ops.rmsnorm import RmsNormCase
 from kernels.ops.rope import RopeCase
 
@@ -18,7 +17,6 @@ LIBRARY_ONLY: dict[str, Callable[[BaseCase], bool]] = {
         (isinstance(case, LinearCase) and case.epilogue == "quantise")
         or (isinstance(case, RmsNormCase) and case.quantise is not None)
     ),
-    "sampled LM heads": lambda case: isinstance(case, LmHeadCase) and case.sampling != "argmax",
     "fp8 KV caches": lambda case: isinstance(case, AttentionCase) and case.kv_dtype == "fp8",
     "packed prompts": lambda case: isinstance(case, AttentionCase) and case.lengths is not None,
     "attention without causality": lambda case: isinstance(case, AttentionCase) and not case.causal,

@@ -4,7 +4,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,11 +16,14 @@ from kernels.engine import decoder
 from kernels.engine.bound_variants import BoundVariants, Packed
 from kernels.engine.graphs import captured
 from kernels.hardware import Gpu
+from kernels.ops.base import SamplingKind
+from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import PlannedOp
 from kernels.serve.compiling import NotedVariants
+from kernels.serve.heads import MOST_EQUAL, TIMED_AS, drawn_by, most_equal_rows, planned_heads
 from kernels.serve.inputs import Fields, Sequences, size, views
 from kernels.serve.logprobs import Copied, logprobs_of, read_back
-from kernels.serve.ops import Copies, Usable, packed_ops
+from kernels.serve.ops import Copies, Usable, head_ops, packed_ops
 from kernels.serve.packed import PackedPass, PagedState
 from kernels.serve.requests import Logprobs, Step
 from kernels.serve.scheduler import SchedulerLimits
@@ -34,29 +38,6 @@ TIMED_LENGTH, TIMED_REPLAYS = 256, 20
 TIMED_FROM = 24
 """Singles of a pass from which on its arrangements are timed; with fewer, one kernel for attention and norms within the
 products are expected to be faster by far."""
-
-
-class Backend(Protocol):
-    """What the engine asks to compute steps. Steps are launched in order, and read in the same order."""
-
-    limits: SchedulerLimits
-    count: int
-    """The most tokens that it makes of each sequence in one step."""
-    longest: int
-    """The most tokens of a sequence that it takes."""
-    few: int
-    """The most sequences of a step, if it is for few; 0: it takes all that the limits allow."""
-
-    def can_run(self, step: Step) -> bool:
-        """Whether it computes such a step."""
-
-    def launch(self, step: Step) -> None:
-        """Starts the step. Does not wait for the device."""
-
-    def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
-        """Waits for the oldest unread step. Returns the ids that it chose for each of its parts, and the log
-        probabilities by the number of the part whose request asks for them.
-        """
 
 
 class Captured(NamedTuple):
@@ -131,21 +112,35 @@ class KernelsBackend:
         self._sequences = Sequences(limits.running, self._pages, limits.page_size)
         self._packed: Packed = {}
         self._captured: dict[Shape, Captured] = {}
+        self._headed: dict[Shape, dict[SamplingKind, Captured]] = {}
+        """The passes that end with an LM head, where that is faster than logits and a draw."""
         self._launched: deque[LaunchedStep] = deque()
         self.timed: dict[Shape, dict[str, float]] = {}
         """The ms of a pass by its arrangement, where there are two."""
+        self.timed_heads: dict[tuple[Shape, SamplingKind], dict[str, float]] = {}
+        """The ms of a pass that ends with `logits` and a draw, and of one that ends with the LM `head`."""
+
+    @property
+    def graphs(self) -> int:
+        """The passes that are kept."""
+        return len(self._captured) + sum(map(len, self._headed.values()))
 
     @torch.no_grad()
     def prepare(self) -> None:
         """Compiles and captures every shape, which may take minutes on a GPU. A pass of TIMED_FROM singles and more is
-        captured in each of its arrangements, they are timed, and the fastest is kept.
+        captured in each of its arrangements, they are timed, and the fastest is kept. Then its LM heads are captured
+        and timed beside it.
         """
         for shape in self.shapes:
-            found = {name: self._capture(shape, ops) for name, ops in self._arrangements(shape).items()}
+            arrangements = self._arrangements(shape)
+            found = {name: self._capture(shape, ops) for name, ops in arrangements.items()}
             if len(found) > 1:
                 self.timed[shape] = {name: self._ms(shape, each) for name, each in found.items()}
             times = self.timed.get(shape, {})
-            self._captured[shape] = found[min(found, key=lambda name: times.get(name, 0.0))]
+            fastest = min(found, key=lambda name: times.get(name, 0.0))
+            self._captured[shape] = found[fastest]
+            for kind, ops in self._heads(shape, arrangements[fastest]).items():
+                self._add_head(shape, kind, ops)
 
     def can_run(self, step: Step) -> bool:
         return step.count == 1
@@ -153,7 +148,8 @@ class KernelsBackend:
     @torch.no_grad()
     def launch(self, step: Step) -> None:
         shape = fitting(self.shapes, step)
-        graph = self._graph(shape)
+        heads = self._headed.get(shape)
+        graph = self._graph(shape, drawn_by(step) if heads else None)
         host = graph.host[0]
         graph.host.rotate()
         self._sequences.fill(step, shape, host.fields)
@@ -173,31 +169,42 @@ class KernelsBackend:
         if done.event is not None:
             done.event.synchronize()
         ids = done.ids.tolist()
-        return [[ids[draw]] for draw in done.draws], logprobs_of(done.logprobs)
+        found = [[ids[draw]] for draw in done.draws]
+        if [-1] in found:
+            raise RuntimeError("the LM head gave a row up: more logits are equal than it keeps")
+        return found, logprobs_of(done.logprobs)
 
     @torch.no_grad()
     def pass_ms(self, singles: int) -> float:
-        """The ms of a pass of `singles` sequences of TIMED_LENGTH tokens, or of the most that run if that is less."""
+        """The ms of a pass of `singles` greedy sequences of TIMED_LENGTH tokens, or of the most that run if that is
+        less.
+        """
         alone = [each for each in self.shapes if not each.blocks]
         shape = next((each for each in alone if each.singles >= singles), alone[-1])
-        return self._ms(shape, self._graph(shape))
+        return self._ms(shape, self._graph(shape, "argmax"))
 
-    def _graph(self, shape: Shape) -> Captured:
+    def _graph(self, shape: Shape, kind: SamplingKind | None) -> Captured:
+        """The pass for a step whose tokens the head of this kind can draw."""
+        if kind in (heads := self._headed.get(shape, {})):
+            return heads[kind]
         if shape not in self._captured:
             self._captured[shape] = self._capture(shape, next(iter(self._arrangements(shape).values())))
         return self._captured[shape]
 
-    def passes(self) -> Iterator[tuple[Shape, list[PlannedOp]]]:
-        """Every shape with the ops of its pass, once for each arrangement."""
-        return ((shape, ops) for shape in self.shapes for ops in self._arrangements(shape).values())
+    def passes(self) -> Iterator[tuple[Shape, list[PlannedOp], SamplingKind | None]]:
+        """Every shape with the ops of its pass and its LM head, if any, once for each arrangement."""
+        for shape in self.shapes:
+            for ops in self._arrangements(shape).values():
+                yield shape, ops, None
+                yield from ((shape, more, kind) for kind, more in self._heads(shape, ops).items())
 
     def builds(self) -> list[Build]:
         """What the passes compile with NVRTC, found without compiling, packing or running anything."""
         found: list[Build] = []
-        for shape, ops in self.passes():
+        for shape, ops, head in self.passes():
             memory = torch.empty(size(shape, self._pages), dtype=torch.uint8, device=self.device)
             noted = NotedVariants(ops, self.gpu)
-            PackedPass(self.model, noted, self.state, shape, views(memory, shape, self._pages))
+            PackedPass(self.model, noted, self.state, shape, views(memory, shape, self._pages), head)
             found += noted.builds
         return list(dict.fromkeys(found))
 
@@ -217,21 +224,40 @@ class KernelsBackend:
             found |= {"separate": separate} | ({"separate_norms": unfused} if unfused != ops else {})
         return found
 
-    def _capture(self, shape: Shape, ops: Sequence[PlannedOp]) -> Captured:
+    def _heads(self, shape: Shape, ops: Sequence[PlannedOp]) -> dict[SamplingKind, list[PlannedOp]]:
+        """The ops of the pass with each LM head that can end it."""
+        more = [*ops, *head_ops(self.model, shape, Usable(self.gpu, self.copies, self._exclude))]
+        return {kind: more for kind in planned_heads(self.model, shape, more)}
+
+    def _add_head(self, shape: Shape, kind: SamplingKind, ops: Sequence[PlannedOp]) -> None:
+        """Keeps a pass with this LM head if it is faster."""
+        if kind == "top_k_p" and self._equal_rows > MOST_EQUAL:
+            return
+        found, how = self._capture(shape, ops, kind), TIMED_AS[kind]
+        logits, head = (self._ms(shape, each, how) for each in (self._captured[shape], found))
+        self.timed_heads[shape, kind] = {"logits": logits, "head": head}
+        if head < logits:
+            self._headed.setdefault(shape, {})[kind] = found
+
+    @cached_property
+    def _equal_rows(self) -> int:
+        return most_equal_rows(self.model.lm_head)
+
+    def _capture(self, shape: Shape, ops: Sequence[PlannedOp], head: SamplingKind | None = None) -> Captured:
         length = size(shape, self._pages)
         memory = torch.zeros(length, dtype=torch.uint8, device=self.device)
         host = deque(self._host(shape, length) for _ in range(IN_FLIGHT + 1))
         self._sequences.fill(Step(), shape, host[0].fields)  # nothing but padding
         memory.copy_(host[0].memory)
         variants = BoundVariants(ops, self.gpu, self._packed)
-        one_pass = PackedPass(self.model, variants, self.state, shape, views(memory, shape, self._pages))
+        one_pass = PackedPass(self.model, variants, self.state, shape, views(memory, shape, self._pages), head)
         return Captured(one_pass, captured(one_pass.run, self.device), memory, host)
 
     @torch.no_grad()
-    def _ms(self, shape: Shape, graph: Captured) -> float:
-        """The ms of a replay over sequences of TIMED_LENGTH tokens, or of the longest."""
+    def _ms(self, shape: Shape, graph: Captured, how: Sampling = GREEDY) -> float:
+        """The ms of a replay over sequences of TIMED_LENGTH tokens, or of the longest, drawn as `how` says."""
         length = min(TIMED_LENGTH, self.limits.context)
-        self._sequences.pretend(shape, length, self.limits.pages, graph.host[0].fields)
+        self._sequences.pretend(shape, length, self.limits.pages, graph.host[0].fields, how)
         graph.memory.copy_(graph.host[0].memory)
         graph.run()
         replays = TIMED_REPLAYS if self.device.type == "cuda" else 1

@@ -16,9 +16,9 @@ from kernels.measure.gpu_entry import gpu_of
 from kernels.megakernel.shape import Unsupported
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan, Serving
-from kernels.serve.backend import Backend, KernelsBackend
+from kernels.serve.backend import KernelsBackend
 from kernels.serve.compiling import compile_together, megakernels
-from kernels.serve.engine import Engine
+from kernels.serve.engine import Backend, Engine
 from kernels.serve.excluded import MEGAKERNEL, of_server
 from kernels.serve.megakernel_backend import BATCHES, MegakernelBackend, batches_within, capacity_of, crossing
 from kernels.serve.messages import Ready
@@ -70,7 +70,7 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     serving = chosen(found, said, here, exclude)
     kernels, vocabulary = found[-1], len(model.lm_head.weight)
     assert isinstance(kernels, KernelsBackend)
-    longest, graphs = kernels.limits.longest, len(kernels.shapes)
+    longest, graphs = kernels.limits.longest, kernels.graphs
     on_gpu = model.device.type == "cuda"
     return Engine(found), Ready(longest, vocabulary, facts["device"], serving, phases.seconds, graphs, on_gpu)
 

@@ -13,7 +13,7 @@ def _embed(given, source, last, table, out, hidden, BLOCK: tl.constexpr):
     """Copies the row of the token that is given, or of the newest token of the slot `source`."""
     row = tl.program_id(0)
     slot = tl.load(source + row)
-    newest = tl.load(last + tl.maximum(slot, 0))
+    newest = tl.maximum(tl.load(last + tl.maximum(slot, 0)), 0)
     token = tl.where(slot >= 0, newest, tl.load(given + row))
     for start in range(0, hidden, BLOCK):
         at = start + tl.arange(0, BLOCK)
@@ -23,7 +23,7 @@ def _embed(given, source, last, table, out, hidden, BLOCK: tl.constexpr):
 
 def embed_rows(given: Tensor, source: Tensor, last: Tensor, table: Tensor) -> Tensor:
     """[rows, hidden] of table [vocab, hidden], contiguous, by the ids given [rows], or last[source] where source >= 0;
-    all int64. An id beyond the table is not seen.
+    all int64. -1 in `last` is read as 0; an id beyond the table is not seen.
     """
     out = torch.empty(len(given), table.shape[1], dtype=table.dtype, device=table.device)
     if len(given):

@@ -2,10 +2,33 @@
 
 import time
 from collections import deque
+from typing import Protocol
 
-from kernels.serve.backend import Backend
-from kernels.serve.requests import Request, Step, Token
-from kernels.serve.scheduler import Scheduler
+from kernels.serve.requests import Logprobs, Request, Step, Token
+from kernels.serve.scheduler import Scheduler, SchedulerLimits
+
+
+class Backend(Protocol):
+    """What the engine asks to compute steps. Steps are launched in order, and read in the same order."""
+
+    limits: SchedulerLimits
+    count: int
+    """The most tokens that it makes of each sequence in one step."""
+    longest: int
+    """The most tokens of a sequence that it takes."""
+    few: int
+    """The most sequences of a step, if it is for few; 0: it takes all that the limits allow."""
+
+    def can_run(self, step: Step) -> bool:
+        """Whether it computes such a step."""
+
+    def launch(self, step: Step) -> None:
+        """Starts the step. Does not wait for the device."""
+
+    def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
+        """Waits for the oldest unread step. Returns the ids that it chose for each of its parts, and the log
+        probabilities by the number of the part whose request asks for them.
+        """
 
 
 class Engine:

@@ -7,6 +7,7 @@ PASSES = "kernels"
 MEGAKERNEL = "megakernel"
 VARIANTS = (
     "skinny",
+    "lm_head_skinny",
     "small_gemm",
     "gemm_hopper",
     "rmsnorm_triton",

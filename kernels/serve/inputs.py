@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from kernels.ops.sampling import GREEDY, Sampling
 from kernels.serve.pages import SCRATCH
 from kernels.serve.requests import Part, Request, Step
 from kernels.serve.shapes import Shape
@@ -111,9 +112,11 @@ class Sequences:
             self._filled[slot] = len(pages)
         return slot
 
-    def pretend(self, shape: Shape, length: int, pages: int, fields: "dict[str, NDArray]") -> None:
-        """Fills a pass whose singles are sequences of `length` tokens on any of `pages` pages, to time it. Their newest
-        tokens are written to the scratch page, so nothing that the pages hold is lost.
+    def pretend(
+        self, shape: Shape, length: int, pages: int, fields: "dict[str, NDArray]", how: Sampling = GREEDY
+    ) -> None:
+        """Fills a pass whose singles are sequences of `length` tokens on any of `pages` pages, drawn as `how` says, to
+        time it. Their newest tokens are written to the scratch page, so nothing that the pages hold is lost.
         """
         self.fill(Step(), shape, fields)
         newest, size = length - 1, self.page_size
@@ -122,6 +125,8 @@ class Sequences:
         fields["tables"][:, :read] = 1 + places % (pages - 1)
         fields["position"][: shape.singles], fields["lengths"][:] = newest, length
         fields["offset"][: shape.singles] = newest % size
+        for name in self.sampling:
+            fields[name][:] = getattr(how, name)
 
     def fill(self, step: Step, shape: Shape, fields: "dict[str, NDArray]") -> None:
         """Writes the fields of a step. Padding uses the scratch page, and its tokens go to the spare slot."""

@@ -45,7 +45,7 @@ class Ready:
     """From the engine, once: it is ready, for sequences of up to `longest` tokens with ids below `vocabulary`.
 
     `serving` holds the settings that it runs with; an encoder has none (None). `seconds` are those of the phases of its
-    start, `graphs` the number of passes that it captured.
+    start, `graphs` the number of passes that it captured and kept.
     """
 
     longest: int

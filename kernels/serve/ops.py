@@ -19,8 +19,9 @@ from kernels.engine.prompt_ops import FEW, LARGE_ROWS, LONG, ONE_TILE, ROW_WARPS
 from kernels.gemm.skinny import MOST_ROWS
 from kernels.gemm.small import LEAST_ROWS
 from kernels.hardware import Gpu
-from kernels.ops import Case, Epilogue, GatedCase, LinearCase, RmsNormCase, RopeCase, StepAttentionCase
+from kernels.ops import Case, Epilogue, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase, StepAttentionCase
 from kernels.plan import PlannedOp
+from kernels.serve.heads import TIMED_AS, head_case
 from kernels.serve.shapes import Shape
 
 
@@ -68,6 +69,22 @@ def packed_ops(model: decoder.Decoder, shape: Shape, page_size: int, capacity: i
     """The ops of such a pass over sequences of up to `capacity` tokens; torch's own serve what is not named."""
     cases = packed_cases(model, shape, page_size, capacity, usable)
     return [op for op in (_op(case, usable) for case in cases) if op is not None]
+
+
+def head_ops(model: decoder.Decoder, shape: Shape, usable: Usable) -> list[PlannedOp]:
+    """The LM heads that can end such a pass in place of logits and a draw, and the norm before the one that samples.
+
+    They read the packed copy of the weight that the product of the logits reads, so there are none without it.
+    """
+    found = [(case, _op(case, usable)) for case in head_cases(model, shape)] if usable.copies else []
+    return [op for case, op in found if op is not None] if found and found[0][1] else []
+
+
+def head_cases(model: decoder.Decoder, shape: Shape) -> list[Case]:
+    """The cases of `head_ops`."""
+    hidden, dtype = model.lm_head.shape[1], DTYPE_NAMES[model.embedding.dtype]
+    norm = RmsNormCase(m=shape.draws, n=hidden, dtype=dtype)
+    return [] if shape.blocks else [*(head_case(model, shape.draws, kind) for kind in TIMED_AS), norm]
 
 
 def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[Case]:
@@ -141,6 +158,8 @@ def _preferred(case: Case, copies: Copies) -> tuple[str | None, dict[str, Any]]:
             tile = ONE_TILE if case.epilogue == "residual" and case.m <= LARGE_ROWS else {}
             return "small_gemm", {"pdl": True, **tile}
         return ("gemm_hopper", {}) if case.gates and case.m >= LONG else (None, {})
+    if isinstance(case, LmHeadCase):
+        return "lm_head_skinny", {"pdl": True, "dynamic": case.m == 1 and case.sampling == "argmax"}
     name = PREFERRED.get(case.op)
     if name == "decode_split":
         return name, {}

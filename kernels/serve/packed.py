@@ -3,6 +3,7 @@
     ids ─► embed ─► ┌─ norm · QKV ─► rope, append to pages ─► attention ─► O ─► norm · gate_up, SwiGLU ─► down ─┐ ─►
                     └────────────────────────────────── once a layer ─────────────────────────────────────────┘
     ─► rows that end a part ─► norm · logits ─► draw ─► last token of each slot
+                            └► an LM head that draws ──┘
 
 All products take all rows. Attention takes the singles in one call and the blocks of chunks in another: a block is a
 short sequence of queries whose last one sees the most keys, so its length says where it stands in its sequence. In a
@@ -21,7 +22,9 @@ from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.layer_cases import attention_case, rope_case, step_case
 from kernels.engine.passes import default_scale
 from kernels.engine.products import Rows, Stream, added_product, gated_product, normed_product
+from kernels.ops.base import SamplingKind
 from kernels.serve.attention import paged_attention
+from kernels.serve.heads import drawing_head
 from kernels.serve.inputs import Fields
 from kernels.serve.sampling import draw_tokens
 from kernels.serve.shapes import Shape
@@ -54,22 +57,34 @@ class PackedPass:
     """The pass of one shape. `run` works on the tensors of `fields` and can be captured."""
 
     def __init__(
-        self, model: decoder.Decoder, variants: BoundVariants, state: PagedState, shape: Shape, fields: Fields
+        self,
+        model: decoder.Decoder,
+        variants: BoundVariants,
+        state: PagedState,
+        shape: Shape,
+        fields: Fields,
+        head: SamplingKind | None = None,
     ) -> None:
+        """It ends with the LM head of this kind, which must be planned; None: with logits and a draw."""
         self.model, self.variants, self.state, self.shape, self.fields = model, variants, state, shape, fields
         self.dtype = DTYPE_NAMES[model.embedding.dtype]
         self._rows = Rows(variants, shape.rows, self.dtype, model.eps)
         self._drawn = Rows(variants, shape.draws, self.dtype, model.eps)
         self._rotates = False
         self._layers = [self._layer(index) for index in range(len(model.layers))]
-        self._head = normed_product(self._drawn, model.norm, model.lm_head, None)
+        self.head = head
+        if head is None:
+            self._end = normed_product(self._drawn, model.norm, model.lm_head, None)
+        else:
+            self._end = drawing_head(self._drawn, model, fields, head)
         self.chosen = torch.zeros(shape.draws, dtype=torch.int64, device=state.last.device)
         self.logits = self.chosen.new_empty(0)
-        """The logits [draws, vocab] of the last run; those of a captured run lie at one address for all replays."""
+        """The logits [draws, vocab] of the last run, empty with an LM head; those of a captured run lie at one address
+        for all replays, as `chosen` does."""
 
     def run(self) -> None:
-        """Computes the rows, writes their keys and values, and leaves the logits of each draw in `logits`, its token in
-        `chosen` and in `last` of its slot.
+        """Computes the rows, writes their keys and values, and leaves each draw's token in `chosen` and in `last` of
+        its slot; without an LM head its logits in `logits`.
         """
         fields, state = self.fields, self.state
         stream = Stream(embedded(fields, state.last, self.model.embedding))
@@ -80,8 +95,13 @@ class PackedPass:
             layer(stream, angles)
         x = stream.summed()
         ends = x.index_select(0, fields.end) if self.shape.blocks else x
-        self.logits = self._head(Stream(ends))
-        draw_tokens(self.logits, fields, self.chosen, state.last)
+        found = self._end(Stream(ends))
+        if self.head is None:
+            self.logits = found
+            draw_tokens(found, fields, self.chosen, state.last)
+        else:
+            self.chosen = found
+            state.last.index_copy_(0, fields.target, found)
 
     def _layer(self, index: int) -> LayerCall:
         w, shape = self.model.layers[index], self.model.shapes[index]
@@ -170,10 +190,10 @@ class PackedPass:
 
 
 def embedded(fields: Fields, last: Tensor, table: Tensor) -> Tensor:
-    """The embeddings [rows, hidden] of the rows' tokens: those given, or the newest of a slot."""
+    """The embeddings [rows, hidden] of the rows' tokens: those given, or the newest of a slot, -1 read as 0."""
     if table.is_cuda:
         from kernels.serve.embed_triton import embed_rows
 
         return embed_rows(fields.given, fields.source, last, table)
-    ids = torch.where(fields.source >= 0, last[fields.source.clamp_min(0)], fields.given)
+    ids = torch.where(fields.source >= 0, last[fields.source.clamp_min(0)].clamp_min(0), fields.given)
     return F.embedding(ids, table)

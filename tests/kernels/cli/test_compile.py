@@ -128,15 +128,15 @@ def test_every_pass_of_a_server_finds_its_binaries(asked: set[str]) -> None:
         model, H200, limits_for(shapes, loaded.config, RequestedSize(SERVER.context, SERVER.running))
     )
     pages, met = backend.state.positions // backend.limits.page_size, set()
-    for shape, ops in backend.passes():
+    for shape, ops, head in backend.passes():
         bound = BoundVariants(ops, H200)
         memory = torch.zeros(size(shape, pages), dtype=torch.uint8)
-        PackedPass(model, bound, backend.state, shape, views(memory, shape, pages))
+        PackedPass(model, bound, backend.state, shape, views(memory, shape, pages), head)
         for found in filter(None, bound._found.values()):
             if found.variant.cuda_builds(found.case, found.params, H200):
                 runs(found.variant, found.case, found.params)
                 met.add(found.variant.name)
-    assert met == {"skinny", "small_gemm", "gemm_hopper", "step_hopper"}
+    assert met == {"skinny", "lm_head_skinny", "small_gemm", "gemm_hopper", "step_hopper"}
     assert asked
 
 

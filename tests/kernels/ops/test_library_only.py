@@ -16,7 +16,7 @@ from kernels.engine.loading import skeleton
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, Case
 from kernels.ops.library_only import LIBRARY_ONLY, library_only
-from kernels.serve.ops import Usable, packed_cases
+from kernels.serve.ops import Usable, head_cases, packed_cases
 from kernels.serve.shapes import Shape
 from tests.kernels.engine.engine_models import CONFIGS
 
@@ -49,7 +49,12 @@ def used() -> list[Case]:
         case for each in decoders for batch in (1, 8) for case in LayerOps(each, BatchShape(batch, 128, 64)).cases()
     ]
     passes, gpu = (Shape(8, 4, 4, 2), Shape(8, 0, 4, 0)), GPUS["h200"]
-    served = [case for each in decoders for shape in passes for case in packed_cases(each, shape, 16, 256, Usable(gpu))]
+    served = [
+        case
+        for each in decoders
+        for shape in passes
+        for case in (*packed_cases(each, shape, 16, 256, Usable(gpu)), *head_cases(each, shape))
+    ]
     return [*alone, *map(with_lengths, served)]
 
 

@@ -9,7 +9,8 @@ from kernels import engine
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
-from kernels.serve import building
+from kernels.serve import backend, building
+from kernels.serve.backend import KernelsBackend
 from kernels.serve.engine import Engine
 from kernels.serve.requests import Request, Token
 from kernels.serve.sizing import RequestedSize
@@ -57,6 +58,50 @@ def test_both_backends_give_the_models_answers(family: str, monkeypatch: pytest.
             ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
             gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
             assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 requests, 12 at once, greedy or with a top-k of their own: greedy answers are the model's, and a drawn token
+    is one of those that its request keeps. Heads end all steps of singles, whatever they take.
+    """
+    ms = KernelsBackend._ms
+    monkeypatch.setattr(
+        KernelsBackend, "_ms", lambda self, shape, graph, *how: ms(self, shape, graph, *how) + (not graph.one_pass.head)
+    )
+    config = GPU_CONFIGS["llama"]
+    model = engine.load(None, config, seed=1, generated=True, dtype=dtype, device="cuda")
+    draw, vocab, drawing = random.Random(3), config["vocab_size"], {*range(12, 20)} - {15}
+    (kernels,) = building.backends(model, RequestedSize(512, 12), exclude=["megakernel"])
+    assert isinstance(kernels, KernelsBackend)
+    assert len(kernels.timed_heads) == 10  # both heads for 1, 2, 4, 8 and 12 singles
+    taken, drawn = set(), backend.drawn_by
+    monkeypatch.setattr(backend, "drawn_by", lambda step: taken.add(found := drawn(step)) or found)
+    own = Engine([kernels])
+    requests = [
+        Request(
+            str(number),
+            [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 128)))],
+            40,
+            Sampling(0.9, top_k=draw.choice((1, 5, 20, 50)), top_p=0.95, seed=number) if number in drawing else GREEDY,
+        )
+        for number in range(20)
+    ]
+    for request in requests:
+        own.add(request)
+    while not own.idle:
+        own.run_step()
+    assert taken >= {"argmax", "top_k_p"}
+    eager = engine.runner("eager", model)
+    for each in requests:
+        ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
+        if each.sampling.greedy:
+            gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
+            assert gaps.refusal(LARGEST_DIFFERENCE[dtype]) is None
+            continue
+        logits = eager.logits(ids)[0, length - 1 : -1].float()
+        least = logits.topk(each.sampling.top_k).values[:, -1] - 2 * LARGEST_DIFFERENCE[dtype] * logits.std(-1)
+        assert bool((logits.gather(1, ids[0, length:, None])[:, 0] >= least).all())
 
 
 def test_log_probabilities_of_captured_passes_are_the_models() -> None:

@@ -9,17 +9,20 @@ import torch
 from torch import Tensor
 from transformers import LlamaConfig
 
-from kernels import engine
+from kernels import engine, registry
 from kernels.engine.decoder import Decoder
 from kernels.engine.loading import skeleton
 from kernels.engine.prompt_ops import LONG
 from kernels.hardware import GPUS
-from kernels.ops import LinearCase
+from kernels.model_files import catalogue
+from kernels.ops import LinearCase, LmHeadCase, case_from
+from kernels.ops.base import SamplingKind
 from kernels.serve.backend import KernelsBackend
 from kernels.serve.compiling import NotedVariants
 from kernels.serve.excluded import VARIANTS
+from kernels.serve.heads import TIMED_AS
 from kernels.serve.inputs import size, views
-from kernels.serve.ops import NORMED, Copies, Usable, packed_ops
+from kernels.serve.ops import NORMED, Copies, Usable, head_ops, packed_ops
 from kernels.serve.packed import PackedPass
 from kernels.serve.shapes import Shape
 from kernels.serve.sizing import RequestedSize, copies_beside, limits_for, packed_bytes
@@ -74,15 +77,17 @@ class CountedCopies(NotedVariants):
     copies: dict[tuple[object, ...], int]
 
     def pack(self, bound, weight: Tensor, norm: Tensor | None = None):
-        if bound.variant.name == "skinny" or norm is not None:
-            how = bound.variant.name, bound.variant.packing(bound.case, bound.params)
-            self.copies[weight.data_ptr(), *how, 0 if norm is None else norm.data_ptr()] = weight.nbytes
+        if bound.variant.name in ("skinny", "lm_head_skinny") or norm is not None:
+            how = bound.variant.packing(bound.case, bound.params)
+            self.copies[weight.data_ptr(), how, 0 if norm is None else norm.data_ptr()] = weight.nbytes
         return weight
 
 
-def packed_pass(backend: KernelsBackend, variants: NotedVariants, shape: Shape) -> PackedPass:
+def packed_pass(
+    backend: KernelsBackend, variants: NotedVariants, shape: Shape, head: SamplingKind | None = None
+) -> PackedPass:
     memory = torch.empty(size(shape, backend._pages), dtype=torch.uint8)
-    return PackedPass(backend.model, variants, backend.state, shape, views(memory, shape, backend._pages))
+    return PackedPass(backend.model, variants, backend.state, shape, views(memory, shape, backend._pages), head)
 
 
 @pytest.fixture(scope="module")
@@ -110,27 +115,58 @@ def test_passes_of_some_singles_are_timed_with_norms_within_products_and_apart(b
     assert normalising == {"step_attention": 2, "separate": 2, "separate_norms": 0}
 
 
+def test_passes_of_few_singles_may_end_with_a_head(backend: KernelsBackend) -> None:
+    found: dict[int, list[SamplingKind]] = {}
+    for shape, ops, head in backend.passes():
+        if head:
+            found.setdefault(shape.singles, []).append(head)
+            mine = [op for op in ops if op.op == "lm_head" and op.case["sampling"] == head]
+            assert [(op.variant, op.case["m"]) for op in mine] == [("lm_head_skinny", shape.draws)]
+            assert not shape.blocks
+    assert found == {singles: [*TIMED_AS] for singles in (1, 2, 4, 8, 16)}
+    for excluded in ("lm_head_skinny", "skinny"):
+        without = KernelsBackend(backend.model, H200, backend.limits, exclude=[excluded])
+        assert not any(head for _, _, head in without.passes())
+
+
+@pytest.mark.parametrize("model", ["llama-3.2-1b", "qwen2.5-1.5b", "qwen3-0.6b", "llama-3.1-8b"])
+def test_a_head_reads_the_weights_that_the_logits_are_computed_from(model: str) -> None:
+    head = Decoder(skeleton(catalogue.entry(model)[0], "bf16"))
+    for rows in (1, 2, 4, 8, 16):
+        shape = Shape(rows, 0, 16, 0)
+        ops = [*packed_ops(head, shape, 16, 512, Usable(H200)), *head_ops(head, shape, Usable(H200))]
+        cases = [(registry.variant(op.variant), case_from.validate_python(op.case), op.params) for op in ops]
+        found = [
+            (v, c, p) for v, c, p in cases if isinstance(c, LmHeadCase) or getattr(c, "n", 0) == head.lm_head.shape[0]
+        ]
+        assert len(found) == 3 or (len(found) == 2 and head.lm_head.shape[1] >= 4096)
+        assert len({variant.packing(case, params) for variant, case, params in found}) == 1
+
+
 @pytest.mark.parametrize("excluded", [[], ["skinny"], ["small_gemm"]])
 @pytest.mark.parametrize("most", Copies)
 def test_memory_is_kept_for_every_copy_of_a_weight(backend: KernelsBackend, most: Copies, excluded: list[str]) -> None:
     fewer = KernelsBackend(backend.model, H200, backend.limits, copies=most, exclude=excluded)
     copies = Usable(H200, most, excluded).copies
     made: dict[tuple[object, ...], int] = {}
-    for shape, ops in fewer.passes():
+    heads = set()
+    for shape, ops, head in fewer.passes():
         counted = CountedCopies(ops, H200)
         counted.copies = made
-        packed_pass(fewer, counted, shape)
+        packed_pass(fewer, counted, shape, head)
+        heads.add(head)
+    assert heads == {None, *(TIMED_AS if copies else ())}
     assert sum(made.values()) == packed_bytes(backend.model, H200, copies)
     assert packed_bytes(backend.model, GPUS["a100"], copies) == 0
 
 
 def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of_them(backend: KernelsBackend) -> None:
     prompts = Shape(0, LONG // 16, 16, 1)
-    every = {op.variant for _, ops in backend.passes() for op in ops}
+    every = {op.variant for _, ops, _ in backend.passes() for op in ops}
     every |= {op.variant for op in packed_ops(backend.model, prompts, 16, 512, Usable(H200))}
     assert every == set(VARIANTS)
     without = KernelsBackend(backend.model, H200, backend.limits, exclude=VARIANTS)
-    assert not any(ops for _, ops in without.passes())
+    assert not any(ops for _, ops, _ in without.passes())
     assert without.builds() == []
 
 
