@@ -15,6 +15,7 @@ from kernels.serve import draw_triton
 from kernels.serve.backend import KernelsBackend, block_of
 from kernels.serve.draw_triton import Settings, draw_rows
 from kernels.serve.embed_triton import embed_rows
+from kernels.serve.inputs import Fields
 from kernels.serve.ops import Usable, packed_cases
 from kernels.serve.requests import Request
 from kernels.serve.rows import move_rows
@@ -22,6 +23,8 @@ from kernels.serve.rows_triton import move
 from kernels.serve.scheduler import Scheduler, SchedulerLimits
 from tests.kernels.engine.engine_models import CONFIGS
 from tests.kernels.interpreting import let_tensors_be_bounds
+from tests.kernels.serve.drawing import Rows, seeded
+from tests.kernels.serve.test_draw_distribution import SETTINGS, by_logits, one_likely
 
 let_tensors_be_bounds()
 VOCAB = 300
@@ -67,6 +70,20 @@ def test_draws_what_the_reference_draws(dtype: torch.dtype) -> None:
     indices = list(range(len(hows)))
     expected = [choose(row, how, at) for row, how, at in zip(logits.float().numpy(), hows, indices, strict=True)]
     assert drawn(logits, hows, indices) == expected
+
+
+def test_draws_of_many_requests_are_those_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """120 draws of the settings whose distribution `test_draw_distribution.py` examines."""
+    monkeypatch.setattr(draw_triton, "BLOCK", 512)
+    logits, rows = one_likely(), Rows(seeded([*SETTINGS.values()], 12))
+    expected = rows.drawn(by_logits(logits), 2)
+
+    def by_triton(fields: Fields) -> torch.Tensor:
+        out, last = (torch.full((rows.shape.draws + 1,), -1) for _ in range(2))
+        draw_rows(logits.expand(rows.shape.draws, -1), fields, out[:-1], last)
+        return out[:-1]
+
+    assert (rows.drawn(by_triton, 2) == expected).all()
 
 
 def test_equal_logits_and_nan() -> None:
