@@ -30,6 +30,20 @@ LAST_SECONDS = 5
 """What open requests get to be told that the server ends, once they have had their time."""
 MOST_CONNECTIONS = 1 << 16
 """Connections are open files. On many systems a process may have 1,024 of them unless it asks for more."""
+NUMBERS: dict[str, tuple[float, float]] = {
+    "running": (1, 1 << 20),
+    "context": (1, (1 << 31) - 1),
+    "kv_gib": (0, 1 << 20),
+    "seed": (-(1 << 63), (1 << 64) - 1),
+    "wait_seconds": (0, math.inf),
+    "hang_seconds": (0, math.inf),
+    "drain_seconds": (0, 10**9),
+    "port": (0, (1 << 16) - 1),
+}
+"""The least and the most of each option that is a number. Those of ABOVE must be above the least."""
+ABOVE = ("kv_gib", "wait_seconds", "hang_seconds")
+LONGEST_NUMBER = 40
+"""So many characters of a wrong number are shown."""
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,14 +83,10 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
 def serve(options: argparse.Namespace) -> int:
     """0 after a drained stop; 2 when the model or the plan cannot be served."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    for name in ("running", "context", "kv_gib", "wait_seconds", "hang_seconds"):
-        value = getattr(options, name)
-        if value is not None and not value > 0:
-            print(f"kernels serve: --{name.replace('_', '-')}: {value} is not a positive number", file=sys.stderr)
+    for name in NUMBERS:
+        if wrong := wrong_number(name, getattr(options, name)):
+            print(f"kernels serve: {wrong}", file=sys.stderr)
             return 2
-    if not 0 <= options.port < 1 << 16:
-        print(f"kernels serve: --port: {options.port} is no port: ports are 0 to 65535", file=sys.stderr)
-        return 2
     sockets.allow(MOST_CONNECTIONS)
     ended: list[int] = []
     try:
@@ -89,6 +99,21 @@ def serve(options: argparse.Namespace) -> int:
     except ImportError as error:
         print(f"kernels serve: {error.name} is missing: pip install '.[serve]' in the source folder", file=sys.stderr)
         return 2
+
+
+def wrong_number(name: str, value: float | None) -> str:
+    """What is wrong with an option's value, in a sentence; "" for what may be served, and where it is not given."""
+    least, most = NUMBERS[name]
+    if value is None or (least < value <= most if name in ABOVE else least <= value <= most):
+        return ""
+    shown = str(value)
+    shown = shown if len(shown) <= LONGEST_NUMBER else shown[:LONGEST_NUMBER] + "…"
+    said = f"--{name.replace('_', '-')}: {shown} is "
+    if name == "port":
+        return f"{said}no port: ports are 0 to 65535"
+    if least >= 0 and not value > 0 and name != "drain_seconds":
+        return f"{said}not a positive number"
+    return f"{said}{'more' if value > most else 'less'} than {most if value > most else least:,}"
 
 
 async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
@@ -105,7 +130,7 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         seed=options.seed,
         context=options.context or size.context,
         running=options.running or size.running,
-        kv_bytes=int(options.kv_gib * GIB) if options.kv_gib else None,
+        kv_bytes=max(1, int(options.kv_gib * GIB)) if options.kv_gib else None,
         exclude=tuple(options.exclude),
     )
     directory, config = configuration(spec)

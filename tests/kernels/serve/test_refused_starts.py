@@ -1,5 +1,6 @@
 """A server that cannot start says why in one sentence, and ends."""
 
+import argparse
 import asyncio
 import shutil
 import subprocess
@@ -8,7 +9,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+import torch
 
+from kernels.cli.serve import ABOVE, NUMBERS, serve, serve_arguments, wrong_number
 from kernels.serve.client import EngineClient
 from kernels.serve.messages import Declined, Ready, Stop
 from kernels.serve.spec import Spec
@@ -26,15 +29,61 @@ def refused(*options: str) -> str:
 
 
 def test_a_size_that_the_memory_does_not_hold_is_refused() -> None:
-    said = refused("--model", str(MODEL), "--running", "100000000")  # 200 TB of KV pages
+    said = refused("--model", str(MODEL), "--running", "1000000")  # 2 TB of KV pages
     assert said.startswith(
         "kernels serve: the memory does not hold the model and a server of this size, which --running"
     )
 
 
-def test_a_number_that_is_no_port_is_refused() -> None:
-    said = refused("--model", str(MODEL), "--port", "99999")
-    assert said == "kernels serve: --port: 99999 is no port: ports are 0 to 65535"
+LONG = "9" * 60
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("--port", "99999", "99999 is no port: ports are 0 to 65535"),
+        ("--port", f"-{LONG}", f"-{LONG[:39]}… is no port: ports are 0 to 65535"),
+        ("--running", "0", "0 is not a positive number"),
+        ("--running", LONG, f"{LONG[:40]}… is more than 1,048,576"),
+        ("--context", "-1", "-1 is not a positive number"),
+        ("--context", LONG, f"{LONG[:40]}… is more than 2,147,483,647"),
+        ("--kv-gib", "nan", "nan is not a positive number"),
+        ("--kv-gib", "1e300", "1e+300 is more than 1,048,576"),
+        ("--kv-gib", "inf", "inf is more than 1,048,576"),
+        ("--seed", LONG, f"{LONG[:40]}… is more than 18,446,744,073,709,551,615"),
+        ("--seed", f"-{LONG}", f"-{LONG[:39]}… is less than -9,223,372,036,854,775,808"),
+        ("--wait-seconds", "0", "0.0 is not a positive number"),
+        ("--hang-seconds", "-inf", "-inf is not a positive number"),
+        ("--drain-seconds", "-1", "-1 is less than 0"),
+        ("--drain-seconds", LONG, f"{LONG[:40]}… is more than 1,000,000,000"),
+    ],
+)
+def test_a_number_that_cannot_be_served_is_refused(
+    option: str, value: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    serve_arguments(parser)
+    assert serve(parser.parse_args(["--model", str(MODEL), f"{option}={value}"])) == 2
+    assert capsys.readouterr().err.splitlines() == [f"kernels serve: {option}: {sentence}"]
+
+
+def test_every_number_that_a_server_takes_has_its_bounds() -> None:
+    parser = argparse.ArgumentParser()
+    serve_arguments(parser)
+    assert {each.dest for each in parser._actions if each.type in (int, float)} == {*NUMBERS}
+    for name, (least, most) in NUMBERS.items():
+        assert not wrong_number(name, most)
+        assert not wrong_number(name, least + (name in ABOVE))
+
+
+def test_a_seed_at_its_bounds_is_served() -> None:
+    for seed in NUMBERS["seed"]:
+        torch.Generator().manual_seed(int(seed))
+
+
+def test_an_ever_so_small_memory_for_pages_is_refused_and_not_ignored() -> None:
+    said = refused("--model", str(MODEL), "--kv-gib", "1e-12")
+    assert said.startswith("kernels serve: kv_bytes: 1 hold no KV page")
 
 
 @pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json"])
