@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -17,7 +17,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from kernels.serve.answering import Completion, Piece
-from kernels.serve.bodies import Document, document_of
+from kernels.serve.bodies import document_of
+from kernels.serve.body_process import BodyReader
 from kernels.serve.client import EngineClient
 from kernels.serve.embeddings import EmbeddingAsked, embedded
 from kernels.serve.errors import LONGEST_QUOTE, ApiError, quoted
@@ -25,6 +26,7 @@ from kernels.serve.forms import CHAT, COMPLETION, Form
 from kernels.serve.messages import Ready
 from kernels.serve.metrics import Metrics
 from kernels.serve.prompts import Prompts
+from kernels.serve.reading import Document
 from kernels.serve.schemas import MOST_ANSWERS, Asked, ChatAsked, CompletionAsked
 from kernels.serve.text import TextCodec
 
@@ -46,6 +48,7 @@ class Server:
         """`embeds`: the model gives vectors, and no text."""
         self.client, self.text, self.name, self._key, self._embeds = client, text, name, api_key, embeds
         self.metrics = Metrics(client)
+        self._reader = BodyReader()
         self._began = int(time.time())
 
     def app(self) -> Starlette:
@@ -61,9 +64,14 @@ class Server:
             Route("/metrics", self._metrics),
         ]
         handlers = {HTTPException: _http_error, Exception: _failed}
-        found = Starlette(routes=routes, exception_handlers=handlers)
+        found = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
         found.router.redirect_slashes = False
         return found
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        yield
+        self._reader.close()
 
     def _told(self, path: str, handle: Callable[[Request], Awaitable[Response]], method: str) -> Route:
         """The handler behind the API key; errors become OpenAI's shape, and statuses are counted by the route."""
@@ -90,7 +98,8 @@ class Server:
             raise ApiError(401, "the Authorization header holds no valid API key", code="invalid_api_key")
 
     async def _document(self, request: Request, kind: type[Document]) -> Document:
-        return await document_of(request, kind, self.client.ready.longest if self.client.ready else None)
+        longest = self.client.ready.longest if self.client.ready else None
+        return await document_of(request, kind, longest, self._reader)
 
     async def _completions(self, request: Request) -> Response:
         asked = await self._document(request, CompletionAsked)

@@ -1,25 +1,22 @@
-"""A request's body as a document; what is wrong with it is said in one sentence."""
+"""A request's body, up to its largest size: a small one is read at once, a large one in a process of its own."""
 
-import gc
-import json
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
-
-from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
-from kernels.serve.errors import ApiError, of_validation
+from kernels.serve.body_process import BodyReader
+from kernels.serve.errors import ApiError
+from kernels.serve.reading import Document, document_in
 
 LARGEST_BODY = 8 << 20
-SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-"""Half of a surrogate pair. By itself it is no character, and no tokenizer takes it."""
-Document = TypeVar("Document", bound=BaseModel)
+LARGE_BODY = 64 << 10
+"""The least bytes of a body that the server's own process does not read. One of so many may take 3 ms."""
 
 
-async def document_of(request: Request, kind: type[Document], longest: int | None = None) -> Document:
-    """The request's body as a document, whose prompts have `longest` tokens at most. Raises ApiError."""
+async def document_of(
+    request: Request, kind: type[Document], longest: int | None = None, reader: BodyReader | None = None
+) -> Document:
+    """The request's body as a document, whose prompts have `longest` tokens at most. `reader` reads large ones; None:
+    this process does. Raises ApiError.
+    """
     too_large = ApiError(413, f"the body exceeds {LARGEST_BODY >> 20} MiB")
     said = request.headers.get("content-length", "")
     if said.isdecimal() and int(said[:20]) > LARGEST_BODY:
@@ -29,45 +26,6 @@ async def document_of(request: Request, kind: type[Document], longest: int | Non
         body += part
         if len(body) > LARGEST_BODY:
             raise too_large
-    with _no_collection():
-        try:
-            return kind.model_validate(json_of(bytes(body)), context={"longest": longest})
-        except ValidationError as error:
-            wrong = of_validation(error)  # it is raised later, so that nothing keeps the document
-    raise wrong
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keeps Python from looking for cycles meanwhile. A body of 8 MiB may hold a million lists, and has no cycle; their
-    number would make it look again and again, while everybody's answers wait.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def json_of(body: bytes) -> Any:
-    """What a body says. Raises ApiError with one sentence."""
-    try:
-        found = json.loads(body.decode("utf-8-sig"), parse_constant=_no_number)  # json decodes bytes less strictly
-        if SURROGATE.search(body):
-            json.dumps(found, ensure_ascii=False).encode()
-    except json.JSONDecodeError as error:
-        said = f"it breaks off or goes wrong at line {error.lineno}, column {error.colno}"
-        raise ApiError(400, f"the body is no valid JSON: {said}") from error
-    except UnicodeDecodeError as error:
-        raise ApiError(400, "the body is no valid JSON: it is not written in UTF-8") from error
-    except UnicodeEncodeError as error:
-        raise ApiError(400, "the body holds half of a surrogate pair, which is no character") from error
-    except RecursionError as error:
-        raise ApiError(400, "the body is nested too deeply") from error
-    except ValueError as error:
-        raise ApiError(400, "the body holds a number that is not finite, or has too many digits") from error
-    return found
-
-
-def _no_number(name: str) -> None:
-    raise ValueError(name)
+    if reader is None or len(body) < LARGE_BODY:
+        return document_in(bytes(body), kind, longest)
+    return await reader.read(kind, bytes(body), longest)
