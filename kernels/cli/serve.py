@@ -34,6 +34,7 @@ NUMBERS: dict[str, tuple[float, float]] = {
     "running": (1, 1 << 20),
     "context": (1, (1 << 31) - 1),
     "kv_gib": (0, 1 << 20),
+    "pause_ms": (0, math.inf),
     "seed": (-(1 << 63), (1 << 64) - 1),
     "wait_seconds": (0, math.inf),
     "hang_seconds": (0, math.inf),
@@ -41,7 +42,7 @@ NUMBERS: dict[str, tuple[float, float]] = {
     "port": (0, (1 << 16) - 1),
 }
 """The least and the most of each option that is a number. Those of ABOVE must be above the least."""
-ABOVE = ("kv_gib", "wait_seconds", "hang_seconds")
+ABOVE = ("kv_gib", "pause_ms", "wait_seconds", "hang_seconds")
 LONGEST_NUMBER = 40
 """So many characters of a wrong number are shown."""
 
@@ -60,6 +61,11 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=int, help="tokens of a sequence (default: the model's, at most 8,192)")
     parser.add_argument("--running", type=int, help="requests served at once (default: the plan's, else 64)")
     parser.add_argument("--kv-gib", type=float, help="memory for KV pages (default: what the running requests fill)")
+    parser.add_argument(
+        "--pause-ms",
+        type=float,
+        help="the most by which reading prompts may delay each token of others (default: 50 on a GPU, 1000 on a CPU)",
+    )
     parser.add_argument(
         "--exclude",
         action="append",
@@ -131,6 +137,7 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         context=options.context or size.context,
         running=options.running or size.running,
         kv_bytes=max(1, int(options.kv_gib * GIB)) if options.kv_gib else None,
+        pause_ms=options.pause_ms,
         exclude=tuple(options.exclude),
     )
     directory, config = configuration(spec)
@@ -202,7 +209,9 @@ async def _until_signalled(
             if client.ready:
                 where = f"http://{options.host}:{options.port}"
                 print(start_line(client.seconds, graphs=client.ready.graphs), file=sys.stderr)
-                print(f"serving {name} on {where}, {client.ready.device}", file=sys.stderr, flush=True)
+                ms = client.ready.pause_ms
+                pause = "" if ms is None else f"; reading prompts delays a token of others by {ms:.1f} ms at most"
+                print(f"serving {name} on {where}, {client.ready.device}{pause}", file=sys.stderr, flush=True)
 
     watcher = asyncio.create_task(watch())
     await server.serve()

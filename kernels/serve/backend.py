@@ -35,6 +35,8 @@ BLOCK = 16
 """The most queries of a block of a chunk."""
 TIMED_LENGTH, TIMED_REPLAYS = 256, 20
 """Tokens of each sequence, and replays, when two arrangements of a pass are timed."""
+TIMED_STEPS = 3
+"""Replays when the longest pass is looked for."""
 TIMED_FROM = 24
 """Singles of a pass from which on its arrangements are timed; with fewer, one kernel for attention and norms within the
 products are expected to be faster by far."""
@@ -115,6 +117,8 @@ class KernelsBackend:
         self._headed: dict[Shape, dict[SamplingKind, Captured]] = {}
         """The passes that end with an LM head, where that is faster than logits and a draw."""
         self._launched: deque[LaunchedStep] = deque()
+        self.pause_ms: float | None = None
+        """The ms of the longest step with chunks and single tokens, where that was timed."""
         self.timed: dict[Shape, dict[str, float]] = {}
         """The ms of a pass by its arrangement, where there are two."""
         self.timed_heads: dict[tuple[Shape, SamplingKind], dict[str, float]] = {}
@@ -182,6 +186,11 @@ class KernelsBackend:
         alone = [each for each in self.shapes if not each.blocks]
         shape = next((each for each in alone if each.singles >= singles), alone[-1])
         return self._ms(shape, self._graph(shape, "argmax"))
+
+    @torch.no_grad()
+    def longest_ms(self, shape: Shape) -> float:
+        """The ms of a pass of this shape over the longest sequences that the pages hold."""
+        return self._ms(shape, self._graph(shape, None), length=self.limits.longest, replays=TIMED_STEPS)
 
     def _graph(self, shape: Shape, kind: SamplingKind | None) -> Captured:
         """The pass for a step whose tokens the head of this kind can draw."""
@@ -254,13 +263,20 @@ class KernelsBackend:
         return Captured(one_pass, captured(one_pass.run, self.device), memory, host)
 
     @torch.no_grad()
-    def _ms(self, shape: Shape, graph: Captured, how: Sampling = GREEDY) -> float:
-        """The ms of a replay over sequences of TIMED_LENGTH tokens, or of the longest, drawn as `how` says."""
-        length = min(TIMED_LENGTH, self.limits.context)
+    def _ms(
+        self,
+        shape: Shape,
+        graph: Captured,
+        how: Sampling = GREEDY,
+        length: int = TIMED_LENGTH,
+        replays: int = TIMED_REPLAYS,
+    ) -> float:
+        """The ms of a replay over sequences of `length` tokens, or of the longest, drawn as `how` says."""
+        length = min(length, self.limits.longest)
         self._sequences.pretend(shape, length, self.limits.pages, graph.host[0].fields, how)
         graph.memory.copy_(graph.host[0].memory)
         graph.run()
-        replays = TIMED_REPLAYS if self.device.type == "cuda" else 1
+        replays = replays if self.device.type == "cuda" else 1
         self._synchronize()
         began = time.perf_counter()
         for _ in range(replays):

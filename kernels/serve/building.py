@@ -16,6 +16,7 @@ from kernels.measure.gpu_entry import gpu_of
 from kernels.megakernel.shape import Unsupported
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan, Serving
+from kernels.serve import pauses
 from kernels.serve.backend import KernelsBackend
 from kernels.serve.compiling import compile_together, megakernels
 from kernels.serve.engine import Backend, Engine
@@ -64,7 +65,8 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
         _tell(f"the server {taken_of_plan(plan)}")
         plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
     said = plan.serving if plan else None
-    wanted = RequestedSize(spec.context, spec.running, spec.kv_bytes or (said.kv_bytes if said else None))
+    kv_bytes = spec.kv_bytes or (said.kv_bytes if said else None)
+    wanted = RequestedSize(spec.context, spec.running, kv_bytes, spec.pause_ms)
     exclude = of_server([*spec.exclude, *(said.exclude if said else ())])
     found = backends(model, wanted, plan, exclude, phases)
     serving = chosen(found, said, here, exclude)
@@ -72,7 +74,9 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     assert isinstance(kernels, KernelsBackend)
     longest, graphs = kernels.limits.longest, kernels.graphs
     on_gpu = model.device.type == "cuda"
-    return Engine(found), Ready(longest, vocabulary, facts["device"], serving, phases.seconds, graphs, on_gpu)
+    return Engine(found), Ready(
+        longest, vocabulary, facts["device"], serving, phases.seconds, graphs, on_gpu, kernels.pause_ms
+    )
 
 
 def _measured_with(facts: Mapping[str, Any]) -> dict[str, str | None]:
@@ -164,9 +168,18 @@ def backends(
             compile_together([*kernels.builds(), *(build for build, _ in few)])
     with phases.phase("graphs"):
         kernels.prepare()
+        bound_pause(kernels, wanted.pause_ms)
     with phases.phase("megakernel"):
         beside = megakernel_beside(model, kernels, list(batches), up_to)
     return [*beside, kernels]
+
+
+def bound_pause(kernels: KernelsBackend, most_ms: float | None) -> None:
+    """Lets a step read as much of prompts beside the tokens of others as takes `most_ms` (None: the default)."""
+    most = pauses.MOST_MS[kernels.device.type] if most_ms is None else most_ms
+    kernels.limits, kernels.pause_ms = pauses.within(kernels.limits, kernels.shapes, kernels.longest_ms, most)
+    if kernels.pause_ms > most:
+        _tell(f"--pause-ms: the shortest step with a prompt takes {kernels.pause_ms:.1f} ms, more than {most:g}")
 
 
 def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int) -> dict[int, int]:

@@ -1,7 +1,8 @@
 """The library's LM heads at the end of a pass: they draw the next tokens and write no logits.
 
-They serve steps of single tokens of which no request asks for log probabilities: `argmax` where all are greedy,
-`top_k_p` where all are greedy or have a top-k of MOST_TOP_K at most. Any other step ends with logits and a draw.
+They serve steps without chunks if no request asks for log probabilities. `argmax` serves a step whose requests are all
+greedy. `top_k_p` serves one whose requests are greedy or have a top-k of MOST_TOP_K at most. Any other step ends with
+logits and a draw.
 """
 
 from collections.abc import Callable, Collection

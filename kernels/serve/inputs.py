@@ -115,15 +115,17 @@ class Sequences:
     def pretend(
         self, shape: Shape, length: int, pages: int, fields: "dict[str, NDArray]", how: Sampling = GREEDY
     ) -> None:
-        """Fills a pass whose singles are sequences of `length` tokens on any of `pages` pages, drawn as `how` says, to
-        time it. Their newest tokens are written to the scratch page, so nothing that the pages hold is lost.
+        """Fills a pass whose singles are sequences of `length` tokens on any of `pages` pages, drawn as `how` says, and
+        whose blocks end such sequences, to time it. The newest tokens are written to the scratch page, so nothing that
+        the pages hold is lost.
         """
         self.fill(Step(), shape, fields)
         newest, size = length - 1, self.page_size
         read = newest // size  # whole pages before the one that is written
-        places = np.arange(shape.singles * read, dtype=SHORT).reshape(shape.singles, read)
-        fields["tables"][:, :read] = 1 + places % (pages - 1)
-        fields["position"][: shape.singles], fields["lengths"][:] = newest, length
+        for name in ("tables", "block_tables"):
+            table = fields[name][:, :read]
+            table[:] = 1 + np.arange(table.size, dtype=SHORT).reshape(table.shape) % (pages - 1)
+        fields["position"][:], fields["lengths"][:], fields["block_lengths"][:] = newest, length, length
         fields["offset"][: shape.singles] = newest % size
         for name in self.sampling:
             fields[name][:] = getattr(how, name)

@@ -45,7 +45,8 @@ class Ready:
     """From the engine, once: it is ready, for sequences of up to `longest` tokens with ids below `vocabulary`.
 
     `serving` holds the settings that it runs with; an encoder has none (None). `seconds` are those of the phases of its
-    start, `graphs` the number of passes that it captured and kept.
+    start, `graphs` the number of passes that it captured and kept. A prompt that is read delays a token of others by
+    `pause_ms` at most, as it was timed.
     """
 
     longest: int
@@ -55,6 +56,7 @@ class Ready:
     seconds: dict[str, float] = field(default_factory=dict)
     graphs: int = 0
     on_gpu: bool = False
+    pause_ms: float | None = None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,9 @@ class _Engine:
         }
         for name, (text, value) in gauges.items():
             yield GaugeMetricFamily(f"serve_{name}", text, value=value)
+        if client.ready is not None and client.ready.pause_ms is not None:
+            text = "how long a step that reads prompts keeps the tokens of others waiting, at most"
+            yield GaugeMetricFamily("serve_longest_pause_seconds", text, value=client.ready.pause_ms / 1e3)
         start = GaugeMetricFamily("serve_start_seconds", "the engine's last start, by phase", labels=["phase"])
         for phase, seconds in client.seconds.items():
             start.add_metric([phase], seconds)

@@ -18,6 +18,8 @@ from kernels.serve.requests import FinishReason, Logprobs, Part, Request, Step, 
 
 STEP_TOKENS = 2048
 """The tokens that a step with chunks on a GPU has at most, where nobody says."""
+TOKENS_OF_A_CHUNK = 64
+"""A pass shorter than the longest holds a chunk for so many of its tokens."""
 MIXED_SINGLES = (0, 32, 128, 256)
 """Numbers of single tokens for which a GPU has passes with chunks, as far as so many requests run."""
 
@@ -29,7 +31,8 @@ class SchedulerLimits:
     `pages` of `page_size` tokens, `running` requests, sequences of at most `context` tokens. A step takes at most
     `chunks` chunks of prompts; each counts as a multiple of `chunk_rows` tokens. Beside chunks, single tokens count as
     the next number in `mixed`, or as `running`. Together they count as `step_tokens` at most, but chunks may have half
-    of these beside any number of singles.
+    of these beside any number of singles. `shared_tokens`, if given, takes the place of `step_tokens` in a step that
+    has single tokens, so that it keeps nobody waiting for longer than `kernels.serve.pauses` found.
     """
 
     pages: int
@@ -40,10 +43,11 @@ class SchedulerLimits:
     chunk_rows: int = 1
     chunks: int = 16
     mixed: tuple[int, ...] = MIXED_SINGLES
+    shared_tokens: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name != "mixed" and value < 1:
+            if name != "mixed" and value is not None and value < 1:
                 raise ValueError(f"{name}: {value} is not a positive number")
         if self.step_tokens % self.chunk_rows:
             raise ValueError(f"step_tokens: {self.step_tokens} is no multiple of chunk_rows {self.chunk_rows}")
@@ -56,8 +60,15 @@ class SchedulerLimits:
     def room_beside(self, singles: int) -> int:
         """The tokens that chunks may have beside so many single tokens, a multiple of `chunk_rows`."""
         counted = min(each for each in (*self.mixed, self.running) if each >= singles)
-        room = max(self.step_tokens - counted, self.step_tokens // 2)
+        tokens = self.shared_tokens if singles and self.shared_tokens else self.step_tokens
+        room = max(tokens - counted, tokens // 2)
         return max(1, room // self.chunk_rows) * self.chunk_rows
+
+    def chunks_beside(self, singles: int) -> int:
+        """The most chunks beside so many single tokens: those of the smallest pass that has the room."""
+        if not (singles and self.shared_tokens):
+            return self.chunks
+        return min(self.chunks, max(1, self.room_beside(singles) // TOKENS_OF_A_CHUNK))
 
 
 class Scheduler:
@@ -103,17 +114,17 @@ class Scheduler:
         """What the next pass computes. None when nothing can be computed before the next `commit` or `add`."""
         singles = sum(each.left == 1 and each.scheduled < each.max_tokens for each in self.running)
         step, used, before = Step(), 0, self.preempted
-        room = self.limits.room_beside(singles)
+        room, chunks = self.limits.room_beside(singles), self.limits.chunks_beside(singles)
         for request in list(self.running):
             if request.state == "running":
-                used += self._plan(request, step, room - used)
+                used += self._plan(request, step, room - used, chunks)
         while self.waiting and self._slots and self.preempted == before:
             if room - used < self.limits.chunk_rows or not self._admit(self.waiting[0]):
                 break
             if self.running[-1].left == 1:
                 singles += 1
-                room = self.limits.room_beside(singles)
-            used += self._plan(self.running[-1], step, room - used)
+                room, chunks = self.limits.room_beside(singles), self.limits.chunks_beside(singles)
+            used += self._plan(self.running[-1], step, room - used, chunks)
         return step if step.singles or step.chunks else None
 
     def lengthen(self, step: Step, count: int, longest: int) -> Step:
@@ -169,9 +180,9 @@ class Scheduler:
             return "stop"
         return "length" if request.answered == request.max_tokens else None
 
-    def _plan(self, request: Request, step: Step, room: int) -> int:
-        """Adds the request's next part to the step, which has room for chunks of `room` more tokens; below 0, a single
-        would make them too many. Returns the tokens that the part takes of the room.
+    def _plan(self, request: Request, step: Step, room: int, chunks: int) -> int:
+        """Adds the request's next part to the step, which may have `chunks` chunks and has room for `room` more tokens
+        of them; below 0, a single would make them too many. Returns the tokens that the part takes of the room.
         """
         left = request.left
         if request.scheduled == request.max_tokens or room < 0:
@@ -179,7 +190,7 @@ class Scheduler:
         rows = self.limits.chunk_rows
         count, cost = left, 0
         if left > 1:
-            if len(step.chunks) == self.limits.chunks:
+            if len(step.chunks) >= chunks:
                 return 0
             count = min(left, room // rows * rows)
             cost = -(-count // rows) * rows

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kernels.serve.requests import Step
-from kernels.serve.scheduler import SchedulerLimits
+from kernels.serve.scheduler import TOKENS_OF_A_CHUNK, SchedulerLimits
 
-TOKENS_OF_A_CHUNK = 64
-"""A pass shorter than the longest holds a chunk for so many of its tokens."""
 FINE = 32
 """From so many rows on, passes have sizes between the powers of two."""
 EVEN, SPACING = 1024, 256

@@ -24,12 +24,14 @@ STEP_TOKENS_ON = {"cuda": STEP_TOKENS, "cpu": 256, "meta": STEP_TOKENS}
 class RequestedSize:
     """The size that an operator asks for; what is None is chosen here.
 
-    A sequence has at most `context` tokens, `running` requests run at once, and the KV pages take `kv_bytes` bytes.
+    A sequence has at most `context` tokens, `running` requests run at once, and the KV pages take `kv_bytes` bytes. A
+    step with prompts may delay the tokens of others by `pause_ms`.
     """
 
     context: int | None = None
     running: int = 256
     kv_bytes: int | None = None
+    pause_ms: float | None = None
 
 
 def page_bytes(model: decoder.Decoder) -> int:

@@ -12,8 +12,8 @@ from kernels.model_files import catalogue
 class Spec:
     """What to serve: a model's directory, or the name of a catalogue entry; with a plan, the plan's file.
 
-    `context`, `running` and `kv_bytes` as `kernels.serve.sizing.RequestedSize`. `device` None takes the GPU if there is
-    one.
+    `context`, `running`, `kv_bytes` and `pause_ms` as `kernels.serve.sizing.RequestedSize`. `device` None takes the GPU
+    if there is one.
     """
 
     model: str
@@ -24,6 +24,7 @@ class Spec:
     context: int | None = None
     running: int = 64
     kv_bytes: int | None = None
+    pause_ms: float | None = None
     exclude: tuple[str, ...] = ()
     """What the server leaves out, of `kernels.serve.excluded.NAMES`."""
 

@@ -21,7 +21,7 @@ class Broken(ByteText):
 def test_errors_that_nobody_foresaw_are_counted_and_refused_requests_have_no_tokens() -> None:
     async def whole() -> tuple[httpx.Response, httpx.Response, str]:
         client = EngineClient(Spec("m"))
-        client.ready = Ready(64, 256, "cpu")
+        client.ready = Ready(64, 256, "cpu", pause_ms=12.5)
         transport = httpx.ASGITransport(Server(client, Broken(frozenset()), "m").app(), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://m") as api:
             failed = await api.post("/v1/completions", json={"model": "m", "prompt": "a"})
@@ -32,4 +32,5 @@ def test_errors_that_nobody_foresaw_are_counted_and_refused_requests_have_no_tok
     assert (failed.status_code, set(failed.json()["error"])) == (500, {"message", "type", "param", "code"})
     assert 'serve_requests_total{path="/v1/completions",status="500"} 1.0' in metrics
     assert refused.status_code == 400
+    assert "serve_longest_pause_seconds 0.0125" in metrics
     assert "serve_prompt_tokens_total 0.0" in metrics

@@ -11,8 +11,8 @@ from kernels.serve.scheduler import Scheduler, SchedulerLimits
 from tests.kernels.serve.simulated import Device, alone, check_pages, held
 
 LIMITS = st.builds(
-    lambda pages, size, running, context, blocks, rows, chunks, mixed: SchedulerLimits(
-        pages, size, running, context, blocks * rows, rows, chunks, mixed
+    lambda pages, size, running, context, blocks, rows, chunks, mixed, shared: SchedulerLimits(
+        pages, size, running, context, blocks * rows, rows, chunks, mixed, shared and min(shared, blocks) * rows
     ),
     pages=st.integers(2, 14),
     size=st.integers(1, 5),
@@ -22,6 +22,7 @@ LIMITS = st.builds(
     rows=st.integers(1, 4),
     chunks=st.integers(1, 4),
     mixed=st.sampled_from([(), (0,), (0, 2), (0, 1, 2, 4)]),
+    shared=st.none() | st.integers(1, 6),
 )
 PROMPTS = st.one_of(
     st.lists(st.integers(0, 49), min_size=1, max_size=20),
