@@ -76,11 +76,11 @@ async def measured() -> list[dict[str, Any]]:
     await pause_ms(CompletionAsked, small, reader)  # starts the process
     for name, (kind, body) in bodies().items():
         row: dict[str, Any] = {"body": name, "bytes": len(body)}
-        for way, by in (("own", None), ("beside", reader)):
+        for way, by in (("in_the_server", None), ("beside_it", reader)):
             pauses = [await pause_ms(kind, body, by) for _ in range(TIMES)]
             row[way] = {"pause_ms": round(statistics.median(pauses), 2), "largest_pause_ms": round(max(pauses), 2)}
         rows.append(row)
-        print(f"{name}: {row['own']['pause_ms']} ms, beside it {row['beside']['pause_ms']} ms", flush=True)
+        print(f"{name}: in the server {row['in_the_server']['pause_ms']} ms, beside it {row['beside_it']['pause_ms']} ms", flush=True)
     reader.close()
     return rows
 
