@@ -80,7 +80,10 @@ async def measured() -> list[dict[str, Any]]:
             pauses = [await pause_ms(kind, body, by) for _ in range(TIMES)]
             row[way] = {"pause_ms": round(statistics.median(pauses), 2), "largest_pause_ms": round(max(pauses), 2)}
         rows.append(row)
-        print(f"{name}: in the server {row['in_the_server']['pause_ms']} ms, beside it {row['beside_it']['pause_ms']} ms", flush=True)
+        print(
+            f"{name}: in the server {row['in_the_server']['pause_ms']} ms, beside it {row['beside_it']['pause_ms']} ms",
+            flush=True,
+        )
     reader.close()
     return rows
 
