@@ -32,7 +32,7 @@ def several_gpus() -> str:
     for label, source, weights, name, wanted in CASES:
         found = [_first_row(source, weights, gpus) for gpus in (None, *CLASSES)]
         times = [_ms(field(row, name) if row else None) for row in found]
-        modelled = _modelled(MODELS[source], weights, name)
+        modelled = _modelled(MODELS[source], weights, name, "h200x4")
         goals = [f" ({_ms(goal)}; {_ms(of)})" if goal else "" for goal, of in zip(wanted, modelled, strict=True)]
         by_token = weights == "bf16" and name == "ms_per_token"
         peers = [_peer(each, source, how) if by_token else None for each in CLASSES.values() for how in SUMS]
@@ -44,29 +44,36 @@ def several_gpus() -> str:
 
 @table("several-h100s")
 def several_h100s() -> str:
-    """What one, two and four H100s of one host measured alternately, with the share of the read bandwidth in brackets,
-    and torch's peers on four. A dash where one GPU does not hold the model.
+    """What one, two and four H100s of one host measured alternately, and in brackets what is modelled and the share of
+    the read bandwidth; torch's peers on four. A dash where the GPUs do not hold the model.
     """
     lines = []
     for label, source, weights, name, _ in CASES:
         found = [_row("h100x4", source, weights, gpus) for gpus in (None, 2, 4)]
-        cells = [f"{_ms(field(row, name))} ({row['read_share']:.0%})" if row else "–" for row in found]
+        modelled = map(_ms, _modelled(MODELS[source], weights, name, "h100x4"))
+        cells = [
+            f"{_ms(field(row, name))} ({ms}; {row['read_share']:.0%})" if row else "–"
+            for row, ms in zip(found, modelled, strict=True)
+        ]
         by_token = weights == "bf16" and name == "ms_per_token"
         peers = [_ms(_peer("h100x4", source, how) if by_token else None) for how in SUMS]
         judged = next((row for row in reversed(found) if row and row.get("kl") is not None), {"kl": None})
         lines.append([label, *(each.replace("%", " %") for each in cells), *fidelity(judged), *peers])
-    header = ["ms", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats", "other tokens"]
+    header = ["ms, measured (modelled; share)", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats", "other tokens"]
     return markdown([*header, *(f"torch on 4, {how}" for how in SUMS.values())], lines)
 
 
-def _modelled(model: str, weights: str, name: str) -> list[float]:
-    """What is predicted of 1, 2 and 4 GPUs, before a run has measured their rates; `name` is a field of a result."""
+def _modelled(model: str, weights: str, name: str, gpu_class: str) -> list[float]:
+    """ms predicted of 1, 2 and 4 GPUs of a class of four, before a run has measured their rates.
+
+    `name` is a field of a result.
+    """
     stated = {
         "model": model,
         "traffic": {"prompt_tokens": 128, "output_tokens": 64},
         "objectives": [{"metric": "ttf_n", "n": 64, "limit": 1}],
     }
-    plans = predict(Workload.model_validate(stated), manifest(model), "h200x4", None, "bf16", ["fp8"]).plans
+    plans = predict(Workload.model_validate(stated), manifest(model), gpu_class, None, "bf16", ["fp8"]).plans
     metric = "tpot" if name == "ms_per_token" else "ttf_n"
     ours = [each for each in plans if (each.runner, each.weights) == (MEGAKERNEL, weights)]
     return [next(figure.value for figure in each.figures if figure.metric == metric) for each in ours]

@@ -157,6 +157,11 @@ def test_what_several_gpus_took_stands_beside_what_was_wanted_and_the_peers(monk
     assert lines[4].startswith("| Llama-3.1-8B fp8, a token | – (2.00; 1.79) | – (1.20; 0.97) |")
 
 
+def test_four_h100s_stand_beside_what_is_modelled_of_them():
+    line = TABLES["several-h100s"]().splitlines()[3]
+    assert line.startswith("| Llama-3.1-8B bf16, a token | 4.92 (4.93; 99 %) | 2.52 (2.54; 96 %) | 1.33 (1.38; 91 %) |")
+
+
 def test_a_table_between_its_markers_is_written_anew():
     assert figures.filled("<!-- table: step -->\nold\n<!-- end -->").splitlines()[1].startswith("| heads, head_dim |")
 

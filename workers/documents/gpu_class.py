@@ -4,8 +4,13 @@ from typing import Literal, get_args
 
 from workers.documents.base import Document
 
-GpuClass = Literal["h200", "h100", "b200", "a100", "l40s", "h200x2", "h200x4", "cpu"]
-SEVERAL: dict[str, tuple[str, int]] = {"h200x2": ("h200", 2), "h200x4": ("h200", 4)}
+GpuClass = Literal["h200", "h100", "b200", "a100", "l40s", "h200x2", "h200x4", "h100x2", "h100x4", "cpu"]
+SEVERAL: dict[str, tuple[str, int]] = {
+    "h200x2": ("h200", 2),
+    "h200x4": ("h200", 4),
+    "h100x2": ("h100", 2),
+    "h100x4": ("h100", 4),
+}
 """Classes of several GPUs: the class of one of them, and how many there are."""
 
 

@@ -80,6 +80,12 @@ def test_a_run_goes_to_as_many_gpus_as_its_promise_takes(of_8b: Any, engineer: A
     assert run.gpu_class == "h200x4"
 
 
+def test_four_h100s_are_a_class_as_well(of_8b: Any, engineer: Any) -> None:
+    for name in ("h100", "h100x2", "h100x4"):
+        _worker(name, 74, f"{name}@host")
+    assert services.create_run(of_8b(["h200", "h100", "h100x2", "h100x4"]), engineer).gpu_class == "h100x4"
+
+
 def test_it_waits_for_them_and_goes_to_no_worker_of_fewer(of_8b: Any, engineer: Any) -> None:
     _worker("h200", 140)
     run = services.create_run(of_8b(["h200", "h200x4"]), engineer)

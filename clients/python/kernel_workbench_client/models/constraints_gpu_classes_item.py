@@ -1,12 +1,16 @@
 from typing import Literal
 
-ConstraintsGpuClassesItem = Literal["a100", "b200", "cpu", "h100", "h200", "h200x2", "h200x4", "l40s"]
+ConstraintsGpuClassesItem = Literal[
+    "a100", "b200", "cpu", "h100", "h100x2", "h100x4", "h200", "h200x2", "h200x4", "l40s"
+]
 
 CONSTRAINTS_GPU_CLASSES_ITEM_VALUES: set[ConstraintsGpuClassesItem] = {
     "a100",
     "b200",
     "cpu",
     "h100",
+    "h100x2",
+    "h100x4",
     "h200",
     "h200x2",
     "h200x4",
