@@ -17,7 +17,10 @@ django.setup()
 from django.test import Client  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
-from tests import sample_bring_up, sample_endpoint, sample_loads, sample_results, sample_runs  # noqa: E402
+from kernels.megakernel.shares import shares_of  # noqa: E402
+from kernels.megakernel.trace import timeline_of  # noqa: E402
+from tests import sample_bring_up, sample_endpoint, sample_loads, sample_results, sample_runs, sample_two_gpus  # noqa: E402
+from tests.kernels.megakernel.recorded import llama  # noqa: E402
 from tests.sample_no_change import no_change  # noqa: E402
 from tests.upgrades.make_database import finished_run  # noqa: E402
 from workbench.accounts import services, tokens  # noqa: E402
@@ -31,9 +34,13 @@ from workbench.reports import services as reports  # noqa: E402
 from workbench.reports import sharing  # noqa: E402
 from workbench.runs.models import Run, Worker  # noqa: E402
 from workers.documents.endpoint_result import EndpointResult  # noqa: E402
-from workers.documents.stages import stages_of  # noqa: E402
+from workers.documents.measurement import Ceilings  # noqa: E402
+from workers.documents.stages import PlanProfile, Results, stages_of  # noqa: E402
+from workers.planning.megakernel_profile import divided_by  # noqa: E402
 
 PASSWORD = "correct horse battery"
+STEPS, KEYS = 63, 160
+"""Tokens that the megakernel of the committed run made in a request, and the keys that the middle one reads."""
 OPEN = {"queued": "admit", "running": "explore", "failed": "profile", "lost": "verify", "cancelled": "compose"}
 """The stage that a run in each of these states has come to."""
 LONG = "A name as long as names may be, a word-of-a-generator_" + "that_finds_no_space_to_break_at_" * 2
@@ -59,12 +66,38 @@ def with_verdict(organisation: Organisation, user: User, verdict: str, sentence:
 
 def without_change(organisation: Organisation, user: User) -> Run:
     """A finished run that recommends what runs today."""
-    made = sample_runs.run(organisation, user)
-    found = no_change().model_dump(mode="json")
-    for stage in stages_of(load=False)[:-1]:
-        made.stages.filter(stage=stage).update(result=found[stage])
+    made = with_results(sample_runs.run(organisation, user), no_change())
     Run.objects.filter(id=made.id).update(verdict="missed")
     return made
+
+
+def on_two_gpus(organisation: Organisation, user: User) -> Run:
+    """A finished run whose plan takes two GPUs, is not served and costs more than one."""
+    made = with_results(sample_runs.run(organisation, user), sample_two_gpus.two_gpus())
+    made.workload.document = sample_two_gpus.workload().model_dump(mode="json")
+    made.workload.save()
+    Run.objects.filter(id=made.id).update(gpu_class="h200x2")
+    return made
+
+
+def with_results(made: Run, results: Results) -> Run:
+    """The run with other results of all stages but the report."""
+    found = results.model_dump(mode="json")
+    for stage in stages_of(load=False)[:-1]:
+        made.stages.filter(stage=stage).update(result=found[stage])
+    return made
+
+
+def inside(run: Run) -> Run:
+    """The run with its megakernel divided by the token that an H200 recorded."""
+    ceilings = Ceilings.model_validate(run.stages.get(stage="profile").result["ceilings"])
+    stage = run.stages.get(stage="verify")
+    program, raw = llama()
+    shares = shares_of(timeline_of([(program, raw)]), [program], KEYS)
+    profile = divided_by(PlanProfile.model_validate(stage.result["profile"]), shares, STEPS, ceilings)
+    stage.result |= {"profile": profile.model_dump(mode="json")}
+    stage.save()
+    return run
 
 
 def beside_vllm(run: Run) -> Run:
@@ -102,6 +135,8 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
         "too-close": with_verdict(organisation, admin, "too_close", "TTF64 p50 is too close to its limit to say."),
         "no-change": without_change(organisation, admin),
         "vllm": beside_vllm(sample_runs.run(organisation, admin, load=True)),
+        "two-gpus": on_two_gpus(organisation, admin),
+        "inside": inside(finished_run(organisation, admin, "llama-3.2-1b")),
         "h200": finished_run(organisation, admin, "llama-3.2-1b"),
     }
     found_there = sample_endpoint.measured(sample_results.results())
@@ -117,6 +152,7 @@ def run_pages(organisation: Organisation, admin: User) -> list[tuple[str, str, s
     found += [
         ("workload", "admin", f"/workloads/{met.workload_id}/"),
         ("workload-h200", "admin", f"/workloads/{h200.workload_id}/"),
+        ("workload-two-gpus", "admin", f"/workloads/{done['two-gpus'].workload_id}/"),
         ("workload-vllm", "admin", f"/workloads/{done['vllm'].workload_id}/"),
         ("workload-endpoint", "admin", f"/workloads/{done['undecided'].workload_id}/"),
         ("workload-new-recorded", "admin", f"/workloads/new/?from={done['endpoint-load'].workload_id}"),

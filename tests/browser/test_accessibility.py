@@ -35,6 +35,7 @@ RUN = """async (only) => {
 }"""
 ALIKE = {f"result-{state}" for state in ("met", "undecided", "too-close", "h200")}
 ALIKE |= {f"run-{state}" for state in ("undecided", "too-close", "no-change", "vllm", "endpoint-load")}
+ALIKE |= {"result-two-gpus", "run-two-gpus", "run-inside", "workload-two-gpus"}
 ALIKE |= {"report-reviewed", "report-of-run", "report-file"}
 ALIKE |= {
     "workload",

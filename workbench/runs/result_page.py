@@ -15,6 +15,7 @@ from workers.charts import (
     economics,
     endpoint,
     latency,
+    plan_profile,
     plans,
     prediction,
     provenance,
@@ -192,6 +193,8 @@ def context(
             "timeline": timeline_chart(times),
             "busy": provenance.busy(results),
             "unlike_before": time_spent.unlike_before(results, workload),
+            "left_lines": _left(results),
+            "gpus_words": provenance.gpus_words(results),
             "unlike_after": time_spent.unlike_after(results, workload),
             "time_words": time_words(workload, times),
             "predicted": prediction.rows(results),
@@ -203,6 +206,11 @@ def context(
         | _endpoint(results, workload)
         | _plans(results, model)
     )
+
+
+def _left(results: Results) -> list[plan_profile.Line]:
+    profile = results.verify.profile if results.verify else None
+    return plan_profile.lines(profile) if profile else []
 
 
 def _costs(results: Results, workload: Workload | None, model: ModelManifest | None) -> dict[str, Any]:

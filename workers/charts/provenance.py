@@ -1,6 +1,6 @@
 """Where a figure comes from, in words: device, clocks, libraries, commit and time."""
 
-from workers.charts.text import moment, number, percent
+from workers.charts.text import capitalised, moment, number, percent
 from workers.documents.measurement import Environment, Telemetry
 from workers.documents.stages import Results, Stage
 
@@ -51,6 +51,14 @@ def _others_on_gpu(seen: Telemetry) -> str:
     if not seen.void:
         return "no other program on the GPU"
     return f"void: another program used the GPU for {seen.others_gpu_seconds:.1f} s"
+
+
+def gpus_words(results: Results) -> str:
+    """That the plan took several GPUs and what it is compared with one; "" elsewhere."""
+    verify = results.verify
+    if verify is None or verify.gpus == 1:
+        return ""
+    return f"{capitalised(verify.compared_with)} ran on one GPU, after on {verify.gpus} of the same kind."
 
 
 def confinement(found: Environment) -> str:

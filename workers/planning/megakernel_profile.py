@@ -11,21 +11,20 @@ import torch
 from kernels.measure.roofline import doubt
 from kernels.megakernel import record, trace
 from kernels.megakernel.shares import ATTENTION_NAME, InstructionShare, TokenShares, shares_of
+from workers.charts.plan_profile import INSIDE, MEGAKERNEL
 from workers.charts.text import percent, plain
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import OpRow, PlanProfile
 from workers.harness.sentences import sentence_of
 
-MEGAKERNEL = "megakernel"
-"""The name of the row of all its launches."""
 BUILD_SECONDS, RECORD_SECONDS = 20.0, 3.0
 """What compiling the instrumented kernel, and recording with it, may take."""
 NAMES = {
-    "qkv": "q, k and v",
+    "qkv": "q, k and v projections",
     "attention": "attention",
     "out": "output projection",
-    "gate_up": "gate and up",
-    "down": "down",
+    "gate_up": "gate and up projections",
+    "down": "down projection",
     "add": "residual",
     "head": "LM head",
     "end": "next token",
@@ -47,6 +46,12 @@ def divided(
     if isinstance(found, str):
         said = f"What goes on inside the megakernel was not recorded: {found}."
         return profile.model_copy(update={"sentence": f"{profile.sentence} {said}"})
+    return divided_by(profile, found, steps, ceilings)
+
+
+def divided_by(profile: PlanProfile, found: TokenShares, steps: int, ceilings: Ceilings) -> PlanProfile:
+    """The profile with its row of the megakernel divided by these shares, and a sentence about them."""
+    row = next(each for each in profile.rows if each.op == MEGAKERNEL)
     tbps = ceilings.of_single_calls.read_tbps
     rows = [each for each in profile.rows if each is not row] + rows_of(row, found, steps, tbps)
     said = sentence(row, found, steps, tbps)
@@ -82,11 +87,11 @@ def rows_of(row: OpRow, found: TokenShares, steps: int, read_tbps: float) -> lis
             rows.append(_part(row, _name(kind), kind.works, calls, least, read_tbps))
         if kind.waits:
             rows.append(_part(row, f"{_name(kind)}: waits for its input", kind.waits, calls))
-    return [*rows, _part(row, f"{MEGAKERNEL}, between instructions", found.between, steps)]
+    return [*rows, _part(row, f"{INSIDE}between instructions", found.between, steps)]
 
 
 def _name(kind: InstructionShare) -> str:
-    return f"{MEGAKERNEL}, {NAMES[kind.op]}"
+    return f"{INSIDE}{NAMES[kind.op]}"
 
 
 def _part(row: OpRow, name: str, share: float, calls: int, least: float = 0.0, read_tbps: float = 0.0) -> OpRow:
@@ -113,8 +118,8 @@ def sentence(row: OpRow, found: TokenShares, steps: int, read_tbps: float) -> st
     said = (
         f"Inside the megakernel{several}, by the shares of one token of an instrumented build "
         f"({plain(found.token_us / 1000)} ms, where the plan's takes {plain(step_ms)} ms): SMs wait for their input "
-        f"{percent(found.waits, 0)} of the time, longest for that of {NAMES[longest.op]} ({percent(longest.waits, 0)})"
-        f"{mixed}, and they run no instruction {percent(found.between, 0)} of it"
+        f"{percent(found.waits, 0)} of the time, longest for that of the {NAMES[longest.op]} "
+        f"({percent(longest.waits, 0)}){mixed}, and they run no instruction {percent(found.between, 0)} of it"
     )
     if not read_tbps:
         return f"{said}."

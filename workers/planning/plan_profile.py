@@ -15,12 +15,12 @@ from kernels.engine.compiled import CompiledRunner
 from kernels.engine.loading import kind_of
 from kernels.measure.roofline import doubt
 from kernels.plan import Plan
+from workers.charts.plan_profile import MEGAKERNEL
 from workers.charts.text import plain
 from workers.documents.stages import OpRow, PlanProfile, ProfileResult, StageInput
 from workers.harness.context import Context
 from workers.measuring.served_model import dtype_of
 from workers.planning import megakernel_profile
-from workers.planning.megakernel_profile import MEGAKERNEL
 from workers.planning.precision import lowers_precision
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.attribution import Work

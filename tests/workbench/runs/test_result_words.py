@@ -6,6 +6,7 @@ import pytest
 import sample_results
 import sample_runs
 from sample_no_change import no_change
+from sample_two_gpus import two_gpus
 
 from workbench.pages.templatetags.figures import unbroken
 from workbench.runs.models import Run
@@ -76,12 +77,21 @@ def test_generate_has_its_name_where_vllm_is_before_under_load(shown):
     assert '<h2 id="plan">Generate of transformers</h2>' in page
 
 
+def test_a_plan_on_two_gpus_says_what_ran_on_how_many_and_what_an_hour_costs(shown):
+    page = shown(two_gpus())
+    assert "Before ran on one GPU, after on 2 of the same kind." in page
+    assert "Two GPUs keep the promise and cost more per token than one" in page
+    assert "The plan is for 2 GPUs, and the server runs on one." in page
+    assert ">$/hour</a>" in page
+    assert "<td>2 x Test device</td>" in page
+
+
 def test_numbers_stay_on_one_line_with_their_units():
-    said = unbroken("TTF64 is 99.5 ms <of> 100 ms, 2.81 to 2.84 times, at $4.18, 3 % of 1,024 tokens, 2.8x.")
+    said = unbroken("TTF64 is 99.5 ms <of> 100 ms, 2.81 to 2.84 times, at $4.18, 3 % of 1,024 tokens, 2.8x, 2.48 GB.")
     assert said == (
         'TTF64 is <span class="nowrap">99.5 ms</span> &lt;of&gt; <span class="nowrap">100 ms</span>, '
         '<span class="nowrap">2.81 to 2.84</span> times, at $4.18, <span class="nowrap">3 %</span> of 1,024 tokens, '
-        '<span class="nowrap">2.8x</span>.'
+        '<span class="nowrap">2.8x</span>, <span class="nowrap">2.48 GB</span>.'
     )
 
 

@@ -54,17 +54,18 @@ def test_the_row_is_divided_and_the_times_still_add_up(recorded):
     assert sum(row.share for row in inside) == pytest.approx(ROW.share)
     by = {row.op: row for row in inside}
     assert set(by) == {
-        "megakernel, q, k and v", "megakernel, q, k and v: waits for its input", "megakernel, attention",
-        "megakernel, output projection", "megakernel, gate and up", "megakernel, gate and up: waits for its input",
-        "megakernel, down", "megakernel, down: waits for its input", "megakernel, LM head",
+        "megakernel, q, k and v projections", "megakernel, q, k and v projections: waits for its input",
+        "megakernel, attention", "megakernel, output projection", "megakernel, gate and up projections",
+        "megakernel, gate and up projections: waits for its input", "megakernel, down projection",
+        "megakernel, down projection: waits for its input", "megakernel, LM head",
         "megakernel, LM head: waits for its input", "megakernel, between instructions",
     }  # fmt: skip
-    gate = by["megakernel, gate and up"]
+    gate = by["megakernel, gate and up projections"]
     assert (gate.calls, gate.phase, gate.launches, gate.headroom_ms) == (16 * STEPS, "decode", None, None)
     assert gate.ms == pytest.approx(ROW.ms * 0.2652, rel=1e-3)
     assert gate.least_bytes == 2 * 2 * 2048 * 8192 * 16 * STEPS
     assert gate.floor_ms == pytest.approx(gate.least_bytes / READ_TBPS / 1e9)
-    waits = by["megakernel, gate and up: waits for its input"]
+    waits = by["megakernel, gate and up projections: waits for its input"]
     assert (waits.least_bytes, waits.floor_ms) == (None, None)
     assert (found.request_ms, found.device_ms, found.launches) == (38.2, 38.2, 193)
 
@@ -73,10 +74,10 @@ def test_the_sentence_says_what_waits_and_what_the_floor_is(recorded):
     found = divided(profile(), "runner", PROMPT, STEPS, CEILINGS, 60)
     assert found.sentence == (
         "A request. Inside the megakernel, by the shares of one token of an instrumented build (0.57 ms, where the "
-        "plan's takes 0.576 ms): SMs wait for their input 18 % of the time, longest for that of down (6 %), 10 % is "
-        "attention with its own waits, and they run no instruction 4 % of it. A token reads 2.48 GB, which takes "
-        "0.564 ms at the measured bandwidth, 98 % of its time. Weights are read ahead, also while SMs wait, so a part "
-        "may take less than the floor of its bytes; all parts together may not."
+        "plan's takes 0.576 ms): SMs wait for their input 18 % of the time, longest for that of the down projection "
+        "(6 %), 10 % is attention with its own waits, and they run no instruction 4 % of it. A token reads 2.48 GB, "
+        "which takes 0.564 ms at the measured bandwidth, 98 % of its time. Weights are read ahead, also while SMs "
+        "wait, so a part may take less than the floor of its bytes; all parts together may not."
     )
 
 

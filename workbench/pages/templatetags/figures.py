@@ -41,7 +41,7 @@ for write in (
     register.filter(write.__name__, _figure(write))
 
 
-UNITS = "ms|µs|ns|s|min|h|%|x|K|M|G|GiB|MiB|KiB|MHz|W|nats|USD|TB/s|GB/s|TFLOP/s|tokens/s|images/s|requests/s"
+UNITS = "ms|µs|ns|s|min|h|%|x|K|M|G|GB|GiB|MiB|KiB|MHz|W|nats|USD|TB/s|GB/s|TFLOP/s|tokens/s|images/s|requests/s"
 _QUANTITY = re.compile(rf"\$?\d[\d,.]*(?: (?:to|of) \d[\d,.]*)? ?(?:{UNITS})(?![\w/])|\d[\d,.]* to \d[\d,.]*\d")
 
 
