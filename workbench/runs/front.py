@@ -40,7 +40,7 @@ def front_of(workload: Workload, document: WorkloadDocument, manifest: ModelMani
     others = [each for each in document.constraints.gpu_classes if each not in measured]
     held = [each for each in others if needed_gib(manifest, document) <= class_memory_gib(each)]
     organisation = workload.organisation
-    precision = _precision(document)
+    precision = exact_precision(document)
     predicted: dict[str, Prediction] = {
         each: predict(document, manifest, each, predictions.known_ceilings(organisation, each), precision)
         for each in held
@@ -54,7 +54,7 @@ def front_of(workload: Workload, document: WorkloadDocument, manifest: ModelMani
     return Front(shown_chart("front", "Cost against latency", NOTE, "modelled", "", *shown), modelled)
 
 
-def _precision(document: WorkloadDocument) -> Precision:
+def exact_precision(document: WorkloadDocument) -> Precision:
     """The precision that a class without a run is predicted in: the first of 16 bits that is allowed, else 32."""
     exact: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
     return next((each for each in exact if each in document.constraints.precisions), "bf16")

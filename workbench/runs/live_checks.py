@@ -20,13 +20,15 @@ from workbench.intake.services import promises
 from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.intake.services.recordings import named_recording
 from workbench.intake.services.workloads import class_memory_gib, needed_gib, reasons
-from workbench.runs import placement
+from workbench.runs import placement, predictions
+from workbench.runs.front import exact_precision
 from workers.budget import MINUTES_WITH_VLLM
 from workers.charts.text import plain, request_words, speed_words
 from workers.documents.model import ModelManifest
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
+from workers.predicting import predict
 
 NO_MODEL = "-"
 """Stands for the model while none is chosen."""
@@ -41,6 +43,8 @@ class Checks:
     reasons: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)
+    gpu_class: str = ""
+    """Where a run would go, "" where none would start."""
 
     @property
     def digest(self) -> str:
@@ -48,7 +52,7 @@ class Checks:
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
 
 
-def check(form: WorkloadForm, rows: Any, recordings: Any) -> Checks:
+def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> Checks:
     """The checks of the form as it stands. `rows` are the organisation's models, `recordings` its recordings."""
     found = Checks(facts=[_workers()])
     labels = {each.name: each.label for each in form.inputs()}
@@ -65,6 +69,8 @@ def check(form: WorkloadForm, rows: Any, recordings: Any) -> Checks:
         recording = named_recording(recordings, document)
         found.facts += [f"{recording.document.words}."] if recording else []
         _check_model(found, document, rows, labels, recording)
+        if found.gpu_class and (facts := _facts(document.model, rows)):
+            found.facts += _predicted(document, facts, found.gpu_class, organisation)
     return found
 
 
@@ -150,8 +156,37 @@ def _check_model(
         found.reasons.append(f"{error}.")
         return
     chosen = placement.choose_class(document, facts)
+    if refused := placement.refusal(document, facts, chosen):
+        found.warnings = [each for each in found.warnings if each != f"{refused}."]
+        if all(refused not in each for each in found.reasons):
+            found.reasons.append(f"No run would start: {refused}.")
+        return
+    found.gpu_class = chosen
     if chosen in living:
         found.facts.append(f"A run of it would go to class {chosen}.")
+    elif placement.why_several(document, facts, chosen):
+        found.warnings.append(f"A run would wait for a worker of class {chosen}.")
     else:
         allowed = ", ".join(document.constraints.gpu_classes)
         found.warnings.append(f"No allowed class ({allowed}) has a living worker that holds it: a run would wait.")
+
+
+def _predicted(document: WorkloadDocument, facts: ModelManifest, gpu_class: str, organisation: Any) -> list[str]:
+    """What the fastest plan is predicted to take for the first promise that a prediction is about, in a sentence."""
+    ceilings = predictions.known_ceilings(organisation, gpu_class)
+    plans = predict(document, facts, gpu_class, ceilings, exact_precision(document)).plans
+    for promise in document.objectives:
+        known = [
+            (figure.value, plan)
+            for plan in plans
+            for figure in plan.figures
+            if (figure.metric, figure.n, figure.users) == (promise.metric, promise.n, None)
+        ]
+        if known:
+            value, plan = min(known, key=lambda each: each[0])
+            limit = f"; promised are at most {plain(promise.limit)} ms" if promise.limit else ""
+            return [
+                f"Predicted on {gpu_class} (modelled): the median {promise.title} is {plain(value)} ms with "
+                f"{plan.runner} in {plan.weights}{'' if plan.gpus == 1 else f' on {plan.gpus} GPUs'}{limit}."
+            ]
+    return []

@@ -76,6 +76,20 @@ def choose_class(workload: Workload, manifest: ModelManifest) -> str:
     return _first(several, living) if several else chosen
 
 
+def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str) -> str:
+    """Why no run of the workload may go to the class: a promise below its floor, with the class that could keep it."""
+    living = alive()
+    said = (impossible(each, workload, manifest, gpu_class, living) for each in workload.objectives)
+    return next(filter(None, said), "")
+
+
+def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str) -> str:
+    """Why a run goes to a class of several GPUs though an allowed class of fewer has a worker, in a sentence, or ""."""
+    fewer = [each for each in workload.constraints.gpu_classes if gpus_of(each) < gpus_of(gpu_class)]
+    said = (refusal(workload, manifest, each) for each in fewer if each in alive())
+    return next((f"{each}." for each in said if each), "")
+
+
 def _first(names: Sequence[str], living: Collection[str]) -> str:
     return next((name for name in names if name in living), names[0])
 

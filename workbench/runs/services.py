@@ -16,9 +16,9 @@ from workbench.runs import placement, predictions, state
 from workbench.runs.budget import seconds_left
 from workbench.runs.documents import StageTime
 from workbench.runs.models import Run, StageRun
+from workers.documents.gpu_class import gpus_of
 from workers.documents.stages import Results, Stage, StageInput
 from workers.documents.worker_api import StageKey
-from workers.promises import impossible
 
 ENDED = {"done": "ended", "failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
 
@@ -50,9 +50,8 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> R
     except placement.TooLarge as error:
         raise RunError(str(error), "model") from error
     chosen = gpu_class or placement.choose_class(document, manifest)
-    for objective in document.objectives:
-        if impossible(objective, document, manifest, chosen):
-            raise RunError(impossible(objective, document, manifest, chosen, placement.alive()), "gpu_class")
+    if refused := placement.refusal(document, manifest, chosen):
+        raise RunError(refused, "gpu_class")
     run = Run(
         organisation=workload.organisation,
         workload=workload,
@@ -166,4 +165,8 @@ def waiting_for(run: Run) -> str:
     """A sentence that says why a queued run waits; empty when a worker of its class is alive."""
     if run.state != Run.State.QUEUED or run.gpu_class in placement.alive():
         return ""
-    return f"Waiting for a worker of class {run.gpu_class}."
+    said = f"Waiting for a worker of class {run.gpu_class}."
+    document, manifest = run.workload.reading[0], run.workload.model.reading[0]
+    if document is None or manifest is None or run.gpu_class_fixed or gpus_of(run.gpu_class) == 1:
+        return said
+    return f"{said} {placement.why_several(document, manifest, run.gpu_class)}".rstrip()

@@ -126,6 +126,57 @@ def test_a_class_of_several_gpus_that_could_keep_it_is_named_while_one_gpu_is_al
     assert "A run of it would go to class h200x4." in page
 
 
+EIGHT = {
+    "model": "llama-3.1-8b",
+    "objectives[0].metric": "tpot",
+    "objectives[0].n": "",
+    "objectives[0].limit": "1.5",
+    "constraints.gpu_classes": ["h200", "h100", "cpu"],
+}
+
+
+def _living(*classes):
+    for name in classes:
+        Worker.objects.create(name=name, gpu_class=name, last_seen=timezone.now(), memory_gib=131.0)
+
+
+def test_where_no_run_would_start_no_class_is_named_for_it(said, browser, engineer):
+    _living("h200", "h200x4")
+    page = said(**EIGHT)
+    assert "No run would start: TPOT p50 of 1.50 ms is impossible on NVIDIA H200" in page
+    assert page.count("impossible on NVIDIA H200") == 1
+    assert "would go to" not in page
+    form = browser(engineer).post("/workloads/new/", FORM | EIGHT | {"do": "start"}).content.decode()
+    beside = form[form.index("GPU classes allowed</legend>") :]
+    assert "allow the class h200x4, of which a worker is there" in beside[: beside.index("</fieldset>")]
+    assert "gpu_class: " not in form
+
+
+def test_a_run_that_waits_for_several_gpus_says_for_which(said):
+    _living("h200")
+    page = said(**EIGHT | {"constraints.gpu_classes": ["h200", "h200x4"]})
+    assert "A run would wait for a worker of class h200x4." in page
+    assert "No allowed class" not in page
+
+
+@pytest.mark.parametrize(
+    ("gpu_class", "limit", "words"),
+    [
+        ("h200x4", "1.5", "1.01 ms with megakernel in bf16 on 4 GPUs; promised are at most 1.5 ms."),
+        ("h200x2", "1.6", "1.81 ms with megakernel in bf16 on 2 GPUs; promised are at most 1.6 ms."),
+        ("h100x4", "1.5", "1.38 ms with megakernel in bf16 on 4 GPUs; promised are at most 1.5 ms."),
+    ],
+)
+def test_what_is_predicted_stands_beside_the_promise(said, gpu_class, limit, words):
+    page = said(**EIGHT | {"constraints.gpu_classes": [gpu_class], "objectives[0].limit": limit})
+    assert f"Predicted on {gpu_class} (modelled): the median TPOT is {words}" in page
+
+
+def test_nothing_is_predicted_of_a_promise_that_predictions_are_not_about(said):
+    assert "Predicted" not in said(**{"objectives[0].metric": "throughput", "objectives[0].n": ""})
+    assert "Predicted" not in said(**{"constraints.gpu_classes": ["cpu"]})
+
+
 def test_the_floor_is_the_bytes_of_the_weights_over_the_datasheets_bandwidth():
     facts = catalogue_manifest("llama-3.2-1b")[0]
     promise = {"metric": "ttf_n", "n": 64, "limit": 100}

@@ -36,6 +36,8 @@ from workers.documents.quality_text import MOST_CHARACTERS
 from workers.documents.workload import Workload as WorkloadDocument
 
 PAGE_SIZE = 25
+FIELDS_OF_RUN = {"gpu_class": "constraints.gpu_classes"}
+"""What the form calls the inputs that a run is refused for."""
 RECORDINGS_SHOWN = 100
 
 
@@ -181,9 +183,9 @@ def workload_check(request: Any) -> HttpResponse:
     return render(request, "runs/_checks.html", {"checks": checks})
 
 
-def _live_checks(request: HttpRequest, form: WorkloadForm) -> live_checks.Checks:
-    own = (kind.objects.for_user(request.user) for kind in (Model, Recording))
-    return live_checks.check(form, *own)
+def _live_checks(request: Any, form: WorkloadForm) -> live_checks.Checks:
+    models, recordings = (kind.objects.for_user(request.user) for kind in (Model, Recording))
+    return live_checks.check(form, models, recordings, request.organisation)
 
 
 def _given_twice(request: HttpRequest, form: WorkloadForm) -> bool:
@@ -235,7 +237,7 @@ def _start(request: Any, form: WorkloadForm) -> Run | None:
         else:
             form.reasons = problem.errors
     except RunError as error:
-        form.reasons = [{"field": error.field, "reason": str(error)}]
+        form.reasons = [{"field": FIELDS_OF_RUN.get(error.field, error.field), "reason": str(error)}]
     return None
 
 
