@@ -24,6 +24,7 @@ from workers.charts import (
     text,
     time_spent,
     under_load,
+    words,
 )
 from workers.charts.svg import draw
 from workers.documents.load import UnderLoadResult
@@ -169,13 +170,23 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         against_endpoint=against_endpoint.sentences(document.results, workload),
         endpoint_promises=endpoint.promises(document.results),
         endpoint_words=endpoint.words(document.results),
+        before_words=text.before_words(workload),
         facts=provenance.facts(verify.environment),
         provenance=provenance.sentence(document.results, "verify"),
         sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),
         plan=json.dumps(serving.served_plan(document.results), indent=2),
         serving=serving.offer(document.results, document.model),
     )
-    return _with_contents(page)
+    return _with_contents(_with_words(page))
+
+
+NO_WORDS = '<dl class="words"></dl>'
+
+
+def _with_words(page: str) -> str:
+    """The page with what its words mean."""
+    rows = "".join(f"<dt>{word.name}</dt><dd>{word.meaning}</dd>" for word in words.used_in(page))
+    return page.replace(NO_WORDS, f'<dl class="words">{rows}</dl>', 1)
 
 
 HEADING = re.compile(r"<h2>(.*?)(?: <span.*?)?</h2>")

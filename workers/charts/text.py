@@ -7,7 +7,7 @@ from typing import Any
 from workers.documents.base import Verdict
 from workers.documents.model import ModelManifest
 from workers.documents.traffic import Traffic
-from workers.documents.workload import Objective
+from workers.documents.workload import Objective, Sla
 
 MISSING = "–"
 VERDICTS: dict[str, str] = {
@@ -53,6 +53,14 @@ def quantity(value: float | None, unit: str = "") -> str:
         tail = unit.removeprefix("USD").removeprefix("/")
         return dollars(value) + (f" / {tail.replace('Mtok', 'M tokens')}" if tail else "")
     return f"{number(value)} {unit}".rstrip()
+
+
+def before_words(sla: Sla) -> str:
+    """What before is: the runner that the workload says runs today."""
+    if sla.baseline_runner == "vllm":
+        return f"vLLM, under load alone; without load the plan is compared with {sla.compared_with}"
+    how = "compiled with a static cache" if sla.baseline_runner == "compiled" else "eager"
+    return f"what runs today, as stated: transformers' own generate, {how}"
 
 
 def promised(objective: Objective) -> str:

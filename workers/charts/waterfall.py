@@ -63,20 +63,26 @@ def _between(results: Results) -> list[tuple[str, float]]:
         found += [(HOST, by["cuda_graphs"])] if "cuda_graphs" in by and trials[0].label == "eager" else []
         kernels = [(each.label, each) for each in results.compose.steps if each.primary is not None]
         found += kernels or ([(LIBRARY, by["kernels"])] if "kernels" in by else [])
-    last = LAUNCH if runner == "megakernel" else chosen.label
+    last, gpus = LAUNCH if runner == "megakernel" else chosen.label, chosen.plan.get("gpus", 1)
+    if gpus > 1:
+        found += [(LAUNCH, by["megakernel"])] if "megakernel" in by else []
+        last = f"{gpus} GPUs"
     if not found or found[-1][1].plan != chosen.plan:
         found.append((last, chosen))
     return [(name, each.primary.value) for name, each in found if each.primary is not None]
 
 
 def usd_per_thousand(results: Results) -> float | None:
-    """USD per thousand requests and ms of the first metric; None where that is no whole request, or has no price.
+    """USD per thousand requests and ms of the first metric; None where that is no whole request, or has no price, and
+    where the plan takes more GPUs than the steps before it.
 
     A GPU that is busy `ms` with a batch of requests costs usd_per_hour / 3600 · ms / 1000 / batch a request.
     """
     price, verify = results.price, results.verify
     units = price.economics if price else None
     if verify is None or units is None or units.after is None or not units.after.usd_per_hour:
+        return None
+    if units.after.gpus > 1:
         return None
     objective = verify.outcomes[0].objective
     whole = objective.metric in WHOLE_REQUEST or (units.generates and objective.n == units.output_tokens)
@@ -152,7 +158,8 @@ CHART = Chart(
     "From kernel to dollar",
     "Each step is the difference of two plans that compose measured with it and without it. The first bar and after "
     "are verify's medians, so the first step also has what today's runner took more or less in verify than in compose; "
-    "the residual is the same of the plan. Steps that nobody toggled are not told apart.",
+    "the residual is the same of the plan. Steps that nobody toggled are not told apart. USD are of these medians; "
+    "unit costs are of the throughput over all requests.",
     "verify",
     "measured",
     figure,

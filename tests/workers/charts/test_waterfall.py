@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import sample_held_loads
 from sample_results import manifest, results, workload
+from sample_two_gpus import two_gpus
 
 from workers.charts import svg, waterfall
 from workers.documents.measurement import Interval
@@ -70,6 +71,18 @@ def test_a_step_that_was_not_measured_is_left_out(h200):
     h200.compose.steps = []
     h200.compose.trials = [each for each in h200.compose.trials if each.label not in ("cuda_graphs", "kernels")]
     assert [each.name for each in waterfall.steps(h200)][1:3] == [waterfall.LAUNCH, "residual"]
+
+
+def test_two_gpus_are_a_step_of_their_own_and_no_dollar_charges_both_before_it():
+    known = two_gpus()
+    assert [each.name for each in waterfall.steps(known)] == ["before", waterfall.LAUNCH, "2 GPUs", "residual", "after"]
+    assert waterfall.usd_per_thousand(known) is None
+    one = known.price.economics.after.model_copy(update={"gpus": 1})
+    whole = known.verify.outcomes[0].objective.model_copy(update={"metric": "e2e"})
+    known.verify.outcomes[0] = known.verify.outcomes[0].model_copy(update={"objective": whole})
+    assert waterfall.usd_per_thousand(known) is None
+    known.price.economics.after = one
+    assert waterfall.usd_per_thousand(known)
 
 
 def test_dollars_follow_where_the_metric_is_the_whole_request():

@@ -7,6 +7,8 @@ import pytest
 import sample_loads
 from sample_no_change import no_change
 from sample_results import results, stage_input
+from sample_two_gpus import two_gpus
+from sample_two_gpus import workload as on_two_gpus
 
 from workers.documents.stages import Results
 from workers.documents.workload import LoadSearch
@@ -77,6 +79,26 @@ def test_hostile_names_are_escaped():
     page = render(document.model_copy(update={"workload": workload}))
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
+
+
+def test_the_report_says_what_its_words_mean_and_what_before_is():
+    page = render(stage_input())
+    said = re.findall(r"<dt>([^<]*)</dt>", page[page.index("What the words mean</h2>") : page.index("The plan</h2>")])
+    assert {"SLA", "TTF-N", "TPOT", "p50, p95, …", "Noise floor", "Process"} <= set(said)
+    assert "ITL" not in said
+    assert "<dt>Before</dt><dd>what runs today, as stated: transformers&#39; own generate, eager</dd>" in page
+
+
+def test_a_rate_that_is_not_known_is_not_called_measured():
+    document = stage_input()
+    assert document.results.price.lines[0].tokens_per_second is None
+    assert not re.search(r"–\s*<span class=\"basis\"", render(document))
+
+
+def test_a_plan_on_two_gpus_says_so_beside_the_device():
+    page = render(stage_input().model_copy(update={"results": two_gpus(), "workload": on_two_gpus()}))
+    assert "<dt>Device</dt><dd>Test device. Before ran on one GPU, after on 2 of the same kind.</dd>" in page
+    assert "<td>2 x Test device</td>" in page
 
 
 def test_a_missed_limit_says_so():

@@ -1,0 +1,66 @@
+"""What the words of a report mean, for readers who have nothing but the report."""
+
+import re
+from typing import NamedTuple
+
+
+class Word(NamedTuple):
+    """A word as the list calls it, how a text uses it (a regular expression), and what it means."""
+
+    name: str
+    used: str
+    meaning: str
+
+
+WORDS = (
+    Word("SLA", r"\bSLA\b", "Service-level agreement: the promises under Objectives."),
+    Word("TTFT", r"\bTTFT\b", "Time to first token: from sending a request to its first token."),
+    Word("TTF-N", r"\bTTF\d+\b", "Time to the first N tokens, such as 64 in TTF64."),
+    Word("TPOT", r"\bTPOT\b", "Time per output token: the mean gap between the tokens of a request after the first."),
+    Word("ITL", r"\bITL\b", "Inter-token latency: a single gap between two tokens."),
+    Word("E2E", r"\bE2E\b", "End to end: from sending a request to the last token of its answer."),
+    Word("p50, p95, …", r"\bp\d\d\b", "Percentiles: p50 is the median, and 95 of 100 requests take at most p95."),
+    Word("95 % interval", r"95 % interval", "95 of 100 such intervals contain the true value."),
+    Word(
+        "Needed",
+        r">Needed<",
+        "How many requests, none of them beyond the limit, show at 99 % confidence that a percentile holds.",
+    ),
+    Word(
+        "Process",
+        r">Process<",
+        "One start of the program that measures both sides; a fresh one shares only the machine with the others.",
+    ),
+    Word(
+        "Noise floor",
+        r"noise floor",
+        "How far the plan differs from itself; a difference that is smaller counts as none.",
+    ),
+    Word(
+        "KL divergence",
+        r"KL divergence",
+        "How far two distributions over the next token lie apart, in nats; 0 where they are equal.",
+    ),
+    Word(
+        "Top-1 disagreement",
+        r"[Tt]op-1 disagreement",
+        "How often the likeliest next token is another than that of the model in float32.",
+    ),
+    Word("Perplexity", r">Perplexity<", "How many tokens the model finds as likely as the right one; lower is better."),
+    Word("Prefill, decode", r">(prefill|decode)<", "Reading the prompt, and making one token after another."),
+    Word("Kernel, launch", r"\blaunch(es)?\b", "A program that runs on the GPU, and one start of it."),
+    Word("Megakernel", r"megakernel", "One kernel that makes all tokens of an answer after the first."),
+    Word("CUDA graph", r"CUDA graph", "Many launches that are recorded once and started together."),
+    Word("Floor", r"[Ff]loor,? ms|roofline floor", "The least time that this GPU's measured rates allow for the work."),
+    Word("Duty cycle", r">Duty cycle<", "The share of the paid hour in which the GPU serves."),
+    Word(
+        "Measured, modelled, stated",
+        r"basis",
+        "Measured in this run, computed from a model, or told by the customer or the price book.",
+    ),
+)
+
+
+def used_in(page: str) -> list[Word]:
+    """The words that the HTML uses."""
+    return [word for word in WORDS if re.search(word.used, page)]
