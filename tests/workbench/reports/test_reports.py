@@ -53,6 +53,21 @@ def test_transitions_are_compare_and_swap(report, account):
         services.reopen(stale, account)
 
 
+@pytest.mark.parametrize(("publish", "remedy"), [(False, "choose Back to draft"), (True, "does not change")])
+def test_a_note_that_somebody_else_was_faster_than_is_shown_and_not_lost(browser, account, report, publish, remedy):
+    services.review(report, account, "First.")
+    if publish:
+        services.publish(report, account)
+    answer = browser(account).post(f"/reports/{report.id}/review/", {"note": "Second, <long>."})
+    page = answer.content.decode()
+    assert answer.status_code == 409
+    assert "not draft; somebody else may have changed it." in page
+    assert "Your note was not taken" in page
+    assert ("Second, &lt;long&gt;." in page, remedy in page) == (True, True)
+    report.refresh_from_db()
+    assert report.note == "First."
+
+
 def test_only_a_finished_run_is_frozen(organisation, engineer):
     run = sample_runs.run(organisation, engineer, "running", "explore")
     with pytest.raises(services.ReportError, match="Only a finished run"):

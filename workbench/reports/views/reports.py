@@ -64,7 +64,7 @@ def report_page(request: HttpRequest, report_id: UUID) -> HttpResponse:
 
 
 def show(request: HttpRequest, report: Report, form: ReviewForm, status: int = 200, **more: Any) -> HttpResponse:
-    """The page of a report; `more` may hold a `share_form`."""
+    """The page of a report; `more` may hold a `share_form`, and `untaken`, a note that was typed too late."""
     document = report.document
     context = result_page.context(document.workload, document.model, document.results, document.stages)
     context["link"] = shown_once.take(request, f"link to {report.id}")
@@ -104,13 +104,19 @@ def file_response(report: Report, download: bool) -> HttpResponse:
 @require_POST
 @reviewer_required
 def review(request: HttpRequest, report_id: UUID) -> HttpResponse:
-    """A draft becomes reviewed, with a note."""
+    """A draft becomes reviewed, with a note. Where somebody else was first, the typed note is shown, not lost."""
     report = get_report(request, report_id)
     form = ReviewForm(request.POST)
     if not form.is_valid():
         return show(request, report, form, status=422)
     note = form.cleaned_data["note"]
-    return _change(request, report, lambda: services.review(report, request.user, note), "The report is reviewed.")
+    try:
+        services.review(report, request.user, note)
+    except services.ReportError as error:
+        messages.error(request, str(error))
+        return show(request, get_report(request, report_id), form, status=409, untaken=note.strip())
+    messages.success(request, "The report is reviewed.")
+    return redirect("report", report.id)
 
 
 @require_POST
