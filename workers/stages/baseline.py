@@ -9,6 +9,7 @@ from workers.harness.context import Context
 from workers.measuring.conditions import watched
 from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough
 from workers.measuring.served_model import device_of, dtype_of, load, prepared
+from workers.measuring.sound_logits import check_logits
 from workers.pricing import hourly_price
 from workers.statistics import tokens_per_second
 
@@ -21,6 +22,8 @@ def run(document: StageInput, context: Context) -> BaselineResult:
     reserve = (1 - TIME_SHARE) * context.seconds_left
     context.say(0.0, "loading the model")
     model = load(document, context)
+    if document.model.kind == "decoder":
+        check_logits(model)
     workload = document.workload
     device = device_of(document.gpu_class)
     usd_per_hour = hourly_price(document.prices, document.gpu_class)

@@ -7,10 +7,11 @@ import pytest
 from kernels.engine.whole_model import rebuild_spread
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan
+from tests.kernels.model_folders import safetensors, weights_of
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.model import ModelFile
 from workers.documents.stages import ComposeResult, Results, StageInput
-from workers.harness.context import Context
+from workers.harness.context import Context, StageError
 from workers.measuring import alternation
 from workers.stages import admit, baseline, price, verify
 
@@ -49,6 +50,31 @@ def test_baseline_measures_the_promised_metric_first(measured):
     assert measured.baseline.environment.gpu_class == "cpu"
     assert measured.baseline.environment.versions["torch"]
     assert measured.baseline.tokens_per_second > 0
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (
+            b"\xff\xff",
+            "The model's logits are not finite numbers, so nothing that it answers can be judged: its weights",
+        ),
+        (
+            b"\x00\x00",
+            "The model gives every token the same logit, so nothing that it answers can be judged: its weights",
+        ),
+    ],
+)
+def test_weights_that_nothing_can_be_judged_with_are_refused_before_anything_is_measured(context, value, said):
+    tensors = weights_of(TINY).items()
+    file = safetensors({name: (dtype, shape, value * (len(data) // 2)) for name, (dtype, shape, data) in tensors})
+    (context.model_dir / "model.safetensors").write_bytes(file)
+    facts = ModelFile(path="model.safetensors", sha256="0" * 64, size=len(file))
+    with pytest.raises(StageError) as refused:
+        baseline.run(stage_input("baseline", manifest(TINY, generated=False, files=(facts,))), context)
+    failure = refused.value.failure
+    assert failure.sentence.startswith(said)
+    assert (failure.refused, failure.field) == (True, "model")
 
 
 def test_verify_meets_a_generous_limit_and_fills_the_plan(measured):
