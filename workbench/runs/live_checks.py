@@ -12,6 +12,7 @@ from typing import Any
 import pydantic
 
 from kernels.model_files import catalogue as known_models
+from kernels.ops import BYTES
 from workbench.api.sentences import Problem, sentences
 from workbench.intake import sla
 from workbench.intake.forms.workload import WorkloadForm
@@ -70,7 +71,7 @@ def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> 
         found.facts += [f"{recording.document.words}."] if recording else []
         _check_model(found, document, rows, labels, recording)
         if found.gpu_class and (facts := _facts(document.model, rows)):
-            found.facts += _predicted(document, facts, found.gpu_class, organisation)
+            _tell_prediction(found, document, facts, found.gpu_class, organisation)
     return found
 
 
@@ -171,10 +172,15 @@ def _check_model(
         found.warnings.append(f"No allowed class ({allowed}) has a living worker that holds it: a run would wait.")
 
 
-def _predicted(document: WorkloadDocument, facts: ModelManifest, gpu_class: str, organisation: Any) -> list[str]:
-    """What the fastest plan is predicted to take for the first promise that a prediction is about, in a sentence."""
-    ceilings = predictions.known_ceilings(organisation, gpu_class)
-    plans = predict(document, facts, gpu_class, ceilings, exact_precision(document)).plans
+def _tell_prediction(
+    found: Checks, document: WorkloadDocument, facts: ModelManifest, gpu_class: str, organisation: Any
+) -> None:
+    """What the fastest plan in 16 bits is predicted to take for the first promise that predictions are about.
+
+    It is a warning where the promise is shorter and no lower precision is allowed.
+    """
+    ceilings, precision = predictions.known_ceilings(organisation, gpu_class), exact_precision(document)
+    plans = predict(document, facts, gpu_class, ceilings, precision).plans
     for promise in document.objectives:
         known = [
             (figure.value, plan)
@@ -183,10 +189,17 @@ def _predicted(document: WorkloadDocument, facts: ModelManifest, gpu_class: str,
             if (figure.metric, figure.n, figure.users) == (promise.metric, promise.n, None)
         ]
         if known:
-            value, plan = min(known, key=lambda each: each[0])
-            limit = f"; promised are at most {plain(promise.limit)} ms" if promise.limit else ""
-            return [
-                f"Predicted on {gpu_class} (modelled): the median {promise.title} is {plain(value)} ms with "
-                f"{plan.runner} in {plan.weights}{'' if plan.gpus == 1 else f' on {plan.gpus} GPUs'}{limit}."
-            ]
-    return []
+            break
+    else:
+        return
+    value, plan = min(known, key=lambda each: each[0])
+    said = (
+        f"Predicted on {gpu_class} (modelled): the median {promise.title} is {plain(value)} ms with {plan.runner} in "
+        f"{plan.weights}{'' if plan.gpus == 1 else f' on {plan.gpus} GPUs'}"
+    )
+    if promise.limit is None:
+        found.facts.append(f"{said}.")
+        return
+    lower = any(BYTES[each] < BYTES[precision] for each in document.constraints.precisions)
+    misses = value > promise.limit and promise.percentile >= 50 and not lower
+    (found.warnings if misses else found.facts).append(f"{said}; promised are at most {plain(promise.limit)} ms.")

@@ -170,6 +170,10 @@ def test_a_run_that_waits_for_several_gpus_says_for_which(said):
 def test_what_is_predicted_stands_beside_the_promise(said, gpu_class, limit, words):
     page = said(**EIGHT | {"constraints.gpu_classes": [gpu_class], "objectives[0].limit": limit})
     assert f"Predicted on {gpu_class} (modelled): the median TPOT is {words}" in page
+    warned = '<p class="notice notice-warning">Predicted' in page
+    assert warned == (gpu_class == "h200x2")
+    lower = said(**EIGHT | {"constraints.gpu_classes": [gpu_class], "constraints.precisions": ["bf16", "fp8"]})
+    assert '<p class="notice notice-warning">Predicted' not in lower
 
 
 def test_nothing_is_predicted_of_a_promise_that_predictions_are_not_about(said):
