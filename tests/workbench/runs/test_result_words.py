@@ -86,6 +86,12 @@ def test_a_plan_on_two_gpus_says_what_ran_on_how_many_and_what_an_hour_costs(sho
     assert "<td>2 x Test device</td>" in page
 
 
+def test_beside_the_figures_it_says_what_before_is(shown):
+    said = "Before is what runs today, as stated: transformers&#x27; own generate, eager."
+    assert said in shown(sample_results.results())
+    assert said not in shown(no_change())
+
+
 def test_numbers_stay_on_one_line_with_their_units():
     said = unbroken("TTF64 is 99.5 ms <of> 100 ms, 2.81 to 2.84 times, at $4.18, 3 % of 1,024 tokens, 2.8x, 2.48 GB.")
     assert said == (
