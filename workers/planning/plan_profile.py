@@ -155,6 +155,7 @@ def _result(
     rows = table.rows(found.work, [] if lower else found.counted, before.ceilings, scale)
     floor = None if lower else sum(row.floor_ms or 0.0 for row in before.rows) / plan.gpus
     device_ms, launches = sum(row.ms for row in rows), table.launches(found.work, scale)
+    rows, launches = _launched_once(rows, launches) if plan.runner == MEGAKERNEL else (rows, launches)
     return PlanProfile(
         request_ms=request_ms,
         device_ms=device_ms,
@@ -164,6 +165,16 @@ def _result(
         rows=table.with_idle(rows, request_ms),
         sentence=sentence(rows, request_ms, device_ms, launches, floor, found.on_gpu) + _of_gpus(plan.gpus),
     )
+
+
+def _launched_once(rows: list[OpRow], launches: int) -> tuple[list[OpRow], int]:
+    """The rows and the launches of all of them, with one of the megakernel, which makes all tokens of a request.
+
+    Each window has one, and steps that were not traced have none of their own.
+    """
+    too_many = sum((row.launches or 1) - 1 for row in rows if row.op == MEGAKERNEL)
+    once = {"calls": 1, "launches": 1}
+    return [row.model_copy(update=once) if row.op == MEGAKERNEL else row for row in rows], launches - too_many
 
 
 def _of_gpus(gpus: int) -> str:

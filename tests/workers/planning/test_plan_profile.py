@@ -102,6 +102,21 @@ def test_of_several_gpus_the_first_ones_kernels_count_and_all_share_the_floor(tm
     assert "GPUs" not in one.sentence
 
 
+def test_a_megakernel_is_launched_once_a_request_whatever_was_traced(before):
+    document = stage_input("verify", results=Results(profile=before))
+    plan = Plan(model_digest=document.model.digest, gpu="h200", runner="megakernel", dtype="fp32")
+    launch = Work(0.0, label="megakernel", phase="decode", kernel="decode", ms=4.0, launch=1)
+    other = launch._replace(label="token bookkeeping", kernel="copy", ms=0.1)
+    found = Sampled(work=3 * [launch] + 15 * [other], steps=15)
+    whole = _result(found, before, document, plan, 60, 63)
+    by = {row.op: row for row in whole.rows}
+    assert (by["megakernel"].launches, by["megakernel"].calls) == (1, 1)
+    assert by["token bookkeeping"].launches == 63
+    assert whole.launches == 64
+    assert by["megakernel"].ms == pytest.approx(3 * 4.0 * 63 / 15)
+    assert " ms of it in 64 launches on the device" in whole.sentence
+
+
 def test_kernels_of_the_library_are_named_by_the_variant_that_declares_them():
     piece = Work(0.0, "unattributed", "prefill", "", 1.0, 1)
     plans = {
