@@ -85,6 +85,16 @@ def test_what_is_impossible_is_said_beside_its_label_and_what_is_empty_is_missin
     assert "more than the 131,072 positions that llama-3.2-1b has" in said(**{"traffic.prompt_tokens": "131072"})
 
 
+@pytest.mark.parametrize(("limit", "shown"), [("1e308", "1e+308"), ("1e-300", "1e-300")])
+def test_a_limit_that_nothing_reaches_is_no_promise(said, browser, engineer, limit, shown):
+    words = f"should be from 0.000001 to 1,000,000,000 ms, not {shown}"
+    assert f"Limit of objective 1: {words}" in said(**{"objectives[0].limit": limit})
+    form = browser(engineer).post("/workloads/new/", FORM | {"objectives[0].limit": limit, "do": "start"})
+    assert form.status_code == 422
+    assert words in form.content.decode()
+    assert not Workload.objects.exists()
+
+
 def test_living_workers_and_the_memory_that_is_needed_are_said(said):
     assert "No worker is alive now: a run waits for one." in said()
     assert "No allowed class (h200) has a living worker" in said()

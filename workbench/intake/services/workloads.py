@@ -29,6 +29,8 @@ GIB = 2**30
 EXACT = ("bf16", "fp16", "fp32")
 """Precisions of a model that is not quantised."""
 TOKENIZER = "tokenizer.json"
+LEAST_LIMIT, MOST_LIMIT = 1e-6, 1e9
+"""Of a promise, in its unit: ms, tokens or images per second, or USD for a million of them."""
 
 
 def create_workload(organisation: Any, user: Any, document: WorkloadDocument, like: Workload | None = None) -> Workload:
@@ -86,6 +88,7 @@ def reasons(
     """
     return [
         *_text_reasons(document),
+        *_limit_reasons(document),
         *_excluded_reasons(document),
         *_kind_reasons(facts, document),
         *_unit_reasons(facts, document),
@@ -108,6 +111,14 @@ def _text_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
             check_short_text(text)
         except ValueError as error:
             yield {"field": field, "reason": str(error)}
+
+
+def _limit_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
+    """Limits that no measurement reaches. They stand here for the same reason."""
+    for index, objective in enumerate(document.objectives):
+        if objective.limit is not None and not LEAST_LIMIT <= objective.limit <= MOST_LIMIT:
+            reason = f"should be from {LEAST_LIMIT:f} to {MOST_LIMIT:,.0f} {objective.unit}, not {objective.limit:g}"
+            yield {"field": f"objectives[{index}].limit", "reason": reason}
 
 
 def _excluded_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
