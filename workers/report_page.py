@@ -171,7 +171,7 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         endpoint_promises=endpoint.promises(document.results),
         endpoint_words=endpoint.words(document.results),
         before_words=text.before_words(workload),
-        facts=provenance.facts(verify.environment),
+        facts=provenance.facts(verify.environment, verify.gpus),
         provenance=provenance.sentence(document.results, "verify"),
         sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),
         plan=json.dumps(serving.served_plan(document.results), indent=2),

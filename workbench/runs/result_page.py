@@ -200,7 +200,7 @@ def context(
             "time_words": time_words(workload, times),
             "predicted": prediction.rows(results),
             "predicted_words": prediction.words(results),
-            "facts": provenance.facts(environment) if environment else [],
+            "facts": provenance.facts(environment, results.verify.gpus if results.verify else 1) if environment else [],
             "provenance": provenance.sentence(results, "verify"),
         }
         | _costs(results, workload, model)

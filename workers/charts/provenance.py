@@ -77,12 +77,13 @@ def sentence(results: Results, stage: Stage) -> str:
     return "; ".join(part for part in (found.device, clocks(found), versions, commit, moment(found.at)) if part)
 
 
-def facts(found: Environment) -> list[tuple[str, str]]:
-    """(name, value) of everything recorded about where something was measured."""
+def facts(found: Environment, gpus: int = 1) -> list[tuple[str, str]]:
+    """(name, value) of everything recorded about where something was measured; `gpus` are those of the plan."""
     told = "" if found.gpu_class == "cpu" else " by its driver"
     rows = [
         ("Device", found.device),
         ("GPU class", found.gpu_class),
+        ("GPUs", f"{gpus} for the plan; UUID, memory and clocks are of the first, power is of all" if gpus > 1 else ""),
         ("GPU UUID", found.gpu_uuid),
         ("Lease", found.lease_id),
         ("Driver", found.driver),

@@ -26,6 +26,8 @@ def test_gpus_of_one_class_make_up_the_classes_of_several(tmp_path: Path, monkey
     assert find_devices()[3:] == [Device("h200x2", "GPU-aa,GPU-cc")]
     driver_says(tmp_path, monkeypatch, "\n".join(f"GPU-{number}, NVIDIA H200" for number in range(5)))
     assert find_devices()[5:] == [Device("h200x2", "GPU-0,GPU-1"), Device("h200x4", "GPU-0,GPU-1,GPU-2,GPU-3")]
+    driver_says(tmp_path, monkeypatch, "GPU-aa, NVIDIA H100 80GB HBM3\nGPU-bb, NVIDIA H100 80GB HBM3")
+    assert find_devices()[2:] == [Device("h100x2", "GPU-aa,GPU-bb")]
 
 
 def test_an_unknown_gpu_leaves_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

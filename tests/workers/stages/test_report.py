@@ -99,6 +99,8 @@ def test_a_plan_on_two_gpus_says_so_beside_the_device():
     page = render(stage_input().model_copy(update={"results": two_gpus(), "workload": on_two_gpus()}))
     assert "<dt>Device</dt><dd>Test device. Before ran on one GPU, after on 2 of the same kind.</dd>" in page
     assert "<td>2 x Test device</td>" in page
+    assert "<dt>GPUs</dt><dd>2 for the plan; UUID, memory and clocks are of the first, power is of all</dd>" in page
+    assert "<dt>GPUs</dt>" not in render(stage_input())
 
 
 def test_a_missed_limit_says_so():
