@@ -38,13 +38,19 @@ def clocks(found: Environment) -> str:
 def busy(results: Results) -> str:
     """A sentence where other programs kept the CPU busy that verify measured; "" otherwise."""
     found = environment(results, "verify")
-    share = found.telemetry.others_cpu_share if found and found.gpu_class == "cpu" else None
-    if share is None or share < BUSY:
+    share = busy_share(found) if found else None
+    if share is None:
         return ""
     return (
         f"Other programs used {percent(share, 0)} of the CPU while verify measured: times may be longer, and vary "
         "more, than on an idle machine."
     )
+
+
+def busy_share(found: Environment) -> float | None:
+    """The share of the measured CPU that other programs used, where it is BUSY or more."""
+    share = found.telemetry.others_cpu_share if found.gpu_class == "cpu" else None
+    return None if share is None or share < BUSY else share
 
 
 def _others_on_gpu(seen: Telemetry) -> str:

@@ -6,7 +6,9 @@ from kernels import registry
 from kernels.engine.whole_model import WholeModel
 from kernels.ops import PARTS
 from kernels.plan import Plan, PlannedOp
-from workers.charts.text import capitalised
+from workers.charts import provenance
+from workers.charts.text import capitalised, percent
+from workers.documents.measurement import Environment
 from workers.documents.stages import PlanTrial
 
 ROUNDING = "rounding"
@@ -63,3 +65,14 @@ def figures(trials: Sequence[PlanTrial]) -> dict[str, str]:
         for trial in trials
         if trial.gate != "refused"
     }
+
+
+def no_plan(today: PlanTrial, environment: Environment) -> str:
+    """Why there is no plan, by what became of today's runner; on a busy machine other programs may be the cause."""
+    said, share = f"No plan could be run. {today.label}: {today.reason}", provenance.busy_share(environment)
+    if share is None:
+        return said
+    return (
+        f"{said} Other programs used {percent(share, 0)} of the CPU meanwhile, which may be why: run it again on an "
+        "idle machine."
+    )

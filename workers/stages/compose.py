@@ -45,7 +45,7 @@ def run(document: StageInput, context: Context) -> ComposeResult:
         trials = composer.trials()
     best = next((trial for trial in trials if trial.chosen), None)
     if best is None:
-        raise StageError(f"No plan could be run. {trials[0].label}: {trials[0].reason}")
+        raise StageError(summaries.no_plan(trials[0], environment()))
     context.say(1.0, f"the best plan is {best.label}")
     return ComposeResult(
         environment=environment(),

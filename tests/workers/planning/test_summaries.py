@@ -8,7 +8,9 @@ import pytest
 from kernels import registry
 from kernels.ops import LinearCase
 from kernels.plan import Plan, PlannedOp
-from workers.planning import kernels_plan
+from tests.sample_results import ENVIRONMENT
+from workers.documents.stages import PlanTrial
+from workers.planning import kernels_plan, summaries
 from workers.planning.summaries import of_plan
 
 OPS = [
@@ -63,3 +65,16 @@ def test_a_kernels_plan_in_fp8_alone_is_rounded_by_gptq():
     assert kernels_plan.runner_options([own]) == kernels_plan.runner_options([fp8, nvfp4]) == {}
     said = of_plan(plan("kernels", options))
     assert said == "The kernels plan with weights in fp8 where that is faster, rounded by GPTQ."
+
+
+@pytest.mark.parametrize(
+    ("gpu_class", "share", "busy"),
+    [("cpu", 0.76, True), ("cpu", 0.1, False), ("cpu", None, False), ("h200", 0.9, False)],
+)
+def test_where_there_is_no_plan_a_busy_machine_is_named(gpu_class, share, busy):
+    telemetry = ENVIRONMENT.telemetry.model_copy(update={"others_cpu_share": share})
+    where = ENVIRONMENT.model_copy(update={"gpu_class": gpu_class, "telemetry": telemetry})
+    said = summaries.no_plan(PlanTrial(label="eager", plan={}, gate="fail", reason="It states 122 ms."), where)
+    assert said.startswith("No plan could be run. eager: It states 122 ms.")
+    ending = " Other programs used 76 % of the CPU meanwhile, which may be why: run it again on an idle machine."
+    assert said.endswith(ending) == busy
