@@ -19,7 +19,7 @@ from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.measurement import Ceilings, Rates
 from workers.documents.model import ModelManifest
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
-from workers.documents.workload import Precision, Workload
+from workers.documents.workload import Objective, Precision, Workload
 from workers.promises import divides
 
 DEFAULT_N = 64
@@ -36,6 +36,8 @@ The factor is the mean over prompts whose lengths lie evenly between two graphs,
 graphs of `kernels.serve.shapes` are closer to each other now; no committed run has measured those."""
 LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("fp8", "nvfp4"), "kernels": ("fp8",)}
 """The lower precisions in which a runner can hold a whole model's weights on a GPU."""
+MEDIAN = 50
+"""The percentile that is predicted."""
 HOPPER = 90
 """The compute capability (x 10) that the megakernel is written for."""
 READ_SHARE = 0.93
@@ -84,6 +86,42 @@ def predict(
     if traffic.concurrency > 1:
         missing.append(f"No latency is predicted where {traffic.concurrency} clients wait for each other.")
     return Prediction(plans=plans, assumptions=_assumptions(workload, most, rates), missing=missing)
+
+
+def fastest(plans: Sequence[PredictedPlan], promise: Objective) -> tuple[float, PredictedPlan] | None:
+    """The least median that is predicted of what the promise is about, at one request at a time, and the plan that has
+    it; None where none is predicted.
+    """
+    wanted = (promise.metric, promise.n, None)
+    known = [
+        (figure.value, plan)
+        for plan in plans
+        for figure in plan.figures
+        if (figure.metric, figure.n, figure.users) == wanted
+    ]
+    return min(known, key=lambda each: each[0], default=None)
+
+
+def keeps_promises(workload: Workload, model: ModelManifest, gpu_class: str) -> bool:
+    """Whether the fastest plan that is predicted on the class, by its datasheet, has medians within the limits.
+
+    What is not predicted counts as kept, and so does a promise below the median or of a rate.
+    """
+    allowed, served = workload.constraints.precisions, exact_precision(workload)
+    lower = [each for each in allowed if BYTES[each] < BYTES[served]]
+    plans = predict(workload, model, gpu_class, None, served, lower).plans
+    limits = [
+        (each, each.limit)
+        for each in workload.objectives
+        if each.limit is not None and each.unit == "ms" and each.percentile >= MEDIAN
+    ]
+    return not any((found := fastest(plans, each)) and found[0] > limit for each, limit in limits)
+
+
+def exact_precision(workload: Workload) -> Precision:
+    """The precision that a class without a run is predicted in: the first of 16 bits that is allowed, else 32."""
+    exact: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
+    return next((each for each in exact if each in workload.constraints.precisions), "bf16")
 
 
 def _runners(model: ModelManifest, gpu_class: str) -> Iterator[tuple[str, int]]:

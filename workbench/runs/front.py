@@ -14,10 +14,9 @@ from workers.charts import front
 from workers.documents.model import ModelManifest
 from workers.documents.prediction import Prediction
 from workers.documents.stages import Results
-from workers.documents.workload import Precision
 from workers.documents.workload import Workload as WorkloadDocument
 from workers.economics.front import points
-from workers.predicting import predict
+from workers.predicting import exact_precision, predict
 
 READ = ("compose", "verify", "price")
 NOTE = (
@@ -52,12 +51,6 @@ def front_of(workload: Workload, document: WorkloadDocument, manifest: ModelMani
     shown = front.figure(found, first, manifest.counted), front.table(found, first, manifest.counted)
     modelled = [each for each, prediction in predicted.items() if prediction.plans]
     return Front(shown_chart("front", "Cost against latency", NOTE, "modelled", "", *shown), modelled)
-
-
-def exact_precision(document: WorkloadDocument) -> Precision:
-    """The precision that a class without a run is predicted in: the first of 16 bits that is allowed, else 32."""
-    exact: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
-    return next((each for each in exact if each in document.constraints.precisions), "bf16")
 
 
 def _measured(workload: Workload) -> dict[str, Results]:

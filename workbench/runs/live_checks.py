@@ -22,14 +22,13 @@ from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.intake.services.recordings import named_recording
 from workbench.intake.services.workloads import class_memory_gib, needed_gib, reasons
 from workbench.runs import placement, predictions
-from workbench.runs.front import exact_precision
 from workers.budget import MINUTES_WITH_VLLM
 from workers.charts.text import plain, request_words, speed_words
 from workers.documents.model import ModelManifest
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.predicting import predict
+from workers.predicting import MEDIAN, exact_precision, fastest, predict
 
 NO_MODEL = "-"
 """Stands for the model while none is chosen."""
@@ -181,18 +180,11 @@ def _tell_prediction(
     """
     ceilings, precision = predictions.known_ceilings(organisation, gpu_class), exact_precision(document)
     plans = predict(document, facts, gpu_class, ceilings, precision).plans
-    for promise in document.objectives:
-        known = [
-            (figure.value, plan)
-            for plan in plans
-            for figure in plan.figures
-            if (figure.metric, figure.n, figure.users) == (promise.metric, promise.n, None)
-        ]
-        if known:
-            break
-    else:
+    known = ((promise, fastest(plans, promise)) for promise in document.objectives)
+    promise, best = next(((promise, found) for promise, found in known if found), (None, None))
+    if promise is None or best is None:
         return
-    value, plan = min(known, key=lambda each: each[0])
+    value, plan = best
     said = (
         f"Predicted on {gpu_class} (modelled): the median {promise.title} is {plain(value)} ms with {plan.runner} in "
         f"{plan.weights}{'' if plan.gpus == 1 else f' on {plan.gpus} GPUs'}"
@@ -201,5 +193,5 @@ def _tell_prediction(
         found.facts.append(f"{said}.")
         return
     lower = any(BYTES[each] < BYTES[precision] for each in document.constraints.precisions)
-    misses = value > promise.limit and promise.percentile >= 50 and not lower
+    misses = value > promise.limit and promise.percentile >= MEDIAN and not lower
     (found.warnings if misses else found.facts).append(f"{said}; promised are at most {plain(promise.limit)} ms.")

@@ -12,6 +12,7 @@ from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.worker_api import WORKER_ALIVE_SECONDS, Hello
 from workers.documents.workload import Workload
+from workers.predicting import keeps_promises
 from workers.promises import impossible
 
 
@@ -63,17 +64,18 @@ def check_fits(workload: Workload, manifest: ModelManifest, gpu_class: str | Non
 def choose_class(workload: Workload, manifest: ModelManifest) -> str:
     """The first allowed class with a worker that has enough memory, else the first with enough by its datasheet.
 
-    Where its GPU cannot keep a promise, the first allowed class of several GPUs that might, again one with a worker if
-    there is one.
+    Where its GPU cannot keep a promise, or is predicted not to, it is the first allowed class of several GPUs that is
+    predicted to; else the first that might keep it by its floor. One with a worker goes before one without.
     """
     needed, living = needed_gib(manifest, workload), living_gib()
     allowed = list(workload.constraints.gpu_classes)
     fits = [name for name in allowed if needed <= living.get(name, class_memory_gib(name))] or allowed
     chosen = _first(fits, living)
-    if _possible(workload, manifest, chosen):
-        return chosen
-    several = [name for name in fits if gpus_of(name) > 1 and _possible(workload, manifest, name)]
-    return _first(several, living) if several else chosen
+    tried = dict.fromkeys([chosen, *(name for name in fits if gpus_of(name) > 1)])
+    possible = [name for name in tried if _possible(workload, manifest, name)]
+    predicted = [name for name in possible if keeps_promises(workload, manifest, name)]
+    there = [name for name in (*predicted, *possible) if name in living]
+    return next(iter([*there, *predicted, *possible]), chosen)
 
 
 def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str) -> str:
@@ -85,9 +87,14 @@ def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str) -> str:
 
 def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str) -> str:
     """Why a run goes to a class of several GPUs though an allowed class of fewer has a worker, in a sentence, or ""."""
-    fewer = [each for each in workload.constraints.gpu_classes if gpus_of(each) < gpus_of(gpu_class)]
-    said = (refusal(workload, manifest, each) for each in fewer if each in alive())
-    return next((f"{each}." for each in said if each), "")
+    living = alive()
+    allowed = workload.constraints.gpu_classes
+    fewer = [each for each in allowed if gpus_of(each) < gpus_of(gpu_class) and each in living]
+    said = (refusal(workload, manifest, each) for each in fewer)
+    if known := next((f"{each}." for each in said if each), ""):
+        return known
+    missed = next((each for each in fewer if not keeps_promises(workload, manifest, each)), "")
+    return f"On {missed} a promise is predicted to be missed (modelled)." if missed else ""
 
 
 def _first(names: Sequence[str], living: Collection[str]) -> str:
