@@ -52,7 +52,7 @@ def with_values(model: Any, found: RoundedWeights) -> Any:
     compact = Decoder(model)  # its packed matrices are the model's own
     for layer, held in zip(compact.layers, found.layers, strict=True):
         for name, codes in held.items():
-            own = getattr(layer, name)
+            own = getattr(layer if name in layer._fields else layer.dense, name)
             (own if isinstance(own, torch.Tensor) else own[0]).copy_(codes.values())
     return model
 

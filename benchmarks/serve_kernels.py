@@ -144,7 +144,7 @@ def row(backend: KernelsBackend, wanted: MeasuredStep, length: int, prompt: int)
     shape = fitting(backend.shapes, step)
     ms = pass_ms(backend, step)
     replays = [recorded(backend, step) for _ in range(RECORDED)]
-    matrices = [each for layer in model.layers for each in (*layer.qkv, layer.o, *layer.gate_up, layer.down)]
+    matrices = [each for layer in model.layers for each in layer.streamed]
     weights = sum(each.nbytes for each in (*matrices, model.lm_head))
     return {
         "singles": wanted.singles,

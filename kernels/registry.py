@@ -95,7 +95,7 @@ class Variant(ABC):
     """Patterns of kernels of others that it may run beside its own, such as those that copy."""
     device_lengths: ClassVar[bool] = False
     """Attention: the call takes `position` [batch] or [1], read on the device, and a cache that may be longer than the
-    keys that are used."""
+    keys that are used. Grouped: the host does not read `ends`."""
     advances_token: ClassVar[bool] = False
     """LM head: the call takes `feedback`, a `TokenFeedback`. Each row of x may be scaled by any positive factor."""
     in_a_model: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
@@ -128,9 +128,9 @@ class Variant(ABC):
         """A string that names the form `pack` gives a weight. Calls share a packed weight only if their strings are
         equal, also those of two variants.
 
-        This default suits a `pack` that does not depend on m, and on the epilogue only by whether it gates.
+        This default suits a `pack` that does not depend on m or rows, and on the epilogue only by whether it gates.
         """
-        return f"{self.name} {case.model_dump(exclude={'m', 'epilogue'})} {params}"
+        return f"{self.name} {case.model_dump(exclude={'m', 'rows', 'epilogue'})} {params}"
 
     def rounded(self, case: Any, params: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
         """The call's arguments rounded to the lower precision of a lossy variant: the inputs of its own reference."""

@@ -1,4 +1,5 @@
-"""A compact decoder over the weights of a transformers model: Llama, Qwen2, Qwen3 and Mistral families.
+"""A compact decoder over the weights of a transformers model: Llama, Qwen2, Qwen3 and Mistral families, and mixtures of
+experts of Qwen3, Mixtral and OLMoE.
 
 A pass calls three functions: `embed`, `layer` (once per layer) and `head`. A layer does not add its last output to the
 residual stream. It returns it as `delta`, and the next layer adds it, so that the addition fuses with that layer's norm
@@ -14,32 +15,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-MODEL_TYPES = ("llama", "qwen2", "qwen3", "mistral")
+from kernels.engine.experts import MODEL_TYPES as SPARSE_TYPES
+from kernels.engine.experts import Experts, apply_experts, is_sparse, swiglu, torch_grouped
+from kernels.engine.layer_weights import Dense, Weights, weights_of
+
+DENSE_TYPES = ("llama", "qwen2", "qwen3", "mistral")
+MODEL_TYPES = (*DENSE_TYPES, *SPARSE_TYPES)
 _STATIC_ROPES = ("default", "linear", "llama3", "yarn")
 
 Linear = Callable[..., Tensor]
 """f(x [..., k], w [n, k], bias [n] | None) -> [..., n]"""
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor | None]
 """f(q [b, q, h, d], k, v [b, q, kv_h, d]) -> [b, q, h, d], causal; None leaves the case to torch."""
-
-
-class Weights(NamedTuple):
-    """The weights of one layer. Packed, `qkv` is one matrix in the order q, k, v, and `gate_up` one with the gate
-    first; otherwise each is a tuple of separate matrices.
-    """
-
-    input_norm: Tensor
-    qkv: tuple[Tensor, ...]
-    qkv_bias: tuple[Tensor | None, ...]
-    q_norm: Tensor | None
-    k_norm: Tensor | None
-    o: Tensor
-    o_bias: Tensor | None
-    post_norm: Tensor
-    gate_up: tuple[Tensor, ...]
-    gate_up_bias: tuple[Tensor | None, ...]
-    down: Tensor
-    down_bias: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -72,6 +59,10 @@ def refusal(model: Any) -> str | None:
         return f"rope_type {rotary.rope_type!r} depends on the length"
     if 2 * rotary.inv_freq.numel() != model.model.layers[0].self_attn.head_dim:
         return "only a part of each head is rotated"
+    if getattr(config, "clip_qkv", None) is not None:
+        return f"clip_qkv {config.clip_qkv} limits q, k and v"
+    if len({is_sparse(layer) for layer in model.model.layers}) > 1:
+        return "some layers have experts and others none (mlp_only_layers, decoder_sparse_step)"
     return None
 
 
@@ -91,7 +82,7 @@ class Decoder:
         self.norm: Tensor = core.norm.weight
         self.lm_head: Tensor = model.lm_head.weight
         self.rotary = core.rotary_emb
-        self.layers = [_weights(layer, pack) for layer in core.layers]
+        self.layers = [weights_of(config, layer, pack) for layer in core.layers]
         self.shapes = [_shape(config, layer) for layer in core.layers]
         self.eps: float = config.rms_norm_eps
 
@@ -113,7 +104,8 @@ class Decoder:
 
 def _shape(config: Any, layer: Any) -> LayerShape:
     attention = layer.self_attn
-    window = getattr(config, "sliding_window", None) if config.model_type == "mistral" else None
+    windowed = config.model_type in ("mistral", "mixtral")
+    window = getattr(config, "sliding_window", None) if windowed else None
     window = getattr(attention, "sliding_window", window)
     return LayerShape(
         heads=config.num_attention_heads,
@@ -125,55 +117,15 @@ def _shape(config: Any, layer: Any) -> LayerShape:
     )
 
 
-def _weights(layer: Any, pack: bool) -> Weights:
-    attention, mlp = layer.self_attn, layer.mlp
-    qkv = [attention.q_proj, attention.k_proj, attention.v_proj]
-    gate_up = [mlp.gate_proj, mlp.up_proj]
-    return Weights(
-        input_norm=layer.input_layernorm.weight,
-        qkv=joined(qkv, "weight", pack),
-        qkv_bias=joined(qkv, "bias", pack),
-        q_norm=attention.q_norm.weight if hasattr(attention, "q_norm") else None,
-        k_norm=attention.k_norm.weight if hasattr(attention, "k_norm") else None,
-        o=attention.o_proj.weight,
-        o_bias=attention.o_proj.bias,
-        post_norm=layer.post_attention_layernorm.weight,
-        gate_up=joined(gate_up, "weight", pack),
-        gate_up_bias=joined(gate_up, "bias", pack),
-        down=mlp.down_proj.weight,
-        down_bias=mlp.down_proj.bias,
-    )
-
-
-def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
-    """The modules' tensors. When packed, one tensor; the modules' own parameters become views of its rows."""
-    parts = [getattr(module, name) for module in modules]
-    if not pack or parts[0] is None:
-        return tuple(parts) if not pack else (None,)
-    joined = _already_joined(parts)
-    if joined is None:
-        joined = torch.cat([part.detach() for part in parts])
-        for part, rows in zip(parts, joined.split([len(part) for part in parts]), strict=True):
-            part.data = rows
-    return (joined,)
-
-
-def _already_joined(parts: list[Tensor]) -> Tensor | None:
-    """The tensor whose consecutive rows the parts are, if an earlier decoder has packed them."""
-    at = parts[0].storage_offset()
-    for part in parts:
-        same = part.untyped_storage().data_ptr() == parts[0].untyped_storage().data_ptr()
-        if not same or part.storage_offset() != at:
-            return None
-        at += part.numel()
-    rows = sum(len(part) for part in parts)
-    return parts[0].detach().as_strided((rows, *parts[0].shape[1:]), parts[0].stride())
-
-
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """x [..., n] / rms(x) · weight, in float32, rounded before the weight as transformers does."""
     wide = x.float()
     return weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype)
+
+
+def head_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x [..., heads, head_dim], normed over as many elements as the weight has: a head's, or all heads'."""
+    return rms_norm(x.reshape(*x.shape[:2], -1, len(weight)), weight, eps).view(x.shape)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -260,7 +212,7 @@ def layer(
     heads = qkv.view(batch, queries, -1, shape.head_dim)
     q, k, v = heads.split([shape.heads, shape.kv_heads, shape.kv_heads], dim=2)
     if w.q_norm is not None and w.k_norm is not None:
-        q, k = rms_norm(q, w.q_norm, shape.eps), rms_norm(k, w.k_norm, shape.eps)
+        q, k = head_norm(q, w.q_norm, shape.eps), head_norm(k, w.k_norm, shape.eps)
     q, k = rotate(q, positions.cos, positions.sin), rotate(k, positions.cos, positions.sin)
     keys.index_copy_(1, positions.at, k)
     values.index_copy_(1, positions.at, v)
@@ -270,9 +222,14 @@ def layer(
         found = attention(q, k, v) if attention is not None and shape.window is None else None
         out = found if found is not None else prefill_attention(q, k, v, shape.scaling, shape.window)
     residual = residual + linear(out.reshape(batch, queries, -1), w.o, w.o_bias)
-    gate_up = project(rms_norm(residual, w.post_norm, shape.eps), w.gate_up, w.gate_up_bias, linear)
-    gate, up = gate_up.chunk(2, dim=-1)
-    return linear(F.silu(gate) * up, w.down, w.down_bias), residual
+    return mlp(rms_norm(residual, w.post_norm, shape.eps), w.mlp, linear), residual
+
+
+def mlp(x: Tensor, w: Dense | Experts, linear: Linear) -> Tensor:
+    """The MLP of x [b, q, hidden]; of a layer of experts, by torch's own products."""
+    if isinstance(w, Experts):
+        return apply_experts(x.flatten(0, 1), w, torch_grouped, swiglu, torch_grouped).view(x.shape)
+    return linear(swiglu(project(x, w.gate_up, w.gate_up_bias, linear)), w.down, w.down_bias)
 
 
 def finish(

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.engine import decoder, loading, weights
 from kernels.engine.divides import undivided
+from kernels.model_files.config import value
 
 ADDED_ONCE = ("o_proj.bias", "down_proj.bias")
 """Biases of partial sums: the first rank has them, the others zeros."""
@@ -58,8 +59,10 @@ def part_of_config(config: Mapping[str, Any], ranks: int) -> dict[str, Any]:
     family that is not divided.
     """
     family = config.get("model_type")
-    if family not in decoder.MODEL_TYPES:
-        raise ValueError(f"model_type {family!r}: {', '.join(decoder.MODEL_TYPES)} are divided over ranks")
+    if experts := value(dict(config), "experts"):
+        raise ValueError(f"{family} with {experts} experts: only dense models are divided over ranks")
+    if family not in decoder.DENSE_TYPES:
+        raise ValueError(f"model_type {family!r}: {', '.join(decoder.DENSE_TYPES)} are divided over ranks")
     heads = config["num_attention_heads"]
     sizes = {
         "num_key_value_heads": config.get("num_key_value_heads") or heads,

@@ -9,11 +9,13 @@ from kernels.engine import decoder
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.bucket_session import BucketSession
 from kernels.engine.compiled import CompiledRunner
+from kernels.engine.experts import has_experts
 from kernels.engine.kernels_session import KernelsSession
 from kernels.engine.prompts import bucket
 from kernels.engine.rounding import Rounding, rounded_decoder, rounded_weights, with_folded_norms
 from kernels.engine.sessions import Session
 from kernels.hardware import GPUS
+from kernels.quant.power_of_two import QUANTISERS
 
 
 class KernelsRunner(CompiledRunner):
@@ -33,6 +35,8 @@ class KernelsRunner(CompiledRunner):
         self, model: torch.nn.Module, options: dict[str, Any] | None = None, variants: BoundVariants | None = None
     ) -> None:
         super().__init__(model, options)
+        if (weights := self.options.get("weights")) in QUANTISERS and has_experts(model.config):
+            raise ValueError(f"weights {weights}: a mixture of experts is not rounded")
         self._variants = BoundVariants([], GPUS["cpu"]) if variants is None else variants
 
     def close(self) -> None:

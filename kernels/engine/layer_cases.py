@@ -1,13 +1,15 @@
-"""The cases of one layer's rotation and attention, for the code that chooses variants and the code that calls them.
+"""The cases of one layer's rotation, attention and experts, for the code that chooses variants and the code that calls
+them.
 
-Each function takes the layer's shape, the number of sequences `batch`, the dtype and, for a cache in pages, the tokens
-of a page: `page_size`, None for a contiguous cache.
+Each function of attention takes the layer's shape, the number of sequences `batch`, the dtype and, for a cache in
+pages, the tokens of a page: `page_size`, None for a contiguous cache.
 """
 
 from typing import Any, Literal
 
 from kernels.engine.decoder import LayerShape
-from kernels.ops import AttentionCase, DType, RopeCase, StepAttentionCase
+from kernels.engine.experts import Experts
+from kernels.ops import AttentionCase, DType, GatedCase, GroupedCase, RopeCase, StepAttentionCase
 
 
 def rope_case(
@@ -37,6 +39,21 @@ def step_case(
     """Rotation, append and attention of a decode step in one kernel, over up to `length` keys."""
     window = shape.window_within(length)
     return StepAttentionCase(kv_len=length, window=window, **_shared(shape, batch, dtype, page_size))
+
+
+def expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GatedCase, GroupedCase]:
+    """Gate and up, activation, and down of a layer's experts for `m` tokens, each of which has `chosen` rows.
+
+    The activation is a kernel of its own: a product that gates holds gate and up interleaved, which would be most of
+    the model's weights once more.
+    """
+    experts, wide, hidden = w.gate_up.shape
+    rows = m * w.chosen
+    return (
+        GroupedCase(rows=rows, experts=experts, n=wide, k=hidden, dtype=dtype),
+        GatedCase(m=rows, n=wide // 2, dtype=dtype),
+        GroupedCase(rows=rows, experts=experts, n=hidden, k=wide // 2, dtype=dtype),
+    )
 
 
 def _shared(shape: LayerShape, batch: int, dtype: DType, page_size: int | None) -> dict[str, Any]:

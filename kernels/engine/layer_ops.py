@@ -7,7 +7,9 @@ from typing import Literal
 
 from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
-from kernels.engine.layer_cases import attention_case, rope_case, step_case
+from kernels.engine.experts import Experts
+from kernels.engine.layer_cases import attention_case, expert_cases, rope_case, step_case
+from kernels.engine.layer_weights import Dense
 from kernels.engine.prompts import bucket
 from kernels.ops import Case, Epilogue, GatedCase, LinearCase, LmHeadCase, RmsNormCase
 
@@ -48,12 +50,11 @@ class LayerOps:
         """
         w, m = self._weights, self.traffic.batch * queries
         found = []
-        for qkv, attention, out, gate_up, down in product(
+        for qkv, attention, out, (gate_up, down) in product(
             self._normed(m, w.qkv[0].shape, w.qkv_bias[0] is not None),
             self._attention(queries),
             self._added(m, w.o.shape, w.o_bias is not None),
-            self._gated(m, w.gate_up[0].shape, w.gate_up_bias[0] is not None),
-            self._added(m, w.down.shape, w.down_bias is not None),
+            self._mlp(m, w.mlp),
         ):
             cases = [*self._norm(m, qkv, down), *qkv, *attention, *out, *self._norm(m, gate_up, out), *gate_up, *down]
             found.append(tuple(cases))
@@ -67,12 +68,13 @@ class LayerOps:
         return [RmsNormCase(m=batch, n=hidden, dtype=self._dtype), head]
 
     def head_norms(self, queries: int) -> list[Case]:
-        """The norms of q's and of k's heads, which some families have."""
-        if self._weights.q_norm is None:
+        """The norms of q and of k, which some families have for each head or for all heads together."""
+        w = self._weights
+        if w.q_norm is None or w.k_norm is None:
             return []
         rows, shape = self.traffic.batch * queries, self._shape
-        counts = (shape.heads, shape.kv_heads)
-        return [RmsNormCase(m=rows * count, n=shape.head_dim, dtype=self._dtype) for count in counts]
+        sizes = ((shape.heads, len(w.q_norm)), (shape.kv_heads, len(w.k_norm)))
+        return [RmsNormCase(m=rows * count * shape.head_dim // n, n=n, dtype=self._dtype) for count, n in sizes]
 
     def cases(self) -> dict[Case, float]:
         """Every case of every form, with the number of times that one request would run it."""
@@ -106,6 +108,14 @@ class LayerOps:
     def _normed(self, m: int, shape: tuple[int, ...], bias: bool) -> list[tuple[Case, ...]]:
         scaled: Epilogue = "rmsnorm_scale_bias" if bias else "rmsnorm_scale"
         return [(self._linear(m, shape, scaled),), (self._linear(m, shape, "bias" if bias else "none"),)]
+
+    def _mlp(self, m: int, w: Dense | Experts) -> list[tuple[tuple[Case, ...], tuple[Case, ...]]]:
+        """(gate and up with activation, down), in every form."""
+        if isinstance(w, Experts):
+            gate_up, activation, down = expert_cases(w, m, self._dtype)
+            return [((gate_up, activation), (down,))]
+        gated = self._gated(m, w.gate_up[0].shape, w.gate_up_bias[0] is not None)
+        return list(product(gated, self._added(m, w.down.shape, w.down_bias is not None)))
 
     def _gated(self, m: int, shape: tuple[int, ...], bias: bool) -> list[tuple[Case, ...]]:
         n, k = shape[0] // 2, shape[1]

@@ -3,6 +3,7 @@
 from typing import Any
 
 from kernels.engine import loading
+from kernels.engine.experts import has_experts
 from kernels.ops import ModelCase
 from kernels.ops.model import last_only
 
@@ -35,11 +36,6 @@ def case_of_shapes(config: dict[str, Any], name: str, dtype: str, batch: int, pr
     whole: Any = loading.skeleton(config, dtype)
     whole.tie_weights()
     return model_case(whole, name, dtype, batch, prompt, tokens)
-
-
-def has_experts(config: Any) -> bool:
-    """Whether a token uses only some of the model's weights."""
-    return any(getattr(config, name, None) for name in ("num_experts", "num_local_experts", "n_routed_experts"))
 
 
 def _parameters(model: Any, embedding: Any) -> int:

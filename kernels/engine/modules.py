@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from kernels.dtypes import DTYPE_NAMES
 from kernels.engine.bound_variants import BoundVariants
-from kernels.engine.decoder import joined
+from kernels.engine.layer_weights import joined
 from kernels.ops import RmsNormCase
 
 GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))

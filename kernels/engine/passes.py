@@ -21,7 +21,8 @@ from kernels.engine import decoder
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.head import Head
 from kernels.engine.layer_cases import attention_case, rope_case, step_case
-from kernels.engine.products import Rows, Stream, added_product, gated_product, normed_product
+from kernels.engine.layer_weights import Weights
+from kernels.engine.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.engine.state import State
 
 DEFAULT_SCALE_ERROR = 1e-6
@@ -118,8 +119,7 @@ class Pass:
         qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
         attend = self._attention(w, shape, *self.state.cache[index])
         out = added_product(rows, w.o, w.o_bias, self._partial)
-        gate_up = gated_product(rows, w.post_norm, w.gate_up[0], w.gate_up_bias[0])
-        down = added_product(rows, w.down, w.down_bias, self._partial)
+        transform = mlp_half(rows, w, self._partial)
 
         def attention(given: LayerInput) -> None:
             stream = given.stream
@@ -129,12 +129,12 @@ class Pass:
             out(y, stream)
 
         def mlp(given: LayerInput) -> None:
-            down(gate_up(given.stream), given.stream)
+            transform(given.stream)
 
         return attention, mlp
 
     def _attention(
-        self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
+        self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
     ) -> Callable[[Tensor, decoder.Positions | None], Tensor]:
         """qkv [m, (heads + 2 · kv_heads) · head_dim] ↦ o [m, heads · head_dim]; k and v go into the cache."""
         step = self._step(w, shape, keys, values)
@@ -153,7 +153,7 @@ class Pass:
         return run
 
     def _step(
-        self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
+        self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
     ) -> Callable[[Tensor, decoder.Positions | None], Tensor] | None:
         """The planned variant that does a whole decode step of attention; None if the plan has none."""
         if self.queries > 1 or w.q_norm is not None or not default_scale(shape):
@@ -165,7 +165,7 @@ class Pass:
         return lambda qkv, positions: function(qkv, state.cos, state.sin, keys, values, state.position)
 
     def _rope(
-        self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
+        self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
     ) -> Callable[[Tensor, Tensor, Tensor, decoder.Positions], Tensor]:
         """(q, k, v, positions) ↦ rotated q. Writes the rotated k, and v, into the cache."""
         appending = self.variants.planned(rope_case(shape, self.state.batch, self.queries, self.dtype))

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from kernels.engine.bound_variants import BoundVariants
-from kernels.ops import DType, Epilogue, GatedCase, LinearCase, RmsNormCase
+from kernels.engine.experts import Experts, Grouped, apply_experts, torch_grouped
+from kernels.engine.layer_cases import expert_cases
+from kernels.engine.layer_weights import Weights
+from kernels.ops import DType, Epilogue, GatedCase, GroupedCase, LinearCase, RmsNormCase
 
 
 @dataclass
@@ -48,8 +51,10 @@ class Rows:
         return y
 
     def head_norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        """x [..., heads, head_dim], each head normed by itself: the norm of q and k that some families have."""
-        rows = x.reshape(-1, x.shape[-1])
+        """x [..., heads, head_dim], normed over as many elements as the weight has: the norm of q and k that some
+        families have for each head, and some for all heads together.
+        """
+        rows = x.reshape(-1, len(weight))
         case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=self.dtype)
         return self.variants.bound(case).function(rows, weight, eps=self.eps).view(x.shape)
 
@@ -107,6 +112,34 @@ def added_product(
         stream.delta = product(y)
 
     return leave
+
+
+def mlp_half(rows: Rows, w: Weights, partial: bool = False) -> Callable[[Stream], None]:
+    """stream ↦ stream + mlp(rmsnorm(stream)), of a dense layer or of one with experts; `partial` as `added_product`."""
+    if isinstance(w.mlp, Experts):
+        return _experts(rows, w.post_norm, w.mlp)
+    gate_up = gated_product(rows, w.post_norm, w.mlp.gate_up[0], w.mlp.gate_up_bias[0])
+    down = added_product(rows, w.mlp.down, w.mlp.down_bias, partial)
+    return lambda stream: down(gate_up(stream), stream)
+
+
+def _experts(rows: Rows, norm: Tensor, w: Experts) -> Callable[[Stream], None]:
+    """The experts' outputs are left as `delta`. Where no product is planned, torch's own runs without the host."""
+    wide, gate, narrow = expert_cases(w, rows.m, rows.dtype)
+    gate_up, down = (_grouped(rows.variants, case) for case in (wide, narrow))
+    activate = rows.variants.bound(gate).function
+
+    def run(stream: Stream) -> None:
+        x = rows.norm(stream, norm)
+        stream.delta = apply_experts(x, w, gate_up, activate, down)
+
+    return run
+
+
+def _grouped(variants: BoundVariants, case: GroupedCase) -> Grouped:
+    """The planned product; its weights are those of the model, since without a gate none is packed otherwise."""
+    found = variants.planned(case)
+    return torch_grouped if found is None else found.function
 
 
 def _scaled(rows: Rows, case: LinearCase, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:

@@ -13,6 +13,7 @@ from kernels.hardware import Gpu
 from kernels.ops import TORCH_VARIANTS, AttentionCase, Case, LinearCase, RmsNormCase
 from kernels.plan import PlannedOp
 from kernels.tune.plan_search import planned_op
+from kernels.tune.plan_search import usable as in_pass
 
 FEW, LONG = 192, 1024
 """Numbers of rows. Up to FEW, `small_gemm` is fastest in a chain of dependent launches. From LONG on, the large Hopper
@@ -23,8 +24,9 @@ ANY_SIZE = {
     "gated": ("gated_triton",),
     "rope": ("rope_triton",),
     "lm_head": ("lm_head_skinny",),
+    "grouped": ("grouped_hopper", "grouped_blackwell"),
 }
-"""The ops beside the products, and the streamed head, at any size."""
+"""The ops beside the dense products, and the streamed head, at any size."""
 SMALL_TILE = {"block_m": 64, "block_n": 64, "warps": 4, "stages": 2}
 """Tiles of `flash_triton` for head_dim up to SMALL_HEADS, where tiles of LARGE_ROWS queries would not reach all SMs."""
 SMALL_HEADS, LARGE_ROWS = 128, 128
@@ -110,7 +112,7 @@ def _epilogues(cases: Iterable[Case]) -> set[str]:
 def _op(case: Case, gpu: Gpu, usable: set[str]) -> PlannedOp | None:
     for name in (*_preferred(case), *TORCH_VARIANTS):
         variant = registry.variant(name)
-        if name in usable and variant.op == case.op and variant.serves(case, gpu) is None:
+        if name in usable and variant.op == case.op and variant.serves(case, gpu) is None and in_pass(case, name):
             return planned_op(case, name, _params(case, name, gpu))
     return None
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from kernels.engine.bound_variants import folded_in
+from kernels.engine.layer_weights import Weights
 from kernels.quant.gptq import gptq
 from kernels.quant.power_of_two import QUANTISERS, PowerOfTwoWeight
 
@@ -86,8 +87,7 @@ def rounded_decoder(compact: Any, found: RoundedWeights) -> Any:
         layer._replace(
             qkv=(held["qkv"].values(),),
             o=held["o"].values(),
-            gate_up=(held["gate_up"].values(),),
-            down=held["down"].values(),
+            mlp=layer.dense._replace(gate_up=(held["gate_up"].values(),), down=held["down"].values()),
         )
         for layer, held in zip(compact.layers, found.layers, strict=True)
     ]
@@ -106,7 +106,9 @@ def with_folded_norms(compact: Any) -> Any:
             input_norm=torch.ones_like(layer.input_norm),
             qkv=tuple(folded_in(weight, layer.input_norm) for weight in layer.qkv),
             post_norm=torch.ones_like(layer.post_norm),
-            gate_up=tuple(folded_in(weight, layer.post_norm) for weight in layer.gate_up),
+            mlp=layer.dense._replace(
+                gate_up=tuple(folded_in(weight, layer.post_norm) for weight in layer.dense.gate_up)
+            ),
         )
         for layer in compact.layers
     ]
@@ -114,9 +116,9 @@ def with_folded_norms(compact: Any) -> Any:
     return compact
 
 
-def _of(layer: Any) -> Iterator[tuple[str, Tensor]]:
+def _of(layer: Weights) -> Iterator[tuple[str, Tensor]]:
     for name in MATRICES:
-        held = getattr(layer, name)
+        held = getattr(layer if name in layer._fields else layer.dense, name)
         yield name, held if isinstance(held, Tensor) else torch.cat(held)
 
 

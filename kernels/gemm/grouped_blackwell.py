@@ -29,6 +29,7 @@ class GroupedBlackwell(Variant):
     op = "grouped"
     page = "grouped-blackwell"
     summary = "all experts' products in tensor memory (sm_100a); compiles, emulated, never run on the chip"
+    device_lengths = True
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
         return refusal(case, gpu, SM) or scales_refusal(case)

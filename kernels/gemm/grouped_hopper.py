@@ -27,6 +27,7 @@ class GroupedHopper(Variant):
     op = "grouped"
     page = "grouped-hopper"
     summary = "all experts' products in one persistent launch"
+    device_lengths = True
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:
         return refusal(case, gpu, 90) or scales_refusal(case)

@@ -66,6 +66,7 @@ class TorchGrouped(Variant):
     name = "torch_grouped_mm"
     op = "grouped"
     summary = "torch._grouped_mm over the experts"
+    device_lengths = True
     peer = True
 
     def serves(self, case: GroupedCase, gpu: Gpu) -> Refusal | None:

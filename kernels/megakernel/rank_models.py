@@ -67,8 +67,8 @@ def _of_divided(divided: Divided, weights: str, rounding: Rounding) -> list[Rank
         found = [
             ("qkv", parts_power_of_two([each.qkv[0] for each in matrices], weights, columns=False)),
             ("o", parts_power_of_two([each.o for each in matrices], weights, columns=True)),
-            ("gate_up", parts_power_of_two([each.gate_up[0] for each in matrices], weights, columns=False)),
-            ("down", parts_power_of_two([each.down for each in matrices], weights, columns=True)),
+            ("gate_up", parts_power_of_two([each.dense.gate_up[0] for each in matrices], weights, columns=False)),
+            ("down", parts_power_of_two([each.dense.down for each in matrices], weights, columns=True)),
         ]
         for rank, held in enumerate(layers):
             held.append({name: codes[rank] for name, codes in found})
@@ -86,7 +86,7 @@ def part_of_codes(found: RoundedWeights, part: Decoder, place: tuple[int, int], 
     """
     rank, shape = place[0], part.shapes[0]
     heads = [count * shape.head_dim for count in (shape.heads, shape.kv_heads, shape.kv_heads)]
-    columns = {"o": part.layers[0].o.shape[1], "down": part.layers[0].down.shape[1]}
+    columns = {"o": part.layers[0].o.shape[1], "down": part.layers[0].dense.down.shape[1]}
     rows = {"qkv": _rows(heads, place), "gate_up": _rows([columns["down"]] * 2, place)}
     layers = []
     for held in found.layers:
@@ -112,7 +112,8 @@ def _round_in_place(rank: RankModel, first: bool) -> None:
     if rank.rounded is None:
         return
     for layer, held in zip(rank.compact.layers, rank.rounded.layers, strict=True):
-        for matrix, name in zip((layer.qkv[0], layer.o, layer.gate_up[0], layer.down), MATRICES, strict=True):
+        own = layer.qkv[0], layer.o, layer.dense.gate_up[0], layer.dense.down
+        for matrix, name in zip(own, MATRICES, strict=True):
             matrix.copy_(held[name].values())
     if first and rank.compact.lm_head is rank.compact.embedding:
         rank.compact.lm_head = rank.rounded.lm_head.values()

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kernels.model_files.config import value
+
 FAMILIES = ("llama", "qwen2", "qwen3", "mistral")
 HEAD_DIMS = (32, 64, 128)
 BATCH_MOST = 8
@@ -44,6 +46,8 @@ class ModelShape:
 def shape_of(config: dict[str, Any]) -> ModelShape:
     """The shape of a config.json. Raises Unsupported naming the first feature that is not served."""
     family = config.get("model_type")
+    if experts := value(config, "experts"):
+        raise Unsupported(f"{family} with {experts} experts: the megakernel serves dense models")
     if family not in FAMILIES:
         raise Unsupported(f"model_type {family!r}: the megakernel serves {', '.join(FAMILIES)}")
     heads = config["num_attention_heads"]
@@ -70,9 +74,9 @@ def _check(shape: ModelShape, config: dict[str, Any]) -> None:
         raise Unsupported(f"head_dim {shape.head_dim}: the megakernel serves {', '.join(map(str, HEAD_DIMS))}")
     if shape.heads % shape.kv_heads:
         raise Unsupported(f"num_key_value_heads {shape.kv_heads} does not divide num_attention_heads {shape.heads}")
-    for name, value in (("hidden_size", shape.hidden), ("intermediate_size", shape.intermediate)):
-        if value % 16:
-            raise Unsupported(f"{name} {value}: the megakernel needs a multiple of 16")
+    for name, size in (("hidden_size", shape.hidden), ("intermediate_size", shape.intermediate)):
+        if size % 16:
+            raise Unsupported(f"{name} {size}: the megakernel needs a multiple of 16")
     if config.get("hidden_act", "silu") != "silu":
         raise Unsupported(f"hidden_act {config['hidden_act']!r}: the megakernel serves silu")
     if config.get("mlp_bias"):

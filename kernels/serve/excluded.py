@@ -15,6 +15,7 @@ VARIANTS = (
     "rope_triton",
     "decode_split",
     "step_hopper",
+    "grouped_hopper",
 )
 """The variants that passes use where no plan names others (`kernels.serve.ops`). Without one, torch's own serves."""
 NAMES = (MEGAKERNEL, *VARIANTS)

@@ -19,7 +19,17 @@ from kernels.engine.prompt_ops import FEW, LARGE_ROWS, LONG, ONE_TILE, ROW_WARPS
 from kernels.gemm.skinny import MOST_ROWS
 from kernels.gemm.small import LEAST_ROWS
 from kernels.hardware import Gpu
-from kernels.ops import Case, Epilogue, GatedCase, LinearCase, LmHeadCase, RmsNormCase, RopeCase, StepAttentionCase
+from kernels.ops import (
+    Case,
+    Epilogue,
+    GatedCase,
+    GroupedCase,
+    LinearCase,
+    LmHeadCase,
+    RmsNormCase,
+    RopeCase,
+    StepAttentionCase,
+)
 from kernels.plan import PlannedOp
 from kernels.serve.heads import TIMED_AS, head_case
 from kernels.serve.shapes import Shape
@@ -40,6 +50,8 @@ VOCABULARY = 1 << 15
 NORMED = 64
 """The most rows that `small_gemm` normalises itself. A separate norm runs while the product fetches its weights, which
 hides most of it, and sums of squares of more rows take longer (docs/kernels/small-gemm.md)."""
+UNTUNED = ("decode_split", "grouped_hopper")
+"""Variants that take no params here."""
 STREAMED = {"pdl": True, "l2_prefetch": 64}
 PREFERRED = {
     "rmsnorm": "rmsnorm_triton",
@@ -47,6 +59,7 @@ PREFERRED = {
     "rope": "rope_triton",
     "attention": "decode_split",
     "step_attention": "step_hopper",
+    "grouped": "grouped_hopper",
 }
 
 
@@ -118,7 +131,7 @@ def _layer(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
         return good.count(False), -good.count(True)
 
     chosen = min(layer_ops.arrangements(1), key=rank)
-    yield from (case for case in chosen if isinstance(case, LinearCase | RmsNormCase | GatedCase))
+    yield from (case for case in chosen if isinstance(case, LinearCase | RmsNormCase | GatedCase | GroupedCase))
     yield from layer_ops.head_norms(1)
 
 
@@ -161,7 +174,7 @@ def _preferred(case: Case, copies: Copies) -> tuple[str | None, dict[str, Any]]:
     if isinstance(case, LmHeadCase):
         return "lm_head_skinny", {"pdl": True, "dynamic": case.m == 1 and case.sampling == "argmax"}
     name = PREFERRED.get(case.op)
-    if name == "decode_split":
+    if name in UNTUNED:
         return name, {}
     rows = case.batch if isinstance(case, RopeCase | StepAttentionCase) else getattr(case, "m", 0)
     warps = ROW_WARPS if name == "rmsnorm_triton" and rows <= FEW else {}

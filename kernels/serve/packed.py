@@ -20,8 +20,9 @@ from kernels.dtypes import DTYPE_NAMES
 from kernels.engine import decoder
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.layer_cases import attention_case, rope_case, step_case
+from kernels.engine.layer_weights import Weights
 from kernels.engine.passes import default_scale
-from kernels.engine.products import Rows, Stream, added_product, gated_product, normed_product
+from kernels.engine.products import Rows, Stream, added_product, mlp_half, normed_product
 from kernels.ops.base import SamplingKind
 from kernels.serve.attention import paged_attention
 from kernels.serve.heads import drawing_head
@@ -109,17 +110,16 @@ class PackedPass:
         qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
         attend = self._attention(w, shape, keys, values)
         out = added_product(self._rows, w.o, w.o_bias)
-        gate_up = gated_product(self._rows, w.post_norm, w.gate_up[0], w.gate_up_bias[0])
-        down = added_product(self._rows, w.down, w.down_bias)
+        mlp = mlp_half(self._rows, w)
 
         def run(stream: Stream, angles: RopeAngles | None) -> None:
             out(attend(qkv(stream), angles), stream)
-            down(gate_up(stream), stream)
+            mlp(stream)
 
         return run
 
     def _attention(
-        self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
+        self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
     ) -> Callable[[Tensor, RopeAngles | None], Tensor]:
         """qkv [rows, (heads + 2 · kv_heads) · head_dim] ↦ o [rows, heads · head_dim]; k and v go into their pages."""
         fields, state = self.fields, self.state
@@ -144,9 +144,7 @@ class PackedPass:
 
         return run
 
-    def _rope(
-        self, w: decoder.Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
-    ) -> Callable[..., Tensor]:
+    def _rope(self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[..., Tensor]:
         """(q, k, v, cos, sin) ↦ rotated q. Each row is a sequence of one token whose cache is one page."""
         case = rope_case(shape, self.shape.rows, 1, self.dtype, self.state.page_size)
         append, fields = self.variants.bound(case).function, self.fields

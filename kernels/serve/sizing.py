@@ -44,9 +44,9 @@ def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL) 
     """The bytes of the `copies` of weights that passes hold beside the model's own."""
     if gpu.sm != 90 or not copies:
         return 0
-    held = [model.lm_head, *(each for w in model.layers for each in (*w.qkv, w.o, *w.gate_up, w.down))]
+    held = [model.lm_head, *(each for w in model.layers for each in w.streamed)]
     if copies is Copies.ALL:
-        held += [each for w in model.layers for each in (*w.qkv, *w.gate_up)]
+        held += [each for w in model.layers for each in w.normed]
     return sum(each.nbytes for each in held)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kernels import registry
-from kernels.ops import AttentionCase, Case, case_from
+from kernels.ops import AttentionCase, Case, GroupedCase, case_from
 from kernels.plan import PlannedOp
 
 if TYPE_CHECKING:
@@ -164,9 +164,11 @@ def _swap_note(queries: int, op: PlannedOp, rival: PlannedOp, before: float, aft
 
 
 def usable(case: Case, variant: str) -> bool:
-    """Whether a pass can call the variant: a step's attention must read the length on the device."""
-    decodes = isinstance(case, AttentionCase) and case.kind == "decode"
-    return registry.variant(variant).device_lengths or not decodes
+    """Whether a pass can call the variant: a step's attention must read the length on the device, and a product of
+    experts their ends.
+    """
+    on_device = (isinstance(case, AttentionCase) and case.kind == "decode") or isinstance(case, GroupedCase)
+    return registry.variant(variant).device_lengths or not on_device
 
 
 def planned_op(case: Case, variant: str, params: Mapping[str, Any], evidence_id: str = "") -> PlannedOp:

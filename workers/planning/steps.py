@@ -8,13 +8,14 @@ from kernels.engine import Runner
 from kernels.hardware import GPUS
 from kernels.ops import TORCH_VARIANTS, case_from
 from kernels.plan import Plan, PlannedOp
+from kernels.tune.plan_search import usable
 from workers.documents.stages import PlanTrial
 from workers.measuring.journal import Journal
 from workers.planning.trials import Times, Trier
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("attention", ("attention", "step_attention", "rope")),
-    ("products", ("linear",)),
+    ("products", ("linear", "grouped")),
     ("norms and gates", ("rmsnorm", "layernorm", "gated")),
 )
 """Groups of a kernels plan by their ops, in the order in which they are put in; what is left comes last."""
@@ -50,7 +51,7 @@ def _bare(plan: Plan) -> Plan | None:
         case = case_from.validate_python(op.case)
         for name in TORCH_VARIANTS:
             variant = registry.variant(name)
-            if variant.op == op.op and variant.serves(case, GPUS[plan.gpu]) is None:
+            if variant.op == op.op and variant.serves(case, GPUS[plan.gpu]) is None and usable(case, name):
                 return plan.model_copy(update={"ops": [PlannedOp(op=op.op, case=op.case, variant=name)]})
     return None
 

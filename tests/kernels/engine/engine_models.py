@@ -29,6 +29,17 @@ CONFIGS: dict[str, dict[str, Any]] = {
     | {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1},
     "qwen3": SIZES | {"model_type": "qwen3", "head_dim": 32},
     "mistral": SIZES | {"model_type": "mistral", "sliding_window": 9},
+    "qwen3-moe": SIZES
+    | {
+        "model_type": "qwen3_moe",
+        "head_dim": 32,
+        "num_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 48,
+        "norm_topk_prob": True,
+    },
+    "mixtral": SIZES | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 9},
+    "olmoe": SIZES | {"model_type": "olmoe", "num_experts": 8, "num_experts_per_tok": 3},
     "gemma3": SIZES
     | {
         "model_type": "gemma3_text",
@@ -57,5 +68,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "vocab_size": 300,
     },
 }
-COMPACT = ("llama", "llama-bias", "qwen2", "qwen2-window", "qwen3", "mistral")
+SPARSE = ("qwen3-moe", "mixtral", "olmoe")
+"""Mixtures of experts that the compact decoder runs."""
+COMPACT = ("llama", "llama-bias", "qwen2", "qwen2-window", "qwen3", "mistral", *SPARSE)
 """Families that the compact decoder runs; the other decoders run as transformers' modules."""

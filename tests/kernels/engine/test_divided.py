@@ -103,7 +103,7 @@ def test_the_decoder_joins_a_parts_matrices_without_a_copy() -> None:
     for part in divided.generate(CONFIGS["qwen2"], cpus(2), "fp32").parts:
         own, layer = part.model.layers[0], Decoder(part).layers[0]
         assert layer.qkv[0].data_ptr() == own.self_attn.q_proj.weight.data_ptr()
-        assert layer.gate_up[0].data_ptr() == own.mlp.gate_proj.weight.data_ptr()
+        assert layer.dense.gate_up[0].data_ptr() == own.mlp.gate_proj.weight.data_ptr()
 
 
 def hold_one_rank(generated: bool, directory: Path) -> None:

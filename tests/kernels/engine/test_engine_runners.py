@@ -61,7 +61,7 @@ def test_packing_holds_no_weight_twice(random_ids: torch.Tensor) -> None:
     runner = CompiledRunner(model, UNCOMPILED)
     runner.generate(random_ids[:, :20], 2)
     layer, packed = model.model.layers[0], runner._session.model.layers[0]
-    assert layer.mlp.gate_proj.weight.data_ptr() == packed.gate_up[0].data_ptr()
+    assert layer.mlp.gate_proj.weight.data_ptr() == packed.dense.gate_up[0].data_ptr()
     assert layer.self_attn.v_proj.weight.untyped_storage().data_ptr() == packed.qkv[0].untyped_storage().data_ptr()
 
 

@@ -15,7 +15,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "gemma3": CONFIGS["gemma3"],
     "gpt2": CONFIGS["gpt2"],
     "phi3": SIZES | {"model_type": "phi3", "sliding_window": 9},
-    "mixtral": SIZES | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
+    "qwen3-moe-mixed": CONFIGS["qwen3-moe"] | {"mlp_only_layers": [1]},
 }
 LONG_ROPE = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [4.0] * 8, "rope_theta": 10000.0}
 LENGTHS = (100, 1, 64, 65, 7, 118, 99)

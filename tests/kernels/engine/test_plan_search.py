@@ -29,6 +29,7 @@ def load(name: str) -> Any:
 def option(case: Case, ms: float, variant: str = "", **params: Any) -> Option:
     usual = {"linear": "torch_linear", "attention": "sdpa_math", "gated": "torch_gated", "rmsnorm": "torch_rmsnorm"}
     usual |= {"lm_head": "torch_lm_head", "step_attention": "torch_step_attention", "rope": "torch_rope"}
+    usual |= {"grouped": "torch_grouped_loop"}
     return Option(PlannedOp(op=case.op, case=case.model_dump(), variant=variant or usual[case.op], params=params), ms)
 
 

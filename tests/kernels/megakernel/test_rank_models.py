@@ -86,10 +86,10 @@ def test_parts_are_rounded_as_the_whole_model_is(weights: str, ranks: int) -> No
             assert all(torch.equal(held[name].codes, same[name].codes) for name in held)
             assert all(torch.equal(held[name].row_scales, same[name].row_scales) for name in held)
         for layer, same in zip(left.compact.layers, right.compact.layers, strict=True):
-            assert torch.equal(layer.down, same.down)
+            assert torch.equal(layer.dense.down, same.dense.down)
             assert torch.equal(layer.qkv[0], same.qkv[0])
     rows = rank_models(copy.deepcopy(model("llama-of-4")), cpus(1), weights, Rounding())[0].compact.layers[1]
-    assert torch.equal(torch.cat([each.compact.layers[1].down for each in other], dim=1), rows.down)
+    assert torch.equal(torch.cat([each.compact.layers[1].dense.down for each in other], dim=1), rows.dense.down)
     assert torch.equal(other[0].compact.embedding, model("llama-of-4").model.embed_tokens.weight)
 
 
@@ -119,7 +119,7 @@ def test_a_loaded_model_is_left_as_it_is() -> None:
     before = {name: each.clone() for name, each in whole.named_parameters()}
     rank_models(whole, cpus(2), "fp8", Rounding())
     assert all(torch.equal(each, before[name]) for name, each in whole.named_parameters())
-    assert Decoder(whole).layers[0].down.shape[1] == whole.config.intermediate_size
+    assert Decoder(whole).layers[0].dense.down.shape[1] == whole.config.intermediate_size
 
 
 @pytest.mark.parametrize(("name", "weights"), [("llama-of-4", "bf16"), ("qwen3-of-2", "fp8")])
@@ -129,7 +129,9 @@ def test_the_bytes_that_a_gpu_holds_are_those_of_its_tensors(name: str, weights:
     for rank, program in zip(own, programs_of(name, ranks=2, weights=weights, batch=1), strict=True):
         held, there = held_bytes(program, CAPACITY), part(rank, 1)
         layers = rank.compact.layers
-        matrices = [each for layer in layers for each in (layer.qkv[0], layer.o, layer.gate_up[0], layer.down)]
+        matrices = [
+            each for layer in layers for each in (layer.qkv[0], layer.o, layer.dense.gate_up[0], layer.dense.down)
+        ]
         uploaded = uploads(rank.model, program, CAPACITY, rank.rounded)
         assert held == {
             "matrices for prompts": sum(each.nbytes for each in matrices),

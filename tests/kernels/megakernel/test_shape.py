@@ -35,6 +35,8 @@ def test_bytes_of_a_step_are_the_matrices_once() -> None:
     ("change", "named"),
     [
         ({"model_type": "gemma"}, "model_type 'gemma'"),
+        ({"model_type": "qwen3_moe", "num_experts": 128}, "qwen3_moe with 128 experts: the megakernel serves dense"),
+        ({"model_type": "mixtral", "num_local_experts": 8}, "mixtral with 8 experts: the megakernel serves dense"),
         ({"head_dim": 96}, "head_dim 96"),
         ({"num_key_value_heads": 5}, "num_key_value_heads 5"),
         ({"hidden_size": 2056}, "hidden_size 2056"),

@@ -18,9 +18,9 @@ from kernels.serve.ops import Usable, packed_cases
 from kernels.serve.requests import Logprobs, Request, Token
 from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.shapes import Shape
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import CONFIGS, SPARSE
 
-FAMILIES = ("llama", "llama-bias", "qwen2-window", "qwen3", "mistral")
+FAMILIES = ("llama", "llama-bias", "qwen2-window", "qwen3", "mistral", *SPARSE)
 LOGPROB_ERROR = 1e-5
 """The largest difference of a log probability from the reference runner's, both in float32."""
 SAMPLED = (Sampling(1.0, seed=5), Sampling(0.8, top_k=7, seed=6), Sampling(1.2, top_p=0.7, seed=1 << 63))

@@ -15,7 +15,7 @@ from kernels.engine.loading import skeleton
 from kernels.engine.prompt_ops import LONG
 from kernels.hardware import GPUS
 from kernels.model_files import catalogue
-from kernels.ops import LinearCase, LmHeadCase, case_from
+from kernels.ops import GroupedCase, LinearCase, LmHeadCase, case_from
 from kernels.ops.base import SamplingKind
 from kernels.serve.backend import KernelsBackend
 from kernels.serve.compiling import NotedVariants
@@ -26,6 +26,7 @@ from kernels.serve.ops import NORMED, Copies, Usable, head_ops, packed_ops
 from kernels.serve.packed import PackedPass
 from kernels.serve.shapes import Shape
 from kernels.serve.sizing import RequestedSize, copies_beside, limits_for, packed_bytes
+from tests.kernels.engine.engine_models import CONFIGS
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 H200 = GPUS["h200"]
@@ -90,11 +91,38 @@ def packed_pass(
     return PackedPass(backend.model, variants, backend.state, shape, views(memory, shape, backend._pages), head)
 
 
-@pytest.fixture(scope="module")
-def backend() -> KernelsBackend:
-    loaded = engine.load(None, GPU_CONFIGS["llama"], seed=1, generated=True, dtype="bf16", device="cpu")
+def backend_of(config: dict[str, Any]) -> KernelsBackend:
+    loaded = engine.load(None, config, seed=1, generated=True, dtype="bf16", device="cpu")
     model = Decoder(loaded)
     return KernelsBackend(model, H200, limits_for(model, loaded.config, RequestedSize(64, 48)))
+
+
+@pytest.fixture(scope="module")
+def backend() -> KernelsBackend:
+    return backend_of(GPU_CONFIGS["llama"])
+
+
+@pytest.fixture(scope="module")
+def of_experts() -> KernelsBackend:
+    return backend_of(CONFIGS["qwen3-moe"])
+
+
+def test_the_products_of_experts_are_planned_with_their_rows_and_take_the_models_own_weights(
+    of_experts: KernelsBackend,
+) -> None:
+    """Each of 8 experts has 48 rows of gate and as many of up; a token has 3 rows."""
+    for shape, ops, head in of_experts.passes():
+        noted = NotedVariants(ops, H200)
+        packed_pass(of_experts, noted, shape, head)
+        found = {each.case: each for each in noted._found.values() if each and isinstance(each.case, GroupedCase)}
+        assert {(case.rows, case.n, case.k) for case in found} == {(3 * shape.rows, 96, 64), (3 * shape.rows, 64, 48)}
+        assert {each.variant.name for each in found.values()} == {"grouped_hopper"}
+    copied: dict[tuple[object, ...], int] = {}
+    for shape, ops, head in of_experts.passes():
+        counted = CountedCopies(ops, H200)
+        counted.copies = copied
+        packed_pass(of_experts, counted, shape, head)
+    assert sum(copied.values()) == packed_bytes(of_experts.model, H200)
 
 
 def test_passes_of_some_singles_are_timed_with_norms_within_products_and_apart(backend: KernelsBackend) -> None:
@@ -160,10 +188,13 @@ def test_memory_is_kept_for_every_copy_of_a_weight(backend: KernelsBackend, most
     assert packed_bytes(backend.model, GPUS["a100"], copies) == 0
 
 
-def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of_them(backend: KernelsBackend) -> None:
+def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of_them(
+    backend: KernelsBackend, of_experts: KernelsBackend
+) -> None:
     prompts = Shape(0, LONG // 16, 16, 1)
     every = {op.variant for _, ops, _ in backend.passes() for op in ops}
     every |= {op.variant for op in packed_ops(backend.model, prompts, 16, 512, Usable(H200))}
+    every |= {op.variant for _, ops, _ in of_experts.passes() for op in ops}
     assert every == set(VARIANTS)
     without = KernelsBackend(backend.model, H200, backend.limits, exclude=VARIANTS)
     assert not any(ops for _, ops, _ in without.passes())
@@ -173,7 +204,7 @@ def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of
 def test_fewer_copies_are_made_where_the_pages_would_not_fit_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """All copies of these weights take 18.1 GiB, those that are streamed 9.1."""
     skeletal = SimpleNamespace(nbytes=1 << 20)
-    layer = SimpleNamespace(qkv=[skeletal] * 96, o=skeletal, gate_up=[skeletal] * 192, down=skeletal)
+    layer = SimpleNamespace(streamed=[skeletal] * 290, normed=[skeletal] * 288)
     on = SimpleNamespace(device=torch.device("cuda"), itemsize=2)
     heads = SimpleNamespace(heads=32, kv_heads=8, head_dim=128)
     model: Any = SimpleNamespace(shapes=[heads] * 32, layers=[layer] * 32, lm_head=skeletal, embedding=on)
