@@ -73,6 +73,12 @@ def experts_of(config: Any, mlp: Any) -> Experts:
     )
 
 
+def unchosen(w: Experts) -> int:
+    """The parameters of a layer's experts that multiply nothing of one token."""
+    experts = len(w.router)
+    return (w.gate_up.numel() + w.down.numel()) // experts * (experts - w.chosen)
+
+
 def routed(x: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
     """Shares [m, chosen] float32 and numbers [m, chosen] int64 of the experts of the rows x [m, hidden]."""
     chances = torch.softmax(F.linear(x, w.router), dim=-1, dtype=torch.float32)

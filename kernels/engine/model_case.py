@@ -3,7 +3,7 @@
 from typing import Any
 
 from kernels.engine import loading
-from kernels.engine.experts import has_experts
+from kernels.engine.experts import MODEL_TYPES, experts_of, has_experts, is_sparse, unchosen
 from kernels.ops import ModelCase
 from kernels.ops.model import last_only
 
@@ -12,11 +12,12 @@ def model_case(model: Any, name: str, dtype: str, batch: int, prompt: int, token
     """A request of `batch` prompts of `prompt` tokens that generates `tokens` new ones.
 
     A decode step reads every weight except an embedding that is only looked up, and on average the keys and values of
-    the prompt and half of the new tokens. A mixture of experts reads only some of its weights: its parameters and bytes
-    are 0, so they bound nothing.
+    the prompt and half of the new tokens. Of a mixture of experts it reads at least those that one token has, since the
+    tokens beside it may have the same. Where the number of these is not known, parameters and bytes are 0, so they
+    bound nothing.
     """
     embedding = model.get_input_embeddings().weight
-    parameters = 0 if has_experts(model.config) else _parameters(model, embedding)
+    parameters = _parameters(model, embedding)
     read = parameters * embedding.itemsize
     cache = _cache_bytes(model.config, batch, prompt + tokens / 2, embedding.itemsize) if parameters else 0
     return ModelCase(
@@ -39,10 +40,14 @@ def case_of_shapes(config: dict[str, Any], name: str, dtype: str, batch: int, pr
 
 
 def _parameters(model: Any, embedding: Any) -> int:
-    """Parameters that multiply every token."""
+    """Parameters that multiply one token; 0 for a mixture of which they are not known."""
     head = model.get_output_embeddings()
     tied = head is not None and head.weight is embedding
     total = sum(each.numel() for each in model.parameters())
+    if has_experts(model.config):
+        if model.config.model_type not in MODEL_TYPES or not all(is_sparse(layer) for layer in model.model.layers):
+            return 0
+        total -= sum(unchosen(experts_of(model.config, layer.mlp)) for layer in model.model.layers)
     return int(total - (0 if tied else embedding.numel()))
 
 

@@ -12,9 +12,10 @@ from kernels.ops.model import last_only
 
 def unbounded(config: dict[str, Any], parameters: int, weights: Weights) -> str:
     """What keeps a configuration from bounding its requests' time, as words behind "of"; "" where nothing does."""
-    if value(config, "experts"):
+    family = FAMILIES.get(config.get("model_type", ""))
+    if value(config, "experts") or (family is not None and family.mixture is not None):
         return "a mixture of experts"
-    if config.get("model_type") not in FAMILIES:
+    if family is None:
         return f"the family {config.get('model_type') or 'without a name'}, whose tensors are not known one by one"
     size = _multiplied(config, parameters) * BYTES[weights]
     if size < CACHED_BYTES:

@@ -16,6 +16,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "vocab_size": ("vocab_size",),
     "positions": ("max_position_embeddings", "n_positions", "n_ctx"),
     "experts": ("num_local_experts", "num_experts", "n_routed_experts"),
+    "expert_size": ("moe_intermediate_size",),
+    "chosen": ("num_experts_per_tok",),
+    "sparse_step": ("decoder_sparse_step",),
     "types": ("type_vocab_size",),
 }
 """What a dimension is called in different families."""
@@ -30,6 +33,9 @@ HIGHEST: dict[str, int] = {
     "vocab_size": 4_194_304,
     "positions": 134_217_728,
     "experts": 4_096,
+    "expert_size": 1_048_576,
+    "chosen": 4_096,
+    "sparse_step": 1_024,
     "types": 1_024,
 }
 MAY_BE_ZERO = {"experts", "types"}

@@ -1,14 +1,26 @@
 """The tensors that a configuration implies, for the common families: names and shapes, as transformers saves them."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.model_files.config import check_required, value
+from kernels.model_files.config import FILE, check_required, value
+from kernels.model_files.errors import ModelRefused
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 FIELDS = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 GPT2_FIELDS = ("n_embd", "n_layer", "n_head", "vocab_size")
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """transformers' default for the number of experts, and for the width of one; None: `intermediate_size`."""
+
+    experts: int
+    inner: int | None = None
+    wide_norms: bool = False
+    """Whether the norms of q and k are as long as all heads together."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +41,13 @@ class Family:
     qk_norm: bool = False
     qkv_bias: bool | None = None
     extra_norms: bool = False
+    mixture: Mixture | None = None
 
 
 def llama_like(config: dict[str, Any]) -> Shapes:
     """Llama and its relatives, with one weight [rows, hidden] each for q, k and v."""
     family = FAMILIES[config["model_type"]]
-    hidden, inner, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    hidden, vocab = config["hidden_size"], config["vocab_size"]
     heads, kv_heads, head_dim = attention_shape(config)
     bias = config.get("attention_bias", False) if family.qkv_bias is None else family.qkv_bias
     yield "embed_tokens.weight", (vocab, hidden)
@@ -48,18 +61,39 @@ def llama_like(config: dict[str, Any]) -> Shapes:
         if bias and family.qkv_bias is None:
             yield f"{at}.self_attn.o_proj.bias", (hidden,)
         if family.qk_norm:
-            yield f"{at}.self_attn.q_norm.weight", (head_dim,)
-            yield f"{at}.self_attn.k_norm.weight", (head_dim,)
-        for name, shape in (
-            ("gate_proj", (inner, hidden)),
-            ("up_proj", (inner, hidden)),
-            ("down_proj", (hidden, inner)),
-        ):
-            yield f"{at}.mlp.{name}.weight", shape
-            if config.get("mlp_bias", False) and config["model_type"] == "llama":
-                yield f"{at}.mlp.{name}.bias", (shape[0],)
+            wide = family.mixture is not None and family.mixture.wide_norms
+            yield f"{at}.self_attn.q_norm.weight", (heads * head_dim if wide else head_dim,)
+            yield f"{at}.self_attn.k_norm.weight", (kv_heads * head_dim if wide else head_dim,)
+        if family.mixture is not None and is_sparse(config, layer):
+            yield from _experts(at, config, family.mixture)
+        else:
+            yield from _mlp(at, config)
         yield from _norms(at, hidden, family.extra_norms)
     yield "norm.weight", (hidden,)
+
+
+def _mlp(at: str, config: dict[str, Any]) -> Shapes:
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    for name, shape in (("gate_proj", (inner, hidden)), ("up_proj", (inner, hidden)), ("down_proj", (hidden, inner))):
+        yield f"{at}.mlp.{name}.weight", shape
+        if config.get("mlp_bias", False) and config["model_type"] == "llama":
+            yield f"{at}.mlp.{name}.bias", (shape[0],)
+
+
+def _experts(at: str, config: dict[str, Any], mixture: Mixture) -> Shapes:
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    if mixture.inner is not None:
+        inner = value(config, "expert_size") or mixture.inner
+    experts = value(config, "experts") or mixture.experts
+    yield f"{at}.mlp.gate.weight", (experts, hidden)
+    yield f"{at}.mlp.experts.gate_up_proj", (experts, 2 * inner, hidden)
+    yield f"{at}.mlp.experts.down_proj", (experts, hidden, inner)
+
+
+def is_sparse(config: dict[str, Any], layer: int) -> bool:
+    """Whether a layer of a mixture has experts, by the fields that Qwen3 has for it."""
+    every = value(config, "sparse_step") or 1
+    return layer not in (config.get("mlp_only_layers") or ()) and (layer + 1) % every == 0
 
 
 def _norms(at: str, hidden: int, extra: bool) -> Shapes:
@@ -137,6 +171,32 @@ FAMILIES: dict[str, Family] = {
     "gemma3_text": Family(
         llama_like, "model.", "layers", _HEAD, tied=True, kv_heads=4, head_dim=256, qk_norm=True, extra_norms=True
     ),
+    "qwen3_moe": Family(
+        llama_like,
+        "model.",
+        "layers",
+        _HEAD,
+        kv_heads=4,
+        qk_norm=True,
+        mixture=Mixture(128, inner=768),
+    ),
+    "mixtral": Family(
+        llama_like,
+        "model.",
+        "layers",
+        _HEAD,
+        kv_heads=8,
+        qkv_bias=False,
+        mixture=Mixture(8),
+    ),
+    "olmoe": Family(
+        llama_like,
+        "model.",
+        "layers",
+        _HEAD,
+        qk_norm=True,
+        mixture=Mixture(64, wide_norms=True),
+    ),
     "phi3": Family(phi3, "model.", "layers", _HEAD),
     "gpt2": Family(gpt2, "transformer.", "h", _HEAD, tied=True),
     "bert": Family(bert, "bert.", "encoder.layer", tied=True),
@@ -173,8 +233,8 @@ def head_shape(config: dict[str, Any]) -> tuple[int, int]:
 def estimated_parameters(config: dict[str, Any]) -> int:
     """The number of parameters the configuration implies.
 
-    For a known family the sum over its tensors; else a rough figure, L·(4·h² + experts·3·h·inner) + 2·V·h; 0 when the
-    dimensions are not there.
+    For a known family the sum over its tensors; else a rough figure, L·(4·h² + experts·3·h·inner) + 2·V·h with the
+    width of an expert where it is given; 0 when the dimensions are not there.
     """
     family = FAMILIES.get(config["model_type"])
     if family is not None:
@@ -187,11 +247,12 @@ def estimated_parameters(config: dict[str, Any]) -> int:
         return sum(estimated_parameters({"model_type": "", **item}) for item in nested)
     inner, vocab = sizes["intermediate_size"] or 4 * hidden, sizes["vocab_size"] or 0
     experts = max(1, value(config, "experts") or 1)
+    inner = (value(config, "expert_size") if experts > 1 else None) or inner
     return layers * (4 * hidden**2 + experts * 3 * hidden * inner) + 2 * vocab * hidden
 
 
 def _product(shape: tuple[int, ...]) -> int:
-    return shape[0] * (shape[1] if len(shape) > 1 else 1)
+    return math.prod(shape)
 
 
 def check_family_fields(config: dict[str, Any]) -> None:
@@ -199,3 +260,6 @@ def check_family_fields(config: dict[str, Any]) -> None:
     family = FAMILIES.get(config["model_type"])
     if family is not None:
         check_required(config, GPT2_FIELDS if family.shapes is gpt2 else FIELDS)
+        dense = config.get("mlp_only_layers")
+        if dense is not None and (not isinstance(dense, list) or any(type(each) is not int for each in dense)):
+            raise ModelRefused(FILE, "mlp_only_layers", "the field must be a list of numbers of layers")

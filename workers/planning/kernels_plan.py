@@ -7,6 +7,7 @@ from typing import Any
 from kernels import registry
 from kernels.engine import decoder
 from kernels.engine import prompt_ops as defaults
+from kernels.engine.experts import has_experts
 from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.hardware import GPUS
 from kernels.ops import Case, case_from
@@ -26,6 +27,13 @@ TUNING_SHARE, TUNING_SECONDS = 0.25, 20.0
 def composes(document: StageInput, model: Any) -> bool:
     """Whether a plan of composed variants can be made for the model, which may be a skeleton."""
     return _may_compose(document) and decoder.refusal(model) is None
+
+
+def unrounded(model: Any) -> registry.Refusal | None:
+    """Why the model's weights are not rounded in such a plan; None where they are."""
+    if has_experts(model.config):
+        return registry.Refusal("Weights of a mixture of experts are not held in lower precision.")
+    return None
 
 
 def _may_compose(document: StageInput) -> bool:

@@ -203,7 +203,7 @@ class _Composer:
 
     def _try_lossy_kernels(self) -> None:
         variant = registry.variant(kernels_plan.LOSSY_VARIANT)
-        refusal = self._excluded(variant) or self._too_long(variant)
+        refusal = self._excluded(variant) or kernels_plan.unrounded(self.model) or self._too_long(variant)
         if refusal is None:
             self._try_kernels(variant)
         else:

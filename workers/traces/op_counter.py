@@ -79,6 +79,8 @@ class OpCounter(TorchFunctionMode):
             "addmm": _addmm,
             "matmul": _matmul,
             "bmm": _matmul,
+            "grouped_mm": _grouped,
+            "_grouped_mm": _grouped,
             "scaled_dot_product_attention": self._attention,
         }.get(name)
         if counting is not None:
@@ -183,6 +185,16 @@ def _matmul(args: Any, kwargs: Any, outputs: torch.Tensor) -> Count:
     inner = tensors[0].shape[-1]
     least = sum(map(_nbytes, tensors)) + _nbytes(outputs)
     return 2.0 * outputs.numel() * inner, float(least), f"{_text(tensors[0])} · {_text(tensors[1])}", None
+
+
+def _grouped(args: Any, kwargs: Any, outputs: torch.Tensor) -> Count:
+    """A product of experts' rows, sorted by expert; it reads the weights of those experts alone that have rows."""
+    x, weight = args[:2]
+    ends = kwargs["offs"] if "offs" in kwargs else args[2]
+    k, n = weight.shape[-2:]
+    used = len(set(ends.tolist()) - {0})
+    least = _nbytes(x) + used * k * n * weight.element_size() + _nbytes(outputs)
+    return 2.0 * len(x) * k * n, float(least), f"{len(x)}×{n}×{k}, {len(weight)} experts", None
 
 
 def _hides_the_future(mask: torch.Tensor | None) -> bool:

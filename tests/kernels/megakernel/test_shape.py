@@ -4,9 +4,9 @@ import pytest
 
 from kernels.megakernel.shape import Unsupported, shape_of
 from kernels.model_files.catalogue import entry, names
-from tests.kernels.megakernel.published import CONFIGS
+from tests.kernels.megakernel.published import CONFIGS, MIXTURES
 
-REFUSED = {"tiny-mistral", "tiny-gemma", "tiny-gpt2", "tiny-bert"}
+REFUSED = {"tiny-mistral", "tiny-gemma", "tiny-gpt2", "tiny-bert", "tiny-qwen3-moe", *MIXTURES}
 
 
 def test_it_serves_the_catalogue_but_for_other_families_and_windows() -> None:

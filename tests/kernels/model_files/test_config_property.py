@@ -20,6 +20,10 @@ CONFIG: dict[str, Any] = LLAMA | {
     "type_vocab_size": 2,
     "n_inner": None,
     "is_encoder_decoder": False,
+    "num_experts": 4,
+    "moe_intermediate_size": 32,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
 }
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -27,7 +31,7 @@ anything = st.recursive(
     max_leaves=6,
 )
 changes = st.dictionaries(st.sampled_from(sorted(CONFIG)), anything, max_size=4)
-types = st.sampled_from(["llama", "gpt2", "bert", "gemma2", "phi3", "mixtral", "t5", "vit"])
+types = st.sampled_from(["llama", "gpt2", "bert", "gemma2", "phi3", "mixtral", "qwen3_moe", "olmoe", "t5", "vit"])
 
 
 def taken(check: Callable[[], ModelFacts]) -> ModelFacts | None:

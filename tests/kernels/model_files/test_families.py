@@ -6,6 +6,7 @@ import pytest
 import torch
 import transformers
 
+from kernels.model_files import ModelRefused, inspect_config
 from kernels.model_files.families import FAMILIES, estimated_parameters, head_shape, is_tied
 
 CLASSES = {
@@ -13,6 +14,9 @@ CLASSES = {
     "mistral": "MistralForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "olmoe": "OlmoeForCausalLM",
     "gemma": "GemmaForCausalLM",
     "gemma2": "Gemma2ForCausalLM",
     "gemma3_text": "Gemma3ForCausalLM",
@@ -33,6 +37,14 @@ GPT2_SIZES: dict[str, Any] = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_si
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "llama": [{}, {"attention_bias": True, "mlp_bias": True}, {"tie_word_embeddings": True}, {"head_dim": 16}],
     "qwen3": [{"head_dim": 8}, {}, {"attention_bias": True}],
+    "qwen3_moe": [
+        {"head_dim": 8},
+        {"attention_bias": True, "num_experts": 6, "moe_intermediate_size": 24},
+        {"num_local_experts": 6, "mlp_only_layers": [0]},
+        {"num_experts": 6, "decoder_sparse_step": 2},
+    ],
+    "mixtral": [{}, {"num_local_experts": 3, "head_dim": 16}],
+    "olmoe": [{}, {"num_experts": 5}],
     "gemma": [{}, {"head_dim": 8}, {"tie_word_embeddings": False}],
     "gpt2": [{}, {"n_inner": 80}],
 }
@@ -73,9 +85,16 @@ def test_the_estimate_counts_every_parameter(model_type: str) -> None:
     assert estimated_parameters(config) == sum(parameter.numel() for parameter in built(config).parameters())
 
 
+@pytest.mark.parametrize("dense", [3, ["1"], {"0": 1}])
+def test_the_dense_layers_of_a_mixture_are_a_list_of_numbers(dense: Any) -> None:
+    config = SIZES | {"model_type": "qwen3_moe", "mlp_only_layers": dense}
+    with pytest.raises(ModelRefused, match="mlp_only_layers: the field must be a list of numbers of layers"):
+        inspect_config(config)
+
+
 def test_a_foreign_family_is_estimated_within_a_third() -> None:
-    config = {"model_type": "mixtral", "num_local_experts": 4} | SIZES | {"hidden_size": 256, "intermediate_size": 512}
-    wanted = transformers.CONFIG_MAPPING["mixtral"].from_dict(dict(config))
+    config = {"model_type": "phimoe", "num_local_experts": 4} | SIZES | {"hidden_size": 256, "intermediate_size": 512}
+    wanted = transformers.CONFIG_MAPPING["phimoe"].from_dict(dict(config))
     with torch.device("meta"):
-        real = sum(parameter.numel() for parameter in transformers.MixtralForCausalLM(wanted).parameters())
+        real = sum(parameter.numel() for parameter in transformers.PhimoeForCausalLM(wanted).parameters())
     assert estimated_parameters(config) == pytest.approx(real, rel=1 / 3)
