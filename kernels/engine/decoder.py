@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kernels.engine.experts import MODEL_TYPES as SPARSE_TYPES
-from kernels.engine.experts import Experts, apply_experts, is_sparse, swiglu, torch_grouped
+from kernels.engine.experts import Experts, is_sparse, swiglu, torch_experts
 from kernels.engine.layer_weights import Dense, Weights, weights_of
 
 DENSE_TYPES = ("llama", "qwen2", "qwen3", "mistral")
@@ -228,7 +228,7 @@ def layer(
 def mlp(x: Tensor, w: Dense | Experts, linear: Linear) -> Tensor:
     """The MLP of x [b, q, hidden]; of a layer of experts, by torch's own products."""
     if isinstance(w, Experts):
-        return apply_experts(x.flatten(0, 1), w, torch_grouped, swiglu, torch_grouped).view(x.shape)
+        return torch_experts(x.flatten(0, 1), w).view(x.shape)
     return linear(swiglu(project(x, w.gate_up, w.gate_up_bias, linear)), w.down, w.down_bias)
 
 

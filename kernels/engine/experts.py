@@ -22,6 +22,9 @@ NORMALISED = ("mixtral",)
 FLOAT_SHARES = ("mixtral",)
 """Families whose shares stay float32; the others round them to the dtype of the activations."""
 
+FEW = 3
+"""A weight that is copied is moved so many times: read, written and read again."""
+
 Grouped = Callable[[Tensor, Tensor, Tensor], Tensor]
 """f(x [rows, k], w [experts, n, k], ends [experts] int32) -> [rows, n]: the rows of expert e end at ends[e]."""
 
@@ -79,13 +82,15 @@ def unchosen(w: Experts) -> int:
     return (w.gate_up.numel() + w.down.numel()) // experts * (experts - w.chosen)
 
 
-def routed(x: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
-    """Shares [m, chosen] float32 and numbers [m, chosen] int64 of the experts of the rows x [m, hidden]."""
-    chances = torch.softmax(F.linear(x, w.router), dim=-1, dtype=torch.float32)
+def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
+    """Shares [m, chosen] float32 and numbers [m, chosen] int64 of the experts that the router's logits [m, experts]
+    choose.
+    """
+    chances = torch.softmax(logits, dim=-1, dtype=torch.float32)
     shares, chosen = chances.topk(w.chosen, dim=-1)
     if w.normalised:
         shares = shares / shares.sum(-1, keepdim=True)
-    return shares.to(x.dtype).float() if w.rounded else shares, chosen
+    return shares.to(logits.dtype).float() if w.rounded else shares, chosen
 
 
 def ordered(chosen: Tensor, experts: int) -> Order:
@@ -103,14 +108,35 @@ def combined(y: Tensor, shares: Tensor, place: Tensor) -> Tensor:
     return (y[place].float() * shares[..., None]).sum(1).to(y.dtype)
 
 
-def apply_experts(
-    x: Tensor, w: Experts, gate_up: Grouped, activate: Callable[[Tensor], Tensor], down: Grouped
-) -> Tensor:
-    """y [m, hidden] of x [m, hidden]; the products take the weights of `w`, or the forms that a variant packed."""
-    shares, chosen = routed(x, w)
-    order = ordered(chosen, len(w.router))
-    inner = activate(gate_up(x[order.token], w.gate_up, order.ends))
-    return combined(down(inner, w.down, order.ends), shares, order.place)
+class Routing(NamedTuple):
+    """`routed`, `ordered` and `combined`, or kernels in their place."""
+
+    routed: Callable[[Tensor, Experts], tuple[Tensor, Tensor]]
+    ordered: Callable[[Tensor, int], Order]
+    combined: Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class Products(NamedTuple):
+    """What a layer of experts multiplies by: `router` x ↦ logits [m, experts], the experts' products and the gate."""
+
+    router: Callable[[Tensor], Tensor]
+    gate_up: Grouped
+    activate: Callable[[Tensor], Tensor]
+    down: Grouped
+
+
+def apply_experts(x: Tensor, w: Experts, by: Products, routing: Routing) -> Tensor:
+    """y [m, hidden] of x [m, hidden]."""
+    shares, chosen = routing.routed(by.router(x), w)
+    order = routing.ordered(chosen, len(w.router))
+    inner = by.activate(by.gate_up(x[order.token], w.gate_up, order.ends))
+    return routing.combined(by.down(inner, w.down, order.ends), shares, order.place)
+
+
+def torch_experts(x: Tensor, w: Experts) -> Tensor:
+    """`apply_experts` by torch alone."""
+    by = Products(lambda rows: F.linear(rows, w.router), torch_grouped, swiglu, torch_grouped)
+    return apply_experts(x, w, by, TORCH_ROUTING)
 
 
 def swiglu(gate_up: Tensor) -> Tensor:
@@ -120,14 +146,14 @@ def swiglu(gate_up: Tensor) -> Tensor:
 
 
 def torch_grouped(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
-    """A `Grouped` by torch alone. On a GPU the host reads nothing: torch's grouped product where the GPU has one, else
-    each expert's product with all rows, of which its own are kept.
+    """A `Grouped` by torch alone. On a GPU the host reads nothing: a Hopper GPU runs torch's grouped product in bf16.
+    Otherwise few rows copy the weights of their experts, and of more rows every expert multiplies all.
     """
     if not x.is_cuda:
         return _looped(x, w, ends)
     if x.dtype == torch.bfloat16 and torch.cuda.get_device_capability(x.device) == (9, 0) and x.shape[1] % 8 == 0:
         return torch._grouped_mm(x, w.transpose(-2, -1), offs=ends)
-    return _masked(x, w, ends)
+    return _gathered(x, w, ends) if FEW * len(x) <= len(w) else _masked(x, w, ends)
 
 
 @torch.compiler.disable
@@ -141,10 +167,24 @@ def _looped(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
     return y
 
 
+def _expert_of_rows(x: Tensor, ends: Tensor) -> Tensor:
+    """The expert of each row, int64."""
+    return torch.searchsorted(ends, torch.arange(len(x), device=x.device, dtype=ends.dtype), right=True)
+
+
+def _gathered(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+    """Each row times its expert's weights, which are copied for it."""
+    own = w[_expert_of_rows(x, ends).clamp_max(len(w) - 1)]
+    return torch.bmm(own, x[..., None])[..., 0]
+
+
 def _masked(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
     """Every expert's product with all rows: as many times the FLOPs as there are experts, but of fixed shapes."""
-    expert = torch.searchsorted(ends, torch.arange(len(x), device=x.device, dtype=ends.dtype), right=True)
+    expert = _expert_of_rows(x, ends)
     y = x.new_zeros(len(x), w.shape[1])
     for number, matrix in enumerate(w):
         y = torch.where((expert == number)[:, None], F.linear(x, matrix), y)
     return y
+
+
+TORCH_ROUTING = Routing(routed, ordered, combined)

@@ -42,10 +42,10 @@ def step_case(
 
 
 def expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GatedCase, GroupedCase]:
-    """Gate and up, activation, and down of a layer's experts for `m` tokens, each of which has `chosen` rows.
+    """Gate and up, activation, and down of a layer's experts for `m` tokens. Each token has `chosen` rows.
 
-    The activation is a kernel of its own: a product that gates holds gate and up interleaved, which would be most of
-    the model's weights once more.
+    The activation is a kernel of its own. A product that gates would need a copy of the weights with gate and up
+    interleaved, and these are more than half of the model.
     """
     experts, wide, hidden = w.gate_up.shape
     rows = m * w.chosen

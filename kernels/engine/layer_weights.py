@@ -34,8 +34,8 @@ class Weights(NamedTuple):
 
     @property
     def streamed(self) -> tuple[Tensor, ...]:
-        """The matrices that every token multiplies: all but those of experts and their router."""
-        mlp = () if isinstance(self.mlp, Experts) else (*self.mlp.gate_up, self.mlp.down)
+        """The matrices that every token multiplies: all but those of experts."""
+        mlp = (self.mlp.router,) if isinstance(self.mlp, Experts) else (*self.mlp.gate_up, self.mlp.down)
         return (*self.qkv, self.o, *mlp)
 
     @property

@@ -40,7 +40,7 @@ def case_of_shapes(config: dict[str, Any], name: str, dtype: str, batch: int, pr
 
 
 def _parameters(model: Any, embedding: Any) -> int:
-    """Parameters that multiply one token; 0 for a mixture of which they are not known."""
+    """Parameters that multiply one token; 0 for a mixture where that number is not known."""
     head = model.get_output_embeddings()
     tied = head is not None and head.weight is embedding
     total = sum(each.numel() for each in model.parameters())

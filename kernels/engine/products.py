@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from kernels.engine.bound_variants import BoundVariants
-from kernels.engine.experts import Experts, Grouped, apply_experts, torch_grouped
+from kernels.engine.experts import (
+    TORCH_ROUTING,
+    Experts,
+    Grouped,
+    Products,
+    Routing,
+    apply_experts,
+    torch_grouped,
+)
 from kernels.engine.layer_cases import expert_cases
 from kernels.engine.layer_weights import Weights
 from kernels.ops import DType, Epilogue, GatedCase, GroupedCase, LinearCase, RmsNormCase
@@ -126,14 +134,27 @@ def mlp_half(rows: Rows, w: Weights, partial: bool = False) -> Callable[[Stream]
 def _experts(rows: Rows, norm: Tensor, w: Experts) -> Callable[[Stream], None]:
     """The experts' outputs are left as `delta`. Where no product is planned, torch's own runs without the host."""
     wide, gate, narrow = expert_cases(w, rows.m, rows.dtype)
-    gate_up, down = (_grouped(rows.variants, case) for case in (wide, narrow))
-    activate = rows.variants.bound(gate).function
+    by = Products(
+        router=_product(rows, rows.linear(w.router.shape, "none"), w.router, None),
+        gate_up=_grouped(rows.variants, wide),
+        activate=rows.variants.bound(gate).function,
+        down=_grouped(rows.variants, narrow),
+    )
+    routing = _routing(w.router)
 
     def run(stream: Stream) -> None:
-        x = rows.norm(stream, norm)
-        stream.delta = apply_experts(x, w, gate_up, activate, down)
+        stream.delta = apply_experts(rows.norm(stream, norm), w, by, routing)
 
     return run
+
+
+def _routing(router: Tensor) -> Routing:
+    """Triton's on a GPU, else torch's."""
+    if not router.is_cuda:
+        return TORCH_ROUTING
+    from kernels.engine.experts_triton import ROUTING
+
+    return ROUTING
 
 
 def _grouped(variants: BoundVariants, case: GroupedCase) -> Grouped:

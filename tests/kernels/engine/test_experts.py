@@ -1,21 +1,25 @@
 """Layers of experts: routing and products alone, what is planned for them, and what is refused in a sentence."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from kernels import engine, registry
 from kernels.engine import divided, experts
 from kernels.engine.decoder import Decoder, refusal
 from kernels.engine.eager import EagerRunner
-from kernels.engine.experts import Experts, Order
+from kernels.engine.experts import Experts, Grouped, Order, Products
 from kernels.engine.loading import skeleton
 from kernels.ops import GroupedCase
 from kernels.plan import Plan
 from kernels.tune.plan_search import usable
+from tests.kernels import interpreting
 from tests.kernels.engine.engine_models import CONFIGS, SPARSE
 from tests.kernels.engine.planned_models import applied, load, planned
+from tests.kernels.triton_compiling import stack_bytes
 
 
 def layer_of(name: str) -> tuple[Any, Experts]:
@@ -23,6 +27,10 @@ def layer_of(name: str) -> tuple[Any, Experts]:
     mlp = Decoder(model).layers[0].mlp
     assert isinstance(mlp, Experts)
     return model.model.layers[0].mlp, mlp
+
+
+def products(w: Experts, product: Grouped) -> Products:
+    return Products(lambda x: F.linear(x, w.router), product, experts.swiglu, product)
 
 
 def rows_of(*size: int) -> torch.Tensor:
@@ -36,7 +44,7 @@ def test_a_layers_router_chooses_the_experts_of_transformers_with_their_shares(n
     for given in (x, x.bfloat16()):
         module.to(given.dtype)
         w = w._replace(router=module.gate.weight)
-        shares, chosen = experts.routed(given, w)
+        shares, chosen = experts.routed(F.linear(given, w.router), w)
         _, wanted, numbers = module.gate(given)
         assert torch.equal(chosen, numbers)
         assert torch.equal(shares, wanted.float())
@@ -59,12 +67,13 @@ def test_the_order_holds_each_experts_rows_together(tokens: int, most: int) -> N
     assert found == [[(token, expert) for expert in row] for token, row in enumerate(chosen.tolist())]
 
 
-def test_both_of_torchs_products_agree_also_where_experts_have_no_rows() -> None:
+def test_all_of_torchs_products_agree_also_where_experts_have_no_rows() -> None:
     x, w = rows_of(9, 16), rows_of(5, 24, 16)
     ends = torch.tensor([0, 4, 4, 9, 9], dtype=torch.int32)
     expected = torch.cat([x[:4] @ w[1].T, x[4:] @ w[3].T])
     torch.testing.assert_close(experts.torch_grouped(x, w, ends), expected)
-    torch.testing.assert_close(experts._masked(x, w, ends), expected)
+    for product in (experts._masked, experts._gathered):
+        torch.testing.assert_close(product(x, w, ends), expected)
 
 
 @pytest.mark.parametrize("name", SPARSE)
@@ -72,8 +81,8 @@ def test_a_layer_is_that_of_transformers_by_either_product(name: str) -> None:
     module, w = layer_of(name)
     x = rows_of(30, 64)
     expected = module(x[None])[0]
-    for product in (experts.torch_grouped, experts._masked):
-        found = experts.apply_experts(x, w, product, experts.swiglu, product)
+    for product in (experts.torch_grouped, experts._masked, experts._gathered):
+        found = experts.apply_experts(x, w, products(w, product), experts.TORCH_ROUTING)
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
 
 
@@ -82,8 +91,8 @@ def test_what_a_captured_pass_runs_makes_no_shape_that_depends_on_the_tokens() -
     on = torch.device("meta")
     w = Experts(*(torch.empty(size, device=on) for size in ((8, 64), (8, 96, 64), (8, 64, 48))), 3, True, True)
     x = torch.empty(20, 64, device=on)
-    for product in (experts._masked, lambda x, w, ends: x.new_empty(len(x), w.shape[1])):
-        assert experts.apply_experts(x, w, product, experts.swiglu, product).shape == (20, 64)
+    for product in (experts._masked, experts._gathered, lambda x, w, ends: x.new_empty(len(x), w.shape[1])):
+        assert experts.apply_experts(x, w, products(w, product), experts.TORCH_ROUTING).shape == (20, 64)
 
 
 def test_planned_products_are_called(random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,3 +151,22 @@ def test_no_mixture_is_divided_or_rounded(name: str) -> None:
     plan = Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32", options=options)
     with pytest.raises(ValueError, match=r"^weights fp8: a mixture of experts is not rounded$"):
         engine.apply(load(name), plan)
+
+
+def test_the_routing_in_triton_is_torchs() -> None:
+    interpreting.run_tests(Path(__file__).with_name("interpreted_experts.py"))
+
+
+@pytest.mark.parametrize(("count", "chosen"), [(128, 8), (64, 8), (8, 2), (512, 10)])
+def test_the_routing_compiles_for_hopper_without_spilling(count: int, chosen: int) -> None:
+    from kernels.engine import experts_triton as kernels
+
+    w = Experts(*(torch.empty(count, 1) for _ in range(3)), chosen, True, True)
+    route = {"logits": "*bf16", "shares": "*fp32", "chosen": "*i32", "experts": "i32"}
+    assert stack_bytes(kernels._route_tokens, route, {"C": kernels.constants_of(w)}, 1, 3) == 0
+    order = {"chosen": "*i32", "token": "*i64", "ends": "*i32", "place": "*i64", "rows": "i32"}
+    constants = {"CHOSEN": chosen, "BLOCK": kernels.BLOCK}
+    assert stack_bytes(kernels._order_rows, order, constants, kernels.WARPS, 3) == 0
+    combine = {"y": "*bf16", "shares": "*fp32", "place": "*i64", "out": "*bf16", "hidden": "i32:16", "stride": "i32:16"}
+    constants = {"CHOSEN": chosen, "COLUMNS": kernels.COLUMNS}
+    assert stack_bytes(kernels._combine_rows, combine, constants, kernels.WARPS, 3) == 0

@@ -14,6 +14,7 @@ from kernels.serve.backend import KernelsBackend
 from kernels.serve.engine import Engine
 from kernels.serve.requests import Request, Token
 from kernels.serve.sizing import RequestedSize
+from tests.kernels.engine.test_gpu_experts import EVERY
 from tests.kernels.megakernel.on_gpu import models
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
@@ -102,6 +103,29 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
         logits = eager.logits(ids)[0, length - 1 : -1].float()
         least = logits.topk(each.sampling.top_k).values[:, -1] - 2 * LARGEST_DIFFERENCE[dtype] * logits.std(-1)
         assert bool((logits.gather(1, ids[0, length:, None])[:, 0] >= least).all())
+
+
+def test_a_mixture_of_experts_is_served() -> None:
+    """Graphs of single and mixed steps, with the megakernel refused. Tokens go to all experts, so that rounding chooses
+    no others.
+    """
+    model = engine.load(None, EVERY, seed=0, generated=True, dtype="bf16", device="cuda")
+    draw, vocab = random.Random(3), EVERY["vocab_size"]
+    own = Engine(building.backends(model, RequestedSize(512, 12)))
+    assert len(own.backends) == 1
+    requests = [
+        Request(str(number), [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 300)))], draw.choice((3, 40)))
+        for number in range(20)
+    ]
+    for request in requests:
+        own.add(request)
+    while not own.idle:
+        own.run_step()
+    eager = engine.runner("eager", model)
+    for each in requests:
+        ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
+        gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
+        assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None
 
 
 def test_log_probabilities_of_captured_passes_are_the_models() -> None:
