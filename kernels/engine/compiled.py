@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kernels.engine import decoder
 from kernels.engine.base import Generation, Runner, check_request
+from kernels.engine.experts import has_experts
 from kernels.engine.graphs import captured
 from kernels.engine.inputs import forward_inputs, output_tensor, placed, zeros
 from kernels.engine.loading import kind_of
@@ -19,6 +20,14 @@ from kernels.ops.sampling import Samplings, of_batch
 
 _MODES = {"max-autotune": "max-autotune-no-cudagraphs", "reduce-overhead": None, "default": None}
 """CUDA graphs are captured by this module, never by torch.compile, in every mode."""
+
+
+def as_modules(model: Any) -> bool:
+    """Whether a model is compiled as transformers' own modules, and not as the compact decoder.
+
+    Mixtures of experts are: transformers' products of experts compile as a whole, those of the decoder do not.
+    """
+    return has_experts(model.config) or decoder.refusal(model) is not None
 
 
 class _Encoder(NamedTuple):
@@ -69,7 +78,7 @@ class CompiledRunner(Runner):
         self.generate(ids, tokens)
 
     def _make_session(self, batch: int, prompt: int, capacity: int) -> Session:
-        if decoder.refusal(self.model):
+        if as_modules(self.model):
             return ModuleSession(self.model, batch, prompt, capacity, self._compile)
         compact = decoder.Decoder(self.model, pack=self._linear is None)
         return DecoderSession(

@@ -156,7 +156,6 @@ def torch_grouped(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
     return _gathered(x, w, ends) if FEW * len(x) <= len(w) else _masked(x, w, ends)
 
 
-@torch.compiler.disable
 def _looped(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
     """A product for each expert that has rows; the host reads the ends."""
     y, begin = x.new_empty(len(x), w.shape[1]), 0

@@ -8,7 +8,7 @@ import torch
 from kernels.engine import decoder
 from kernels.engine.base import Runner
 from kernels.engine.bound_variants import BoundVariants
-from kernels.engine.compiled import CompiledRunner
+from kernels.engine.compiled import CompiledRunner, as_modules
 from kernels.engine.divided import Divided, devices_of
 from kernels.engine.modules import install_norms, pack_projections
 from kernels.engine.planned import PlannedAttention, PlannedLinear, install
@@ -54,7 +54,7 @@ def apply(model: Any, plan: Plan) -> Runner:
         composed: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
         return composed
     linear, attention = PlannedLinear(plan.ops, gpu), PlannedAttention(plan.ops, gpu)
-    if plan.runner == "compiled" and not decoder.refusal(model):
+    if plan.runner == "compiled" and not as_modules(model):
         return CompiledRunner(model, plan.options, linear or None, attention or None)
     install(model, linear, attention)
     if plan.runner == "kernels":
