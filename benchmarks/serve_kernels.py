@@ -24,6 +24,7 @@ import torch
 
 from kernels import engine as models
 from kernels.engine.decoder import Decoder
+from kernels.engine.experts import Experts
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
 from kernels.model_files import catalogue
@@ -145,7 +146,8 @@ def row(backend: KernelsBackend, wanted: MeasuredStep, length: int, prompt: int)
     ms = pass_ms(backend, step)
     replays = [recorded(backend, step) for _ in range(RECORDED)]
     matrices = [each for layer in model.layers for each in layer.streamed]
-    weights = sum(each.nbytes for each in (*matrices, model.lm_head))
+    sparse = any(isinstance(layer.mlp, Experts) for layer in model.layers)  # which experts are read, tokens decide
+    weights = None if sparse else sum(each.nbytes for each in (*matrices, model.lm_head))
     return {
         "singles": wanted.singles,
         "tokens_of_prompts": wanted.tokens,
@@ -158,7 +160,7 @@ def row(backend: KernelsBackend, wanted: MeasuredStep, length: int, prompt: int)
             if timed == shape
         },
         "weight_bytes": weights,
-        "read_ms": round(weights / backend.gpu.memory_tbps / 1e9, 4) if backend.gpu.memory_tbps else None,
+        "read_ms": round(weights / backend.gpu.memory_tbps / 1e9, 4) if weights and backend.gpu.memory_tbps else None,
         "kernels": by_kernel(replays),
     }
 
