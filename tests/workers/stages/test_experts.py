@@ -1,18 +1,20 @@
 """A mixture of experts through the stages on the CPU: it gets a result, and floors count the experts that are read."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from kernels.engine.loading import skeleton
 from kernels.model_files import catalogue
-from kernels.plan import Plan
+from kernels.ops import GatedCase, GroupedCase
+from kernels.plan import Plan, PlannedOp
 from tests.workers.conftest import manifest, stage_input
-from workers.documents.stages import Results
+from workers.documents.stages import ComposeResult, Results
 from workers.harness.context import Context
-from workers.planning import kernels_plan
+from workers.planning import kernels_plan, steps
 from workers.planning.serving import serving_of
-from workers.stages import admit, baseline, compose, price, profile, verify
+from workers.stages import admit, baseline, price, profile, verify
 
 pytestmark = pytest.mark.usefixtures("known_ceilings")
 CONFIG = catalogue.entry("tiny-qwen3-moe")[0]
@@ -20,33 +22,33 @@ CHOSEN, HIDDEN, INNER, LAYERS = 2, 128, 96, 4
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory, known_ceilings) -> Results:
-    root, found = tmp_path_factory.mktemp("experts"), Results()
-    (root / "config.json").write_text(json.dumps(CONFIG))
-    stages = {"admit": admit, "baseline": baseline, "profile": profile, "compose": compose, "verify": verify}
-    for name, stage in (stages | {"price": price}).items():
-        context = Context(root, root / name, seconds=60)
-        context.artifacts.mkdir()
-        document = stage_input(name, manifest(CONFIG), found, constraints={"exclude": ["compiled"]})
-        found = found.model_copy(update={name: stage.run(document, context)})
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("experts")
+    (found / "config.json").write_text(json.dumps(CONFIG))
     return found
 
 
-def test_it_gets_a_result_with_a_verdict(results: Results) -> None:
-    assert next(each for each in results.compose.trials if each.label == "eager").gate == "pass"
-    assert [each.verdict for each in results.verify.outcomes] == ["met"]
-    assert results.price is not None
+def test_todays_plan_gets_a_verdict_and_a_price(root: Path) -> None:
+    context, model, found = Context(root, root, seconds=20), manifest(CONFIG), Results()
+    for name, stage in (("admit", admit), ("baseline", baseline), ("verify", verify), ("price", price)):
+        if name == "verify":
+            plan = Plan(model_digest=model.digest, gpu="cpu", runner="eager", dtype="fp32")
+            found.compose = ComposeResult(environment=found.baseline.environment, trials=[], plan=plan.model_dump())
+        setattr(found, name, stage.run(stage_input(name, model, found), context))
+    assert len(found.verify.outcomes) == 1
+    assert found.verify.counted == found.price.counted == "tokens"
 
 
-def test_floors_count_the_experts_that_have_rows(results: Results) -> None:
-    rows = {(row.op, row.phase): row for row in results.profile.rows}
+def test_floors_count_the_experts_that_have_rows(root: Path) -> None:
+    found = profile.run(stage_input("profile", manifest(CONFIG)), Context(root, root, seconds=30))
+    rows = {(row.op, row.phase): row for row in found.rows}
     step = rows["experts (Qwen3MoeExperts) _grouped_mm", "decode"]
-    steps = 7
+    count = 7
     weights = CHOSEN * 3 * INNER * HIDDEN
     activations = CHOSEN * (HIDDEN + 2 * INNER + INNER + HIDDEN)
-    assert step.calls == 2 * LAYERS * steps
-    assert step.least_bytes == pytest.approx(4 * LAYERS * steps * (weights + activations))
-    assert step.flops == pytest.approx(2 * LAYERS * steps * weights)
+    assert step.calls == 2 * LAYERS * count
+    assert step.least_bytes == pytest.approx(4 * LAYERS * count * (weights + activations))
+    assert step.flops == pytest.approx(2 * LAYERS * count * weights)
     assert "8 experts" in step.shapes
 
 
@@ -62,3 +64,12 @@ def test_the_server_takes_a_plan_of_it() -> None:
     document = stage_input("verify", manifest(CONFIG))
     found, why = serving_of(Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32"), document)
     assert found is not None, why
+
+
+def test_a_step_without_variants_takes_no_product_whose_host_reads_the_rows() -> None:
+    cases = [GroupedCase(rows=2, experts=8, n=192, k=128), GatedCase(m=2, n=96)]
+    named = zip(cases, ("grouped_hopper", "gated_triton"), strict=True)
+    ops = [PlannedOp(op=case.op, case=case.model_dump(), variant=variant) for case, variant in named]
+    found = steps.toggled(Plan(model_digest="", gpu="h200", runner="kernels", ops=ops))
+    assert [name for name, _ in found] == [steps.RUNNER, "products", "norms and gates"]
+    assert [op.variant for op in found[0][1].ops] == ["torch_gated"]
