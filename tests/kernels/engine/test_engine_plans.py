@@ -112,6 +112,7 @@ def test_whole_model_variants_say_what_they_cannot_do() -> None:
         "megakernel_fp8",
         "megakernel_nvfp4",
         "vllm",
+        "vllm_async",
     }
     assert registry.variant("compiled_tuned").serves(case, GPUS["h200"]).reason.startswith("batch is 4")  # type: ignore[union-attr]
 
