@@ -79,6 +79,8 @@ class CompiledRunner(Runner):
 
     def _make_session(self, batch: int, prompt: int, capacity: int) -> Session:
         if as_modules(self.model):
+            if decoder.refusal(self.model) is None:
+                decoder.Decoder(self.model)  # joins the weights; a later one would move what these graphs read
             return ModuleSession(self.model, batch, prompt, capacity, self._compile)
         compact = decoder.Decoder(self.model, pack=self._linear is None)
         return DecoderSession(

@@ -69,8 +69,9 @@ def refusal(model: Any) -> str | None:
 class Decoder:
     """Weights and shapes for `embed`, `layer` and `head`, taken from a transformers model without a copy.
 
-    `pack` joins q, k and v, and gate and up. The parameters of the transformers model become views of the joined
-    matrices: it still works, and no weight is stored twice.
+    q, k and v are joined, and gate and up: the parameters of the transformers model become views of the joined
+    matrices. It still works, and no weight is stored twice. With `pack` the joined matrices are the weights of a layer,
+    otherwise their parts.
     """
 
     def __init__(self, model: Any, pack: bool = True) -> None:

@@ -79,16 +79,20 @@ def _dense(mlp: Any, pack: bool) -> Dense:
 
 
 def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
-    """The modules' tensors. When packed, one tensor; the modules' own parameters become views of its rows."""
+    """The modules' tensors; when packed, one tensor.
+
+    Either way the modules' own parameters become views of its rows, so that no later decoder moves what a CUDA graph
+    of an earlier one reads.
+    """
     parts = [getattr(module, name) for module in modules]
-    if not pack or parts[0] is None:
-        return tuple(parts) if not pack else (None,)
+    if parts[0] is None:
+        return (None,) if pack else tuple(parts)
     joined = _already_joined(parts)
     if joined is None:
         joined = torch.cat([part.detach() for part in parts])
         for part, rows in zip(parts, joined.split([len(part) for part in parts]), strict=True):
             part.data = rows
-    return (joined,)
+    return (joined,) if pack else tuple(parts)
 
 
 def _already_joined(parts: list[Tensor]) -> Tensor | None:

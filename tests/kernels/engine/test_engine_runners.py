@@ -8,6 +8,7 @@ import torch
 from kernels import engine
 from kernels.engine import Generation
 from kernels.engine.compiled import CompiledRunner
+from kernels.engine.decoder import Decoder
 from kernels.engine.eager import EagerRunner
 from tests.kernels.engine.engine_models import COMPACT, CONFIGS, SPARSE
 
@@ -49,6 +50,17 @@ def test_forced_logits_are_those_of_transformers(name: str, random_ids: torch.Te
     assert type(runner._session).__name__ == ("DecoderSession" if name in COMPILED else "ModuleSession")
     torch.testing.assert_close(runner.logits(random_ids), expected, atol=2e-4, rtol=1e-4)
     torch.testing.assert_close(runner.logits(random_ids[:, :7]), expected[:, :7], atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("linear", [None, torch.nn.functional.linear], ids=["alone", "with a plan's product"])
+@pytest.mark.parametrize("name", COMPACT)
+def test_a_later_decoder_moves_no_weight_that_a_graph_reads(name: str, linear: Any) -> None:
+    """A graph stores addresses. On a GPU weights that moved were read where nothing was any more."""
+    model = load(name)
+    CompiledRunner(model, UNCOMPILED, linear=linear).prepare(1, 8, 4)
+    before = {key: each.data_ptr() for key, each in model.named_parameters()}
+    Decoder(model)
+    assert {key: each.data_ptr() for key, each in model.named_parameters()} == before
 
 
 def test_a_second_runner_on_the_same_model_agrees_with_the_first(random_ids: torch.Tensor) -> None:
