@@ -2,10 +2,8 @@
 # One to four shapes of every op beside its peers, those that Inductor compiles among them, in bursts and settled. First
 # the ops whose compiled peers have no figure yet, and the largest products.
 #
-# Writes library-settled.json. Predicted: 340 s. At 3b0f9f5 14 of these cases took 130 s in three processes, 8 s a case
-# beside the starts, with kernels that were compiled before; settled times add some 0.5 s a variant, so 11 s a case are
-# 230 s for 21. Two starts with their ceilings are 20 s; NVRTC and the proofs in 8 processes 90 s where nothing was
-# compiled ahead.
+# Writes library-settled.json. Predicted: 260 s, as it took at 50c3556d with kernels that were compiled ahead; NVRTC and
+# the proofs in 8 processes take 90 s more where nothing was.
 set -euo pipefail
 LIMIT=${LIMIT:-400}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -68,7 +68,9 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
     """
     ms = KernelsBackend._ms
     monkeypatch.setattr(
-        KernelsBackend, "_ms", lambda self, shape, graph, *how: ms(self, shape, graph, *how) + (not graph.one_pass.head)
+        KernelsBackend,
+        "_ms",
+        lambda self, shape, graph, *how, **more: ms(self, shape, graph, *how, **more) + (not graph.one_pass.head),
     )
     config = GPU_CONFIGS["llama"]
     model = engine.load(None, config, seed=1, generated=True, dtype=dtype, device="cuda")
