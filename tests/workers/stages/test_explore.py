@@ -43,7 +43,7 @@ def quick(monkeypatch, tmp_path, context):
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(explore.CASE_RULE, "seconds", 0.3)
     monkeypatch.setattr(context, "_deadline", context._deadline + 600)
-    monkeypatch.setattr("kernels.gemm.torch_linear.shutil.which", lambda name: None)
+    monkeypatch.setattr("kernels.torch_compiled.shutil.which", lambda name: None)
 
 
 def explored(context, rows, **sla):
