@@ -16,6 +16,9 @@ from kernels.measure.latency import Served
 KEPT_BATCHES = 16
 """Timed batches whose ids are kept, so that they can be held against the model's logits."""
 
+PREEMPTED_S = 5e-3
+"""A slice of Linux's scheduler, 3 to 4 ms, and some: a thread that shares its core may stand still for so long."""
+
 
 class TrafficShape(Protocol):
     """The shape of one request, in tokens, and how many requests come at once."""
@@ -113,15 +116,18 @@ class Clients:
         """At most so many of the batches that were kept, drawn at random."""
         return self._keeping.sample(self.kept, min(batches, len(self.kept)))
 
-    def ask(self, tokens: int) -> tuple[KeptBatch, float]:
-        """A batch that is asked for exactly so many `tokens`, and the seconds until its ids could be read.
+    def ask(self, tokens: int) -> tuple[KeptBatch, float, float]:
+        """A batch that is asked for exactly so many `tokens`, the seconds until its ids could be read, and how many of
+        them another program may have had.
 
         By this clock, whatever the runner states. It is none of the clients' requests, and their queue stands still.
+        Another program may have had, on a CPU, the time in which this thread did not run, up to PREEMPTED_S.
         """
         prompt = self.draw()
-        start_ns = time.monotonic_ns()
+        start_ns, ran_ns = time.monotonic_ns(), time.thread_time_ns()
         ids = _read(self.runner.generate(prompt, tokens))
-        return KeptBatch(prompt, ids), (time.monotonic_ns() - start_ns) / 1e9
+        took, ran = (time.monotonic_ns() - start_ns) / 1e9, (time.thread_time_ns() - ran_ns) / 1e9
+        return KeptBatch(prompt, ids), took, 0.0 if prompt.is_cuda else min(PREEMPTED_S, max(0.0, took - ran))
 
     def _keep(self, prompt: torch.Tensor, ids: list[list[int]], output: torch.Tensor | None) -> None:
         """Keeps a random sample of the batches (reservoir sampling), so that no runner can know which are judged, and

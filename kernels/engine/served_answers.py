@@ -129,15 +129,17 @@ def _other_clock(judge_batches: JudgeIds, clients: Clients, early: Sequence[int]
 def _of_early_tokens(judge_batches: JudgeIds, clients: Clients, tokens: int) -> str | None:
     """A sentence when whole requests and those for exactly their first `tokens` do not take as long till there.
 
-    They alternate until the fastest of each agree: other programs only ever make a request slower. What a whole request
-    takes from its last token until its ids can be read, one for fewer tokens takes as well.
+    They alternate until the fastest of each agree: other programs only ever make a request slower, and what they may
+    have taken of one does not make it late. What a whole request takes from its last token until its ids can be read,
+    one for fewer tokens takes as well.
     """
-    whole, took, stated, ending = clients.served[-1], float("inf"), float("inf"), float("inf")
+    whole, took, stated, ending, ran = clients.served[-1], *[float("inf")] * 4
     for done in range(1, ALTERNATIONS + 1):
-        batch, seconds = clients.ask(tokens)
+        batch, seconds, preempted = clients.ask(tokens)
+        ran = min(ran, seconds - preempted)
         took, stated = min(took, seconds), min(stated, (whole.times_ns[tokens - 1] - whole.start_ns) / 1e9)
         ending = min(ending, clients.unstated_s[-1])
-        early = took > stated + ending + MOST_LATE_S + MOST_LATE * stated
+        early = ran > stated + ending + MOST_LATE_S + MOST_LATE * stated
         late = stated > took + MOST_LATE_S + MOST_LATE * whole.service_s
         if done >= FEWEST_ALTERNATIONS and not early and not late:
             break
