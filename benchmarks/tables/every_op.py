@@ -6,8 +6,8 @@ from benchmarks.documents import Row, field, rows
 from benchmarks.tables.writing import markdown, ratio, table, us
 
 DOCUMENT = "library-settled"
-SHOWN = ("kind", "m", "n", "k", "vocab", "rows", "experts", "batch", "q_len", "kv_len", "heads", "head_dim", "weights")
-SHOWN += ("epilogue", "sampling", "quantise")
+SHAPE = ("kind", "m", "n", "k", "vocab", "rows", "experts", "batch", "q_len", "kv_len", "heads", "head_dim")
+SHOWN = (*SHAPE, "weights", "epilogue", "sampling", "quantise")
 """Fields of a case that tell these shapes apart; those that are unset, `none` or `bf16` are left out."""
 
 
