@@ -8,7 +8,7 @@ from benchmarks.tables.writing import markdown, ratio, table, us
 DOCUMENT = "library-settled"
 SHAPE = ("kind", "m", "n", "k", "vocab", "rows", "experts", "batch", "q_len", "kv_len", "heads", "head_dim")
 SHOWN = (*SHAPE, "weights", "epilogue", "sampling", "quantise")
-"""Fields of a case that tell these shapes apart; those that are unset, `none` or `bf16` are left out."""
+"""The fields of a case by which these shapes differ. Usual values are not shown."""
 
 
 @table("every-op")
