@@ -196,7 +196,7 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
 
 
 def picked(offered: Sequence[Case], texts: Sequence[str]) -> list[Case]:
-    """The cases whose key contains one of the texts; a text that is a whole key stands for that case alone."""
+    """The cases whose key contains one of the texts. A text that equals a case's key picks only that case."""
     keys = {each.key for each in offered}
     return [
         each for each in offered if any(each.key == text or (text in each.key and text not in keys) for text in texts)

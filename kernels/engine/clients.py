@@ -17,7 +17,7 @@ KEPT_BATCHES = 16
 """Timed batches whose ids are kept, so that they can be held against the model's logits."""
 
 PREEMPTED_S = 5e-3
-"""A slice of Linux's scheduler, 3 to 4 ms, and some: a thread that shares its core may stand still for so long."""
+"""The longest time that a preempted thread is taken to wait. A time slice of Linux's scheduler is 3 to 4 ms."""
 
 
 class TrafficShape(Protocol):

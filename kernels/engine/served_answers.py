@@ -129,9 +129,9 @@ def _other_clock(judge_batches: JudgeIds, clients: Clients, early: Sequence[int]
 def _of_early_tokens(judge_batches: JudgeIds, clients: Clients, tokens: int) -> str | None:
     """A sentence when whole requests and those for exactly their first `tokens` do not take as long till there.
 
-    They alternate until the fastest of each agree: other programs only ever make a request slower, and what they may
-    have taken of one does not make it late. What a whole request takes from its last token until its ids can be read,
-    one for fewer tokens takes as well.
+    They alternate until the fastest of each agree, since other programs only ever make a request slower. A request for
+    fewer tokens is not late by time in which it may have been preempted. It may also take as long as a whole request
+    does from its last token until its ids can be read.
     """
     whole, took, stated, ending, ran = clients.served[-1], *[float("inf")] * 4
     for done in range(1, ALTERNATIONS + 1):

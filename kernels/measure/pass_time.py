@@ -29,9 +29,11 @@ GPU_EXCHANGE_US = {1: EXCHANGE_US, 2: 1.1, 4: 1.8}
 """One of these by the number of GPUs, until every SM has added the partial sums: flagged words of 1,024 to 8,192
 float32 over NVLink between H200s (`docs/kernels/megakernel-gpus.md`)."""
 PROMPT_SUM_US = {1: 0.0, 2: 20.0, 4: 32.0}
-"""What a sum over so many GPUs adds to a prompt of 128 tokens, GPU_EXCHANGES of them a layer: first tokens of
-Llama-3.2-1B and Llama-3.1-8B in bf16, less what is predicted without and as much of one GPU's error as a GPU has of the
-model (`h200x4/decode-1b.json`, `h200x4/decode-8b.json`; 20 and 20 on two GPUs, 41 and 30 on four)."""
+"""What each all-reduce of a prompt of 128 tokens takes, by the number of GPUs. A layer has GPU_EXCHANGES of them.
+
+The measured TTFT of Llama-3.2-1B and Llama-3.1-8B in bf16 exceeds the predicted one without all-reduces by 20 and 20 µs
+each on two GPUs, and by 41 and 30 on four. One GPU's error, divided by the number of GPUs, is taken off before
+(`h200x4/decode-1b.json`, `h200x4/decode-8b.json`)."""
 SEQUENCE_US = 1.2
 """What each further sequence adds to a megakernel's layer, words and products: its steps of Llama-3.2-1B with one and
 with eight sequences (`serve-megakernel.json`, `change_over`)."""
