@@ -230,6 +230,7 @@ class VerifyResult(Document):
     served_ids: ServedIds | None = None
     refusal: str = ""
     profile: PlanProfile | None = Field(default=None, description="where the plan spends its time")
+    no_profile: str = Field(default="", description="why there is no profile of the plan, where it was confirmed")
     counted: Counted = Field(default="tokens", description="what the rates per second count")
     verdict: Verdict
     sentence: str

@@ -31,10 +31,10 @@ MOST_PLANS = 3
 class Attempt:
     """One plan, measured alternately with what runs today: its requests in each process, and what follows from them.
 
-    `seconds` is the time that measuring took, `ready_seconds` that of loading and warming up both sides. Four texts are
-    "" where they do not apply: `failure` says which further process failed, `refusal` why the plan's requests are not
-    valid, `choice` why what runs today is verified, and `passed_over` why another confirmed plan is the
-    result. `today` is what sentences call the present deployment (`before_words`).
+    `seconds` is the time that measuring took, `ready_seconds` that of loading and warming up both sides. Five texts are
+    "" where they do not apply: `no_profile` says why the plan has no profile, `failure` which further process failed,
+    `refusal` why the plan's requests are not valid, `choice` why what runs today is verified, and `passed_over` why
+    another confirmed plan is the result. `today` is what sentences call the present deployment (`before_words`).
     """
 
     label: str
@@ -51,6 +51,7 @@ class Attempt:
     seconds: float
     ready_seconds: float
     profile: PlanProfile | None = None
+    no_profile: str = ""
     failure: str = ""
     choice: str = ""
     passed_over: str = ""

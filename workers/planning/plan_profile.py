@@ -19,6 +19,7 @@ from workers.charts.plan_profile import MEGAKERNEL
 from workers.charts.text import plain
 from workers.documents.stages import OpRow, PlanProfile, ProfileResult, StageInput
 from workers.harness.context import Context
+from workers.harness.sentences import sentence_of
 from workers.measuring.served_model import dtype_of
 from workers.planning import megakernel_profile
 from workers.planning.precision import lowers_precision
@@ -48,20 +49,22 @@ OPERATIONS = {
 def profile_plan(
     runner: Runner, plan: Plan, model: PreTrainedModel, document: StageInput, prompt: torch.Tensor, context: Context,
     reserve: float = 0.0,
-) -> PlanProfile | None:  # fmt: skip
+) -> PlanProfile | str:  # fmt: skip
     """The profile of `runner`, which runs `plan` and is prepared; `model` is the eager one, `prompt` [batch, length].
 
-    `reserve` seconds of the stage are not spent on what goes on inside a megakernel. None when the run has no profile
-    of the baseline, whose ceilings and floor it needs, when too little time is left, or when the runner cannot be
-    traced.
+    `reserve` seconds of the stage are not spent on what goes on inside a megakernel. A sentence says why there is no
+    profile: the run has none of the baseline, whose ceilings and floor it needs, too little time is left, or the runner
+    cannot be traced.
     """
     before = document.results.profile
-    if before is None or context.seconds_left < SECONDS_NEEDED:
-        return None
+    if before is None:
+        return "The plan was not profiled: the run has no profile of what runs today."
+    if (left := max(0.0, context.seconds_left)) < SECONDS_NEEDED:
+        return f"The plan was not profiled: that takes {SECONDS_NEEDED:.0f} s, and {left:.0f} s of the stage were left."
     try:
         found = _profile(runner, plan, model, document, before, prompt, context)
-    except (RuntimeError, OSError):  # the verdict's samples are worth more than the profile
-        return None
+    except (RuntimeError, OSError) as error:  # the verdict's samples are worth more than the profile
+        return f"The plan was not profiled: it could not be traced. {sentence_of(error)}"
     if plan.runner != MEGAKERNEL:
         return found
     context.say(0.95, "recording what goes on inside the megakernel")

@@ -14,7 +14,7 @@ from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan
 from workers.documents.left_out import LeftOut
 from workers.documents.measurement import Environment
-from workers.documents.stages import PlanCheck, StageInput, VerifyResult
+from workers.documents.stages import PlanCheck, PlanProfile, StageInput, VerifyResult
 from workers.harness.context import Context, StageError
 from workers.measuring import quality_by_kind
 from workers.measuring.alternation import LEAST_PAIRS, Alternation, alternate, warm_clients
@@ -152,11 +152,12 @@ class _Bench:
                 choice=_choice(document),
                 today=before_words(document.workload),
             )
-            left = None
+            left: PlanProfile | str = ""
             if not attempt.why_not:
                 reserve = attempt.kept_for_processes(context)
                 left = profile_plan(after, plan, self.model, document, now.draw(), context, reserve)
-        return replace(attempt, seconds=time.monotonic() - start, profile=left)
+        profiled = {"no_profile": left} if isinstance(left, str) else {"profile": left}
+        return replace(attempt, seconds=time.monotonic() - start, **profiled)
 
     def _served(self, after: Runner, plan: Plan, start: float, reserve: float) -> tuple[Clients, float, Environment]:
         """The clients of `after`, whose requests alternated with today's; the seconds until both were warm; and the
@@ -259,6 +260,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         served_ids=final.served_ids,
         refusal=refusal,
         profile=final.profile,
+        no_profile=final.no_profile,
         verdict=verdict,
         counted=document.model.counted,
         sentence=said,

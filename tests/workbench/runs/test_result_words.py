@@ -86,6 +86,17 @@ def test_a_plan_on_two_gpus_says_what_ran_on_how_many_and_what_an_hour_costs(sho
     assert "<td>2 x Test device</td>" in page
 
 
+def test_the_page_says_why_there_is_no_profile_of_the_plan(shown):
+    why = "The plan was not profiled: that takes 8 s, and 3 s of the stage were left."
+    known = sample_results.results()
+    assert "The plan was not profiled" not in shown(known)
+    page = shown(
+        known.model_copy(update={"verify": known.verify.model_copy(update={"profile": None, "no_profile": why})})
+    )
+    assert '<a href="#left">What is left</a>' in page
+    assert why in re.sub("</?span[^>]*>", "", page)
+
+
 def test_beside_the_figures_it_says_what_before_is(shown):
     said = "Before is what runs today, as stated: transformers&#x27; own generate, eager."
     assert said in shown(sample_results.results())

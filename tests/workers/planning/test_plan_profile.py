@@ -57,11 +57,27 @@ def test_a_compiled_plans_steps_are_those_of_the_whole_request(tmp_path, before)
     assert operations["decode"] > 0.8 * steps * operations["prefill"]
 
 
-def test_without_a_profile_of_the_baseline_there_is_none(tmp_path):
+def test_a_sentence_says_why_a_plan_has_no_profile(tmp_path, before):
     (tmp_path / "config.json").write_text(json.dumps(TINY))
-    document = stage_input("verify")
+    document = stage_input("verify", results=Results(profile=before))
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
-    assert profile_plan(None, plan, None, document, None, Context(tmp_path, tmp_path, seconds=60)) is None
+
+    def said(known, seconds):
+        return profile_plan(None, plan, None, known, None, Context(tmp_path, tmp_path, seconds=seconds))
+
+    assert said(stage_input("verify"), 60) == "The plan was not profiled: the run has no profile of what runs today."
+    assert said(document, 0) == "The plan was not profiled: that takes 8 s, and 0 s of the stage were left."
+
+
+def test_a_plan_that_cannot_be_traced_costs_no_measured_samples(tmp_path, before):
+    (tmp_path / "config.json").write_text(json.dumps(TINY))
+    document, context = stage_input("verify", results=Results(profile=before)), Context(tmp_path, tmp_path, seconds=60)
+    plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
+    model = load(document, context)
+    ids = torch.full((1, 16), TINY["vocab_size"] - 1)
+    context.artifacts = tmp_path / "gone"
+    left = profile_plan(engine.apply(model, plan), plan, model, document, ids, context)
+    assert left.startswith("The plan was not profiled: it could not be traced. ")
 
 
 def test_a_plan_of_lower_precision_has_no_floor_to_claim():

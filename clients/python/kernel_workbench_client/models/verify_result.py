@@ -58,6 +58,7 @@ class VerifyResult:
             served_ids (None | ServedIds | Unset):
             refusal (str | Unset):  Default: ''.
             profile (None | PlanProfile | Unset): where the plan spends its time
+            no_profile (str | Unset): why there is no profile of the plan, where it was confirmed Default: ''.
             counted (VerifyResultCounted | Unset): what the rates per second count Default: 'tokens'.
             endpoint (EndpointResult | None | Unset): by the worker, at the workload's endpoint
     """
@@ -81,6 +82,7 @@ class VerifyResult:
     served_ids: None | ServedIds | Unset = UNSET
     refusal: str | Unset = ""
     profile: None | PlanProfile | Unset = UNSET
+    no_profile: str | Unset = ""
     counted: VerifyResultCounted | Unset = "tokens"
     endpoint: EndpointResult | None | Unset = UNSET
 
@@ -167,6 +169,8 @@ class VerifyResult:
         else:
             profile = self.profile
 
+        no_profile = self.no_profile
+
         counted: str | Unset = UNSET
         if not isinstance(self.counted, Unset):
             counted = self.counted
@@ -212,6 +216,8 @@ class VerifyResult:
             field_dict["refusal"] = refusal
         if profile is not UNSET:
             field_dict["profile"] = profile
+        if no_profile is not UNSET:
+            field_dict["no_profile"] = no_profile
         if counted is not UNSET:
             field_dict["counted"] = counted
         if endpoint is not UNSET:
@@ -356,6 +362,8 @@ class VerifyResult:
 
         profile = _parse_profile(d.pop("profile", UNSET))
 
+        no_profile = d.pop("no_profile", UNSET)
+
         _counted = d.pop("counted", UNSET)
         counted: VerifyResultCounted | Unset
         if isinstance(_counted, Unset):
@@ -400,6 +408,7 @@ class VerifyResult:
             served_ids=served_ids,
             refusal=refusal,
             profile=profile,
+            no_profile=no_profile,
             counted=counted,
             endpoint=endpoint,
         )
