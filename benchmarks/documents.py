@@ -13,6 +13,8 @@ LAUNCH_MS = 0.003
 """Time of an empty kernel launch in ms, as taken off where a table says so. The documents hold what a run measured."""
 
 Row = Mapping[str, Any]
+LOSSY = {"fp8", "nvfp4", "int4"}
+"""Weights in lower precision. A model's time with them stands beside its fidelity only."""
 
 
 @cache
@@ -33,6 +35,16 @@ def field(row: Row, key: str) -> Any:
     """A row's own field, or that of its case; None when neither has it."""
     value = row.get(key)
     return row.get("case", {}).get(key) if value is None else value
+
+
+def is_lossy(row: Row) -> bool:
+    """Whether the row is of a whole model in lower precision."""
+    return row.get("op") == "model" and field(row, "weights") in LOSSY
+
+
+def is_borrowed(row: Row) -> bool:
+    """Whether a row of ours ran kernels that are not this library's, as where cuBLAS computes a product."""
+    return row.get("own") is False and not row.get("peer")
 
 
 def rows(name: str, **where: Any) -> list[Row]:

@@ -22,13 +22,12 @@ from collections.abc import Iterator
 from difflib import unified_diff
 from pathlib import Path
 
-from benchmarks.documents import Row, best, field, one, pointed
+from benchmarks.documents import Row, best, field, is_borrowed, is_lossy, one, pointed
 from benchmarks.tables import TABLES
 
 ROOT = Path(__file__).parents[1]
 TABLE = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"(-?\d[\d,]*(?:\.\d+)?)(x| (?:ms|µs|%|s|nats|TB/s|TFLOP/s))?<!-- ([\w./-]+): (.+?) -->")
-LOSSY = {"fp8", "nvfp4", "int4"}
 
 
 def documents() -> list[Path]:
@@ -62,11 +61,6 @@ def selected(source: str, words: str) -> tuple[float, list[Row]]:
     return above / below, [first, second]
 
 
-def is_lossy(row: Row) -> bool:
-    """Whether the row is of a whole model in lower precision."""
-    return row.get("op") == "model" and field(row, "weights") in LOSSY
-
-
 def contradictory(text: str) -> Iterator[str]:
     """Figures of models in lower precision that another page has from decode-lossy.json, without a word on why.
 
@@ -94,6 +88,18 @@ def unfaithful(text: str) -> Iterator[str]:
         yield from (f for model, f in times.items() if not {(model, "kl"), (model, "disagreement")} <= told)
 
 
+def unowned(text: str) -> Iterator[str]:
+    """Figures of ours that kernels of others took part in, whose paragraph names neither cuBLAS nor ¹.
+
+    A token's time (`ms_per_token`) leaves the first token out, and these kernels run for that one alone.
+    """
+    for paragraph in TABLE.sub("", text).split("\n\n"):
+        for found in FIGURE.finditer(paragraph):
+            whole = "ms_per_token" not in found[4] and any(map(is_borrowed, selected(found[3], found[4])[1]))
+            if whole and not re.search("cuBLAS|¹", paragraph):
+                yield found[0]
+
+
 def _table(found: re.Match[str]) -> str:
     if found[2] not in TABLES:
         raise ValueError(f"there is no table {found[2]!r}: {', '.join(TABLES)}")
@@ -114,6 +120,8 @@ def _row_value(source: str, words: list[str]) -> tuple[float, Row]:
     value = field(row, name)
     if name == "ratio_to_best_peer" and is_lossy(row):
         raise ValueError(f"{source}.json: a model in lower precision has no ratio to a peer in bf16: {where}")
+    if row.get("gate") == "fail":
+        raise ValueError(f"{source}.json: the gate refused the row with {where}, so its figures count for nothing")
     if not isinstance(value, int | float):
         raise ValueError(f"{source}.json has no number {name} with {where}")
     return float(value), row

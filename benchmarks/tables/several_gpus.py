@@ -1,8 +1,10 @@
 """The tables of models on one, two and four GPUs, beside torch's peers: of H200s with what was wanted, of H100s."""
 
+from collections.abc import Sequence
+
 from benchmarks.documents import Row, document, field
 from benchmarks.predicted_errors import manifest
-from benchmarks.tables.writing import fidelity, markdown, table
+from benchmarks.tables.writing import borrowed, fidelity, markdown, table
 from workers.documents.workload import Workload
 from workers.predicting import MEGAKERNEL, predict
 
@@ -24,20 +26,19 @@ MODELS = {"decode-1b": "llama-3.2-1b", "decode-8b": "llama-3.1-8b", "decode-70b"
 
 @table("several-gpus")
 def several_gpus() -> str:
-    """ms by GPUs, measured, wanted and modelled, and the fidelity; a dash where nothing is measured.
+    """ms by GPUs, measured, wanted and modelled, and the fidelity; a dash where nothing is measured, or was refused.
 
     What one or two GPUs take is of the first result that has it. Peers are in bf16 and measured by the token.
     """
     lines = []
     for label, source, weights, name, wanted in CASES:
         found = [_first_row(source, weights, gpus) for gpus in (None, *CLASSES)]
-        times = [_ms(field(row, name) if row else None) for row in found]
+        times = [_time(row, name) for row in found]
         modelled = _modelled(MODELS[source], weights, name, "h200x4")
         goals = [f" ({_ms(goal)}; {_ms(of)})" if goal else "" for goal, of in zip(wanted, modelled, strict=True)]
         by_token = weights == "bf16" and name == "ms_per_token"
         peers = [_peer(each, source, how) if by_token else None for each in CLASSES.values() for how in SUMS]
-        judged = next((row for row in reversed(found) if row and row.get("kl") is not None), {"kl": None})
-        lines.append([label, *map(str.__add__, times, goals), *fidelity(judged), *map(_ms, peers)])
+        lines.append([label, *map(str.__add__, times, goals), *_fidelity(found), *map(_ms, peers)])
     header = ["ms, measured (wanted; modelled)", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats", "other tokens"]
     return markdown([*header, *(f"torch on {gpus}, {how}" for gpus in CLASSES for how in SUMS.values())], lines)
 
@@ -52,13 +53,12 @@ def several_h100s() -> str:
         found = [_row("h100x4", source, weights, gpus) for gpus in (None, 2, 4)]
         modelled = map(_ms, _modelled(MODELS[source], weights, name, "h100x4"))
         cells = [
-            f"{_ms(field(row, name))} ({ms}; {row['read_share']:.0%})" if row else "–"
+            f"{_time(row, name)} ({ms}; {row['read_share']:.0%})" if row else "–"
             for row, ms in zip(found, modelled, strict=True)
         ]
         by_token = weights == "bf16" and name == "ms_per_token"
         peers = [_ms(_peer("h100x4", source, how) if by_token else None) for how in SUMS]
-        judged = next((row for row in reversed(found) if row and row.get("kl") is not None), {"kl": None})
-        lines.append([label, *(each.replace("%", " %") for each in cells), *fidelity(judged), *peers])
+        lines.append([label, *(each.replace("%", " %") for each in cells), *_fidelity(found), *peers])
     header = ["ms, measured (modelled; share)", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats", "other tokens"]
     return markdown([*header, *(f"torch on 4, {how}" for how in SUMS.values())], lines)
 
@@ -77,6 +77,16 @@ def _modelled(model: str, weights: str, name: str, gpu_class: str) -> list[float
     metric = "tpot" if name == "ms_per_token" else "ttf_n"
     ours = [each for each in plans if (each.runner, each.weights) == (MEGAKERNEL, weights)]
     return [next(figure.value for figure in each.figures if figure.metric == metric) for each in ours]
+
+
+def _time(row: Row | None, name: str) -> str:
+    return _ms(field(row, name)) + borrowed(row) if row else "–"
+
+
+def _fidelity(found: Sequence[Row | None]) -> list[str]:
+    """That of the most GPUs that a line shows; where one of its rows has none, the line has none."""
+    shown = [row for row in reversed(found) if row]
+    return fidelity(min(shown, key=lambda row: row["kl"] is not None)) if shown else ["–", "–"]
 
 
 def _first_row(source: str, weights: str, gpus: int | None) -> Row | None:

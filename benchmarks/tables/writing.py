@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from benchmarks.documents import LAUNCH_MS, Row, bandwidth_share, rows
+from benchmarks.documents import LAUNCH_MS, Row, bandwidth_share, is_borrowed, is_lossy, rows
 from kernels.measure.roofline import LARGEST_SHARE
 
 TABLES: dict[str, Callable[[], str]] = {}
 LIBRARY = "library"
+NOT_MEASURED = "not measured²"
+"""In the place of a fidelity that lower precision must not lack. What ² means stands below the table."""
 
 
 def table(name: str) -> Callable[[Callable[[], str]], Callable[[], str]]:
@@ -34,8 +36,12 @@ def us(row: Row) -> str:
 
 def whole_ms(row: Row, unit: str = " ms") -> str:
     """A whole model's time in ms; with ¹ where it ran products of cuBLAS, as some prompts' passes do."""
-    borrowed = row["own"] is False and not row["peer"]
-    return f"{row['ms']:.1f}{unit}{'¹' if borrowed else ''}"
+    return f"{row['ms']:.1f}{unit}{borrowed(row)}"
+
+
+def borrowed(row: Row) -> str:
+    """¹ behind a figure of ours that kernels of others took part in; "" behind any other."""
+    return "¹" if is_borrowed(row) else ""
 
 
 def also_measured(names: Iterable[str], cases: Sequence[Mapping[str, object]]) -> dict[str, list[str]]:
@@ -52,9 +58,12 @@ def also_measured(names: Iterable[str], cases: Sequence[Mapping[str, object]]) -
 
 
 def fidelity(row: Row) -> list[str]:
-    """KL divergence from float32 in nats and the share of other most likely tokens; dashes where not measured."""
+    """KL divergence from float32 in nats and the share of other most likely tokens.
+
+    Where these were not measured dashes, and of lower precision words.
+    """
     if row["kl"] is None:
-        return ["–", "–"]
+        return [NOT_MEASURED if is_lossy(row) else "–"] * 2
     return [f"{row['kl']:#.2g}", f"{row['disagreement']:.1%}".replace("%", " %")]
 
 

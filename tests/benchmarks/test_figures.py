@@ -9,12 +9,25 @@ import pytest
 
 from benchmarks import documents, figures
 from benchmarks.documents import RESULTS, document
-from benchmarks.tables import TABLES
+from benchmarks.tables import TABLES, several_gpus
+from benchmarks.tables.writing import NOT_MEASURED
 from kernels.measure.roofline import LARGEST_SHARE
 
 ROOT = Path(__file__).parents[2]
 SUMMARIES = [path for path in sorted((ROOT / "benchmarks").glob("*.md")) if path.stem != "README"]
 MEGAKERNEL = "model=llama-3.2-1b variant=megakernel"
+LOWER = "fp8|nvfp4|int4"
+OF_OPS = {
+    *("compiled-peers", "every-op", "rmsnorm", "skinny-lossy", "lm-head-lossy", "gemm-blackwell", "host-cost"),
+    "decode-attention-fp8",
+}
+"""Tables of single ops in lower precision. Their reference has the same rounded weights, within the gate's limits."""
+OF_ERRORS = {"predicted-latencies"}
+"""Tables that show how far times are off, and no times."""
+BORROWED = (
+    "¹ Some products of the prompt ran on cuBLAS",
+    "¹ These ran kernels that are not this library's, for the first token alone",
+)
 
 
 def prose(path: Path) -> str:
@@ -33,11 +46,60 @@ def test_no_figure_in_lower_precision_stands_without_its_fidelity(path):
     assert list(figures.unfaithful(path.read_text())) == []
 
 
+@pytest.mark.parametrize("name", sorted(set(TABLES) - OF_OPS - OF_ERRORS))
+def test_a_model_in_lower_precision_has_its_fidelity_in_its_line_or_none_is_said_to_be_measured(name):
+    header, _, *lines = ([cell.strip() for cell in line.split("|")[1:-1]] for line in TABLES[name]().splitlines())
+    assert not re.search(LOWER, " ".join(header), re.I)
+    judged = [at for at, cell in enumerate(header) if cell in ("KL, nats", "other tokens")]
+    for line in lines:
+        times = [cell for at, cell in enumerate(line) if re.match(r"\d", cell) and at not in judged]
+        if re.search(LOWER, " ".join(line), re.I) and times:
+            assert judged, line
+            assert all(line[at] == NOT_MEASURED or re.match(r"\d", line[at]) for at in judged), line
+
+
 @pytest.mark.parametrize("path", figures.documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_times_with_products_of_cublas_are_marked_and_explained(path):
+def test_a_fidelity_that_was_not_measured_is_explained_below_its_table(path):
+    for found in figures.TABLE.finditer(path.read_text()):
+        notes = path.read_text()[found.end() :].lstrip().split("\n\n")[:2]
+        explained = any(re.match("² .*no fidelity was measured", note) for note in notes)
+        assert explained == (NOT_MEASURED in found[3]), found[2]
+
+
+def test_one_row_without_a_fidelity_leaves_the_whole_line_without():
+    row = {"op": "model", "case": {"weights": "fp8"}, "kl": 0.05, "disagreement": 0.3}
+    assert several_gpus._fidelity([row, None, row]) == ["0.050", "30.0 %"]
+    assert several_gpus._fidelity([row | {"kl": None}, row]) == [NOT_MEASURED] * 2
+    assert several_gpus._fidelity([None, None]) == ["–", "–"]
+
+
+@pytest.mark.parametrize("path", figures.documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_times_with_kernels_of_others_are_marked_and_explained(path):
     for found in figures.TABLE.finditer(path.read_text()):
         behind = path.read_text()[found.end() :].lstrip()
-        assert behind.startswith("¹ Some products of the prompt ran on cuBLAS") == ("¹" in found[3]), found[2]
+        assert behind.startswith(BORROWED) == ("¹" in found[3]), found[2]
+
+
+@pytest.mark.parametrize("path", figures.documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_figure_of_ours_in_prose_hides_the_kernels_of_others(path):
+    assert list(figures.unowned(path.read_text())) == []
+
+
+def test_a_time_with_kernels_of_others_wants_a_word_about_them():
+    time = "22.0 ms<!-- h200x2/decode-1b: ttf64_ms gpus=2 weights=bf16 -->"
+    assert list(figures.unowned(f"It takes {time}.\n\ncuBLAS")) == [time]
+    assert not list(figures.unowned(f"It takes {time}, the LM head by cuBLAS."))
+
+
+@pytest.mark.parametrize(("name", "folders"), [("several-gpus", ("h200x2", "h200x4")), ("several-h100s", ("h100x4",))])
+def test_what_kernels_of_others_took_part_in_on_several_gpus_is_marked(name, folders):
+    lines = [[cell.strip() for cell in line.split("|")[2:5]] for line in TABLES[name]().splitlines()[2:]]
+    for (_, source, weights, *_), cells in zip(several_gpus.CASES, lines, strict=True):
+        for gpus, cell in zip((None, 2, 4), cells, strict=True):
+            found = filter(None, (several_gpus._row(folder, source, weights, gpus) for folder in folders))
+            row = next(found, None)
+            assert cell.startswith("–") if row is None else ("¹" in cell) == (row["own"] is False), (source, gpus)
+    assert any("¹" in cell for cells in lines for cell in cells)
 
 
 def test_the_rows_beside_vllm_that_ran_cublas_are_those_of_the_document():
@@ -129,7 +191,7 @@ def test_what_several_gpus_took_stands_beside_what_was_wanted_and_the_peers(monk
     assert (
         TABLES["several-gpus"]()
         .splitlines()[3]
-        .startswith("| Llama-3.1-8B bf16, a token | 3.36 (3.45; 3.47) | 1.80 (1.95; 1.81) | 1.03 (1.15; 1.01) |")
+        .startswith("| Llama-3.1-8B bf16, a token | 3.36 (3.45; 3.47) | 1.80¹ (1.95; 1.81) | 1.03¹ (1.15; 1.01) |")
     )
     row = {
         "variant": "megakernel",
@@ -159,7 +221,9 @@ def test_what_several_gpus_took_stands_beside_what_was_wanted_and_the_peers(monk
 
 def test_four_h100s_stand_beside_what_is_modelled_of_them():
     line = TABLES["several-h100s"]().splitlines()[3]
-    assert line.startswith("| Llama-3.1-8B bf16, a token | 4.92 (4.93; 99 %) | 2.52 (2.54; 96 %) | 1.33 (1.38; 91 %) |")
+    assert line.startswith(
+        "| Llama-3.1-8B bf16, a token | 4.92 (4.93; 99 %) | 2.52¹ (2.54; 96 %) | 1.33¹ (1.38; 91 %) |"
+    )
 
 
 def test_a_table_between_its_markers_is_written_anew():
@@ -177,6 +241,7 @@ def test_a_table_between_its_markers_is_written_anew():
             f"2x<!-- decode: ms best model=llama-3.2-1b peer=true / ms {MEGAKERNEL}_fp8 -->",
             "a ratio between types of weights says nothing",
         ),
+        ("0.776<!-- h200x4/decode-8b: ms_per_token gpus=4 weights=fp8 -->", "the gate refused the row"),
         (f"2.49x<!-- decode: ratio_to_best_peer {MEGAKERNEL}_fp8 -->", "has no ratio to a peer in bf16"),
     ],
 )
