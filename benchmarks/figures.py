@@ -8,6 +8,7 @@ A single figure is followed by a comment that says where it comes from; its deci
 
     40.2 ms<!-- decode: ms model=llama-3.2-1b variant=megakernel prompt=1024 -->
     1.05x<!-- decode: ms model=... prompt=1024 / ms model=... prompt=128 -->       a ratio of two rows
+    2.13x<!-- h200x2/peer: /ms_per_token / h200x2/decode-8b: ms_per_token ... -->  a ratio over two documents
     61.5 ms<!-- decode: ms best model=llama-3.2-1b prompt=128 peer=true -->        the fastest of several rows
     494 ms<!-- llama-3.2-1b: /results/verify/... -->                               a JSON pointer
     6<!-- llama-3.2-1b: /results/verify/speedup/processes/# -->                    the length of a list
@@ -27,6 +28,7 @@ from benchmarks.tables import TABLES
 
 ROOT = Path(__file__).parents[1]
 TABLE = re.compile(r"(<!-- table: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+UNIT = re.compile(r"(?<![\w.-])\d[\d,.]*(?:x| (?:ms|µs|s|%|times|tokens/s|nats|TB/s|TFLOP/s|GB/s))(?!\w)")
 FIGURE = re.compile(r"(-?\d[\d,]*(?:\.\d+)?)(x| (?:ms|µs|%|s|nats|TB/s|TFLOP/s))?<!-- ([\w./-]+): (.+?) -->")
 
 
@@ -48,17 +50,18 @@ def filled(text: str) -> str:
 def selected(source: str, words: str) -> tuple[float, list[Row]]:
     """The value of a marker's words in the result `source`, and the rows that it was taken from.
 
-    Raises ValueError when the words fit no row, and for a ratio of rows whose weights are of unlike types.
+    Raises ValueError when the words fit no row, and for a ratio of rows whose weights are of unlike types, or of a row
+    in lower precision to a value without a row.
     """
-    if words.startswith("/"):
-        return float(pointed(source, words)), []
-    parts = [_row_value(source, part.split()) for part in words.split(" / ")]
+    parts = [_value(*_sourced(source, part)) for part in words.split(" / ")]
     if len(parts) == 1:
-        return parts[0][0], [parts[0][1]]
+        return parts[0]
     (above, first), (below, second) = parts
-    if field(first, "weights") != field(second, "weights"):
+    found = [*first, *second]
+    kinds = {field(row, "weights") for row in found}
+    if len(kinds) > 1 or (len(found) == 1 and is_lossy(found[0])):
         raise ValueError(f"a ratio between types of weights says nothing without their fidelity: {words}")
-    return above / below, [first, second]
+    return above / below, found
 
 
 def contradictory(text: str) -> Iterator[str]:
@@ -91,13 +94,21 @@ def unfaithful(text: str) -> Iterator[str]:
 def unowned(text: str) -> Iterator[str]:
     """Figures of ours that kernels of others took part in, whose paragraph names neither cuBLAS nor ¹.
 
-    A token's time (`ms_per_token`) leaves the first token out, and these kernels run for that one alone.
+    A token's time (`ms_per_token`) and share of the bandwidth leave the first token out, for which alone these kernels
+    run.
     """
     for paragraph in TABLE.sub("", text).split("\n\n"):
         for found in FIGURE.finditer(paragraph):
-            whole = "ms_per_token" not in found[4] and any(map(is_borrowed, selected(found[3], found[4])[1]))
-            if whole and not re.search("cuBLAS|¹", paragraph):
+            rows = [] if re.search("ms_per_token|read_share", found[4]) else selected(found[3], found[4])[1]
+            if any(map(is_borrowed, rows)) and not re.search("cuBLAS|¹", paragraph):
                 yield found[0]
+
+
+def unmarked(text: str) -> Iterator[str]:
+    """Figures with a unit that no marker ties to a document, outside generated tables and blocks of code."""
+    text = re.sub(r"```.*?```|`[^`]*`", "", TABLE.sub("", text), flags=re.DOTALL)
+    for found in UNIT.finditer(re.sub(r"<!--.*?-->", "", FIGURE.sub("", text))):
+        yield found[0]
 
 
 def _table(found: re.Match[str]) -> str:
@@ -111,6 +122,19 @@ def _figure(found: re.Match[str]) -> str:
     decimals = len(found[1].partition(".")[2])
     value = selected(found[3], found[4])[0] * {" %": 100, " µs": 1000}.get(found[2] or "", 1)
     return f"{value:,.{decimals}f}"
+
+
+def _sourced(source: str, words: str) -> tuple[str, str]:
+    """The document of a part of a marker and its words: its own document, where it names one."""
+    named = re.fullmatch(r"([\w./-]+): (.+)", words)
+    return (named[1], named[2]) if named else (source, words)
+
+
+def _value(source: str, words: str) -> tuple[float, list[Row]]:
+    if words.startswith("/"):
+        return float(pointed(source, words)), []
+    value, row = _row_value(source, words.split())
+    return value, [row]
 
 
 def _row_value(source: str, words: list[str]) -> tuple[float, Row]:
