@@ -32,6 +32,9 @@ SHARED_COLUMNS_MOST = 1024
 """The most columns of OUT's input when SMs share its keys: a thread sends 4."""
 MERGED_COLUMNS_MOST = 512
 """The most columns of OUT's input when SMs share its splits: each half of the threads holds all of its heads."""
+SLICED_HIDDEN, SLICED_SPLITS = 8192, 16
+"""From this hidden size on one sequence slices the residual, and splits the keys of a short context so often: measured
+in megakernel-gpus.md. At 4,096 and less a sliced residual takes longer."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,7 @@ def default_layout(
       once. Neighbours share the splits if there are many.
     - Several sequences: the residual is sliced, so that partials cost little. In a short context an attention
       instruction has as few heads as still give each SM one instruction.
+    - One sequence, a large hidden size: the residual is sliced, and keys are split in short contexts too.
 
     If hidden is a multiple of EVEN_HIDDEN, EVEN_SMS SMs have as few row tiles each as a few more SMs would. One
     sequence in bf16, which waits for memory and words, then takes less time on EVEN_SMS. In small models SMs mostly
@@ -123,7 +127,7 @@ def default_layout(
     """
     if batch == 1 and weights == "bf16" and shape.hidden % EVEN_HIDDEN == 0:
         sms = min(sms, EVEN_SMS)
-    long = capacity > SHORT_CONTEXT
+    long, wide = capacity > SHORT_CONTEXT, batch == 1 and shape.hidden >= SLICED_HIDDEN
     layout = Layout(sms, batch, out_parts=max(1, LONG_OUT_PARTS // ranks), weights=weights, ranks=ranks)
     layout = replace(layout, down_parts=_down_parts(shape, layout))
     if batch == 1:
@@ -131,11 +135,12 @@ def default_layout(
         attending = replace(layout, splits=0, out_parts=_attending_parts(shape, ranks), pairs=True, copies=copies)
         attending = fitted(shape, replace(attending, chunk_blocks=fitting_chunk(weights, shape.hidden // 16)))
         few = shape.kv_heads * shape.head_dim <= ATTENDED_COLUMNS_MOST * max(1, ATTENDING_PARTS // ranks)
-        if not long and few and can_attend(shape, attending):
+        if not long and not wide and few and can_attend(shape, attending):
             return attending
-    heads = HEADS_DEFAULT if long else max(1, min(HEADS_DEFAULT, -(-batch * shape.heads // sms)))
+    heads = HEADS_DEFAULT if long or wide else max(1, min(HEADS_DEFAULT, -(-batch * shape.heads // sms)))
     once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
-    layout = replace(layout, heads=heads, splits=max(1, min(SPLITS_MOST, sms // once)), sliced=batch > 1)
+    splits = max(1, min(SPLITS_MOST if long or not wide else SLICED_SPLITS, sms // once))
+    layout = replace(layout, heads=heads, splits=splits, sliced=batch > 1 or wide)
     return _reading_once(shape, layout) if batch == 1 and capacity > WHOLE_CONTEXT else layout
 
 

@@ -75,6 +75,7 @@ def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
         ("llama-3.2-1b", 4, {}),
         ("llama-3.1-8b", 4, {"weights": "fp8"}),
         ("llama-3.1-70b", 2, {}),
+        ("llama-3.1-70b", 2, {"weights": "fp8"}),
         ("llama-3.1-70b", 4, {"weights": "fp8"}),
         ("qwen2.5-1.5b", 2, {"batch": 2}),
     ],

@@ -12,8 +12,10 @@ from kernels.megakernel import device
 from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, WORDS
 from kernels.megakernel.layout import Layout, attention_work, default_layout, fitted, shares
 from kernels.megakernel.program import build_program
+from kernels.megakernel.ranks import part_of
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.validate import check_programs
+from kernels.model_files import catalogue
 from tests.kernels.megakernel.published import CONFIGS
 
 
@@ -96,6 +98,21 @@ def test_a_long_context_is_split_until_every_sm_attends(name: str, splits: int) 
     layout = default_layout(shape, capacity=16384)
     assert layout.splits == splits
     assert len(attention_work(shape, layout)) <= layout.sms
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "wanted"),
+    [("llama-3.1-70b", 2, (True, 16)), ("llama-3.1-70b", 4, (True, 16)), ("llama-3.1-8b", 2, (False, 0))],
+)
+def test_one_sequence_slices_a_large_residual_and_splits_its_keys(
+    name: str, ranks: int, wanted: tuple[bool, int]
+) -> None:
+    """Else every SM would add up all partials of 8,192 columns, and attend with all heads of its columns of OUT."""
+    shape = part_of(shape_of(catalogue.entry(name)[0]), ranks)
+    for weights in ("bf16", "fp8"):
+        layout = default_layout(shape, 1, 192, weights, ranks=ranks)
+        assert (layout.sliced, layout.splits) == wanted
+    assert default_layout(shape, 1, 4096, ranks=ranks).sliced == wanted[0]
 
 
 def test_out_attends_by_itself_behind_a_short_context_of_one_sequence() -> None:

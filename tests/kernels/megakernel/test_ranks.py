@@ -15,6 +15,7 @@ from kernels.megakernel.ranks import part_of, programs
 from kernels.megakernel.shape import Unsupported, shape_of
 from kernels.megakernel.structure import instruction_rows
 from kernels.megakernel.validate import InvalidProgram, check_programs, validate
+from kernels.model_files import catalogue
 from tests.kernels.megakernel.broken import changed, fields_that_matter, find, one_half, without
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import programs_of
@@ -65,10 +66,15 @@ def test_together_ranks_have_the_partials_of_one_gpu(ranks: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "ranks", "batch", "capacity"),
-    [("llama-3.1-8b", 2, 1, 192), ("qwen3-1.7b", 2, 1, 4096), ("llama-3.2-1b", 4, 1, 192)],
+    [
+        ("llama-3.1-8b", 2, 1, 192),
+        ("qwen3-1.7b", 2, 1, 4096),
+        ("llama-3.2-1b", 4, 1, 192),
+        ("llama-3.1-70b", 4, 1, 192),
+    ],
 )
 def test_it_accepts_published_models(name: str, ranks: int, batch: int, capacity: int) -> None:
-    shape = replace(part_of(shape_of(CONFIGS[name]), ranks), layers=2, vocab=4000)
+    shape = replace(part_of(shape_of(catalogue.entry(name)[0]), ranks), layers=2, vocab=4000)
     check_programs(*programs(shape, default_layout(shape, batch, capacity, ranks=ranks)))
 
 

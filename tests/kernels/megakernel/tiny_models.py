@@ -63,8 +63,10 @@ GPU_CONFIGS = {
     "llama-32": _config("llama", 256, 512, 8, 4, 32, 4096, **ON_GPU),
     "qwen2": _config("qwen2", 896, 4864, 14, 2, 64, 4099, **ON_GPU),
     "qwen3": _config("qwen3", 512, 2048, 16, 8, 128, 4099, **ON_GPU),
+    "wide": _config("llama", 8192, 2048, 16, 4, 64, 4099, **ON_GPU),
 }
-"""Large enough that every SM of an H200 has work; with head_dim 32, half of them."""
+"""Large enough that every SM of an H200 has work; with head_dim 32, half of them. One sequence of `wide` slices its
+residual."""
 
 
 def _made(name: str) -> Any:

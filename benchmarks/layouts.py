@@ -1,0 +1,102 @@
+"""ms of a megakernel's token by layout: what slicing the residual, splits and column parts take on a model's shape.
+
+    python -m benchmarks.layouts llama-3.1-70b --gpus 2 --layers 16 --weights fp8 \
+        --layout '{}' --layout '{"sliced": true, "splits": 16}' --json layouts.json
+
+The first `--layers` layers are measured, with weights from a seed, behind a prompt of 128 tokens: the median, least and
+most of 12 requests of 64 tokens, in turns. Each layout's logits are compared with the first one's. `--part 4` measures
+a rank's part of four on one GPU, which stands for it but for the exchange.
+"""
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels import engine
+from kernels.engine import divided
+from kernels.measure.environment import environment_info
+from kernels.megakernel.cli import config_of
+
+PROMPT, TOKENS, COMPARED = 128, 64, 8
+Made = tuple[dict[str, Any], Any, list[float]]
+"""A layout, its prepared runner, and ms a token of each request."""
+
+
+def model_of(name: str, layers: int, part: int, gpus: int) -> Any:
+    """The model's first layers, all with 0, or a rank's part of them; on several GPUs it is made there, divided.
+
+    Raises ValueError where the model does not divide or the GPUs do not suffice.
+    """
+    config = config_of(name)
+    config |= {"num_hidden_layers": layers or config["num_hidden_layers"]}
+    if part > 1:
+        config = divided.part_of_config(config, part)
+    if gpus > 1:
+        return divided.load(None, config, divided.devices_of(gpus), generated=True)
+    return engine.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
+
+
+def prepared(model: Any, layout: dict[str, Any], weights: str) -> Any:
+    """The megakernel's runner with this layout. Raises InvalidProgram, or ValueError for one that does not fit."""
+    rounding = {} if weights == "bf16" else {"rounding": {"method": "nearest"}}
+    runner: Any = engine.runner("megakernel", model, {"weights": weights, "layout": layout} | rounding)
+    runner.prepare(1, PROMPT, TOKENS)
+    return runner
+
+
+def ms_per_token(runner: Any, prompt: torch.Tensor) -> float:
+    """The mean time between the tokens of one request in ms, as the host reads them."""
+    times = runner.generate(prompt, TOKENS).times_ns
+    return float(times[-1] - times[0]) / (TOKENS - 1) / 1e6
+
+
+def rows_of(made: list[Made], prompt: torch.Tensor) -> list[dict[str, Any]]:
+    """A row for each layout; `differs` is the distance of its logits from the first one's, over their norm."""
+    logits = [runner.after_prompt(prompt, PROMPT - COMPARED).float() for _, runner, _ in made]
+    return [
+        {
+            "layout": layout,
+            "used": vars(runner._machine.layout),
+            "ms_per_token": statistics.median(times),
+            "ms_least": min(times),
+            "ms_most": max(times),
+            "differs": float((own - logits[0]).norm() / logits[0].norm()),
+        }
+        for (layout, runner, times), own in zip(made, logits, strict=True)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--part", type=int, default=1, help="measure a rank's part of so many")
+    parser.add_argument("--layers", type=int, default=0, help="0 is all")
+    parser.add_argument("--weights", default="bf16")
+    parser.add_argument("--layout", type=json.loads, action="append", required=True, help="fields, as JSON")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    model = model_of(asked.model, asked.layers, asked.part, asked.gpus)
+    generator = torch.Generator("cuda").manual_seed(1)
+    prompt = torch.randint(model.config.vocab_size, (1, PROMPT), device="cuda", generator=generator)
+    made: list[Made] = [(layout, prepared(model, layout, asked.weights), []) for layout in asked.layout]
+    for _ in range(asked.rounds):
+        for _, runner, times in made:
+            times.append(ms_per_token(runner, prompt))
+    case = {name: getattr(asked, name) for name in ("model", "gpus", "part", "layers", "weights", "rounds")}
+    found = case | {"rows": rows_of(made, prompt)} | environment_info(device="cuda")
+    for row in found["rows"]:
+        print(
+            f"{row['ms_per_token']:.4f} ms [{row['ms_least']:.4f}, {row['ms_most']:.4f}]  {json.dumps(row['layout'])}"
+        )
+    if asked.json:
+        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
