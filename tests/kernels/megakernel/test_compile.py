@@ -74,6 +74,7 @@ def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
         ("llama-3.2-1b", 2, {}),
         ("llama-3.2-1b", 4, {}),
         ("llama-3.1-8b", 4, {"weights": "fp8"}),
+        ("llama-3.1-8b", 4, {"capacity": 4096}),
         ("llama-3.1-70b", 2, {}),
         ("llama-3.1-70b", 2, {"weights": "fp8"}),
         ("llama-3.1-70b", 4, {"weights": "fp8"}),
