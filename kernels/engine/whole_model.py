@@ -1,6 +1,5 @@
 """Whole-model variants: one runner with its options each. Imports without torch."""
 
-import shutil
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
@@ -8,6 +7,7 @@ from kernels.engine import Runner, runner
 from kernels.hardware import Gpu
 from kernels.ops import ModelCase
 from kernels.registry import Refusal, Variant, register, variants
+from kernels.torch_compiled import no_compiler
 
 TORCH_HELPERS = tuple(
     rf"^void at::native::.*\b{each}"
@@ -68,12 +68,6 @@ def rebuild_spread(options: dict[str, Any]) -> float:
     return TUNED_SPREAD if tuned else FIXED_SPREAD
 
 
-def _no_compiler(gpu: Gpu) -> Refusal | None:
-    if gpu.gpu_class == "cpu" and shutil.which("g++") is None and shutil.which("clang++") is None:
-        return Refusal("device is CPU: Inductor needs a C++ compiler and there is none on this machine")
-    return None
-
-
 def _gpu_only(what: str, gpu: Gpu) -> Refusal | None:
     return Refusal(f"device is CPU: {what} on NVIDIA GPUs only") if gpu.gpu_class == "cpu" else None
 
@@ -98,7 +92,7 @@ class Compiled(WholeModel):
     build_seconds = 40.0
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
-        return _no_compiler(gpu)
+        return no_compiler(gpu)
 
 
 @register

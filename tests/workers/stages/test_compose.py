@@ -37,7 +37,7 @@ def quick(monkeypatch, tmp_path, context):
     for rounds in ("LEAST_ROUNDS", "ENOUGH_ROUNDS"):
         monkeypatch.setattr(trials, rounds, needed_requests(50))
     monkeypatch.setattr(context, "_deadline", context._deadline + 600)
-    monkeypatch.setattr("kernels.engine.whole_model.shutil.which", lambda name: None)
+    monkeypatch.setattr("kernels.torch_compiled.shutil.which", lambda name: None)
 
 
 def composed(context, candidates, **sla):

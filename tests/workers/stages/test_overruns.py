@@ -40,7 +40,7 @@ def test_a_composed_plan_may_exceed_its_time_by_what_requests_take_here(context,
 
     monkeypatch.setattr(Journal, "note", kept)
     monkeypatch.setattr(compose, "MEASURE_SECONDS", 0.3)
-    monkeypatch.setattr("kernels.engine.whole_model.shutil.which", lambda name: None)  # Inductor takes too long
+    monkeypatch.setattr("kernels.torch_compiled.shutil.which", lambda name: None)  # Inductor takes too long
     candidates = [candidate("torch_linear", 2.0), candidate("int8_dynamic_cpu", 1.0, "int8")]
     explored = ExploreResult(environment=ENVIRONMENT, ceilings=CEILINGS, candidates=candidates)
     found = Results(explore=explored, baseline=measured("e2e"))
