@@ -53,7 +53,7 @@ def figure(results: Results) -> Figure | None:
                 "line": {
                     "color": CEILINGS[index % 4],
                     "width": 2,
-                    "dash": ("solid", "dash", "dot", "dashdot")[index % 4],
+                    "dash": DASHES[index % 4],
                 },
                 "hovertemplate": f"measured ceiling, {dtype}: %{{y:.4g}} {unit}<extra></extra>",
             }
