@@ -37,9 +37,6 @@ class FlashCall(CudaCall):
             self._tables[device] = torch.from_numpy(tiles).to(device)
         return self._tables[device]
 
-    def _sms(self, device: torch.device) -> int:
-        return int(torch.cuda.get_device_properties(device).multi_processor_count)
-
     def _prepare(self, check: bool, stream: int, out: Any, q: Tensor, k: Tensor, v: Tensor) -> Prepared:
         case, plan = self.case, self.plan
         shape = (case.batch, case.q_len, case.heads, case.head_dim)

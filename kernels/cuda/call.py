@@ -214,6 +214,10 @@ class CudaCall(ABC):
     def _prepare(self, check: bool, stream: int, out: Any, /, *arguments: Any, **named: Any) -> Prepared:
         """The call's arguments packed for a stream; with `check`, raises ValueError for a wrong one, `out` included."""
 
+    def _sms(self, device: torch.device) -> int:
+        """The streaming multiprocessors that the call's blocks may fill."""
+        return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
 
 class Workspace(Generic[V]):
     """Memory that the calls of one built variant write to and read back, one for each stream: they follow each other.

@@ -92,9 +92,6 @@ class BlackwellLinear(CudaCall):
 
         return Prepared(allocate, bind)
 
-    def _sms(self, device: torch.device) -> int:
-        return int(torch.cuda.get_device_properties(device).multi_processor_count)
-
     def _check(
         self, x: OperandTensors, w: OperandTensors, bias: Tensor | None, residual: Tensor | None, out: Any
     ) -> None:

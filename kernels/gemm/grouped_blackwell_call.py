@@ -64,9 +64,6 @@ class GroupedBlackwellProduct(CudaCall):
             if scales is not None:
                 check_tensor(f"{name}'s scales", scales, shape, (torch.float32,), x.device, "contiguous")
 
-    def _sms(self, device: torch.device) -> int:
-        return int(torch.cuda.get_device_properties(device).multi_processor_count)
-
 
 def parts(case: GroupedCase, operand: Any) -> Parts:
     """The tensors of an operand that `GroupedCase.passed` or `pack` returned."""
