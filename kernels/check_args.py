@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 GRID_MOST = 65_535
 """The most blocks of a grid along its y and z dimensions."""
 
+C_TYPES = {"bf16": "bf16", "fp16": "f16"}
+"""The types of `kernels/tiles/` by the dtypes that the kernels in CUDA C++ take."""
+
 TensorLayout = Literal["any", "rows", "contiguous"]
 """What a kernel needs of strides: `any`, `rows` (1 in the last dimension), or `contiguous`."""
 

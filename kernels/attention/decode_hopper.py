@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernels.attention.decode_hopper_plan import ELEMENTS, STEP, build_of, page_of, split_count
+from kernels.attention.decode_hopper_plan import STEP, build_of, page_of, split_count
 from kernels.attention.decode_split import refused
-from kernels.check_args import merge_params
+from kernels.check_args import C_TYPES, merge_params
 from kernels.cuda.nvrtc import Build
 from kernels.hardware import Gpu
 from kernels.ops import AttentionCase
@@ -70,7 +70,7 @@ class DecodeHopper(Variant):
 
 
 def _refused(case: AttentionCase) -> Refusal | None:
-    if case.dtype not in ELEMENTS:
+    if case.dtype not in C_TYPES:
         return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
     if case.q_len != 1:
         return Refusal(f"q_len is {case.q_len}: this variant takes one query")

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from kernels.check_args import C_TYPES
 from kernels.cuda.nvrtc import Build
 from kernels.ops import AttentionCase
 
 SOURCE = Path(__file__).with_name("decode_hopper.cu")
-ELEMENTS = {"bf16": "bf16", "fp16": "f16"}
 MOST_SPLITS, MOST_CLUSTER = 32, 8
 STEP = 16
 """Keys of one product. A page must hold a multiple of them."""
@@ -31,7 +31,7 @@ CALL = np.dtype(
 def constants(case: AttentionCase, tuning: dict[str, int], splits: int, counted: bool, page: int) -> dict[str, Any]:
     """The macros of the source; `page` is 0 where the cache is contiguous."""
     given = {
-        "ELEMENT": ELEMENTS[case.dtype], "FP8": int(case.kv_dtype == "fp8"), "HEAD_DIM": case.head_dim,
+        "ELEMENT": C_TYPES[case.dtype], "FP8": int(case.kv_dtype == "fp8"), "HEAD_DIM": case.head_dim,
         "GROUP": case.heads // case.kv_heads, "WARPS": tuning["warps"], "STEPS": tuning["steps"],
         "SPLITS": splits, "CLUSTER": splits if splits <= MOST_CLUSTER else 1, "PAGE": page, "LENGTHS": int(counted),
     }  # fmt: skip

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from kernels.check_args import C_TYPES
 from kernels.cuda.nvrtc import Build
 from kernels.ops import AttentionCase
 from kernels.registry import Refusal
 
 HEAD_DIMS = (64, 128)
-TYPES = {"bf16": "bf16", "fp16": "f16"}
-"""C++ types by dtype."""
 
 SHAPE = np.dtype([("schedule", "u8"), ("group", "i4"), ("q_len", "i4"), ("kv_len", "i4"), ("scale", "f4")])
 """`struct Shape` of visible.cuh."""
@@ -47,7 +46,7 @@ class FlashPlan:
 def common_constants(case: AttentionCase, keys: int, slots: int, shared_bytes: int) -> dict[str, Any]:
     """The macros that both sources have."""
     return {
-        "TYPE": TYPES[case.dtype], "HEAD_DIM": case.head_dim, "CAUSAL": int(case.causal), "WINDOW": case.window or 0,
+        "TYPE": C_TYPES[case.dtype], "HEAD_DIM": case.head_dim, "CAUSAL": int(case.causal), "WINDOW": case.window or 0,
         "KEYS": keys, "SLOTS": slots, "PARAMS_BYTES": SHAPE.itemsize, "SHARED_BYTES": shared_bytes,
     }  # fmt: skip
 
@@ -58,7 +57,7 @@ def refused(case: AttentionCase) -> Refusal | None:
         return Refusal("kind is decode: this variant works on 64 queries of a head or more at a time")
     if case.head_dim not in HEAD_DIMS:
         return Refusal(f"head_dim is {case.head_dim}: this variant takes 64 and 128")
-    if case.dtype not in TYPES:
+    if case.dtype not in C_TYPES:
         return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
     if case.kv_dtype != case.dtype:
         return Refusal(f"kv_dtype is {case.kv_dtype} and dtype {case.dtype}: this variant wants them equal")

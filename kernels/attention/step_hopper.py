@@ -5,7 +5,7 @@ from typing import Any
 
 from kernels.attention.step_hopper_plan import SOURCE, page_size_of, sizes
 from kernels.attention.torch_step import refusal
-from kernels.check_args import batch_refusal, check_served
+from kernels.check_args import C_TYPES, batch_refusal, check_served
 from kernels.cuda.nvrtc import Build
 from kernels.hardware import Gpu
 from kernels.ops import StepAttentionCase
@@ -18,7 +18,6 @@ CHUNK_MOST = {64: 320, 128: 160, 256: 80}
 """Keys that a block holds at once, by head_dim: 80 KB of keys and values, an eighth of 1,280 tokens of 128."""
 LONGEST = 16_384
 """The most keys. With more, one cluster of blocks a head leaves most of the GPU idle."""
-ELEMENTS = {"bf16": "bf16", "fp16": "f16"}
 PARAMS = {"splits", "parts", "pdl", "chunk"}
 
 
@@ -42,7 +41,7 @@ class StepHopper(Variant):
     def serves(self, case: StepAttentionCase, gpu: Gpu) -> Refusal | None:
         if gpu.sm != 90:
             return Refusal(f"device is {gpu.name}: clusters of this kernel are built for Hopper (sm_90)")
-        if case.dtype not in ELEMENTS:
+        if case.dtype not in C_TYPES:
             return Refusal(f"dtype is {case.dtype}: this variant takes bf16 and fp16")
         if case.head_dim not in HEAD_DIMS:
             return Refusal(f"head_dim is {case.head_dim}: this variant takes {', '.join(map(str, HEAD_DIMS))}")
@@ -114,5 +113,5 @@ def _build(variant: Variant, case: StepAttentionCase, params: dict[str, Any]) ->
     group, share = case.heads // case.kv_heads // parts, -(-case.seen // splits)
     chunk = min(params.get("chunk") or CHUNK_MOST[case.head_dim], CHUNK_MOST[case.head_dim], -(-share // 32) * 32)
     defines = {"HEAD_DIM": case.head_dim, "GROUP": group, "PARTS": parts, "SPLITS": splits, "CHUNK": chunk}
-    defines |= {"ELEMENT": ELEMENTS[case.dtype], "PAGE_SIZE": page_size_of(case)}
+    defines |= {"ELEMENT": C_TYPES[case.dtype], "PAGE_SIZE": page_size_of(case)}
     return Build.of(SOURCE, defines | sizes(defines))

@@ -6,10 +6,10 @@ They compile and are emulated; they never ran on the chip.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernels.check_args import check_served
+from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.blackwell_plan import COLUMNS, EPILOGUES, SM, space, tile_of
-from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved_gate_up
+from kernels.gemm.hopper_plan import INTERLEAVED, interleaved_gate_up
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from kernels.check_args import C_TYPES
 from kernels.cuda.occupancy import SHARED_MOST
-from kernels.gemm.hopper_plan import C_TYPES
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 

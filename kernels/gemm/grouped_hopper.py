@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernels.check_args import check_served
+from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.grouped_plan import SOURCE, constants
-from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved_gate_up
+from kernels.gemm.hopper_plan import INTERLEAVED, interleaved_gate_up
 from kernels.gemm.torch_grouped import scales_refusal
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from kernels.check_args import C_TYPES
 from kernels.cuda.occupancy import SHARED_MOST
-from kernels.gemm.hopper_plan import C_TYPES, ROW_BYTES
+from kernels.gemm.hopper_plan import ROW_BYTES
 from kernels.ops import GroupedCase
 
 SOURCE = Path(__file__).with_name("grouped.cu")

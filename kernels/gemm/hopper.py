@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernels.check_args import check_served
+from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
-from kernels.gemm.hopper_plan import C_TYPES, INTERLEAVED, interleaved_gate_up, space, tile_of
+from kernels.gemm.hopper_plan import INTERLEAVED, interleaved_gate_up, space, tile_of
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register

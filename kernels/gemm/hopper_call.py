@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.check_args import C_TYPES, check_out, check_presence, check_tensor
 from kernels.cuda import nvrtc
 from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
 from kernels.cuda.launch import Launch
 from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
 from kernels.dtypes import DTYPES
-from kernels.gemm.hopper_plan import C_TYPES, THREADS, Tile, tile_of
+from kernels.gemm.hopper_plan import THREADS, Tile, tile_of
 from kernels.ops import LinearCase, Scales
 from kernels.ops.base import EPSILON
 from kernels.tiles.maps import named

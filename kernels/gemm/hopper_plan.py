@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     import torch
 
 THREADS = 384
-C_TYPES = {"bf16": "bf16", "fp16": "f16"}
 INTERLEAVED = 8
 """For swiglu, this many rows of gate alternate with as many of up."""
 
