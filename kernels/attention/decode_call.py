@@ -80,7 +80,7 @@ def _open_layout(values: Iterable[Any]) -> tuple[Any, ...]:
 class CacheAttention(CudaCall):
     """A call of decode attention, by a kernel in Triton or CUDA C++; `DecodeSplit.build` says how it is called.
 
-    `scale` multiplies q · k (None: 1/√head_dim). For a CUDA graph, capture it with lengths or position in a tensor that
+    For a CUDA graph, capture it with lengths or position in a tensor that
     keeps its address, and k and v with the case's kv_len as capacity. Replays read the tensors' current values.
     """
 
@@ -88,13 +88,13 @@ class CacheAttention(CudaCall):
     open_layout = staticmethod(_open_layout)
     in_order = DecodeArguments
 
-    def __init__(self, case: AttentionCase, tuning: dict[str, int], splits: int, scale: float | None) -> None:
+    def __init__(self, case: AttentionCase, tuning: dict[str, int], splits: int) -> None:
         super().__init__()
         self.case, self.tuning, self.splits = case, tuning, splits
         group = case.q_len * (case.heads // case.kv_heads)
         self.scratch = Scratch(case.batch * case.kv_heads, splits, max(1, group), case.head_dim)
         self.parts: Workspace[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = Workspace()
-        scale = 1 / math.sqrt(case.head_dim) if scale is None else scale
+        scale = 1 / math.sqrt(case.head_dim)
         self.scale = scale if case.softcap is not None else scale * LOG2E
 
     def __call__(self, *arguments: Any, check: bool = False, out: torch.Tensor | None = None, **named: Any) -> Any:
@@ -126,9 +126,9 @@ class CacheAttention(CudaCall):
 class DecodeCall(CacheAttention):
     """The callable of `decode_split`."""
 
-    def __init__(self, case: AttentionCase, tuning: dict[str, int], scale: float | None = None) -> None:
+    def __init__(self, case: AttentionCase, tuning: dict[str, int]) -> None:
         self.constants = constants_for(case, tuning)
-        super().__init__(case, tuning, self.constants["SPLITS"], scale)
+        super().__init__(case, tuning, self.constants["SPLITS"])
         self._configs: dict[tuple[bool, int], Config] = {}
 
     def _packed(
@@ -183,7 +183,18 @@ class KeyCounts(NamedTuple):
         Raises ValueError for a length below 0 or above the capacity, and for a used entry of the table that is no page
         of k.
         """
-        check_cache(self.given, self.capacity - self.more, page_table, k.shape[0], k.shape[1], self.more)
+        name, most = "position" if self.more else "lengths", self.capacity - self.more
+        found = self.given.tolist() if self.given is not None else [most]
+        for sequence, count in enumerate(found):
+            if not -self.more <= count <= most:
+                raise ValueError(f"{name} is {count} for sequence {sequence}: from {-self.more} to {most} can be")
+        if page_table is None:
+            return
+        for sequence, row in enumerate(page_table.tolist()):
+            used = -(-(found[sequence if len(found) > 1 else 0] + self.more) // k.shape[1])
+            for page in row[:used]:
+                if not 0 <= page < len(k):
+                    raise ValueError(f"page_table has page {page} for sequence {sequence}: there are {len(k)}")
 
 
 def counts_of(case: AttentionCase, given: DecodeArguments) -> KeyCounts:
@@ -237,26 +248,3 @@ def _pairs(v: torch.Tensor) -> torch.Tensor:
     if v.shape[-1] % 2 or v.storage_offset() % 2 or any(step % 2 for step in v.stride()[:3]):
         raise ValueError(f"v has strides {v.stride()} in fp8: even ones, and an even head_dim, are needed")
     return v.view(torch.int16)
-
-
-def check_cache(
-    counts: torch.Tensor | None,
-    most: int,
-    page_table: torch.Tensor | None,
-    pages: int,
-    page_size: int,
-    more: int = 0,
-) -> None:
-    """As `KeyCounts.check`: `most` keys may be given, page_table has entries below `pages`."""
-    name = "position" if more else "lengths"
-    found = counts.tolist() if counts is not None else [most]
-    for sequence, count in enumerate(found):
-        if not -more <= count <= most:
-            raise ValueError(f"{name} is {count} for sequence {sequence}: from {-more} to {most} can be")
-    if page_table is None:
-        return
-    for sequence, row in enumerate(page_table.tolist()):
-        used = -(-(found[sequence if len(found) > 1 else 0] + more) // page_size)
-        for page in row[:used]:
-            if not 0 <= page < pages:
-                raise ValueError(f"page_table has page {page} for sequence {sequence}: there are {pages}")

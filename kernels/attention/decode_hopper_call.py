@@ -18,8 +18,8 @@ from kernels.ops import AttentionCase
 class HopperCall(CacheAttention):
     """The callable of `decode_hopper`."""
 
-    def __init__(self, case: AttentionCase, tuning: dict[str, int], scale: float | None = None) -> None:
-        super().__init__(case, tuning, split_count(case, tuning, processors()), scale)
+    def __init__(self, case: AttentionCase, tuning: dict[str, int]) -> None:
+        super().__init__(case, tuning, split_count(case, tuning, processors()))
         self._kernels: dict[tuple[bool, int], tuple[Any, int]] = {}
         self._kernel(case.kv_lengths is not None, page_of(case))
 

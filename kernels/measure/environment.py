@@ -24,15 +24,15 @@ PACKAGES = ("kernels", "workers")
 SOURCES = (".cu", ".cuh", ".html", ".json", ".py")
 
 
-def environment_info(index: int = 0, device: str | None = None) -> dict[str, Any]:
+def environment_info(device: str | None = None) -> dict[str, Any]:
     """The environment: device, libraries and commit, in the shape of `workers.documents.measurement.Environment`.
 
-    `device` is cuda or cpu; None takes the GPU if there is one. `index` counts visible GPUs.
+    `device` is cuda or cpu; None takes the GPU if there is one. Of several GPUs it is the first visible one.
     """
     import torch
 
     on_gpu = torch.cuda.is_available() if device is None else device.startswith("cuda")
-    facts = _gpu_facts(index) if on_gpu else _cpu_facts()
+    facts = _gpu_facts() if on_gpu else _cpu_facts()
     return facts | {
         "lease_id": os.environ.get("WORKBENCH_LEASE_ID") or _boot_id(),
         "versions": _versions(on_gpu),
@@ -50,10 +50,10 @@ def current_device() -> "tuple[torch.device, Gpu, dict[str, Any]]":
     return device, gpu_of(device), environment_info()
 
 
-def _gpu_facts(index: int) -> dict[str, Any]:
+def _gpu_facts() -> dict[str, Any]:
     import torch
 
-    properties = torch.cuda.get_device_properties(index)
+    properties = torch.cuda.get_device_properties(0)
     return {
         "device": properties.name,
         "gpu_class": class_of(properties.name),

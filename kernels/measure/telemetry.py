@@ -33,12 +33,13 @@ class TelemetrySampler:
     `sm_mhz_*` is the cores' clock.
     """
 
-    def __init__(self, device: str = "cuda", index: int = 0, interval: float = 0.05, gpus: int = 1) -> None:
-        """`interval` in seconds. Of several `gpus`, from `index` on, power and other programs are those of all."""
+    def __init__(self, device: str = "cuda", interval: float = 0.05, gpus: int = 1) -> None:
+        """`interval` in seconds. The first `gpus` that are visible are read: the clock of the first, the power of all,
+        and other programs on all of them.
+        """
         self._others = None if device.startswith("cuda") else _OthersCpuTime()
-        indexes = range(index, index + gpus)
-        self._sample = _gpu_sampler(indexes) if device.startswith("cuda") else _cpu_sample
-        self._gpu_snapshot = _snapshot_reader(indexes) if device.startswith("cuda") else lambda: None
+        self._sample = _gpu_sampler(range(gpus)) if device.startswith("cuda") else _cpu_sample
+        self._gpu_snapshot = _snapshot_reader(range(gpus)) if device.startswith("cuda") else lambda: None
         self._snapshots: list[GpuSnapshot] = []
         self._interval = interval
         self._samples: list[dict[str, float]] = []

@@ -2,15 +2,19 @@
 
 from collections.abc import Callable
 
+BITS = 32
+"""Of a word."""
 
-def gf2_inverse(linear: Callable[[int], int], bits: int = 32) -> list[int]:
-    """For each bit of the result, lowest first, the word that it contributes by exclusive or to the map's argument.
+
+def gf2_inverse(linear: Callable[[int], int]) -> list[int]:
+    """For each bit of the result of a map of words, lowest first, the word that it contributes by exclusive or to the
+    map's argument.
 
     Raises ValueError if the map is not invertible. The method is Gaussian elimination over GF(2).
     """
-    rows = [(linear(1 << bit), 1 << bit) for bit in range(bits)]  # results and arguments, until results are single bits
-    for bit in range(bits):
-        at = next((i for i in range(bit, bits) if rows[i][0] >> bit & 1), None)
+    rows = [(linear(1 << bit), 1 << bit) for bit in range(BITS)]  # results and arguments, until results are single bits
+    for bit in range(BITS):
+        at = next((i for i in range(bit, BITS) if rows[i][0] >> bit & 1), None)
         if at is None:
             raise ValueError(f"linear has no inverse: bit {bit} of its result depends on the others")
         rows[bit], rows[at] = rows[at], rows[bit]

@@ -169,9 +169,9 @@ RUNS_NAMED = 25
 
 
 class WorkloadQuerySet(OrganisationQuerySet):
-    def with_newest_runs(self, most: int = RUNS_NAMED) -> Self:
+    def with_newest_runs(self) -> Self:
         """Workloads that know their `newest_runs`, by one query for all of them."""
-        runs = apps.get_model("runs", "Run").objects.all()[:most]
+        runs = apps.get_model("runs", "Run").objects.all()[:RUNS_NAMED]
         return self.prefetch_related(models.Prefetch("runs", runs, to_attr="newest_runs"))
 
 

@@ -19,22 +19,18 @@ def scaled(interval: Interval, by: float) -> Interval:
     return Interval(value=interval.value * by, low=interval.low * by, high=interval.high * by)
 
 
-def inverted(interval: Interval, by: float = 1.0) -> Interval:
-    """`by` / the interval of a positive quantity; low and high change places."""
-    return Interval(value=by / interval.value, low=by / interval.high, high=by / interval.low)
-
-
-def cost_per(rate: Interval, usd_per_hour: float, units: float = 1.0) -> Interval:
+def cost_per(rate: Interval, usd_per_hour: float, units: float) -> Interval:
     """USD for `units` at `rate` of them per second: units · usd_per_hour / (3600 · rate)."""
-    return inverted(rate, units * usd_per_hour / 3600)
+    usd = units * usd_per_hour / 3600
+    return Interval(value=usd / rate.value, low=usd / rate.high, high=usd / rate.low)
 
 
-def per_million(rate: Interval, usd_per_hour: float, duty_cycle: float = 1.0) -> Interval:
+def per_million(rate: Interval, usd_per_hour: float) -> Interval:
     """USD per million at `rate` per second, by `workers.pricing.usd_per_mtok`."""
     return Interval(
-        value=usd_per_mtok(usd_per_hour, rate.value, duty_cycle),
-        low=usd_per_mtok(usd_per_hour, rate.high, duty_cycle),
-        high=usd_per_mtok(usd_per_hour, rate.low, duty_cycle),
+        value=usd_per_mtok(usd_per_hour, rate.value),
+        low=usd_per_mtok(usd_per_hour, rate.high),
+        high=usd_per_mtok(usd_per_hour, rate.low),
     )
 
 
