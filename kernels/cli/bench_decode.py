@@ -89,7 +89,7 @@ def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[tor
             case = model_case(model, name, dtype, batch, prompt, TOKENS)
             for wanted in bench_divided.groups_of(_wanted(case, options, gpu), options.gpus):
                 yield from _measured(options, gpu, ceilings, model, wanted)
-                bench_divided.free()
+                engine.free()
         del model
 
 
@@ -105,7 +105,7 @@ def _measured(
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
     known = Known.of(reference, ids, generator)
     reference.close()
-    bench_divided.free()
+    engine.free()
     runs = [prepared(variant, own, model, known) for variant, own in wanted]
     for run in runs:
         if run.gate == "pass":

@@ -1,6 +1,5 @@
 """What `bench decode` needs for a model that is larger than one GPU: its parts, and torch's own answers by them."""
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -50,7 +49,7 @@ def rows(
             continue
         yield from measured(model, [(variant, case)])
         del model
-        free()
+        engine.free()
 
 
 def groups_of(wanted: Sequence[Wanted], gpus: Sequence[int]) -> Iterator[list[Wanted]]:
@@ -69,16 +68,9 @@ def roomiest(device: torch.device) -> str:
     """The device with the most free memory among those of this one's kind, for a reference beside all runners."""
     if device.type != "cuda":
         return device.type
-    free()
+    engine.free()
     left = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
     return f"cuda:{left.index(max(left))}"
-
-
-def free() -> None:
-    """Gives memory that nothing holds any more back to the GPUs."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 def reference(model: Any) -> Runner:

@@ -1,12 +1,9 @@
 """The model that `bench serve` gives to every server: a directory with weights and a tokenizer."""
 
-import gc
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from kernels import engine
 from kernels.engine import written_model
@@ -52,7 +49,7 @@ class ServedModel:
         model = self.load()
         cases = {each: model_case(model, self.name, self.dtype, each, prompt, FLOOR_TOKENS) for each in batches}
         del model
-        released()
+        engine.free()
         return {batch: floor_ms(case, ceilings) for batch, case in cases.items()}
 
     def judged(self, answers: list[list[tuple[list[int], list[int]]]]) -> list[LogitGaps | None]:
@@ -68,13 +65,6 @@ class ServedModel:
         return gaps.refusal(LARGEST_DIFFERENCE[self.dtype])
 
 
-def released() -> None:
-    """Gives the device's memory back, which servers need."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
 def prepared(named: str, dtype: str, device: str, folder: Path) -> ServedModel:
     """A directory as it is, or a catalogue entry written to `folder` with weights from a seed. Raises ValueError."""
     config = catalogue_config(named)
@@ -83,5 +73,5 @@ def prepared(named: str, dtype: str, device: str, folder: Path) -> ServedModel:
     model: Any = engine.load(None, config, seed=0, generated=True, dtype=dtype, device=device)
     written_model.write(model, folder)
     del model
-    released()
+    engine.free()
     return ServedModel(folder, named, dtype, device)

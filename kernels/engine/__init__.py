@@ -1,5 +1,6 @@
 """Models made ready to run: load one, describe one, choose a runner, apply a plan. Imports without torch."""
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
     from kernels.engine.loading import ConfigurationFacts
 
-__all__ = ["Generation", "Runner", "apply", "describe", "load", "runner"]
+__all__ = ["Generation", "Runner", "apply", "describe", "free", "load", "runner"]
 
 
 def load(
@@ -38,6 +39,15 @@ def load(
         devices = divided.devices_of(gpus, device)
         return divided.load(model_dir, config, devices, seed=seed, generated=generated, dtype=dtype)
     return loading.load(model_dir, config, seed=seed, generated=generated, dtype=dtype, device=device)
+
+
+def free() -> None:
+    """Gives memory that nothing holds any more back to the GPU, such as that of a model."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def describe(config: dict[str, Any], dtype: str | None = None) -> "ConfigurationFacts":

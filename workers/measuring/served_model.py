@@ -1,6 +1,5 @@
 """Loads the model of a stage: its device, its precision and its runner."""
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -89,11 +88,4 @@ def prepared(runner: Runner, document: StageInput) -> Iterator[Runner]:
         yield runner
     finally:
         runner.close()
-        free()
-
-
-def free() -> None:
-    """Gives unreferenced memory back to the device."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+        engine.free()

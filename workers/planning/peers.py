@@ -11,7 +11,7 @@ from kernels.engine.vllm_runner import PYTHON_VARIABLE
 from workers.documents.measurement import Interval
 from workers.documents.stages import PeerTrial, StageInput
 from workers.harness.context import Context
-from workers.measuring.served_model import free, prepared
+from workers.measuring.served_model import prepared
 from workers.planning.build_times import Builds
 from workers.planning.confirmation import present_plan
 from workers.planning.served_checks import judged_ids, precisions_of
@@ -88,6 +88,6 @@ def _memory() -> dict[str, float]:
     """The share of the GPU's memory for vLLM, of what is free now; nothing without a GPU."""
     if not torch.cuda.is_available():
         return {}
-    free()
+    engine.free()
     available, total = torch.cuda.mem_get_info()
     return {"memory": round(FREE_SHARE * available / total, 2)}

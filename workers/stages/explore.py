@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from kernels import registry
+from kernels import engine, registry
 from kernels.hardware import GPUS
 from kernels.measure.roofline import floor_ms, in_burst
 from kernels.measure.timing import StoppingRule
@@ -27,7 +27,7 @@ from workers.documents.workload import Constraints, Workload
 from workers.harness.context import Context, StageError
 from workers.measuring.conditions import watched
 from workers.measuring.journal import Journal
-from workers.measuring.served_model import device_of, free
+from workers.measuring.served_model import device_of
 from workers.planning import kernels_plan
 from workers.planning.precision import lossy_refusal
 
@@ -94,7 +94,7 @@ def _explore(
         lossy, forbidden = lossy_cases(each.case, document.workload.constraints, document.model)
         make = partial(_tried, bench, choices, each, lossy, seconds, forbidden)
         candidates += journal.once(each.case.key, list[Candidate], make)
-        free()
+        engine.free()
     refused = sum(each.gate == "refused" for each in candidates)
     context.say(1.0, f"candidates tried: {len(candidates) - refused}, refused: {refused}; cases: {len(wanted)}")
     return candidates

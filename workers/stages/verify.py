@@ -22,7 +22,7 @@ from workers.measuring.conditions import watched
 from workers.measuring.journal import Journal
 from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.sample_sizes import distributions, is_enough
-from workers.measuring.served_model import dtype_of, free, load, planned, prepared
+from workers.measuring.served_model import dtype_of, load, planned, prepared
 from workers.planning.confirmation import (
     Attempt,
     before_words,
@@ -222,7 +222,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     """The verify stage. Where no plan is confirmed, the result is what runs today."""
     usd = hourly_price(document.prices, document.gpu_class)
     tried, left_out, final = _in_this_process(document, context, usd)
-    free()
+    engine.free()
     if not tried[-1].why_not:
         tried = in_more_processes(tried, document, context, usd)
         final = tried[-1]

@@ -16,7 +16,7 @@ from workers.documents.measurement import ServedIds
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
 from workers.measuring.judged_ids import served_ids
-from workers.measuring.served_model import device_of, free, load
+from workers.measuring.served_model import device_of, load
 
 ASKED_OF = 4
 ANSWERS = 8
@@ -59,7 +59,7 @@ def judge(
                     gaps.append(answer_gaps(reference, prompt, served, device))
     finally:
         reference.close()
-        free()
+        engine.free()
     return {name: _said(gaps, allowed[name]) for name, gaps in found.items()}
 
 

@@ -22,7 +22,7 @@ from workers.documents.recording import longest
 from workers.documents.stages import StageInput
 from workers.documents.workload import Objective
 from workers.harness.context import Context
-from workers.measuring.served_model import device_of, free, load, planned
+from workers.measuring.served_model import device_of, load, planned
 from workers.pricing import hourly_price
 from workers.traffic.ladder import Ladder
 from workers.traffic.measuring import LoadTest, sent_under
@@ -121,7 +121,7 @@ class Sides:
             limit = self._in_batches(runner, name, until, gpus)
         finally:
             runner.close()
-            free()
+            engine.free()
         return curve_of(self._of_batches(runner_name, gpus), limit)
 
     def _in_batches(self, runner: Runner, name: str, until: float, gpus: int) -> LimitResult:

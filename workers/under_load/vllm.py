@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from kernels import engine
 from kernels.engine import loading, written_model
 from kernels.engine.bucket_session import positions
 from kernels.engine.vllm_process import has_network
@@ -21,7 +22,7 @@ from kernels.serve.handed import NAME
 from workers.documents.load import LoadCurve, LoadedServer
 from workers.documents.recording import longest
 from workers.harness.context import StageError
-from workers.measuring.served_model import dtype_of, free, load
+from workers.measuring.served_model import dtype_of, load
 from workers.traffic.prompts import WORDS
 from workers.under_load.sentences import NO_NETWORK, NO_VLLM, curve_of
 from workers.under_load.sides import Sides
@@ -90,7 +91,7 @@ def _directory(sides: Sides, dtype: str, caveats: list[str]) -> Path:
     caveats.append(NO_TOKENIZER)
     written = sides.context.artifacts / "vllm-model"
     written_model.write(load(sides.document, sides.context, dtype), written, WORDS)
-    free()
+    engine.free()
     return written
 
 
