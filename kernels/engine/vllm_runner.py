@@ -27,11 +27,21 @@ SCRIPT = Path(__file__).with_name("vllm_process.py")
 START_SECONDS, REQUEST_SECONDS = 300.0, 120.0
 MEMORY_SHARE = 0.35
 """Share of the GPU's memory for vLLM's weights and KV cache; the other runners need the rest."""
+FREE_SHARE = 0.9
+"""vLLM may take at most this share of the memory that is free on a GPU which this process uses as well."""
 LOG_TAIL = 600
 """Characters of vLLM's log that an error quotes."""
 QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "VLLM_HOST_IP": "127.0.0.1"}
 QUIET |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 """Variables that keep vLLM from looking for a network."""
+
+
+def memory_share() -> float | None:
+    """The share of the current GPU's memory that vLLM may take now; None without a GPU."""
+    if not torch.cuda.is_available():
+        return None
+    available, total = torch.cuda.mem_get_info()
+    return round(FREE_SHARE * available / total, 2)
 
 
 def environment() -> dict[str, str]:

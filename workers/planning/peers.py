@@ -7,7 +7,7 @@ import torch
 
 from kernels import engine
 from kernels.engine.served_answers import judge_ids
-from kernels.engine.vllm_runner import PYTHON_VARIABLE
+from kernels.engine.vllm_runner import PYTHON_VARIABLE, memory_share
 from workers.documents.measurement import Interval
 from workers.documents.stages import PeerTrial, StageInput
 from workers.harness.context import Context
@@ -23,8 +23,6 @@ WORST_START_SECONDS = 120.0
 caches it took 63 s for Llama-3.2-1B."""
 LONGEST = 900
 """Characters of what an engine says of its failure."""
-FREE_SHARE = 0.9
-"""The share of the GPU's free memory that vLLM may take. The stage's model stays loaded beside it."""
 
 
 def measure_vllm(document: StageInput, context: Context, model: torch.nn.Module, seconds: float) -> PeerTrial:
@@ -52,7 +50,9 @@ def _not_measured(document: StageInput, why: str, gate: str = "refused") -> Peer
 
 
 def _measured(document: StageInput, model: torch.nn.Module, longest: float, seconds: float) -> PeerTrial:
-    options = {"start_seconds": longest, **_memory()}
+    engine.free()
+    share = memory_share()
+    options = {"start_seconds": longest} | ({} if share is None else {"memory": share})
     start = time.monotonic()
     with prepared(engine.runner("vllm", model, options), document) as runner:
         start_seconds = time.monotonic() - start
@@ -82,12 +82,3 @@ def _sentence(version: str, settings: dict[str, object], found: Interval | None,
     how = f"its engine {settings.get('engine', 'in process')}, CUDA graphs {settings.get('cudagraph_mode', 'unknown')}"
     said = f"vLLM {version} on the same weights, prompts and traffic ({how}, no HTTP)"
     return f"{said}: a peer, never chosen. {judged}" if found else f"{said} is refused. {judged}"
-
-
-def _memory() -> dict[str, float]:
-    """The share of the GPU's memory for vLLM, of what is free now; nothing without a GPU."""
-    if not torch.cuda.is_available():
-        return {}
-    engine.free()
-    available, total = torch.cuda.mem_get_info()
-    return {"memory": round(FREE_SHARE * available / total, 2)}

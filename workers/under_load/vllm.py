@@ -8,13 +8,11 @@ import os
 import time
 from pathlib import Path
 
-import torch
-
 from kernels import engine
 from kernels.engine import loading, written_model
 from kernels.engine.bucket_session import positions
 from kernels.engine.vllm_process import has_network
-from kernels.engine.vllm_runner import PYTHON_VARIABLE, environment
+from kernels.engine.vllm_runner import PYTHON_VARIABLE, environment, memory_share
 from kernels.load.connection import Address
 from kernels.load.server_process import NotStarted, reserved_port, running
 from kernels.load.vllm_server import MEMORY_SHARE, ServerCommand, ServerSettings, vllm
@@ -30,8 +28,6 @@ from workers.under_load.sides import Sides
 EXPECTED_START_SECONDS, LONG_START_SECONDS = 70.0, 150.0
 """vLLM loads the weights, compiles and captures its graphs; with empty caches that took 63 s for Llama-3.2-1B. It is
 waited for LONG_START_SECONDS, and longer where its side has more time left."""
-FREE_SHARE = 0.9
-"""Of the GPU's memory that is free, vLLM may take this much at most; this process keeps a context on the GPU."""
 SPARE_TOKENS = 64
 """By so many tokens vLLM's longest sequence is longer than the traffic's: prompts are words, counted once sent."""
 LONGEST = 500
@@ -78,7 +74,7 @@ def _wanted(sides: Sides, caveats: list[str]) -> ServerSettings:
         port=reserved_port(),
         context=min(positions_of_model, sum(longest(traffic, document.recording)) + SPARE_TOKENS),
         running=sides.most,
-        memory=_memory(),
+        memory=min(MEMORY_SHARE, memory_share() or MEMORY_SHARE),
         shared_prefix=bool(traffic.shared_prefix or document.recording),
     )
 
@@ -93,14 +89,6 @@ def _directory(sides: Sides, dtype: str, caveats: list[str]) -> Path:
     written_model.write(load(sides.document, sides.context, dtype), written, WORDS)
     engine.free()
     return written
-
-
-def _memory() -> float:
-    """vLLM's share of the GPU's memory: the usual one, less where others have taken some."""
-    if not torch.cuda.is_available():
-        return MEMORY_SHARE
-    available, total = torch.cuda.mem_get_info()
-    return round(min(MEMORY_SHARE, FREE_SHARE * available / total), 2)
 
 
 def _last_line(log: Path) -> str:
