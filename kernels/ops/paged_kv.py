@@ -7,6 +7,8 @@ if TYPE_CHECKING:
 
 PAGE_SIZE = 16
 """Tokens of a page where a case names none."""
+SPARE_SLOTS = 40
+"""Slots of a test cache beyond those that a call reads or writes."""
 
 
 def slots(

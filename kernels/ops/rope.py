@@ -5,15 +5,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pydantic import Field
 
 from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
-from kernels.ops.paged_kv import PAGE_SIZE, shuffled_pages, slots
+from kernels.ops.paged_kv import PAGE_SIZE, SPARE_SLOTS, shuffled_pages, slots
 
 if TYPE_CHECKING:
     import torch
 
     from kernels.proof.inputs import Maker
-
-SPARE_SLOTS = 40
-"""Slots of a test cache beyond those that an append writes."""
 
 
 class RopeCase(BaseCase):

@@ -5,16 +5,13 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from kernels.ops.base import BYTES, Arguments, BaseCase, DType, Outputs
-from kernels.ops.paged_kv import PAGE_SIZE, shuffled_pages, slots
+from kernels.ops.paged_kv import PAGE_SIZE, SPARE_SLOTS, shuffled_pages, slots
 from kernels.ops.rope import angles, rotate_half
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from kernels.proof.inputs import Maker
-
-SPARE_SLOTS = 40
-"""Slots of a test cache beyond those that are read."""
 
 
 class StepAttentionCase(BaseCase):
