@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from kernels.quant import e2m1
+from kernels.quant.formats import E4M3_MOST
 
-E4M3_MOST, E4M3_LEAST_NORMAL, E2M1_MOST = 448.0, 2.0**-6, 6.0
+E4M3_LEAST_NORMAL, E2M1_MOST = 2.0**-6, 6.0
 ROUNDED_UP = 1.001
 """How much a row's largest value over its scale may exceed E4M3_MOST by the rounding of a quotient."""
 BLOCK = 16

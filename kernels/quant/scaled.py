@@ -8,9 +8,8 @@ scale maps the largest value of its group to 448.
 import torch
 from torch.nn.functional import pad
 
-from kernels.quant.formats import Scales
+from kernels.quant.formats import E4M3_MOST, Scales
 
-LARGEST = 448.0
 BLOCK = 128
 
 Scaled = tuple[torch.Tensor, torch.Tensor]
@@ -40,7 +39,7 @@ def through_fp8(y: torch.Tensor) -> torch.Tensor:
 
 def _quantised(x: torch.Tensor, scales: Scales, rows: int) -> Scaled:
     wide = x.float()
-    found = _largest(wide.abs(), scales, rows).clamp_min(1e-30) / LARGEST
+    found = _largest(wide.abs(), scales, rows).clamp_min(1e-30) / E4M3_MOST
     return (wide / _spread(found, x.shape)).to(torch.float8_e4m3fn), found
 
 
