@@ -20,6 +20,7 @@ from kernels.engine.divided_pass import DividedPrompts, RankPart
 from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.prompt_ops import PACKS_HEAD, prompt_ops
 from kernels.engine.prompts import PromptReader, room_for
+from kernels.engine.readers import LOOK_NS
 from kernels.engine.rounding import Rounding
 from kernels.engine.state import State
 from kernels.measure.gpu_entry import gpu_of
@@ -34,8 +35,6 @@ from kernels.megakernel.shape import BATCH_MOST, shape_of
 from kernels.megakernel.weights import format_of
 from kernels.ops.sampling import Samplings, of_batch
 
-LOOK_NS = 1_000_000
-"""How long a token may take before the host looks whether the launch has ended without it."""
 FORCED_MOST = 1024
 """Steps of one teacher-forced launch."""
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
+from kernels.engine.modules import GROUPS
 from workers.traces.attribution import Work
 from workers.traces.labels import COPIES, ELEMENTWISE, UNATTRIBUTED
 from workers.traces.op_counter import CountedOp
@@ -16,7 +17,6 @@ from workers.traces.op_counter import CountedOp
 _MATRIX = re.compile(r"gemm|gemv|nvjet|cutlass|cublas|wgmma|splitk(?!reduce)|_mm(_|\b)|dot_kernel", re.IGNORECASE)
 _ATTENTION = re.compile(r"fmha|flash|attention|sdpa", re.IGNORECASE)
 _HELPERS = re.compile(r"splitkreduce|reduce_1block|splitk_reduce", re.IGNORECASE)
-_PACKED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 
 
 def _word(*words: str) -> re.Pattern[str]:
@@ -99,7 +99,7 @@ def packed(sequence: Sequence[str]) -> list[str]:
     found: list[str] = []
     rest = list(sequence)
     while rest:
-        for group in _PACKED:
+        for group in GROUPS:
             if rest[: len(group)] == [f"linear {name}" for name in group]:
                 found.append("linear " + ", ".join(group))
                 rest = rest[len(group) :]
