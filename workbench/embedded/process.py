@@ -1,32 +1,20 @@
 """A child process that ends with its parent and writes its output to a log file."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+from workers.lifeline import die_with_parent
 
 
 class EmbeddedError(Exception):
     """Why the workbench cannot be started here, as one sentence."""
-
-
-def _dies_with_parent(number: signal.Signals, parent: int) -> Callable[[], None]:
-    def arrange() -> None:
-        if _libc is not None:
-            _libc.prctl(PR_SET_PDEATHSIG, number)
-            if os.getppid() != parent:
-                os._exit(1)
-
-    return arrange
 
 
 @dataclass
@@ -60,7 +48,7 @@ class Service:
                     env=dict(self.env),
                     pass_fds=self.pass_fds,
                     start_new_session=True,
-                    preexec_fn=_dies_with_parent(self.orphan_signal, os.getpid()),
+                    preexec_fn=partial(die_with_parent, os.getpid(), self.orphan_signal),
                 )
             except OSError as error:
                 raise EmbeddedError(f"{self.name}: {self.command[0]} cannot be started: {error.strerror}") from error
