@@ -10,13 +10,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from jinja2 import TemplateSyntaxError, nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
+from jinja2.ext import loopcontrols
 from jinja2.sandbox import MAX_RANGE, SandboxedEnvironment
 
 from kernels.model_files import ModelRefused
 from kernels.model_files.config import walk
 from kernels.model_files.strict_json import read_json
+from kernels.serve.chat_template import Generation
 
 MAX_BYTES = 2**17
 """Of all templates of a model together."""
@@ -26,17 +26,7 @@ SETTINGS = {"tokenizer_config.json", "processor_config.json", "chat_template.jso
 FIELDS = {"chat_template", "template"}
 
 
-class _Generation(Extension):
-    """The tag `generation`, by which transformers marks what the assistant says."""
-
-    tags = {"generation"}
-
-    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-ENVIRONMENT = SandboxedEnvironment(extensions=[loopcontrols, _Generation])
+ENVIRONMENT = SandboxedEnvironment(extensions=[loopcontrols, Generation])
 
 
 def check_templates(files: Mapping[str, Path]) -> None:
