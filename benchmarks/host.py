@@ -15,5 +15,5 @@ def machine() -> dict[str, Any]:
 
 
 def load_average() -> list[float]:
-    """Of the last 1, 5 and 15 minutes."""
+    """The load averages of the last 1, 5 and 15 minutes."""
     return [round(each, 2) for each in os.getloadavg()]

@@ -113,7 +113,7 @@ def off(found: dict[str, Any], log: Sequence[dict[str, Any]]) -> dict[str, float
 
 
 def _figures(requests: Sequence[tuple[int, Sequence[int]]]) -> dict[str, float]:
-    """Of requests with the time of their begin and those of their tokens, in ns."""
+    """The figures of requests, each with the time when it began and those of its tokens, in ns."""
     span = max(tokens[-1] for _, tokens in requests) - min(begin for begin, _ in requests)
     return {
         "ttft_ms": statistics.median((tokens[0] - begin) / 1e6 for begin, tokens in requests),

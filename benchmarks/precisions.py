@@ -33,7 +33,7 @@ VARIANTS = ("megakernel", "megakernel_fp8", "megakernel_nvfp4")
 STARTUP_SECONDS = process_age()
 TRAFFIC = {"prompt_tokens": 128, "output_tokens": 64}
 LIMIT_MS = 100
-"""Of the time to the last of these tokens; what the verdict is on."""
+"""The limit of the time to the last of these tokens, which the verdict is on."""
 
 
 def manifest(directory: Path) -> ModelManifest:

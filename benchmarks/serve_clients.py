@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MODEL = ROOT / "samples" / "voice-agent"
 SECONDS = 900
 TTFT, GAP = "time_to_first_token_ms", "inter_token_latency_ms"
-"""As guidellm names them."""
+"""guidellm's names of the metrics."""
 
 
 class Job(NamedTuple):

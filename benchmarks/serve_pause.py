@@ -39,7 +39,7 @@ def filled(before: str, each: str, after: str, most: int | None = None) -> bytes
 
 
 def bodies() -> dict[str, tuple[type[BaseModel], bytes]]:
-    """Of each kind, by what it holds."""
+    """A large body of each kind with its schema, by what it holds."""
     ids = ",".join(["[" + ",".join(["7"] * (CONTEXT - 16)) + "]"] * 512)
     return {
         "lists": (CompletionAsked, filled(HEAD + '"prompt": [', "[],", "]}")),

@@ -40,7 +40,7 @@ from tests.ports import reserved_port
 
 ROOT = Path(__file__).parents[1]
 MEMBERS = 10
-"""Of each organisation."""
+"""Members of each organisation."""
 LIMIT_MS = {"submit": 300, "reads": 150}
 """What the 99th percentiles must stay under."""
 

@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 0.5
 REST_SECONDS = 5.0
 """After a failure Redis is left alone for this long, so that a frozen one delays a process once, not each request."""
 _left_alone_until: dict[str, float] = {}
-"""By the cache's address: every thread has a cache object of its own."""
+"""Until when, by the cache's address: every thread has a cache object of its own."""
 Result = TypeVar("Result")
 
 

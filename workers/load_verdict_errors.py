@@ -29,7 +29,7 @@ LOADS = 2000
 
 
 class Answers(NamedTuple):
-    """Of each request of a load: when its first token came, in s, what it took, in s, whether beyond the limit."""
+    """The requests of a load: when the first token of each came, in s, what it took, in s, whether beyond the limit."""
 
     first_s: np.ndarray
     took_s: np.ndarray

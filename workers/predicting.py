@@ -190,7 +190,7 @@ class _Request:
 
     @property
     def activations(self) -> str:
-        """Their precision, and that of keys and values: the weights' down to 16 bits."""
+        """The precision of activations, keys and values: that of the weights, but 16 bits at least."""
         if BYTES[self.weights] >= SIXTEEN_BITS:
             return self.weights
         return self.served if BYTES[self.served] == SIXTEEN_BITS else "bf16"

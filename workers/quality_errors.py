@@ -43,7 +43,7 @@ class Loss(NamedTuple):
 
 
 KL_BEFORE = 0.0008
-"""As bf16 on an H200 (docs/method.md), which differs in 5.5 % of the tokens."""
+"""The divergence of bf16 on an H200 (docs/method.md), which differs in 5.5 % of the tokens."""
 LOSSES = {
     "tokens differ, 5.5 % did before": Loss(rise=ALLOWED),
     "tokens differ, none did before": Loss(0.0, rise=ALLOWED),

@@ -31,7 +31,7 @@ STUDENT = {
     4: {6: 4.981, 7: 4.595, 8: 4.334, 9: 4.146, 10: 4.005},
     8: {6: 5.709, 7: 5.203, 8: 4.864, 9: 4.623, 10: 4.443},
 }
-"""By the number k of metrics and the degrees of freedom, the 1 − 0.005 / k quantiles of Student's t, rounded up."""
+"""The 1 − 0.005 / k quantiles of Student's t, rounded up, by the number k of metrics and the degrees of freedom."""
 
 
 class NotComparable(ValueError):

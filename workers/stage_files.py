@@ -28,7 +28,7 @@ class Folders(NamedTuple):
 
     @property
     def read(self) -> list[str]:
-        """Those that the process may read only."""
+        """The folders that the process may read and not write."""
         return [str(each) for each in (self.model, self.recordings) if each]
 
 

@@ -39,7 +39,9 @@ KEPT = ("a tenth as many beyond as may", "the limit at twice the median, times v
 
 @dataclass(frozen=True)
 class Boundaries:
-    """By the number of requests: `met` at most so many beyond the limit (-1: none), `missed` at least so many."""
+    """How many requests beyond the limit decide, by the number of requests: `met` at most so many (-1: none is met),
+    `missed` at least so many.
+    """
 
     met: np.ndarray
     missed: np.ndarray

@@ -59,7 +59,7 @@ class DecodeHopper(Variant):
         return HopperCall(case, tuning)
 
     def cuda_builds(self, case: AttentionCase, params: dict[str, Any], gpu: Gpu) -> list[Build]:
-        """Of calls with lengths, or a position, and of calls without."""
+        """One build for calls with lengths or a position, and one for calls without."""
         tuning = merge_params(self.name, params, self.space(case)[0])
         splits = split_count(case, tuning, gpu.sms)
         return [build_of(case, tuning, splits, counted, page_of(case)) for counted in (True, False)]

@@ -63,7 +63,7 @@ def _check_rows(tensors: dict[str, Tensor], block_n: int) -> None:
 
 
 def _tiles(lengths: tuple[int, ...], block_m: int) -> list[tuple[int, int, int]]:
-    """Of each tile of the packed sequences: the start and length of its sequence, and the tile's first row in it."""
+    """The tiles of the packed sequences: each the start and length of its sequence, and its own first row in it."""
     begins = [0, *accumulate(lengths)]
     return [
         (begin, length, row)

@@ -33,12 +33,13 @@ ROUNDS = 20
 JUDGED = 8
 """Answers of each row that are teacher-forced."""
 SIGMA = 0.8
-"""Of the lengths that are log-normal."""
+"""The standard deviation of the logarithms of log-normal lengths."""
 MOST_TIMES = 4
 """Lengths are cut to this multiple of the median."""
 MOST_SECONDS = 600.0
 """The longest time that a list is sent for."""
 SHARE_OF_CAPACITY = 0.8
+"""Poisson arrivals come at this share of the requests per second that the first server reached."""
 MODELS = ("llama-3.2-1b", "qwen2.5-1.5b")
 USERS = (1, 8, 32, 128, 256)
 

@@ -5,7 +5,7 @@ import argparse
 from kernels.cli.numbers import positive, seconds
 
 OPTIONS = ("model", "prompt", "users", "tokens", "vllm", "vllm_option", "own_option", "poisson", "rate")
-"""Those that say something only to `serve`, or to `decode` as well."""
+"""Options that say something only to `serve`, or to `decode` as well."""
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:

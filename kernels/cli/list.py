@@ -68,7 +68,7 @@ def _cases(variant: Variant) -> Sequence[Case]:
 
 
 def _row(variant: Variant, cases: Sequence[Case]) -> dict[str, Any]:
-    """Of the cases of `check`, on which GPU classes and generations and in which types of activations some are served.
+    """On which GPU classes and generations, and in which types of activations, some of the cases are served.
 
     `library_only` says that no runner uses any case that the variant serves; `library_only_features` names the features
     that it serves and no runner uses.

@@ -45,7 +45,7 @@ class ServedModel:
         return engine.load(self.directory, self.config, generated=generated, dtype=self.dtype, device=self.device)
 
     def floors(self, prompt: int, batches: list[int], ceilings: dict[str, Any]) -> dict[int, float | None]:
-        """By the number of requests at once, the roofline's least ms of 64 tokens behind `prompt` ones."""
+        """The roofline's least ms of 64 tokens behind `prompt` ones, by the number of requests at once."""
         model = self.load()
         cases = {each: model_case(model, self.name, self.dtype, each, prompt, FLOOR_TOKENS) for each in batches}
         del model

@@ -30,7 +30,7 @@ class BoundKernel:
     shared_bytes: int
     pdl: bool
     arguments: tuple[Any, ...]
-    """As `Launch` takes them; 0 in place of an output."""
+    """The arguments as `Launch` takes them; 0 in place of an output."""
     places: tuple[tuple[int, int], ...]
     """Pairs of a place among the arguments and the number of the output whose address belongs there."""
 

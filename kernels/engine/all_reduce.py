@@ -42,7 +42,7 @@ class AllReduce(ABC):
 
 
 class SumByCopies(AllReduce):
-    """By torch's own copies, on any devices, also where several ranks share one."""
+    """Sums by torch's own copies, on any devices, also where several ranks share one."""
 
     def __init__(self, devices: Sequence[torch.device]) -> None:
         self._devices = devices
@@ -58,7 +58,7 @@ class SumByCopies(AllReduce):
 
 
 class SumByPeers(AllReduce):
-    """By one kernel on each GPU, which writes its partials into the memory of the others: `all_reduce.cu`.
+    """Sums by one kernel on each GPU, which writes its partials into the memory of the others: `all_reduce.cu`.
 
     For bf16 and up to `rows` rows. A rank that waits longer than TIMEOUT_NS gives up, and so do all; their sums are
     then NaN, and `check` says which GPU did not come.
@@ -138,7 +138,7 @@ def all_reduce(devices: Sequence[torch.device], rows: int, like: Tensor) -> AllR
 
 
 def params_of(ranks: int) -> np.dtype:
-    """Of all_reduce.cu's Params."""
+    """The dtype of `Params` in all_reduce.cu."""
     of_each = ("u8", (ranks,))
     fields = [*((name, "u8") for name in ("stream", "partial", "sum")), ("slots", *of_each), ("flags", *of_each)]
     fields += [(name, "u8") for name in ("launches", "fault", "timeout_ns")]

@@ -40,7 +40,7 @@ class Weights(NamedTuple):
 
     @property
     def normed(self) -> tuple[Tensor, ...]:
-        """Those of the `streamed` matrices whose product may normalise its rows."""
+        """The `streamed` matrices whose product may normalise its rows."""
         return (*self.qkv, *(() if isinstance(self.mlp, Experts) else self.mlp.gate_up))
 
     @property

@@ -14,7 +14,7 @@ from kernels.quant.gptq import gptq
 from kernels.quant.power_of_two import QUANTISERS, PowerOfTwoWeight
 
 HELD_BYTES = 12 * 2**30
-"""Of layers that are rounded together; more of them take another pass over the calibration."""
+"""Layers of at most so many bytes are rounded together. The next ones take another pass over the calibration."""
 MATRICES = {"qkv": "self_attn.q_proj", "o": "self_attn.o_proj", "gate_up": "mlp.gate_proj", "down": "mlp.down_proj"}
 """The matrices of a layer by their names in `kernels.engine.decoder`, and the module that has their input."""
 

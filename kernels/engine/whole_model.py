@@ -47,7 +47,7 @@ class WholeModel(Variant):
         return str(self.options.get("weights", "bf16"))
 
     def own_kernels(self) -> Collection[str]:
-        """Those of every variant that is no peer: it is composed of them, or reads prompts with them."""
+        """The kernels of every variant that is no peer: it is composed of them, or reads prompts with them."""
         return {name for each in variants() if not each.peer for name in each.kernels}
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:

@@ -12,7 +12,7 @@ WIDEST_ROW = 16_384
 """The longest row in elements that one program holds in registers."""
 WITHOUT_PDL: dict[str, Any] = {"pdl": False}
 PDL_CHOICES = ({"pdl": True}, {"pdl": False})
-"""In a model's pass: dependent launches on GPUs that support them, and ordinary ones."""
+"""What a model's pass tries: dependent launches on GPUs that support them, and ordinary ones."""
 
 
 @register

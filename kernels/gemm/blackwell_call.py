@@ -38,7 +38,7 @@ MAPS = np.dtype([(name, TENSOR_MAP) for name in ("x", "w", "y", "x_scales", "w_s
 """`struct Maps` of blackwell.cuh; without block scales the last two are zeros."""
 
 OperandTensors = tuple[Tensor, Tensor | None, Tensor | None]
-"""Of an operand: values, float32 scales, tiles of block scales."""
+"""An operand: its values, its float32 scales, and the tiles of its block scales."""
 
 
 class BlackwellLinear(CudaCall):

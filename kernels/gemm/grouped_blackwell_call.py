@@ -20,7 +20,7 @@ from kernels.ops import GroupedCase
 from kernels.tiles.maps import ROW_BYTES, named
 
 Parts = tuple[Tensor, Tensor | None]
-"""Of an operand: values, float32 scales."""
+"""An operand: its values and its float32 scales."""
 
 
 class GroupedBlackwellProduct(CudaCall):

@@ -12,7 +12,7 @@ from kernels.ops import GroupedCase
 
 SOURCE = Path(__file__).with_name("grouped.cu")
 MOST_ROWS, COLUMNS, STAGED_ROWS = 256, 128, 128
-"""Of a tile: the most rows of x, the rows of w, and the rows of y that shared memory stages at once."""
+"""A tile has at most so many rows of x, and so many rows of w; shared memory stages so many rows of y at once."""
 
 X_BOXES = (64, 32, 16, 8)
 """Rows of x that one TMA copy may load."""

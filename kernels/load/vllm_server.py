@@ -10,7 +10,7 @@ from typing import Any
 from kernels.engine.written_model import TOKENIZER_FOLDER
 
 MEMORY_SHARE = 0.85
-"""Of the GPU's memory, for vLLM, where it has the GPU to itself."""
+"""The share of the GPU's memory that vLLM takes where it has the GPU to itself."""
 
 
 @dataclass(frozen=True)

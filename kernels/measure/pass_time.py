@@ -24,7 +24,7 @@ ALL_TO_ALL_US = 2.09
 EXCHANGES = 5
 """Exchanges of a megakernel's layer: q, k, v; attention; output; gate and up; down."""
 GPU_EXCHANGES = 2
-"""Those of a layer that go over all GPUs which divide the model: output; down."""
+"""Exchanges of a layer among all GPUs that divide the model: output; down."""
 GPU_EXCHANGE_US = {1: EXCHANGE_US, 2: 1.1, 4: 1.8}
 """One of these by the number of GPUs, until every SM has added the partial sums: flagged words of 1,024 to 8,192
 float32 over NVLink between H200s (`docs/kernels/megakernel-gpus.md`)."""

@@ -130,7 +130,7 @@ def _validate(options: argparse.Namespace) -> int:
 
 
 def _describe(options: argparse.Namespace) -> int:
-    """Of several ranks, the first."""
+    """Prints a program; of several ranks that of the first."""
     program = _programs(options)[0]
     shape, layout = program.shape, program.layout
     for title, part in (("shape", shape), ("layout", layout)):

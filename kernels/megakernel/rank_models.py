@@ -12,7 +12,7 @@ from kernels.engine.rounding import MATRICES, RoundedWeights, Rounding, rounded_
 from kernels.quant.power_of_two import QUANTISERS, PowerOfTwoWeight, parts_power_of_two
 
 _FOUND: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, str], RoundedWeights]] = WeakKeyDictionary()
-"""Of each whole model the codes that some runner holds, by their precision and their rounding."""
+"""The codes of each whole model that some runner holds, by their precision and their rounding."""
 
 
 class RankModel(NamedTuple):

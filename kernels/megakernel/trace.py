@@ -24,7 +24,7 @@ from kernels.megakernel.structure import instruction_rows
 
 Trace = NDArray[np.uint64]
 Recorded = Sequence[tuple[Program, Trace]]
-"""Of each GPU its program and the raw trace of it."""
+"""For each GPU its program and the raw trace of it."""
 START, LOADED, CONSUMED, DONE = range(4)
 PHASES = ("wait", "work", "publish")
 """The phases between marks: wait (for input, weights or keys), work, publish (store the words that others wait for)."""
@@ -84,7 +84,7 @@ def save(path: Path, recorded: Recorded) -> None:
 
 
 def load(path: Path) -> list[tuple[Program, Trace]]:
-    """Of each GPU the program, without its sections of weights, and the raw trace. Raises BadTrace, or OSError for no
+    """For each GPU the program, without its sections of weights, and the raw trace. Raises BadTrace, or OSError for no
     file.
     """
     try:
@@ -151,7 +151,7 @@ def _clock_ahead(first: Sequence[InstructionSpan], other: Sequence[InstructionSp
 
 
 def _exchanges(spans: Sequence[InstructionSpan]) -> tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]:
-    """By partials and layer: when a GPU's last ones were multiplied, and when the first SM had the sum of all."""
+    """When a GPU's last partials were multiplied, and when the first SM had the sum of all; by partials and layer."""
     made: dict[tuple[str, int], int] = {}
     read: dict[tuple[str, int], int] = {}
     readers = {OP_NAMES[GATE_UP]: (OP_NAMES[OUT], 0), OP_NAMES[QKV]: (OP_NAMES[DOWN], 1)}
@@ -200,7 +200,7 @@ def _event(span: InstructionSpan, name: str, begin_ns: int, ns: int, args: dict[
 
 
 def write_chrome(path: Path, timeline: Timeline) -> None:
-    """Its `chrome_trace` as JSON, gzipped where the path ends in .gz. Raises OSError where it cannot be written."""
+    """Writes its `chrome_trace` as JSON, gzipped where the path ends in .gz. Raises OSError where that fails."""
     text = json.dumps(chrome_trace(timeline)).encode()
     path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 

@@ -19,10 +19,10 @@ Floats = NDArray[np.float32]
 
 CHUNK_BLOCKS, SHORT_CHUNK_BLOCKS = 32, 24
 CODES_BYTES = 512
-"""Of a block: 16 for each lane of a warp."""
+"""Bytes of a block's codes: 16 for each lane of a warp."""
 ROW_SCALES = 16
 ALIGNMENT = 128
-"""Of a slot of the ring and of each SM's stream."""
+"""Each slot of the ring, and each SM's stream, begins at a multiple of so many bytes."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,9 @@ def _values(words: NDArray[np.uint32], form: Format) -> Floats:
 
 
 NVFP4_BITS = 0x81C081C0
-"""Of a pair of bf16: the signs, the lowest exponent bits and the highest of the mantissas."""
+"""The bits of a pair of bf16 that hold two codes: signs, lowest exponent bits and highest mantissa bits."""
 NVFP4_PLACES = ((15, 3), (8, 2), (7, 1), (6, 0))
-"""Of a bf16 in NVFP4_BITS, and of the code that it stands for."""
+"""Places of these bits: in a bf16, and in the code that it stands for."""
 
 
 def nvfp4_registers(word: NDArray[np.uint32]) -> list[NDArray[np.uint32]]:

@@ -23,7 +23,7 @@ MASKS = ("IMAGE_SEGMENTATION", "INSTANCE_SEGMENTATION", "UNIVERSAL_SEGMENTATION"
 """transformers' tables of models that answer with a mask for each object."""
 
 IMAGE_AND_TEXT = ("IMAGE_TEXT_TO_TEXT", "ZERO_SHOT_IMAGE_CLASSIFICATION", "VISUAL_QUESTION_ANSWERING")
-"""Those of models that take images and text together."""
+"""transformers' tables of models that take images and text together."""
 MAIN_INPUT = re.compile(r'main_input_name = "(\w+)"')
 NOT_MADE_UP = {"input_values", "past_values", "pixel_values_videos"}
 """Sound waves, time series and films: inputs that `kernels.engine.inputs` cannot make up from a configuration."""

@@ -30,7 +30,7 @@ class LongestSequence(NamedTuple):
 
 
 def longest_sequence(config: dict[str, Any]) -> LongestSequence | None:
-    """Of a checked config.json; None where it states no number of positions."""
+    """The longest sequence by a checked config.json; None where it states no number of positions."""
     positions, kept = value(config, "positions"), _kept_for_padding(config)
     if positions is None:
         return None

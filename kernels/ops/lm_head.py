@@ -177,7 +177,7 @@ def _check_ids(ids: "Tensor", vocab: int, when: str) -> None:
 
 
 def _off(ids: "Tensor", logits: "Tensor", settings: Arguments, top_k: int = TOP_K) -> "Tensor":
-    """Of each row, by how much its id is wrong [m]; logits [m, vocab] are float64.
+    """By how much the id of each row is wrong [m]; logits [m, vocab] are float64.
 
     An id is wrong by as much as it lies outside of what is kept. It is also wrong by the lead in score of any other
     token, or by that token's margin inside of what is kept, if this is less: a change of that size drops the token.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 BITS = 32
-"""Of a word."""
+"""Bits of a word."""
 
 
 def gf2_inverse(linear: Callable[[int], int]) -> list[int]:

@@ -33,7 +33,7 @@ from kernels.serve.text import TextCodec
 Found = TypeVar("Found")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
-"""Those of an error, by its status."""
+"""The headers of an error, by its status."""
 BEARER = re.compile("bearer +", re.IGNORECASE)
 CLOSED = 499
 """The status that is counted for a client that went away."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 MOST_ROWS, MOST_TOKENS = 64, 16_384
-"""Of a batch, padding included."""
+"""The largest batch: rows, and tokens with padding."""
 
 
 class RequestVectors(NamedTuple):

@@ -10,7 +10,7 @@ LOOKS = 10
 
 
 class SignsOfLife:
-    """Those of one engine, from when it is ready on. `ask` asks it for one."""
+    """The signs of life of one engine, from when it is ready on. `ask` asks the engine for one."""
 
     def __init__(self, ask: Callable[[], None]) -> None:
         self._ask = ask

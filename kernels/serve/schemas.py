@@ -24,7 +24,7 @@ MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16,
 DEFAULT_TOKENS = 16
 """OpenAI's default of a completion's `max_tokens`."""
 MOST_ANSWERS = 1024
-"""Of all prompts of a request together."""
+"""The most answers to all prompts of a request together."""
 MOST_TOP_K = (1 << 31) - 1
 """No vocabulary has so many tokens: a larger `top_k` keeps no more of them."""
 LEAST_TOP_P = 1e-30
@@ -252,7 +252,7 @@ class ChatAsked(Asked):
     """`POST /v1/chat/completions`. Without a limit the answer may go on to the end of the context."""
 
     messages: list[Message] = Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)
-    """Of at most MOST_MESSAGES parts together."""
+    """All messages together may have MOST_MESSAGES parts."""
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: StrictBool = False

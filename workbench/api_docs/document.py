@@ -26,7 +26,7 @@ class Field:
     default: str
     about: SafeString
     where: str = ""
-    """Of a parameter: path, query or header."""
+    """Where a parameter stands: path, query or header."""
 
 
 @dataclass(frozen=True)

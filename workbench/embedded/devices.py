@@ -29,7 +29,7 @@ def find_devices() -> list[Device]:
 
 
 def _several(found: list[Device]) -> list[Device]:
-    """Their workers and those of one GPU take turns, by a lock of each GPU."""
+    """The devices of several GPUs. Their workers and those of one GPU take turns, by a lock of each GPU."""
     made = []
     for name, (gpu_class, count) in SEVERAL.items():
         uuids = [device.visible for device in found if device.gpu_class == gpu_class][:count]

@@ -16,7 +16,7 @@ from workbench.reports.models import Logo
 FORMATS = ("PNG", "JPEG", "WEBP")
 MOST_BYTES = 512 * 1024
 MOST_PIXELS = 4000
-"""On each side: so that a small file cannot ask for much memory."""
+"""The most pixels of each side, so that a small file cannot ask for much memory."""
 DRAWN = (480, 160)
 """The most that is kept, in pixels: three times what a report shows."""
 START = "data:image/png;base64,"

@@ -60,7 +60,7 @@ DEFINED = {
     "front": "cost-against-latency",
     "timeline": "minutes",
 }
-"""By the key of a chart the anchor in docs/method.md that says what it shows."""
+"""The anchor in docs/method.md that says what a chart shows, by the chart's key."""
 
 
 @dataclass(frozen=True)

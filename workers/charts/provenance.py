@@ -7,7 +7,7 @@ from workers.documents.stages import Results, Stage
 NOTICEABLE = 0.05
 """Other programs' share of the CPU is mentioned when it is larger than this."""
 BUSY = 0.2
-"""From this share on it is said that times of a CPU may be longer for it."""
+"""Where their share is at least this, a page says that times of a CPU may be longer for it."""
 
 
 def environment(results: Results, stage: Stage) -> Environment | None:

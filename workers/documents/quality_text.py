@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 MOST_CHARACTERS = 131_072
-"""Of a workload's text: about 30,000 tokens of English, seven times what a verdict on quality takes."""
+"""The longest text of a workload: about 30,000 tokens of English, seven times what a verdict on quality takes."""
 
 ChatMessage = dict[str, str]
 """A message of a chat, with `role` and `content`."""

@@ -10,7 +10,7 @@ LONGEST_PROMPT = 131_072
 LONGEST_OUTPUT = 32_768
 MOST_USERS = 1024
 LEAST_RATE = 1e-9
-"""Of rates and speeds, so that times remain finite; a search divides them by 64."""
+"""The least rate or speed, so that times remain finite; a search divides it by 64."""
 
 
 def _no_flag(value: Any) -> Any:

@@ -44,7 +44,7 @@ class AnswerDistance(Protocol):
 
 @dataclass
 class ClassDistance:
-    """By the most likely class, KL divergence in nats, and logits.
+    """The distance of answers with classes: by the most likely class, KL divergence in nats, and logits.
 
     All labels of a request, such as those of a text's tokens, are one answer: they depend on each other. The divergence
     of a broken answer counts as 0; nothing with one is acceptable.
@@ -75,7 +75,8 @@ class ClassDistance:
 
 @dataclass
 class VectorDistance:
-    """By the cosine distance and the largest error of the mean over a request's tokens, and of each token.
+    """The distance of vectors: by the cosine distance and the largest error of the mean over a request's tokens, and of
+    each token.
 
     The last `boxes` values of each vector are a box's coordinates, which are judged by their largest error alone.
     """

@@ -102,7 +102,7 @@ def _compared(trial: PlanTrial, winner: PlanTrial, lower_is_better: bool) -> str
 
 
 def _precisions(trial: PlanTrial) -> set[str]:
-    """Of its activations and weights. Times in different ones are not compared by a ratio."""
+    """The precisions of its activations and weights. Times in different ones are not compared by a ratio."""
     if not trial.plan:
         return set()
     plan = Plan.model_validate(trial.plan)

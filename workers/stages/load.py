@@ -29,7 +29,7 @@ from workers.under_load.sentences import choice_of, unlike_verify, whole_sentenc
 from workers.under_load.sides import OF_THE_SERVER, Sides
 
 SHARE_OF_AFTER = 0.55
-"""Of the stage's seconds, for after at least; the others are for what runs today."""
+"""The least share of the stage's seconds for after; the others are for what runs today."""
 TWO_FORMS_SECONDS = 40.0
 """Where after has fewer, one form of the plan is put under load: two start, and have three loads of three seconds each
 at least.

@@ -71,7 +71,7 @@ class Sampled:
         return any(piece.launch >= 0 for piece in self.work)
 
     def scale(self, steps: int) -> Scale:
-        """From what was traced to a whole request of `steps` decode steps."""
+        """What leads from the traced times to those of a whole request of `steps` decode steps."""
         host = 1.0 if self.on_gpu else min(1.0, self.plain_ms / self.traced_ms)
         return Scale(decode=steps / self.steps if self.steps else 1.0, host=host)
 

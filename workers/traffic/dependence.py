@@ -46,7 +46,7 @@ independent."""
 TOGETHER = 0.02
 """Requests of a closed loop are of one cluster where their first tokens come within this share of a request's time."""
 LEAST_TOGETHER_S = 0.005
-"""And where they come within so many seconds: the generator's own lag may be as large."""
+"""They are also of one cluster where they come within so many seconds: the generator's own lag may be as large."""
 
 
 class Judged(NamedTuple):

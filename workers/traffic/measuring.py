@@ -27,7 +27,7 @@ SMALLER = (1, 4, 16)
 STREAMED = ("ttft", "tpot", "itl", "e2e")
 NOT_STREAMED = ("batch_latency",)
 MANY_ALIKE = 3.0
-"""From so many requests on that count as one, the result says so."""
+"""Where so many requests count as one or more, the result says so."""
 OF_TOKENS = ("ttft", "ttf_n", "tpot", "itl", "cost_per_mtok")
 
 

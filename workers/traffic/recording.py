@@ -16,9 +16,9 @@ COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens", "conversation")
 LONGEST_LINE = 100_000
 LONGEST_CONVERSATION = 200
 MOST_SECONDS = 366 * 86_400
-"""From the first arrival of a recording to its last one."""
+"""The longest time from a recording's first arrival to its last one: 366 days."""
 MOST_REQUESTS, MOST_BYTES = 1_000_000, 128 * 2**20
-"""Of a recording that is handed in."""
+"""The largest recording that may be handed in."""
 
 
 class BrokenRecording(ValueError):

@@ -20,7 +20,7 @@ from workers.under_load import judging
 LEAST_LOADS = 3
 """The loads of a curve that are measured even when time is up."""
 LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
-"""How long one load is put on."""
+"""The bounds of the time that one load is put on, in seconds."""
 LOOKS = 2
 """How often a load is put on at most. The second time lasts as long as its verdict takes."""
 SPARE = 1.5
@@ -46,7 +46,7 @@ class Curve:
         self._found: dict[int, LoadResult] = {}
         self._again: set[int] = set()
         self.answers: list[list[judging.Answer]] = []
-        """Of each load those that are to be judged."""
+        """The answers of each load that are to be judged."""
 
     def measure(self, name: str, test: LoadTest, loading: Loading) -> LimitResult:
         """`name` is that of the side, for progress; `test` is that of every load but for its traffic and time."""

@@ -21,7 +21,7 @@ from workers.measuring.served_model import device_of, load
 ASKED_OF = 4
 ANSWERS = 8
 SHARE = 0.05
-"""Of the stage's seconds, kept for judging. One answer of each side is judged even when time is up."""
+"""The share of the stage's seconds that is kept for judging. One answer of each side is judged even when time is up."""
 
 Answer = tuple[list[int], list[int]]
 """The ids of a prompt and of its answer."""

@@ -54,7 +54,7 @@ class Sides:
         assert document.workload.load is not None
         self.most = document.workload.load.most_users
         self.answers: dict[str, list[list[judging.Answer]]] = {}
-        """Those that are to be judged, by the side's name and the load."""
+        """The answers that are to be judged, by the side's name and the load."""
 
     def server(self, plan: Plan, until: float) -> LoadCurve:
         """This workbench's server, with the plan where it takes it. Raises ServerDeclined or NotMeasurable."""

@@ -29,7 +29,7 @@ EXPECTED_START_SECONDS, LONG_START_SECONDS = 70.0, 150.0
 """vLLM loads the weights, compiles and captures its graphs; with empty caches that took 63 s for Llama-3.2-1B. It is
 waited for LONG_START_SECONDS, and longer where its side has more time left."""
 SPARE_TOKENS = 64
-"""By so many tokens vLLM's longest sequence is longer than the traffic's: prompts are words, counted once sent."""
+"""vLLM's longest sequence has so many tokens more than the traffic's: prompts are words, counted once sent."""
 LONGEST = 500
 """Characters of vLLM's log that a sentence quotes."""
 NO_TOKENIZER = "The model has no tokenizer: vLLM reads each word of a prompt as one id."

@@ -19,7 +19,7 @@ from kernels.model_files.strict_json import read_json
 from kernels.serve.chat_template import Generation
 
 MAX_BYTES = 2**17
-"""Of all templates of a model together."""
+"""The most bytes of all templates of a model together."""
 TOO_LARGE = f"the chat templates of a model may have {MAX_BYTES:,} bytes together"
 MAX_SETTINGS = 64 * 2**20
 SETTINGS = {"tokenizer_config.json", "processor_config.json", "chat_template.json"}

@@ -28,7 +28,7 @@ from workers.traffic.recording import MOST_BYTES, BrokenRecording, facts
 
 UNUSED_FOR = timedelta(days=1)
 LEAST_SECONDS = 3
-"""Of a replay at the highest speed: as long as the shortest load of a run."""
+"""A replay at the highest speed takes at least so long, as the shortest load of a run does."""
 LONGEST_NAME = 200
 FIELD = "traffic.recording"
 

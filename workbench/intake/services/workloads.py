@@ -30,7 +30,7 @@ EXACT = ("bf16", "fp16", "fp32")
 """Precisions of a model that is not quantised."""
 TOKENIZER = "tokenizer.json"
 LEAST_LIMIT, MOST_LIMIT = 1e-6, 1e9
-"""Of a promise, in its unit: ms, tokens or images per second, or USD for a million of them."""
+"""The bounds of a promise's limit, in its unit: ms, tokens or images per second, or USD for a million of them."""
 
 
 def create_workload(organisation: Any, user: Any, document: WorkloadDocument, like: Workload | None = None) -> Workload:
