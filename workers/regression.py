@@ -9,8 +9,8 @@ s the pooled standard deviation and k the number of metrics, rounded up to a pow
 said when the whole interval of a metric lies beyond 1 + limit and every process of the new run is worse in it than
 every process of the kept one. The first supposes about normal logarithms, the second nothing. Processes of two kinds
 pass for a change with a chance of about 2 to the power of −(n + m), so k metrics take 8 + log₂ k processes of both runs
-together, and eight are the most; of more, the first objectives alone are judged. `workers.regression_errors` simulates
-how often all of it errs on two runs of the same program.
+together, and eight are the most; of more, the first objectives alone are judged. How often all of it errs on two runs
+of the same program, `workers.simulations.regression_errors` says.
 """
 
 import math

@@ -86,7 +86,7 @@ def test_a_figure_with_a_unit_and_no_marker_is_found(text, found):
 
 
 def test_shares_of_false_verdicts_in_the_readme_are_those_of_the_method():
-    quoted = quoted_shares("workers.load_verdict_errors")
+    quoted = quoted_shares("workers.simulations.load_verdict_errors")
     assert max(quoted["1 slow period in a load"]) == pytest.approx(0.388)
     assert quoted["all slower and faster together, in 2 s"][0] == pytest.approx(0.026)
 

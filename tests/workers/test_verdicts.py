@@ -10,7 +10,7 @@ from kernels.measure.latency import Served
 from workers import verdicts
 from workers.documents.workload import Objective
 from workers.measuring.sample_sizes import LEAST_REQUESTS, is_enough
-from workers.verdict_errors import PERCENTILES, boundaries, errors, rows
+from workers.simulations.verdict_errors import PERCENTILES, boundaries, errors, rows
 
 MANY = 20_000
 

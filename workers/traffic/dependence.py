@@ -5,7 +5,7 @@ the order in which they were due. The statistical inefficiency 1 + 2 Σ ρ(k) is
 information as one independent request. Its sum is doubled here, since it is only estimated: g = 1 + 4 Σ ρ(k) requests
 count as one, by the mean of their shares beyond the limit. The sum ends where two neighbouring correlations no longer
 sum to more than 0 (C. Geyer, "Practical Markov chain Monte Carlo", 1992). Of an open loop, whose line may grow without
-end, *met* takes LEAST_GROUPS groups at least. `workers.limit_errors` simulates how often such verdicts err.
+end, *met* takes LEAST_GROUPS groups at least. `workers.simulations.limit_errors` simulates how often such verdicts err.
 
 Requests of a closed loop may all be answered in one batch. Then none of them need be slow for them to depend on each
 other, so no correlation shows it: what shows it is that their first tokens come at the same time. So requests are put
@@ -15,12 +15,13 @@ of 1, L. Kish, "Survey Sampling", 1965), and the autocorrelation is that of the 
 Values that stay far from the limit may be correlated all the same: the clock of a chip changes by some per mille. That
 says nothing of values beyond the limit. So in a closed loop c(k) / (c(0) + e²) stands in the place of ρ(k) of the
 values, c the autocovariance and e SMALL of the distance between their median and the limit: what varies by much less
-than e counts as noise. `workers.load_verdict_errors` simulates closed loops.
+than e counts as noise. `workers.simulations.load_verdict_errors` simulates closed loops.
 
 Where one looks after every request, from few requests on, Σ ρ(k) is estimated too low too often: ρ(k) of few values is
 biased downwards and uncertain. `cautious_inefficiency` therefore takes the larger of g and that of an AR(1) process, to
 whose ρ(1) the bias (1 + 3 ρ) / n is added back (M. Kendall, "Note on bias in the estimation of autocorrelation", 1954),
-and one standard error, the root of (1 - ρ²) / n (M. Bartlett, 1946). `workers.verdict_errors` simulates such verdicts.
+and one standard error, the root of (1 - ρ²) / n (M. Bartlett, 1946). `workers.simulations.verdict_errors` simulates
+such verdicts.
 """
 
 import math

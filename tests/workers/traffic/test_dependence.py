@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.method_page import agrees, quoted_shares
-from workers import limit_errors, load_verdict_errors
+from workers.simulations import limit_errors, load_verdict_errors
 from workers.traffic import dependence
 from workers.traffic.limit import LimitSearch
 from workers.verdicts import verdict
@@ -58,7 +58,7 @@ def test_more_requests_are_needed_where_answers_are_of_unlike_lengths():
 
 @pytest.mark.parametrize("name", load_verdict_errors.SERVERS)
 def test_a_load_errs_as_often_as_the_page_says(name):
-    quoted = quoted_shares("workers.load_verdict_errors")[name]
+    quoted = quoted_shares("workers.simulations.load_verdict_errors")[name]
     for percentile, share in zip(load_verdict_errors.PERCENTILES, quoted, strict=True):
         found = load_verdict_errors.called_met(load_verdict_errors.SERVERS[name], percentile, loads=100)
         assert agrees(found, share, 100)
@@ -82,7 +82,7 @@ def test_a_median_has_its_verdict_on_an_unquiet_machine():
 
 def test_users_who_are_independent_have_a_verdict_within_a_minute():
     for name, server in load_verdict_errors.ALL_KEPT.items():
-        quoted = quoted_shares("workers.load_verdict_errors")[name]
+        quoted = quoted_shares("workers.simulations.load_verdict_errors")[name]
         for percentile, share in zip(load_verdict_errors.PERCENTILES, quoted, strict=True):
             found = load_verdict_errors.called_met(server, percentile, load_verdict_errors.KEPT, loads=20)
             assert agrees(found, share, 20)

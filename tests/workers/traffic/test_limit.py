@@ -6,10 +6,10 @@ from kernels.load.connection import Address
 from kernels.load.generator import LoadDuration
 from tests import sample_loads
 from tests.workers.traffic.stub import running_stub
-from workers import limit_errors
 from workers.charts.text import plain
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
+from workers.simulations import limit_errors
 from workers.traffic.ladder import Ladder
 from workers.traffic.limit import LimitSearch, saturation
 from workers.traffic.measuring import LoadTest

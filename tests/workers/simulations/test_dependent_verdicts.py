@@ -9,20 +9,20 @@ import pytest
 
 from kernels.measure.latency import Served
 from tests.method_page import PAGE, agrees, quoted_counts, quoted_shares
-from workers import verdict_errors
 from workers.documents.workload import Objective
 from workers.measuring.sample_sizes import LEAST_REQUESTS, is_enough, judged, judged_values, needed
-from workers.simulated_requests import PROCESSES
+from workers.simulations import verdict_errors
+from workers.simulations.simulated_requests import PROCESSES
+from workers.simulations.verdict_errors import TOO_SLOW, requests_until_met, simulated
 from workers.traffic.dependence import cautious_inefficiency, statistical_inefficiency
-from workers.verdict_errors import TOO_SLOW, requests_until_met, simulated
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200"
+RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200"
 
 
 @pytest.mark.parametrize("percentile", [50, 95])
 @pytest.mark.parametrize("name", PROCESSES)
 def test_verdicts_on_dependent_requests_err_as_seldom_as_the_page_says(name, percentile):
-    quoted, paths = quoted_shares("workers.verdict_errors dependent"), 15 if name in TOO_SLOW else 50
+    quoted, paths = quoted_shares("workers.simulations.verdict_errors dependent"), 15 if name in TOO_SLOW else 50
     found, column = simulated(name, percentile, paths), (50, 90, 95, 99).index(percentile)
     for side, share in zip(("met", "missed"), found, strict=True):
         row = quoted[f"{name}, called {side}"]
@@ -32,7 +32,7 @@ def test_verdicts_on_dependent_requests_err_as_seldom_as_the_page_says(name, per
 
 @pytest.mark.parametrize("name", verdict_errors.COUNTED_EACH)
 def test_dependent_requests_that_count_each_would_err(name):
-    quoted = quoted_shares("workers.verdict_errors dependent")
+    quoted = quoted_shares("workers.simulations.verdict_errors dependent")
     for side, share in zip(("met", "missed"), simulated(name, 50, 300, count_each=True), strict=True):
         row = quoted[f"{name}, called {side} if each counts"]
         assert agrees(share, row[0], 300)
@@ -42,7 +42,7 @@ def test_dependent_requests_that_count_each_would_err(name):
 @pytest.mark.parametrize("kept", verdict_errors.KEPT)
 @pytest.mark.parametrize("percentile", [50, 95])
 def test_independent_requests_take_as_many_more_as_the_page_says(kept, percentile):
-    quoted, column = quoted_counts("workers.verdict_errors requests"), (50, 90, 95, 99).index(percentile)
+    quoted, column = quoted_counts("workers.simulations.verdict_errors requests"), (50, 90, 95, 99).index(percentile)
     for count_each, said in ((True, "each counts"), (False, "as verify counts")):
         found = requests_until_met(percentile, kept, count_each)
         assert math.isclose(found, quoted[f"{kept}: {said}"][column], rel_tol=0.02)

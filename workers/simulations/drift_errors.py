@@ -1,12 +1,14 @@
-"""How often times that do not drift are said to drift, simulated: `python -m workers.drift_errors`.
+"""How often times that do not drift are said to drift, simulated.
 
-The times of `workers.simulated_requests` have no trend, so what `workers.statistics.drift` finds is a false alarm. They
-vary by 20 %, so chance alone nearly always makes the halves differ by more than its LEAST_DRIFT.
+    python -m workers.simulations.drift_errors
+
+The times of `simulated_requests` have no trend, so what `workers.statistics.drift` finds is a false alarm. They vary by
+20 %, so chance alone nearly always makes the halves differ by more than its LEAST_DRIFT.
 """
 
 import numpy as np
 
-from workers.simulated_requests import PROCESSES
+from workers.simulations.simulated_requests import PROCESSES
 from workers.statistics import drift
 
 TIMES = ("independent", "AR(1), 0.61", "AR(1), 0.82")

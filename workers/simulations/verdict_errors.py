@@ -1,4 +1,6 @@
-"""How often verdicts err, by the rule that measuring stops by: `python -m workers.verdict_errors [dependent|requests]`.
+"""How often verdicts err, by the rule that measuring stops by.
+
+    python -m workers.simulations.verdict_errors [dependent|requests]
 
 Requests lie beyond the limit at the promised rate itself, where a promise is just kept and just broken. Measuring looks
 after every request and stops at the first verdict.
@@ -20,7 +22,7 @@ import numpy as np
 from workers.documents.base import Verdict
 from workers.documents.workload import Objective
 from workers.measuring.sample_sizes import LEAST_REQUESTS, judged_values
-from workers.simulated_requests import PROCESSES
+from workers.simulations.simulated_requests import PROCESSES
 from workers.verdicts import CONFIDENCE, log_capital
 
 PERCENTILES = (50, 90, 95, 99, 99.9)

@@ -1,4 +1,6 @@
-"""How often the search for the highest load names one that does not hold: `python -m workers.limit_errors`.
+"""How often the search for the highest load names one that does not hold.
+
+    python -m workers.simulations.limit_errors
 
 Of users: up to a number of them the promise is kept with room to spare; above it, it is just broken at every load,
 where a wrong *met* is most frequent. Of rates: a server with one line (M/M/1) is simulated request by request, and the

@@ -1,13 +1,15 @@
-"""How often a build gate raises a false alarm on two runs of one program: `python -m workers.regression_errors`.
+"""How often a build gate raises a false alarm on two runs of one program.
 
-The processes of both runs draw from one distribution, those of `workers.speedup_coverage`, at the spread that was seen
-of transformers' `generate` and at a tenth of it. So every regression that is found is a false alarm.
+    python -m workers.simulations.regression_errors
+
+The processes of both runs draw from one distribution, those of `speedup_coverage`, at the spread that was seen of
+transformers' `generate` and at a tenth of it. So every regression that is found is a false alarm.
 """
 
 import numpy as np
 
 from workers.regression import LEAST_PROCESSES, regressed
-from workers.speedup_coverage import FACTORS, MEDIAN_ERROR
+from workers.simulations.speedup_coverage import FACTORS, MEDIAN_ERROR
 
 PATHS = 20_000
 LIMITS = (0.0, 0.03)

@@ -1,4 +1,6 @@
-"""How often the verdict on a closed loop errs, by the server under it: `python -m workers.load_verdict_errors`.
+"""How often the verdict on a closed loop errs, by the server under it.
+
+    python -m workers.simulations.load_verdict_errors
 
 Each load has USERS users without pauses for SECONDS. The promise is just broken, where a wrong *met* is most frequent,
 or kept with room to spare, where *met* is right. A server is simulated as when each request's first token came, what

@@ -1,4 +1,6 @@
-"""How often a speedup's interval contains the truth, simulated: `python -m workers.speedup_coverage [within]`.
+"""How often a speedup's interval contains the truth, simulated.
+
+    python -m workers.simulations.speedup_coverage [within]
 
 Each process draws a factor on the time before, and a small error of its median. The truth is the geometric mean of the
 ratio over all processes. The interval is the one that verify states (`workers.statistics.ratio_across_processes`).
@@ -13,8 +15,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from workers.simulated_requests import SPREAD as SPREAD_WITHIN
-from workers.simulated_requests import standard
+from workers.simulations.simulated_requests import SPREAD as SPREAD_WITHIN
+from workers.simulations.simulated_requests import standard
 from workers.statistics import paired_ratio, ratio_across_processes
 
 SEEN_MS = (494.0, 497.0, 649.0, 717.0)

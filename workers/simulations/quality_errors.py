@@ -1,4 +1,6 @@
-"""How often a plan that loses too much is accepted, simulated: `python -m workers.quality_errors [answers]`.
+"""How often a plan that loses too much is accepted, simulated.
+
+    python -m workers.simulations.quality_errors [answers]
 
 The rise over what runs today is just what the workload allows, where an acceptance is false and most frequent, or twice
 that: of the disagreement rate or of the mean KL divergence, while the other does not rise. Tokens are judged as verify
@@ -19,7 +21,7 @@ import numpy as np
 from workers.measuring.allowed_rises import NATS_PER_RATE, Allowed
 from workers.measuring.answers import LEAST_ANSWERS
 from workers.measuring.quality import LEAST_TOKENS, block_means, is_acceptable
-from workers.simulated_requests import standard
+from workers.simulations.simulated_requests import standard
 from workers.statistics import paired_difference
 
 ALLOWED = 0.01

@@ -1,0 +1,1 @@
+"""How often the rules of measuring err, simulated: each module is a program that prints its tables."""
