@@ -1,6 +1,8 @@
-"""Small configurations of several families."""
+"""Small configurations of several families, and their models."""
 
 from typing import Any
+
+from kernels import engine
 
 SIZES: dict[str, Any] = {
     "hidden_size": 64,
@@ -72,3 +74,9 @@ SPARSE = ("qwen3-moe", "mixtral", "olmoe")
 """Mixtures of experts that the compact decoder runs."""
 COMPACT = ("llama", "llama-bias", "qwen2", "qwen2-window", "qwen3", "mistral", *SPARSE)
 """Families that the compact decoder runs; the other decoders run as transformers' modules."""
+
+
+def load(config: str | dict[str, Any], dtype: str = "fp32", device: str = "cpu", seed: int = 3) -> Any:
+    """The model of a configuration, or of one in CONFIGS by its name, with weights from the seed."""
+    found = CONFIGS[config] if isinstance(config, str) else config
+    return engine.load(None, found, seed=seed, generated=True, dtype=dtype, device=device)

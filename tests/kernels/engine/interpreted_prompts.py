@@ -12,7 +12,7 @@ from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.prompt_ops import prompt_ops
 from kernels.engine.sessions import DecoderSession
 from kernels.hardware import GPUS
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import CONFIGS, load
 from tests.kernels.engine.test_prompts import CAPACITY, TRITON, compare, prompt_of, stacked_state
 from tests.kernels.interpreting import let_tensors_be_bounds
 
@@ -22,7 +22,7 @@ let_tensors_be_bounds()
 @pytest.mark.parametrize(("name", "batch", "layers"), [("qwen2", 2, 1), ("qwen3", 1, 2)])
 def test_usual_ops(name: str, batch: int, layers: int) -> None:
     config = CONFIGS[name] | {"num_hidden_layers": layers}
-    loaded = engine.load(None, config, seed=3, generated=True, dtype="fp16", device="cpu")
+    loaded = load(config, dtype="fp16")
     model, gpu = Decoder(loaded), GPUS["a100"]
     ops = prompt_ops(LayerOps(model, BatchShape(batch, 40, 8)), gpu)
     assert {op.variant for op in ops} >= {*TRITON, "flash_triton"}

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from kernels import engine
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import load
 
 RUNNERS: dict[str, dict[str, Any]] = {"eager": {}, "compiled": {"compile": False}, "kernels": {}}
 
 
 @pytest.mark.parametrize("name", RUNNERS)
 def test_a_request_without_ids_or_tokens_is_refused(name: str) -> None:
-    model = engine.load(None, CONFIGS["llama"], seed=1, generated=True, dtype="fp32", device="cpu")
+    model = load("llama", seed=1)
     runner = engine.runner(name, model, RUNNERS[name])
     ids = torch.ones(1, 5, dtype=torch.int64)
     for prompt in (ids[:, :0], ids[:0], ids[0], ids.float()):

@@ -5,11 +5,10 @@ import time
 
 import torch
 
-from kernels import engine
 from kernels.engine import Generation, Runner
 from kernels.engine.clients import PREEMPTED_S, Clients
 from kernels.measure.latency import samples_of
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import load
 from workers.documents.traffic import Traffic
 from workers.statistics import tokens_per_second
 
@@ -40,7 +39,7 @@ class Sleeper(Runner):
 
 def clients(**traffic) -> Clients:
     shape = Traffic(prompt_tokens=4, output_tokens=4, **traffic)
-    model = engine.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu")
+    model = load("llama", seed=0)
     return Clients(Sleeper(model), shape, seed=0)
 
 

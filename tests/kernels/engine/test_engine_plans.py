@@ -11,13 +11,9 @@ from kernels.engine.planned import PlannedLinear
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase, LinearCase, ModelCase
 from kernels.plan import Plan, PlannedOp
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import load
 
 UNCOMPILED = {"compile": False}
-
-
-def load(name: str) -> Any:
-    return engine.load(None, CONFIGS[name], generated=True, dtype="fp32", device="cpu")
 
 
 def plan(runner: Any, ops: list[PlannedOp]) -> Plan:

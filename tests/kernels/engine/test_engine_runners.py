@@ -10,16 +10,12 @@ from kernels.engine import Generation
 from kernels.engine.compiled import CompiledRunner
 from kernels.engine.decoder import Decoder
 from kernels.engine.eager import EagerRunner
-from tests.kernels.engine.engine_models import COMPACT, CONFIGS, SPARSE
+from tests.kernels.engine.engine_models import COMPACT, CONFIGS, SPARSE, load
 
 DECODERS = [name for name in CONFIGS if name != "bert"]
 UNCOMPILED = {"compile": False}
 COMPILED = set(COMPACT) - set(SPARSE)
 """Families that the compiled runner runs as the compact decoder."""
-
-
-def load(name: str, dtype: str = "fp32") -> Any:
-    return engine.load(None, CONFIGS[name], seed=3, generated=True, dtype=dtype, device="cpu")
 
 
 def assert_clock(done: Generation, tokens: int) -> None:
@@ -124,7 +120,7 @@ def test_an_unknown_runner_is_named() -> None:
 @pytest.mark.parametrize("options", [{}, UNCOMPILED, {"inductor": {"coordinate_descent_tuning": True}}])
 @pytest.mark.parametrize("name", ["llama", "qwen2-window", "gemma3"])
 def test_graphs_on_a_gpu_give_the_tokens_of_transformers(name: str, options: Any, random_ids: torch.Tensor) -> None:
-    model = engine.load(None, CONFIGS[name], seed=3, generated=True, dtype="fp32", device="cuda")
+    model = load(name, device="cuda")
     prompt = random_ids[:1, :20].cuda()
     runner = CompiledRunner(model, options)
     runner.prepare(1, 20, 16)

@@ -18,17 +18,13 @@ from kernels.engine.passes import Pass
 from kernels.engine.state import State
 from kernels.hardware import GPUS
 from kernels.plan import Plan
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import load
 
 
 def forgotten(function: Callable[[], None], device: torch.device) -> Callable[[], object]:
     """As `captured` on a GPU: what is left of the function is no reference to it."""
     function()
     return lambda: None
-
-
-def load(name: str, device: str = "cpu", dtype: str = "fp32") -> Any:
-    return engine.load(None, CONFIGS[name], seed=3, generated=True, dtype=dtype, device=device)
 
 
 @torch.no_grad()
@@ -91,7 +87,7 @@ def test_each_call_of_a_warm_up_begins_when_the_one_before_it_has_ended() -> Non
 @pytest.mark.gpu
 def test_a_prompt_reads_the_same_after_its_garbage_is_collected() -> None:
     """Without a variant for rope the pass has an index of its own, which other tensors would overwrite."""
-    model = load("llama", "cuda", "bf16")
+    model = load("llama", "bf16", "cuda")
     runner = engine.apply(model, Plan(model_digest="", gpu="h200", runner="kernels"))
     runner.prepare(1, 100, 8)
     ids = torch.randint(3, 300, (1, 100), generator=torch.Generator().manual_seed(1)).cuda()

@@ -4,10 +4,9 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from kernels import engine
 from kernels.engine.loading import skeleton
 from kernels.engine.model_case import model_case
-from tests.kernels.engine.engine_models import CONFIGS, SPARSE
+from tests.kernels.engine.engine_models import CONFIGS, SPARSE, load
 
 
 @pytest.mark.parametrize("name", ["llama", *SPARSE])
@@ -15,7 +14,7 @@ def test_a_models_floor_counts_no_product_that_a_prompt_does_without(name):
     """torch counts the same pass with the head for the last token alone, but all tokens in the last layer. Of experts
     it counts those that tokens have.
     """
-    model = engine.load(None, CONFIGS[name], seed=3, generated=True, dtype="fp32", device="cpu")
+    model = load(name)
     if name in SPARSE:
         model.set_experts_implementation("eager")
     with FlopCounterMode(display=False) as counted:

@@ -9,7 +9,7 @@ from kernels import engine
 from kernels.engine.bucket_session import BucketSession, positions
 from kernels.engine.eager import EagerRunner
 from kernels.plan import Plan
-from tests.kernels.engine.engine_models import CONFIGS, SIZES
+from tests.kernels.engine.engine_models import CONFIGS, SIZES, load
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "gemma3": CONFIGS["gemma3"],
@@ -19,10 +19,6 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 LONG_ROPE = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [4.0] * 8, "rope_theta": 10000.0}
 LENGTHS = (100, 1, 64, 65, 7, 118, 99)
-
-
-def load(config: dict[str, Any]) -> Any:
-    return engine.load(None, config, seed=3, generated=True, dtype="fp32", device="cpu")
 
 
 def kernels_runner(model: Any) -> Any:

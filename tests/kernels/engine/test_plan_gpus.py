@@ -14,7 +14,7 @@ from kernels.ops import ModelCase
 from kernels.plan import Plan
 from kernels.serve.building import plan_refusal
 from tests.kernels.engine import parts_runner
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import CONFIGS, load
 
 
 def plan(**given: Any) -> Plan:
@@ -42,7 +42,7 @@ def test_what_no_runner_can_do_is_no_plan(given: dict[str, Any], said: str) -> N
 
 
 def test_a_machine_with_fewer_gpus_refuses_the_plan() -> None:
-    model = engine.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu")
+    model = load("llama", seed=0)
     with pytest.raises(ValueError, match=r"gpus: 4 are wanted, and \d can be seen here"):
         engine.apply(model, plan(gpus=4, gpu="cpu"))
 

@@ -17,13 +17,9 @@ from kernels.ops import Case, LinearCase, StepAttentionCase
 from kernels.plan import Plan, PlannedOp
 from kernels.tune.plan_search import Option, search_plan
 from kernels.tune.tuning_cache import TunedVariant, TuningCache
-from tests.kernels.engine.engine_models import COMPACT, CONFIGS
+from tests.kernels.engine.engine_models import COMPACT, load
 
 TRAFFIC = BatchShape(batch=1, prompt=20, tokens=12)
-
-
-def load(name: str) -> Any:
-    return engine.load(None, CONFIGS[name], seed=3, generated=True, dtype="fp32", device="cpu")
 
 
 def option(case: Case, ms: float, variant: str = "", **params: Any) -> Option:

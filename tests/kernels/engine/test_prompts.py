@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import engine
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.decoder import Decoder
 from kernels.engine.layer_ops import BatchShape, LayerOps
@@ -19,13 +18,9 @@ from kernels.hardware import GPUS
 from kernels.ops import RmsNormCase, StepAttentionCase
 from kernels.plan import PlannedOp
 from tests.kernels import interpreting
-from tests.kernels.engine.engine_models import COMPACT, CONFIGS
+from tests.kernels.engine.engine_models import COMPACT, CONFIGS, load
 
 CAPACITY = 192
-
-
-def load(name: str, dtype: str = "fp32") -> Any:
-    return engine.load(None, CONFIGS[name], seed=3, generated=True, dtype=dtype, device="cpu")
 
 
 def stacked_state(model: Decoder, batch: int) -> State:

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import engine, registry
+from kernels import registry
 from kernels.engine import vllm_runner
 from kernels.engine.vllm_runner import VllmRunner
 from kernels.engine.whole_model import WholeModel
 from kernels.ops import ModelCase
 from tests.kernels.engine import vllm_stand_in
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import load
 
 
 @pytest.fixture
 def model() -> Any:
-    return engine.load(None, CONFIGS["llama"], seed=3, generated=True, dtype="bf16", device="cpu")
+    return load("llama", dtype="bf16")
 
 
 @pytest.fixture

@@ -5,13 +5,12 @@ import time
 import pytest
 import torch
 
-from kernels import engine
 from kernels.cli import run
 from kernels.engine import Generation, Runner
 from kernels.measure import intervals
 from kernels.measure.latency import Served, pooled, samples_of
 from kernels.plan import Expected
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import load
 from tests.workers.conftest import stage_input
 from workers import statistics
 from workers.documents.workload import Objective
@@ -69,7 +68,7 @@ def expected(metric: str, n: int | None = None) -> Expected:
 @pytest.fixture(scope="module")
 def requests() -> list[Served]:
     """Four batches, as `kernels run` has them served."""
-    model = engine.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu")
+    model = load("llama", seed=0)
     return run.serve(Sleeper(model), expected("e2e"), 4)
 
 

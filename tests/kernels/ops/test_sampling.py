@@ -10,7 +10,7 @@ from transformers.generation.logits_process import TemperatureLogitsWarper, TopK
 from kernels import engine
 from kernels.ops import sampling
 from kernels.ops.sampling import GREEDY, Sampling, choose, gumbel, kept, of_batch, philox
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import load
 
 CHI_SQUARE_MOST = {3: 21.1, 7: 29.9}
 """By degrees of freedom: exceeded once in 10,000 runs of a right sampler; the seeds are fixed."""
@@ -112,7 +112,7 @@ def test_options_out_of_range_are_named(fields: dict[str, float]) -> None:
 
 
 def test_the_eager_runner_draws_and_others_refuse() -> None:
-    model = engine.load(None, CONFIGS["llama"], seed=3, generated=True, dtype="fp32", device="cpu")
+    model = load("llama")
     eager, prompt = engine.runner("eager", model), torch.arange(24).view(2, 12)
     how = Sampling(0.9, top_k=50, top_p=0.95, seed=11)
     drawn = eager.generate(prompt, 6, how).tokens

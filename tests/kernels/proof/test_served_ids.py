@@ -7,13 +7,13 @@ import torch
 
 from kernels import engine
 from kernels.proof.served_ids import LogitGaps, logit_gaps
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import load
 
 BF16, FP8 = 0.06, 0.25
 
 
 def llama(dtype: str) -> Any:
-    return engine.load(None, CONFIGS["llama"], seed=3, generated=True, dtype=dtype, device="cpu")
+    return load("llama", dtype=dtype)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import engine
 from kernels.attention.decode_call import DecodeCall
 from kernels.engine.decoder import Decoder
 from kernels.hardware import GPUS
@@ -21,7 +20,7 @@ from kernels.serve.requests import Request
 from kernels.serve.rows import move_rows
 from kernels.serve.rows_triton import move
 from kernels.serve.scheduler import Scheduler, SchedulerLimits
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import load
 from tests.kernels.interpreting import let_tensors_be_bounds
 from tests.kernels.serve.drawing import Rows, seeded
 from tests.kernels.serve.test_draw_distribution import SETTINGS, by_logits, one_likely
@@ -136,7 +135,7 @@ def logits_of_a_mixed_pass(model: Any, variant: str | None, monkeypatch: pytest.
 
 
 def test_both_calls_of_attention_write_into_one_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = engine.load(None, CONFIGS["qwen2"], seed=1, generated=True, dtype="fp16", device="cpu")
+    model = load("qwen2", dtype="fp16", seed=1)
     expected, call, written = logits_of_a_mixed_pass(model, None, monkeypatch), DecodeCall.__call__, []
 
     def noted(self: DecodeCall, *given: Any, out: torch.Tensor) -> torch.Tensor:

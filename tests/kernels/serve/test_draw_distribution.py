@@ -14,7 +14,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import engine
 from kernels.engine.bound_variants import BoundVariants
 from kernels.engine.decoder import Decoder
 from kernels.engine.products import Rows as ProductRows
@@ -25,7 +24,7 @@ from kernels.plan import PlannedOp
 from kernels.serve.heads import drawing_head, head_case
 from kernels.serve.inputs import Fields
 from kernels.serve.sampling import draw_tokens
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import load
 from tests.kernels.serve.drawing import Draw, Rows, seeded
 
 FALSE_ALARM, MISSED = 1e-6, 1e-8
@@ -129,7 +128,7 @@ def test_draws_on_a_gpu_have_the_distribution_of_each_request() -> None:
 
 
 def test_draws_of_an_lm_head_have_the_distribution_of_each_request(drawn) -> None:
-    model = Decoder(engine.load(None, CONFIGS["llama"], seed=1, generated=True, dtype="fp32", device="cpu"))
+    model = Decoder(load("llama", seed=1))
     settings = [TOP_K, BOTH]
     rows = len(settings) * REQUESTS
     case = head_case(model, rows, "top_k_p")

@@ -18,7 +18,7 @@ from kernels.serve.ops import Usable, packed_cases
 from kernels.serve.requests import Logprobs, Request, Token
 from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.shapes import Shape
-from tests.kernels.engine.engine_models import CONFIGS, SPARSE
+from tests.kernels.engine.engine_models import SPARSE, load
 
 FAMILIES = ("llama", "llama-bias", "qwen2-window", "qwen3", "mistral", *SPARSE)
 LOGPROB_ERROR = 1e-5
@@ -27,7 +27,7 @@ SAMPLED = (Sampling(1.0, seed=5), Sampling(0.8, top_k=7, seed=6), Sampling(1.2, 
 
 
 def made(family: str):
-    return engine.load(None, CONFIGS[family], seed=1, generated=True, dtype="fp32", device="cpu")
+    return load(family, seed=1)
 
 
 def served(

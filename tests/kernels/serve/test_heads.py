@@ -15,7 +15,7 @@ from kernels.serve.heads import MOST_TOP_K, drawn_by, head_case, most_equal_rows
 from kernels.serve.requests import Part, Request, Step
 from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.shapes import Shape
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import load
 
 TORCHS: dict[SamplingKind, str] = {"argmax": "torch_lm_head", "top_k_p": "torch_lm_head_sampling"}
 LIMITED, WHOLE = Sampling(0.8, top_k=7, top_p=0.9, seed=6), Sampling(1.0, seed=5)
@@ -76,7 +76,7 @@ def prepared(model: Decoder) -> KernelsBackend:
 def test_answers_are_those_of_each_request_alone(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Greedy requests, those with a top-k and those without come and go, so that steps end in all three ways."""
     monkeypatch.setattr(KernelsBackend, "_ms", by_head)
-    model = engine.load(None, CONFIGS[family], seed=1, generated=True, dtype="fp32", device="cpu")
+    model = load(family, seed=1)
     backend, taken = prepared(Decoder(model)), []
     graph = backend._graph
     monkeypatch.setattr(backend, "_graph", lambda shape, kind: taken.append(kind) or graph(shape, kind))
@@ -97,7 +97,7 @@ def test_answers_are_those_of_each_request_alone(family: str, monkeypatch: pytes
 
 
 def test_a_head_is_kept_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Decoder(engine.load(None, CONFIGS["llama"], seed=1, generated=True, dtype="fp32", device="cpu"))
+    model = Decoder(load("llama", seed=1))
     graphs = {}
     for times in (by_head, by_logits):
         monkeypatch.setattr(KernelsBackend, "_ms", times)
@@ -109,7 +109,7 @@ def test_a_head_is_kept_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_no_head_samples_from_a_model_with_many_equal_rows() -> None:
-    model = Decoder(engine.load(None, CONFIGS["llama"], seed=1, generated=True, dtype="fp32", device="cpu"))
+    model = Decoder(load("llama", seed=1))
     assert most_equal_rows(model.lm_head) == 1
     model.lm_head = model.lm_head.clone()
     model.lm_head[20:34] = model.lm_head[3]
@@ -122,7 +122,7 @@ def test_no_head_samples_from_a_model_with_many_equal_rows() -> None:
 def test_a_row_that_a_head_gives_up_ends_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not one token that nobody drew is told, and the step that already runs reads no row before the embedding's."""
     monkeypatch.setattr(KernelsBackend, "_ms", by_head)
-    model = Decoder(engine.load(None, CONFIGS["llama"], seed=1, generated=True, dtype="fp32", device="cpu"))
+    model = Decoder(load("llama", seed=1))
     backend = prepared(model)
     own, request = Engine([backend]), Request("a", [1, 2, 3], 9, LIMITED)
     own.add(request)

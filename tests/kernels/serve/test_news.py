@@ -5,7 +5,6 @@ import socket
 import threading
 from multiprocessing import Pipe
 
-from kernels import engine
 from kernels.engine.decoder import Decoder
 from kernels.hardware import GPUS
 from kernels.ops.sampling import GREEDY
@@ -16,14 +15,14 @@ from kernels.serve.requests import Logprobs
 from kernels.serve.scheduler import SchedulerLimits
 from kernels.serve.sizing import STEP_TOKENS_ON, RequestedSize, limits_for
 from kernels.serve.worker import serve
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import load
 from tests.waiting import wait_for
 
 TOKENS = 80
 
 
 def made():
-    return engine.load(None, CONFIGS["llama"], seed=1, generated=True, dtype="fp32", device="cpu")
+    return load("llama", seed=1)
 
 
 def test_a_step_reads_prompts_of_several_short_requests() -> None:

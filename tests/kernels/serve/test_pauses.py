@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from kernels import engine
 from kernels.serve import building
 from kernels.serve.backend import KernelsBackend
 from kernels.serve.engine import Engine
@@ -14,7 +13,7 @@ from kernels.serve.requests import Request
 from kernels.serve.scheduler import Scheduler, SchedulerLimits
 from kernels.serve.shapes import Shape, fitting, shapes
 from kernels.serve.sizing import RequestedSize
-from tests.kernels.engine.engine_models import CONFIGS
+from tests.kernels.engine.engine_models import load
 
 LIMITS = SchedulerLimits(pages=9000, page_size=16, running=300, context=4000, step_tokens=2048, chunk_rows=16)
 
@@ -69,7 +68,7 @@ def test_each_number_of_singles_has_its_longest_pass() -> None:
 
 def test_a_server_answers_alike_with_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """It times its passes before it is ready, changes no page by that, and says what it found."""
-    model = engine.load(None, CONFIGS["qwen2"], seed=1, generated=True, dtype="fp32", device="cpu")
+    model = load("qwen2", seed=1)
     draw = random.Random(3)
     prompts = [[draw.randrange(300) for _ in range(draw.choice((3, 40, 90)))] for _ in range(6)]
     answers, longest = {}, {}
