@@ -25,10 +25,5 @@ def test_every_control_names_a_test_that_exists(root: Path) -> None:
 
 def test_assets_actors_and_boundaries_are_named(root: Path) -> None:
     text = (root / "docs" / "security.md").read_text()
-    for heading in (
-        "What is worth protecting",
-        "Who may try, and what stops them",
-        "Boundaries",
-        "What is left to you",
-    ):
+    for heading in HEADINGS:
         assert f"\n## {heading}\n" in text

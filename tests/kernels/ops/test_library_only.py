@@ -21,7 +21,6 @@ from kernels.serve.shapes import Shape
 from tests.kernels.engine.engine_models import CONFIGS
 
 PAGES = Path(__file__).parents[3] / "docs" / "kernels"
-LINE = re.compile(r"^\*Library only\*, used by no runner yet: (.+)\.$", re.MULTILINE)
 OPS = ("attention", "step_attention", "linear", "grouped", "rmsnorm", "gated", "rope", "lm_head")
 LENGTHS = {
     *("m", "n", "k", "batch", "heads", "kv_heads", "head_dim", "q_len", "kv_len", "vocab", "rows", "experts"),

@@ -5,12 +5,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.waiting import wait_for
 from workbench.embedded.process import EmbeddedError, Service, wait_until
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
@@ -20,13 +20,8 @@ def service(tmp_path: Path, command: list[str]) -> Service:
     return Service("the sleeper", command, tmp_path / "log" / "sleeper.log", dict(os.environ))
 
 
-def gone_within(pid: int, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.05)
-    return False
+def is_gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_it_runs_logs_and_stops(tmp_path: Path) -> None:
@@ -74,4 +69,4 @@ def test_it_dies_with_the_launcher(tmp_path: Path) -> None:
     """)
     done = subprocess.run([sys.executable, "-c", launcher], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL
-    assert gone_within(int(done.stdout), 120)
+    wait_for(lambda: is_gone(int(done.stdout)), 120, "the end of the sleeper")

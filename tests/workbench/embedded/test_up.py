@@ -6,26 +6,17 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.waiting import wait_for
 from workbench.embedded import EmbeddedError, Workbench
 
 UP = "from workbench.embedded import main; raise SystemExit(main(port=0))"
-
-
-def until(ready: Callable[[], bool], seconds: float = 180) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if ready():
-            return True
-        time.sleep(0.1)
-    return False
 
 
 def answers(url: str) -> bool:
@@ -60,20 +51,20 @@ def test_it_serves_restarts_what_is_killed_and_stops_everything_on_sigterm(up) -
     assert answers(url)
     web = next(child for child in children if "gunicorn" in " ".join(child.cmdline()))
     web.kill()
-    assert until(lambda: not web.is_running())
-    assert until(lambda: answers(url))
+    wait_for(lambda: not web.is_running(), 180, "the end of the web server")
+    wait_for(lambda: answers(url), 180, "an answer")
     children = psutil.Process(command.pid).children(recursive=True)
     assert len(children) >= 4
     command.send_signal(signal.SIGTERM)
     assert command.wait(180) == 0
-    assert until(lambda: not any(child.is_running() for child in children))
+    wait_for(lambda: not any(child.is_running() for child in children), 180, "the end of all processes")
 
 
 def test_nothing_outlives_its_sudden_death(up) -> None:
     command, _, children = up
     assert len(children) >= 4
     command.kill()
-    assert until(lambda: not any(child.is_running() for child in children))
+    wait_for(lambda: not any(child.is_running() for child in children), 180, "the end of all processes")
 
 
 def test_a_taken_port_is_one_clear_sentence(tmp_path: Path) -> None:
