@@ -1,11 +1,11 @@
 """Tables of matrix products and the LM head."""
 
-from collections.abc import Mapping
 from statistics import geometric_mean
-from typing import Any
 
 from benchmarks.documents import LAUNCH_MS, Row, bandwidth_bound_us, bandwidth_share, document, one, rows
 from benchmarks.tables.writing import LIBRARY, markdown, ratio, shares, table, us
+from kernels.cli.bench_document import BenchRow
+from kernels.cli.bench_lines import ceilings_line, row_line
 
 LARGE = (
     (1024, 6144, 4096),
@@ -187,25 +187,15 @@ def lm_head_lossy() -> str:
     return markdown(["rows", "choice", "fp8", "NVFP4", "int4"], lines)
 
 
-def _rates(ceilings: Mapping[str, Any]) -> str:
-    rates = ", ".join(f"{name} {rate:,.0f} TFLOP/s" for name, rate in ceilings["matrix_tflops"].items())
-    return f"{ceilings['read_tbps']:.2f} TB/s read, {ceilings['copy_tbps']:.2f} TB/s copied, {rates}"
-
-
 @table("bench-sample")
 def bench_sample() -> str:
     """What `bench gemm` prints of one product, shortened."""
-    ceilings = document(LIBRARY)["ceilings"]
-    lines = [f"Ceilings here: {_rates(ceilings)}; an empty launch takes {ceilings['launch_us']:.1f} µs."]
-    if ceilings.get("burst"):
-        lines[0] += f" In bursts: {_rates(ceilings['burst'])}."
-    for variant in ("torch_linear", "gemm_hopper", "skinny"):
-        row = linear(variant, (1, 16384, 2048), weights="bf16", epilogue="none")
-        time = f"{row['ms']:.4f} ms [{row['ms_low']:.4f}, {row['ms_high']:.4f}]"
-        rate = f"{row['tflops']:.2f} TFLOP/s  {row['gbps']:.1f} GB/s  {row['floor_share']:.1%} of floor"
-        lines.append(
-            f"{variant:<13} {row['gate']}  {time}  {rate}  {row['ratio_to_best_peer']:.2f}x  m=1 n=16384 k=2048 …"
-        )
+    found = [
+        linear(name, (1, 16384, 2048), weights="bf16", epilogue="none")
+        for name in ("torch_linear", "gemm_hopper", "skinny")
+    ]
+    said = [row_line(BenchRow.model_validate(row)).partition(" dtype=")[0] for row in found]
+    lines = [ceilings_line(document(LIBRARY)["ceilings"]), *(f"{line} …" for line in said)]
     return "".join(f"{line}\n" for line in ["```", *lines, "```"])
 
 
