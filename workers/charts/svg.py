@@ -14,7 +14,7 @@ from workers.charts.base import Figure
 WIDTH = 860
 CHARACTER = 7.0
 """Width of one character of the labels in pixels, roughly."""
-DASHES = {"dash": "6 4", "dot": "2 4", "solid": ""}
+DASHES = {"dash": "6 4", "dashdot": "6 3 2 3", "dot": "2 4", "solid": ""}
 
 
 @dataclass
@@ -208,7 +208,7 @@ def _scatter(trace: Figure, x: Axis, y: Axis) -> list[str]:
         path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
         for px, py in points[1:]:
             path += f"H{px:.1f}V{py:.1f}" if style.get("shape") == "hv" else f"L{px:.1f} {py:.1f}"
-        dash = DASHES.get(style.get("dash", "solid"), "")
+        dash = DASHES[style.get("dash", "solid")]
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         parts.append(
             f'<path d="{path}" fill="none" stroke="{style["color"]}" stroke-width="{style["width"]}"{dashed}/>'

@@ -10,7 +10,7 @@ from sample_loads import results
 from kernels.measure.roofline import LARGEST_SHARE
 from workers.charts import CHARTS, cells, chosen, decisions, economics, latency, plans, provenance, roofline, timeline
 from workers.charts.base import log_axis
-from workers.charts.svg import draw
+from workers.charts.svg import DASHES, draw
 from workers.charts.text import LARGEST_SHARE as charts_share
 from workers.charts.text import case_label, dollars, number, of_floor, percent, plain, quantity
 from workers.documents.measurement import Ceilings, Environment, Interval, Telemetry
@@ -259,6 +259,7 @@ def test_the_ticks_of_a_cpus_roofline_are_in_the_unit_of_its_axis():
 
 def test_each_ceiling_of_the_roofline_has_a_colour_of_its_own():
     lines = [trace["line"]["color"] for trace in roofline.figure(results())["data"] if trace["mode"] == "lines"]
+    assert set(roofline.DASHES) <= set(DASHES), "the report's drawing has every dash of the page's"
     assert len(lines) == len(set(lines)) == 2
 
 
