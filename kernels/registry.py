@@ -110,6 +110,11 @@ class Variant(ABC):
     def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
         """A callable for the case. Raises ValueError that names the argument it cannot take."""
 
+    def refuse_params(self, params: dict[str, Any]) -> None:
+        """For a variant that takes none: raises ValueError when any is given."""
+        if params:
+            raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
+
     def own_kernels(self) -> Collection[str]:
         """The names of the kernels that are its own."""
         return self.kernels

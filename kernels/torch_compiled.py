@@ -41,6 +41,5 @@ class Compiled(Variant):
 
     def build(self, case: Any, params: dict[str, Any]) -> Callable[..., Any]:
         """The call of the eager variant. Takes no params; raises ValueError when given any."""
-        if params:
-            raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
+        self.refuse_params(params)
         return compiled(self.eager().build(case, {}))

@@ -42,8 +42,7 @@ class _Packed(Variant):
         import torch.nn.functional as F
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        if params:
-            raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
+        self.refuse_params(params)
         backend = getattr(SDPBackend, self.backend)  # type: ignore[attr-defined]
         grouped = (case.batch, case.kv_heads, case.heads // case.kv_heads, case.head_dim)
 
@@ -98,8 +97,7 @@ class TorchFlexDecode(Variant):
         """f(q, k, v) -> o. Takes no params; raises ValueError when given any. Compiles at the first call."""
         from torch.nn.attention.flex_attention import flex_attention
 
-        if params:
-            raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
+        self.refuse_params(params)
         flex = compiled(flex_attention)
 
         def attend(q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor") -> "torch.Tensor":

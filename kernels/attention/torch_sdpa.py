@@ -35,8 +35,7 @@ class _Sdpa(Variant):
         import torch.nn.functional as F
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        if params:
-            raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
+        self.refuse_params(params)
         backend = getattr(SDPBackend, self.backend)
         grouped = case.heads != case.kv_heads
         repeats = case.heads // case.kv_heads if grouped and self.repeats_heads else 1

@@ -40,8 +40,7 @@ class TorchStepAttention(Variant):
 
         from kernels.ops.step_attention import step_attention
 
-        if params:
-            raise ValueError(f"torch_step_attention takes no params, not {', '.join(sorted(params))}")
+        self.refuse_params(params)
         return partial(step_attention, case)
 
 
@@ -76,8 +75,7 @@ class TorchStepFlex(Variant):
 
         from kernels.ops.step_attention import appended
 
-        if params:
-            raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
+        self.refuse_params(params)
 
         rotate, attend = compiled(partial(appended, case)), compiled(flex_attention)
 

@@ -37,8 +37,7 @@ class TorchVarlen(Variant):
         import torch
         from torch.nn.attention.varlen import varlen_attn
 
-        if params:
-            raise ValueError(f"{self.name} takes no params, not {', '.join(sorted(params))}")
+        self.refuse_params(params)
         if case.lengths is None:
             raise ValueError("lengths: none are given, and this variant reads packed sequences only")
         starts = torch.tensor([0, *accumulate(case.lengths)], dtype=torch.int32)

@@ -13,11 +13,6 @@ from kernels.registry import Refusal, Variant, register
 from kernels.torch_compiled import Compiled
 
 
-def _no_params(name: str, params: dict[str, Any]) -> None:
-    if params:
-        raise ValueError(f"{name} takes no params, not {', '.join(sorted(params))}")
-
-
 @register
 class TorchRmsNorm(Variant):
     """torch's rms_norm, after the addition of a residual if given."""
@@ -36,7 +31,7 @@ class TorchRmsNorm(Variant):
 
         from kernels.quant.scaled import of_x
 
-        _no_params(self.name, params)
+        self.refuse_params(params)
 
         def norm(x: Any, w: Any, residual: Any = None, eps: float = 1e-6) -> Any:
             total = x if residual is None else x + residual
@@ -61,7 +56,7 @@ class TorchGated(Variant):
 
     def build(self, case: GatedCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(gate_up) -> y."""
-        _no_params(self.name, params)
+        self.refuse_params(params)
         return lambda gate_up: gated(case, gate_up)
 
 
@@ -83,7 +78,7 @@ class TorchRope(Variant):
 
     def build(self, case: RopeCase, params: dict[str, Any]) -> Callable[..., Any]:
         """f(q, k, cos, sin) -> (q, k), or f(q, k, v, cos, sin, k_cache, v_cache, position, page_table=None) -> q."""
-        _no_params(self.name, params)
+        self.refuse_params(params)
         if not case.append:
             return rope
 
@@ -117,7 +112,7 @@ class TorchLmHead(Variant):
         """f(x, w) -> ids [m] int64."""
         import torch.nn.functional as F
 
-        _no_params(self.name, params)
+        self.refuse_params(params)
         return lambda x, w: F.linear(x, w).argmax(dim=-1)
 
 
@@ -143,7 +138,7 @@ class TorchLmHeadSampling(Variant):
 
         from kernels.fused.torch_sampling import sample
 
-        _no_params(self.name, params)
+        self.refuse_params(params)
 
         def draw(
             x: Any, w: Any, temperature: Any, top_p: Any, seed: Any, stream: Any, index: Any, top_k: Any = TOP_K

@@ -48,8 +48,7 @@ class GroupedHopper(Variant):
         from kernels.gemm.grouped_call import GroupedProduct
 
         check_served(self, case)
-        if params:
-            raise ValueError(f"grouped_hopper takes no params, not {', '.join(sorted(params))}")
+        self.refuse_params(params)
         return GroupedProduct(case)
 
 

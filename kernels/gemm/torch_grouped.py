@@ -44,8 +44,7 @@ class TorchGroupedLoop(Variant):
         """f(x, w, ends) -> y. Takes no params; raises ValueError when given any."""
         import torch
 
-        if params:
-            raise ValueError(f"torch_grouped_loop takes no params, not {', '.join(sorted(params))}")
+        self.refuse_params(params)
 
         def product(x: "torch.Tensor", w: "torch.Tensor", ends: "torch.Tensor") -> "torch.Tensor":
             y = torch.empty(case.rows, case.weight_rows, dtype=x.dtype, device=x.device)
@@ -84,8 +83,7 @@ class TorchGrouped(Variant):
         """f(x, w, ends) -> y. Takes no params; raises ValueError when given any."""
         import torch
 
-        if params:
-            raise ValueError(f"torch_grouped_mm takes no params, not {', '.join(sorted(params))}")
+        self.refuse_params(params)
         return lambda x, w, ends: _gated(case, torch._grouped_mm(x, w.transpose(-2, -1), offs=ends))
 
 

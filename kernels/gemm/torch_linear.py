@@ -67,8 +67,7 @@ class TorchLinear(Variant):
 
     def build(self, case: LinearCase, params: dict[str, Any]) -> "Callable[..., torch.Tensor]":
         """f(x, w, bias=None, residual=None, eps=1e-6) -> y. Takes no params; raises ValueError when given any."""
-        if params:
-            raise ValueError(f"torch_linear takes no params, not {', '.join(sorted(params))}")
+        self.refuse_params(params)
         return _plain(case)
 
 
@@ -90,8 +89,7 @@ class TorchLinearSeparate(Variant):
         """f(x, w, bias) -> y. Takes no params; raises ValueError when given any."""
         import torch.nn.functional as F
 
-        if params:
-            raise ValueError(f"torch_linear_separate takes no params, not {', '.join(sorted(params))}")
+        self.refuse_params(params)
         return lambda x, w, bias: F.linear(x, w) + bias
 
 
@@ -148,8 +146,7 @@ class Int8DynamicCpu(Variant):
         """f(x, w, bias=None) -> y with the packed w. Takes no params; raises ValueError when given any."""
         import torch
 
-        if params:
-            raise ValueError(f"int8_dynamic_cpu takes no params, not {', '.join(sorted(params))}")
+        self.refuse_params(params)
 
         summed = torch._int_mm if _sums_exactly(case) else _sum_of_halves
 
