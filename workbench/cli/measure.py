@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import pydantic
 import typer
 from rich.text import Text
 
@@ -13,12 +12,11 @@ from kernels.load.connection import Address, BadAddress
 from kernels.load.counts import ENDED, FAILED, SENT, Counts
 from kernels.load.figures import WARM_SHARE
 from kernels.load.generator import LoadDuration
-from workbench.api.sentences import Problem, sentence, sentences
 from workbench.cli.consoles import err, out
 from workbench.cli.errors import CliError, Exit
 from workbench.cli.follow import VERDICTS
 from workbench.cli.load_tables import limit_found, limit_row, load_result
-from workbench.cli.sla import KEY, read_document, read_sla
+from workbench.cli.sla import KEY, mistakes_said, read_document, read_sla
 from workers.documents.load import LoadResult
 from workers.documents.traffic import MOST_USERS, Traffic
 from workers.documents.workload import Sla
@@ -125,12 +123,8 @@ def _test(target: LoadTarget, sla: Path, traffic_file: Path | None, limits: Load
 
 
 def _read_traffic(file: Path) -> Traffic:
-    try:
+    with mistakes_said(file):
         return Traffic.model_validate(read_document(file, "a traffic description"))
-    except Problem as problem:
-        raise CliError([sentence(error) for error in problem.errors]) from None
-    except pydantic.ValidationError as error:
-        raise CliError([sentence(reason) for reason in sentences(error, file.name)]) from None
 
 
 class _Progress:

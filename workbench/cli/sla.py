@@ -1,6 +1,8 @@
 """The `--sla` file, checked here with the same document that the workbench uses."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +24,24 @@ def read_sla(file: Path, text_file: Path | None = None) -> dict[str, Any]:
     The endpoint's key is that of the file, or else of the variable KEY. Raises CliError with one sentence per mistake.
     """
     text = _read(file)
-    try:
+    with mistakes_said(file):
         checked = Sla.model_validate(parse(text, file.name))
         stated = checked.model_dump(mode="json", exclude_unset=True)
-    except Problem as problem:
-        raise CliError([sentence(error) for error in problem.errors]) from None
-    except pydantic.ValidationError as error:
-        raise CliError([sentence(reason) for reason in sentences(error, file.name)]) from None
     if checked.endpoint:
         key = checked.endpoint.key.get_secret_value() or os.environ.get(KEY, "")
         stated["endpoint"] |= {"key": key} if key else {}
     return stated | ({"quality_text": _quality_text(text_file)} if text_file else {})
+
+
+@contextmanager
+def mistakes_said(file: Path) -> Iterator[None]:
+    """Raises CliError, with one sentence per mistake, in place of what reading or checking a file's document raises."""
+    try:
+        yield
+    except Problem as problem:
+        raise CliError([sentence(error) for error in problem.errors]) from None
+    except pydantic.ValidationError as error:
+        raise CliError([sentence(reason) for reason in sentences(error, file.name)]) from None
 
 
 def read_document(file: Path, what: str) -> Any:

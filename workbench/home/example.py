@@ -9,7 +9,7 @@ from pathlib import Path
 from django.conf import settings
 
 from workbench.intake.services.catalogue import catalogue_manifest
-from workbench.runs.documents import StageTime
+from workbench.runs.documents import StageTime, times_since
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Constraints, Workload
@@ -44,7 +44,6 @@ def example() -> Example | None:
     spans = [
         (each["stage"], _time(each["started_at"]), _time(each["finished_at"])) for each in document["run"]["stages"]
     ]
-    origin = min(started for _, started, _ in spans)
     return Example(
         workload=Workload(
             model=document["model"],
@@ -57,14 +56,7 @@ def example() -> Example | None:
         ),
         model=catalogue_manifest(document["model"])[0],
         results=results,
-        stages=[
-            StageTime(
-                stage=stage,
-                start_s=(started - origin).total_seconds(),
-                duration_s=(finished - started).total_seconds(),
-            )
-            for stage, started, finished in spans
-        ],
+        stages=times_since(min(started for _, started, _ in spans), spans),
         device=document["device"],
         measured_at=_time(document["at"]),
         commit=document["commit"][:7],

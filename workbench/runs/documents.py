@@ -1,5 +1,8 @@
 """Documents about a run that its pages and its reports share."""
 
+from collections.abc import Iterable
+from datetime import datetime
+
 from workers.documents.base import Document
 
 
@@ -9,3 +12,11 @@ class StageTime(Document):
     stage: str
     start_s: float
     duration_s: float
+
+
+def times_since(origin: datetime, spans: Iterable[tuple[str, datetime, datetime]]) -> list[StageTime]:
+    """The times of stages, each with its begin and its end, in seconds since `origin`."""
+    return [
+        StageTime(stage=stage, start_s=(begin - origin).total_seconds(), duration_s=(end - begin).total_seconds())
+        for stage, begin, end in spans
+    ]

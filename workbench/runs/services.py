@@ -14,7 +14,7 @@ from workbench.intake.services import quota
 from workbench.prices.services import price_book
 from workbench.runs import placement, predictions, state
 from workbench.runs.budget import seconds_left
-from workbench.runs.documents import StageTime
+from workbench.runs.documents import StageTime, times_since
 from workbench.runs.models import Run, StageRun
 from workers.documents.gpu_class import gpus_of
 from workers.documents.stages import Results, Stage, StageInput
@@ -116,14 +116,7 @@ def stage_times(run: Run) -> list[StageTime]:
         if row.started_at is not None and row.finished_at is not None
     ]
     origin = min((started for _, started, _ in spans), default=run.created_at)
-    return [
-        StageTime(
-            stage=stage,
-            start_s=(started - origin).total_seconds(),
-            duration_s=(finished - started).total_seconds(),
-        )
-        for stage, started, finished in spans
-    ]
+    return times_since(origin, spans)
 
 
 def headlines(runs: Iterable[UUID]) -> Mapping[Any, str]:

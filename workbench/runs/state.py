@@ -182,8 +182,7 @@ def retry(key: StageKey, reason: str, stale_since: datetime | None = None) -> bo
         return False
     tried = run.attempt - _handed_back(run)
     if run.cancel_requested:
-        _end_stage(run, "cancelled")
-        _finish(run, Run.State.CANCELLED, "Cancelled on request")
+        _finish_cancelled(run)
     elif tried >= MAX_ATTEMPTS:
         sentence = f"The {run.stage} stage was tried {tried} times; the last time {reason}."
         if key.stage in OPTIONAL_STAGES:
@@ -214,6 +213,11 @@ def _handed_back(run: Run) -> int:
     return Event.objects.filter(run_id=run.id, stage=run.stage, kind="handed_back").count()
 
 
+def _finish_cancelled(run: Run) -> None:
+    _end_stage(run, "cancelled")
+    _finish(run, Run.State.CANCELLED, "Cancelled on request")
+
+
 @transaction.atomic
 def cancel(run_id: uuid.UUID, who: str) -> bool:
     """Cancel at once what waits, and ask the worker of what runs; False when the run is over."""
@@ -224,8 +228,7 @@ def cancel(run_id: uuid.UUID, who: str) -> bool:
         Run.objects.filter(id=run.id).update(cancel_requested=True)
         _record(run.id, run, "cancel_requested", f"{who} cancelled the run")
     if run.state == Run.State.QUEUED:
-        _end_stage(run, "cancelled")
-        _finish(run, Run.State.CANCELLED, "Cancelled on request")
+        _finish_cancelled(run)
     return True
 
 
@@ -235,8 +238,7 @@ def stop(key: StageKey) -> bool:
     run = _held(key)
     if run is None or not run.cancel_requested:
         return False
-    _end_stage(run, "cancelled")
-    _finish(run, Run.State.CANCELLED, "Cancelled on request")
+    _finish_cancelled(run)
     return True
 
 
