@@ -1,4 +1,6 @@
-"""Gives every request an id, which the log shows, and every response its security headers."""
+"""Middleware for every request: its id, which the log shows, addresses that nothing can have, room for deletions on a
+full disk, and the response's security headers.
+"""
 
 import re
 import uuid

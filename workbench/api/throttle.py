@@ -23,7 +23,7 @@ class CallerThrottle(BaseThrottle):
         cache.add(key, 0, WINDOW_SECONDS)
         try:
             return cache.incr(key) <= settings.API_REQUESTS_PER_MINUTE
-        except ValueError:  # it ended between the two calls
+        except ValueError:  # the counter ended between the two calls
             return True
 
     def wait(self) -> float:

@@ -8,11 +8,15 @@ from pathlib import Path
 from workers.confinement import system
 
 DROP_BOUNDING, SECURE_BITS, AMBIENT = 24, 28, 47
+"""Operations of prctl(2): PR_CAPBSET_DROP, PR_SET_SECUREBITS, PR_CAP_AMBIENT."""
 ROOT_GETS_NOTHING = 0b1111
 """Secure bits: execve gives root no capabilities, a change of user neither; both locked."""
 CAPSET = 126
+"""The number of the system call capset(2)."""
 VERSION_3 = 0x20080522
+"""The version of its header: sets of 64 capabilities."""
 CHOWN, WRITE_ANY_FILE, READ_ANY_FILE, KILL, SET_GROUP, SET_USER = 0, 1, 2, 5, 6, 7
+"""Capabilities by their numbers; the files are those of CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH."""
 
 
 def capabilities() -> int:

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import NoReturn
 
 AGAIN_SECONDS = 5.0
-"""Work that swallows the exception is told again after this."""
+"""Work that catches TookTooLong and goes on gets it again after so many seconds."""
 
 
 class TookTooLong(Exception):
@@ -19,8 +19,9 @@ class TookTooLong(Exception):
 def no_longer_than(seconds: float, what: str) -> Iterator[None]:
     """Raises TookTooLong inside the block after `seconds`; `what` is the sentence's subject, such as *building*.
 
-    By SIGALRM, so a call that returns to Python only late is ended late. Endless seconds, and threads other than the
-    main one, have no limit. An exception that the work makes of the end is TookTooLong all the same.
+    SIGALRM ends the block, so a call that returns to Python only late is ended late. Infinite seconds, and threads
+    other than the main one, have no limit. Where the work catches TookTooLong and raises another exception, TookTooLong
+    is raised in its place.
     """
     if seconds == float("inf") or threading.current_thread() is not threading.main_thread():
         yield

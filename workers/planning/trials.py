@@ -38,6 +38,7 @@ from workers.verdicts import overall
 LEAST_ROUNDS, ENOUGH_ROUNDS, MOST_ROUNDS = 3, 5, 50
 """Rounds of a trial; more than MOST_ROUNDS only where a promised percentile takes more requests to be proven."""
 MEASURE_SECONDS = 4.0
+"""About how long compose measures one plan."""
 OVERRUN_SECONDS = 20.0
 """Seconds by which a build that was begun in time may exceed the stage's, once there is an alternative to compare."""
 JUDGED_BATCHES = 2
