@@ -25,7 +25,7 @@ from workers.planning import megakernel_profile
 from workers.planning.precision import lowers_precision
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.attribution import Work
-from workers.traces.labels import UNATTRIBUTED, TraceScope
+from workers.traces.labels import EXPERTS, UNATTRIBUTED, TraceScope
 from workers.traces.op_counter import CountedOp
 from workers.traces.timed_requests import REQUESTS_TIMED, answer, median_ms, request
 from workers.traces.windows import MOST_STEPS, Sampled, Window, longer, windows
@@ -37,7 +37,7 @@ OPERATIONS = {
     "attention": "attention",
     "step_attention": "attention",
     "linear": "linear",
-    "grouped": "linear",
+    "grouped": EXPERTS,
     "rmsnorm": "norm and residual",
     "gated": "gated activation",
     "rope": "rope and kv cache update",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from workers.charts.text import percent, plain
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import Bottleneck, OpRow
-from workers.traces.labels import BOOKKEEPING, SAMPLING, UNATTRIBUTED
+from workers.traces.labels import BOOKKEEPING, EXPERTS, SAMPLING, UNATTRIBUTED
 
 MOST = 6
 LEAST_SHARE = 0.02
@@ -193,16 +193,16 @@ def _memory(row: OpRow, request: RequestFacts) -> str:
     start = f"it moves {plain(rate)} GB/s of the {plain(best)} GB/s measured and {_saves(row, request)}"
     if row.op.startswith(("linear", "lm_head")):
         return f"{start}; a GEMM made for few rows, or weights in lower precision, would help."
+    if row.op == EXPERTS:
+        return f"{start}; a grouped GEMM made for few rows would help."
     return f"{start}; fusing it with its neighbours saves the trips to memory."
 
 
 def _compute(row: OpRow, request: RequestFacts) -> str:
     if row.bound != "compute" or not row.floor_ms:
         return ""
-    return (
-        f"it runs at {_share(row)} of the measured matrix rate and {_saves(row, request)}; a better tiled GEMM or "
-        "lower precision would help."
-    )
+    remedy = "a better tiled GEMM or lower precision" if row.op != EXPERTS else "a better grouped GEMM"
+    return f"it runs at {_share(row)} of the measured matrix rate and {_saves(row, request)}; {remedy} would help."
 
 
 def _saves(row: OpRow, request: RequestFacts) -> str:

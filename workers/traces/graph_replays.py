@@ -11,7 +11,7 @@ from itertools import groupby
 
 from kernels.engine.modules import GROUPS
 from workers.traces.attribution import Work
-from workers.traces.labels import COPIES, ELEMENTWISE, UNATTRIBUTED
+from workers.traces.labels import COPIES, ELEMENTWISE, EXPERTS, ROUTING, UNATTRIBUTED
 from workers.traces.op_counter import CountedOp
 
 _MATRIX = re.compile(r"gemm|gemv|nvjet|cutlass|cublas|wgmma|splitk(?!reduce)|_mm(_|\b)|dot_kernel", re.IGNORECASE)
@@ -29,6 +29,7 @@ _NAMED = (
     (re.compile("softmax", re.IGNORECASE), "attention"),
     (_word("argmax", "sampling", "sample", "multinomial"), "sampling"),
     (_word("rsqrt", "norm", "layernorm", "rmsnorm"), "norm and residual"),
+    (_word("route_tokens", "order_rows", "combine_rows"), ROUTING),
     (_word("silu", "gelu", "sigmoid"), "gated activation"),
     (_word("index_copy", "index_put", "scatter", "rope", "rotary", "cos", "sin", "neg"), "rope and kv cache update"),
     (_word("embedding", "index_select"), "embedding"),
@@ -60,7 +61,7 @@ def _decode_steps(counted: Sequence[CountedOp]) -> int:
 
 
 def _is_matrix_label(label: str) -> bool:
-    return label.startswith(("linear ", "lm_head"))
+    return label.startswith(("linear ", "lm_head")) or label == EXPERTS
 
 
 def _replays(work: Sequence[Work]) -> list[list[Work]]:
@@ -87,8 +88,12 @@ def _is_matrix(kernel: str) -> bool:
 
 
 def _fitting(sequence: list[str], count: int) -> list[str]:
-    """The linear layers, either single or with q, k, v and gate, up packed, so that there are `count` of them."""
-    for candidate in (sequence, packed(sequence)):
+    """The linear layers, either single or with q, k, v and gate, up packed, so that there are `count` of them.
+
+    The kernels of experts' products may have names that tell no product: then these are left out.
+    """
+    others = [each for each in sequence if each != EXPERTS]
+    for candidate in (sequence, packed(sequence), others, packed(others)):
         if len(candidate) == count:
             return candidate
     return []

@@ -17,6 +17,9 @@ COPIES, ELEMENTWISE = "copies", "elementwise"
 NOT_ATTRIBUTED = (UNATTRIBUTED, COPIES, ELEMENTWISE)
 """Names that tell no operation: the last two say what kind of kernel ran, and not for what."""
 
+EXPERTS, ROUTER, ROUTING = "experts", "linear router", "routing"
+"""Of a mixture of experts: the experts' products, the router's, and all that chooses, sorts and sums up."""
+
 _MATRIX = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum")
 _ATTENTION = (*_MATRIX, "softmax", "_softmax", "masked_fill", "where", "dropout")
 _LAYOUT = ("copy", "contiguous", "clone", "reshape", "transpose", "expand", "view", "to", "_to_copy", "permute", "cat")
@@ -33,6 +36,7 @@ _BOOKKEEPING = (
     *("squeeze", "expand", "repeat", "view", "reshape", "flatten", "transpose", "permute", "item", "is_nonzero"),
     *("_local_scalar_dense", "resolve_conj", "resolve_neg"),
 )
+_MIXTURE = ("Experts", "Router", "MoeBlock")
 _WHOLE_MODELS = ("Model", "ForCausalLM", "LMHeadModel")
 _GENERIC_TAILS = ("dense", "proj", "decoder", "linear", "fc", "out")
 
@@ -93,6 +97,8 @@ def label(scope: TraceScope | None, operation: str) -> str:
         return "residual add"
     if name == "mul" and scope.owner.endswith("MLP"):
         return "gated activation"
+    if scope.owner.endswith(_MIXTURE):
+        return _of_experts(name, scope)
     if scope.owner.endswith(_WHOLE_MODELS):
         return _at_the_top(name, scope)
     return _own(name, scope)
@@ -113,6 +119,15 @@ def _at_the_top(name: str, scope: TraceScope) -> str:
 
 def _attention_part(name: str, scope: TraceScope) -> str:
     return "attention layout" if name in _LAYOUT else _own(name, scope)
+
+
+def _of_experts(name: str, scope: TraceScope) -> str:
+    """Work in a mixture's experts, in its router, or in the block of both."""
+    if scope.owner.endswith("Router"):
+        return ROUTER if name in _MATRIX else ROUTING
+    if scope.owner.endswith("Experts") and name in (*_MATRIX, "_grouped_mm"):
+        return EXPERTS
+    return "gated activation" if scope.owner.endswith("Experts") and name == "mul" else ROUTING
 
 
 def _own(name: str, scope: TraceScope) -> str:

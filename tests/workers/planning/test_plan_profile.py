@@ -138,9 +138,14 @@ def test_kernels_of_the_library_are_named_by_the_variant_that_declares_them():
     plans = {
         name: Plan(model_digest="0" * 64, gpu="h200", runner=name, dtype="bf16") for name in ("kernels", "megakernel")
     }
-    names = {"lm_head_join": "lm_head", "_rmsnorm": "norm and residual", "step_attention": "attention"}
+    names = {
+        "_route_tokens": "routing",
+        "lm_head_join": "lm_head",
+        "_rmsnorm": "norm and residual",
+        "step_attention": "attention",
+    }
     for kernel, operation in (
-        names | {"grouped": "linear", "frobnicate": "unattributed", "_gated": "gated activation"}
+        names | {"grouped": "experts", "frobnicate": "unattributed", "_gated": "gated activation"}
     ).items():
         assert _own_name(piece._replace(kernel=kernel), plans["megakernel"]) == operation
     decode = piece._replace(kernel="decode")

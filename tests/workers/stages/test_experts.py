@@ -42,7 +42,7 @@ def test_todays_plan_gets_a_verdict_and_a_price(root: Path) -> None:
 def test_floors_count_the_experts_that_have_rows(root: Path) -> None:
     found = profile.run(stage_input("profile", manifest(CONFIG)), Context(root, root, seconds=30))
     rows = {(row.op, row.phase): row for row in found.rows}
-    step = rows["experts (Qwen3MoeExperts) _grouped_mm", "decode"]
+    step = rows["experts", "decode"]
     count = 7
     weights = CHOSEN * 3 * INNER * HIDDEN
     activations = CHOSEN * (HIDDEN + 2 * INNER + INNER + HIDDEN)
@@ -50,6 +50,9 @@ def test_floors_count_the_experts_that_have_rows(root: Path) -> None:
     assert step.least_bytes == pytest.approx(4 * LAYERS * count * (weights + activations))
     assert step.flops == pytest.approx(2 * LAYERS * count * weights)
     assert "8 experts" in step.shapes
+    assert rows["linear router", "decode"].flops == pytest.approx(2 * LAYERS * count * 8 * HIDDEN)
+    assert ("routing", "decode") in rows
+    assert not [each.op for each in found.rows if "(Qwen3Moe" in each.op]
 
 
 def test_a_kernels_plan_is_made_of_it_and_never_in_lower_precision() -> None:

@@ -139,6 +139,32 @@ def test_replayed_kernels_are_named_by_their_place_and_their_name(tmp_path):
     assert [work.label for work in found] == [expected for _, expected in PACKED_KERNELS] * 3
 
 
+MIXTURE = [
+    ("nvjet_tst_qkv", "linear q_proj, k_proj, v_proj"),
+    ("fmha_cutlassF", "attention"),
+    ("nvjet_tst_o", "linear o_proj"),
+    ("nvjet_tst_router", "linear router"),
+    ("_route_tokens", "routing"),
+    ("_order_rows", "routing"),
+    ("grouped", "unattributed"),
+    ("_combine_rows", "routing"),
+    ("nvjet_tst_head", "lm_head"),
+]
+"""`grouped` gets its name from the variant that declares it."""
+
+
+@pytest.mark.parametrize("product", ["grouped", "cutlass_grouped_gemm"])
+def test_replays_of_a_mixture_are_named_whether_names_tell_its_products_or_not(tmp_path, product):
+    kernels = [(product if name == "grouped" else name, found) for name, found in MIXTURE]
+    events = [event("kernel", name, 100 + at, 1, tid=7, correlation=5) for at, (name, _) in enumerate(kernels)]
+    launch = event("cuda_runtime", "cudaGraphLaunch", 0, 2, correlation=5)
+    once = ["linear q_proj", "linear k_proj", "linear v_proj", "linear o_proj", "linear router", "experts", "lm_head"]
+    work = attribution.attribute(reader.read(write(tmp_path / "t.json.gz", [launch, *events])))
+    found = graph_replays.name_replays(work, [counted(name, "prefill") for name in once])
+    expected = ["experts" if name == "cutlass_grouped_gemm" else wanted for name, wanted in kernels]
+    assert [piece.label for piece in found] == expected
+
+
 def test_replays_that_fit_no_sequence_are_named_by_kind(tmp_path):
     path = write(
         tmp_path / "t.json.gz",
@@ -242,6 +268,12 @@ def test_kernels_launched_outside_modules_and_functions_are_not_attributed(tmp_p
         (TraceScope("own", "layers", "LlamaDecoderLayer"), "aten::add_", "residual add"),
         (TraceScope("own", "mlp", "LlamaMLP"), "__rmul__", "gated activation"),
         (TraceScope("own", "mlp", "SlowMLP"), "aten::sort", "mlp (SlowMLP) sort"),
+        (TraceScope("own", "experts", "Qwen3MoeExperts"), "aten::_grouped_mm", "experts"),
+        (TraceScope("own", "experts", "MixtralExperts"), "aten::index", "routing"),
+        (TraceScope("own", "experts", "OlmoeExperts"), "aten::mul", "gated activation"),
+        (TraceScope("own", "gate", "MixtralTopKRouter"), "aten::linear", "linear router"),
+        (TraceScope("own", "gate", "OlmoeTopKRouter"), "aten::softmax", "routing"),
+        (TraceScope("own", "mlp", "Qwen3MoeSparseMoeBlock"), "aten::view", "routing"),
         (None, "aten::argmax", "sampling"),
         (None, "aten::cat", "token bookkeeping"),
         (None, "aten::svd", "unattributed"),
