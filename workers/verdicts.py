@@ -30,7 +30,7 @@ the power 1/g, is at most their average to the power 1/g (Jensen), so it passes 
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -57,7 +57,7 @@ def verdict(
     proven = {_proven(percentile, shares[first::spacing], confidence, alike) for first in range(spacing)}
     if len(proven) == 1 and (found := proven.pop()) is not None:
         return found
-    needed = spacing * alike * needed_requests(percentile, confidence=confidence)
+    needed = spacing * needed_requests(percentile, confidence=confidence, alike=alike)
     return "too_close" if len(shares) >= needed else "not_enough_samples"
 
 
@@ -77,12 +77,14 @@ def as_pooled(percentile: float, shares: Sequence[float], counts: Sequence[int])
     return [rate + (share - rate) * count / most for share, count in zip(shares, counts, strict=True)]
 
 
-@cache
-def needed_requests(percentile: float, over: int = 0, confidence: float = CONFIDENCE) -> int:
-    """The fewest requests that show `percentile` within its limit when `over` of them lie wholly beyond it."""
+@lru_cache
+def needed_requests(percentile: float, over: int = 0, confidence: float = CONFIDENCE, alike: float = 1.0) -> int:
+    """The fewest requests, `alike` of which count as one, that show `percentile` within its limit when `over` of them
+    lie wholly beyond it.
+    """
 
     def shown(count: int) -> bool:
-        values, counts = np.array([0.0, 1.0]), np.array([count - over, over])
+        values, counts = np.array([0.0, 1.0]), np.array([count - over, over]) / alike
         return log_capital(1 - percentile / 100, values, counts, "met") >= -math.log(1 - confidence)
 
     low, high = over, over + 1

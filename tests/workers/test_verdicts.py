@@ -87,6 +87,14 @@ def test_met_takes_as_many_times_the_requests_as_count_as_one(p):
     assert verdicts.verdict(p, [1.0, 1.0] + [0.0] * needed, alike=3) == "too_close"
 
 
+@pytest.mark.parametrize(("p", "alike"), [(50, 4.2), (50, 1.3), (95, 2.7)])
+def test_needed_is_exactly_what_met_takes(p, alike):
+    """Eight clean requests show a median; of 32 that count as 7.6, a page said that 34 were needed beside *met*."""
+    needed = verdicts.needed_requests(p, alike=alike)
+    assert verdicts.verdict(p, [0.0] * needed, alike=alike) == "met"
+    assert verdicts.verdict(p, [0.0] * (needed - 1), alike=alike) == "not_enough_samples"
+
+
 @pytest.mark.parametrize("percentile", PERCENTILES)
 def test_looking_after_every_request_errs_at_most_once_in_a_hundred_times(percentile):
     """A promise just broken is called met, and one just kept is called missed, with 1 % at most, as the page says."""

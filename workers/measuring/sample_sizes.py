@@ -56,7 +56,7 @@ def needed(objective: Objective, processes: Sequence[Sequence[Served]], usd_per_
     """
     spacing = _spacing(objective, processes)
     alike = _alike(objective, *_by_process(objective, processes, usd_per_hour), spacing)
-    return math.ceil(spacing * alike * needed_requests(objective.percentile))
+    return spacing * needed_requests(objective.percentile, alike=alike)
 
 
 def _spacing(objective: Objective, processes: Sequence[Sequence[Served]]) -> int:
