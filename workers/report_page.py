@@ -170,7 +170,7 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         against_endpoint=against_endpoint.sentences(document.results, workload),
         endpoint_promises=endpoint.promises(document.results),
         endpoint_words=endpoint.words(document.results),
-        before_words=text.before_words(workload),
+        before_words=text.before_words(workload, document.model.kind == "decoder"),
         facts=provenance.facts(verify.environment, verify.gpus),
         provenance=provenance.sentence(document.results, "verify"),
         sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),

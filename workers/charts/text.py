@@ -55,12 +55,13 @@ def quantity(value: float | None, unit: str = "") -> str:
     return f"{number(value)} {unit}".rstrip()
 
 
-def before_words(sla: Sla) -> str:
-    """What before is: the runner that the workload says runs today."""
+def before_words(sla: Sla, generates: bool = True) -> str:
+    """What before is: the runner that the workload says runs today, of a model that `generates` tokens or does not."""
     if sla.baseline_runner == "vllm":
         return f"vLLM, under load alone; without load the plan is compared with {sla.compared_with}"
-    how = "compiled with a static cache" if sla.baseline_runner == "compiled" else "eager"
-    return f"what runs today, as stated: transformers' own generate, {how}"
+    compiled, what = sla.baseline_runner == "compiled", "generate" if generates else "forward pass"
+    how = f"compiled{' with a static cache' if generates else ''}" if compiled else "eager"
+    return f"what runs today, as stated: transformers' own {what}, {how}"
 
 
 def promised(objective: Objective) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from workers.charts.text import in_a_sentence, percent, plain, promised, times
+from workers.charts.text import capitalised, in_a_sentence, percent, plain, promised, times
 from workers.documents.base import Verdict
 from workers.documents.left_out import LeftOut
 from workers.documents.quality import Quality
@@ -76,7 +76,7 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
         limit = f"{promised(objective).removeprefix('≥ ')} {than} today"
     else:
         limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {unit}"
-    words = f"{objective.label} {value} where {limit} is promised"
+    words = f"{capitalised(objective.label)} {value} where {limit} is promised"
     if outcome.before is not None:
         words += f"; before, it was {plain(outcome.before, 4)} {unit}"
     ratio = outcome.ratio

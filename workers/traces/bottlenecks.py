@@ -15,7 +15,19 @@ NEAR_FLOOR = 0.8
 HOST_BOUND = 0.1
 """From this share of waiting on, the host sets a phase's pace: a faster kernel only waits longer for it."""
 _WHERE = {"decode": "while decoding", "prefill": "in the prefill", "forward": "in the forward pass"}
-_PARTS = ("linear ", "norm ", "activation ", "embedding ", "lm_head", "rope", "kv cache", "residual", "gated", "mask")
+_PARTS = (
+    "linear ",
+    "convolution ",
+    "norm ",
+    "activation ",
+    "embedding ",
+    "lm_head",
+    "rope",
+    "kv cache",
+    "residual",
+    "gated",
+    "mask",
+)
 
 
 class HostPace(NamedTuple):
@@ -116,10 +128,10 @@ def _own_code(row: OpRow, request: RequestFacts) -> str:
     """A module's operation that is none of a transformer's usual parts."""
     if row.op.startswith(_PARTS) or "(" not in row.op:
         return ""
-    module = row.op.split(" (")[0]
+    module, calls = row.op.split(" (")[0], "1 call" if row.calls == 1 else f"{row.calls:,} calls"
     return (
-        f"{row.calls:,} calls of {row.kernel} in the model's own code of {module}, none of a transformer's usual "
-        "operations; simplify it or take it out of the request."
+        f"{calls} of {row.kernel} in the model's own code of {module}, none of a transformer's usual operations; "
+        "simplify it or take it out of the request."
     )
 
 

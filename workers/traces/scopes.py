@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import torch
 from torch.autograd.profiler import record_function
+from torch.nn.modules.conv import _ConvNd as Convolution
 from transformers import cache_utils
 from transformers.pytorch_utils import Conv1D
 
@@ -115,6 +116,8 @@ def module_scope(path: str, module: torch.nn.Module, is_head: bool = False) -> T
         return TraceScope("unit", "lm_head", owner)
     if isinstance(module, torch.nn.Linear | Conv1D):
         return TraceScope("unit", f"linear {tail}", owner)
+    if isinstance(module, Convolution):
+        return TraceScope("unit", f"convolution {tail}", owner)
     if "Norm" in owner:
         return TraceScope("unit", "norm final" if tail == "norm" else f"norm {tail}", owner)
     if isinstance(module, torch.nn.Embedding):

@@ -154,6 +154,8 @@ def test_throughput_and_price_count_what_the_model_gives(name, counted, a_reques
 @KINDS
 def test_a_report_names_no_tokens_where_there_are_none(name, counted, a_request):
     page = run_of(name).report
+    assert "what runs today, as stated: transformers&#39; own forward pass, eager" in page
+    assert "Batch latency p50 is " in run_of(name).results.verify.sentence
     assert f"Price of a million {counted}" in page
     if counted != "tokens":
         for said in ("tokens/s", "Tokens/s", "M tokens", "million tokens", "teacher-forced", "output tokens"):

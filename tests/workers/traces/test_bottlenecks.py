@@ -31,6 +31,8 @@ def row(op: str, bound: str, ms: float = 10.0, floor_ms: float | None = 2.0, **c
         (row("attention", "memory", kernel="flash_fwd_splitkv", floor_ms=0.01), "reads the KV cache at <1 % of the"),
         (row("kv cache update", "memory"), "copies the whole cache"),
         (row("mlp (SlowMLP) sort", "memory", floor_ms=None), "own code of mlp"),
+        (row("mlp (SlowMLP) sort", "memory", floor_ms=None, calls=1), ": 1 call of k in the model's own code of mlp"),
+        (row("convolution projection", "compute", phase="forward"), "20 % of the measured matrix rate"),
         (row("experts", "memory"), "a grouped GEMM made for few rows would help"),
         (row("experts", "compute", phase="prefill"), "a better grouped GEMM would help"),
         (row("sampling", "memory", floor_ms=None), "bookkeeping around the model"),
