@@ -1,5 +1,6 @@
 """Describes plans: one in a sentence, by its runner and the kernels of each part of the work, many by their figures."""
 
+import re
 from collections.abc import Sequence
 
 from kernels import registry
@@ -11,6 +12,9 @@ from workers.charts.text import capitalised, percent
 from workers.documents.measurement import Environment
 from workers.documents.stages import PlanTrial
 
+NOT_TRIED = "Not tried: "
+SHORT_OF_TIME = re.compile(r"time was over|s were left")
+"""What reasons say of plans that the stage had no time for."""
 ROUNDING = "rounding"
 """The option that says how weights were rounded. Plans that differ in it alone are of one variant."""
 
@@ -65,6 +69,20 @@ def figures(trials: Sequence[PlanTrial]) -> dict[str, str]:
         for trial in trials
         if trial.gate != "refused"
     }
+
+
+def nothing_else(trials: Sequence[PlanTrial]) -> str:
+    """Why nothing but today's plan, the chosen one, has a figure; "" where another has one.
+
+    Plans that cannot run on the device or that the workload does not allow are not told.
+    """
+    others = [trial for trial in trials if not trial.chosen]
+    if not others or any(trial.primary for trial in others):
+        return ""
+    told = [trial for trial in others if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
+    why = " ".join(f"{trial.label}: {trial.reason}" for trial in told)
+    said = f"No other plan was measured, so none is known to be faster. {why}".rstrip()
+    return f"{said} A run with more minutes may measure more." if SHORT_OF_TIME.search(why) else said
 
 
 def no_plan(today: PlanTrial, environment: Environment) -> str:

@@ -23,6 +23,7 @@ from workers.measuring.journal import Journal
 from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.sample_sizes import distributions, is_enough
 from workers.measuring.served_model import dtype_of, load, planned, prepared
+from workers.planning import summaries
 from workers.planning.confirmation import (
     Attempt,
     before_words,
@@ -211,7 +212,8 @@ def _choice(document: StageInput) -> str:
     """Why what runs today is verified, as a sentence; "" where no stage has said so."""
     if document.left_out:
         return NO_OTHER
-    return document.results.compose.choice if document.results.compose else ""
+    composed = document.results.compose
+    return composed.choice or summaries.nothing_else(composed.trials) if composed else ""
 
 
 def _check(left_out: LeftOut) -> PlanCheck:
