@@ -11,16 +11,15 @@ from kernels.hardware import GPUS
 from kernels.measure import pass_time
 from kernels.measure.pass_time import KERNEL_US, MEGAKERNEL, DecoderSizes, PassWork, exchanges_us, pass_ms
 from kernels.measure.request_case import request_case, unbounded
-from kernels.megakernel.ranks import RANKS
-from kernels.megakernel.shape import BATCH_MOST
+from kernels.megakernel.ranks import RANKS, part_of
+from kernels.megakernel.shape import BATCH_MOST, Unsupported, shape_of
 from kernels.ops import BYTES
 from kernels.serve.scheduler import STEP_TOKENS
 from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.measurement import Ceilings, Rates
 from workers.documents.model import ModelManifest
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
-from workers.documents.workload import Objective, Precision, Workload
-from workers.promises import divides
+from workers.documents.workload import Objective, Precision, Sla
 
 DEFAULT_N = 64
 """The token that TTF-N is predicted for where no objective names one."""
@@ -48,7 +47,7 @@ MATRIX_SHARES = {"bf16": (0.80, 0.69), "fp16": (0.77, 0.66), "fp32": (0.05, 0.05
 
 
 def predict(
-    workload: Workload,
+    workload: Sla,
     model: ModelManifest,
     gpu_class: str,
     ceilings: Ceilings | None,
@@ -102,23 +101,24 @@ def fastest(plans: Sequence[PredictedPlan], promise: Objective) -> tuple[float, 
     return min(known, key=lambda each: each[0], default=None)
 
 
-def keeps_promises(workload: Workload, model: ModelManifest, gpu_class: str) -> bool:
-    """Whether the fastest plan that is predicted on the class, by its datasheet, has medians within the limits.
-
-    What is not predicted counts as kept, and so does a promise below the median or of a rate.
-    """
-    allowed, served = workload.constraints.precisions, exact_precision(workload)
-    lower = [each for each in allowed if BYTES[each] < BYTES[served]]
-    plans = predict(workload, model, gpu_class, None, served, lower).plans
-    limits = [
-        (each, each.limit)
-        for each in workload.objectives
-        if each.limit is not None and each.unit == "ms" and each.percentile >= MEDIAN
-    ]
-    return not any((found := fastest(plans, each)) and found[0] > limit for each, limit in limits)
+def fastest_ms(promise: Objective, sla: Sla, model: ModelManifest, gpu_class: str) -> float | None:
+    """As `fastest`, by the class's datasheet, of plans in all precisions that are allowed."""
+    served = exact_precision(sla)
+    lower = [each for each in sla.constraints.precisions if BYTES[each] < BYTES[served]]
+    found = fastest(predict(sla, model, gpu_class, None, served, lower).plans, promise)
+    return found[0] if found else None
 
 
-def exact_precision(workload: Workload) -> Precision:
+def divides(model: ModelManifest, gpus: int) -> bool:
+    """Whether the megakernel can divide the model over `gpus` GPUs."""
+    try:
+        part_of(shape_of(model.config), gpus)
+    except (Unsupported, KeyError):
+        return False
+    return True
+
+
+def exact_precision(workload: Sla) -> Precision:
     """The precision that a class without a run is predicted in: the first of 16 bits that is allowed, else 32."""
     exact: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
     return next((each for each in exact if each in workload.constraints.precisions), "bf16")
@@ -212,13 +212,13 @@ class _Request:
         return pass_ms(self.sizes, work, BYTES[weights], kv_share, (self.gpus * rates.read_tbps, fastest), layer)
 
 
-def _excluded(request: _Request, workload: Workload) -> bool:
+def _excluded(request: _Request, workload: Sla) -> bool:
     """Whether the workload excludes every variant of the runner in this precision."""
     name = request.runner if request.weights == request.served else f"{request.runner}_{request.weights}"
     return set(VARIANTS.get(name, (name,))) <= set(workload.constraints.exclude)
 
 
-def _latencies(request: _Request, workload: Workload, rates: Rates) -> list[PredictedFigure]:
+def _latencies(request: _Request, workload: Sla, rates: Rates) -> list[PredictedFigure]:
     """TTFT, TTF-N, TPOT and E2E of requests that are served batch by batch."""
     batch, output = workload.traffic.batch, request.output
     first, step = request.prompt_ms(batch, rates), request.step_ms(batch, rates)
@@ -231,7 +231,7 @@ def _latencies(request: _Request, workload: Workload, rates: Rates) -> list[Pred
     return [*figures, PredictedFigure(metric="e2e", value=first + (output - 1) * step)]
 
 
-def _missing(workload: Workload) -> list[str]:
+def _missing(workload: Sla) -> list[str]:
     """Why the throughput under load is not predicted, in a sentence; [] where it is, or no load is asked for."""
     other = workload.traffic.only_under_load
     if workload.load is None or not other:
@@ -239,7 +239,7 @@ def _missing(workload: Workload) -> list[str]:
     return [f"No throughput under load is predicted for traffic with {other.replace('_', ' ')}."]
 
 
-def _under_load(request: _Request, workload: Workload, rates: Rates) -> list[PredictedFigure]:
+def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[PredictedFigure]:
     """Tokens per second for 1, 2, 4 and so on users who always wait: all prompts are read, then all write together.
 
     A server reads prompts in passes of at most STEP_TOKENS tokens, which are padded where there are several users.
@@ -262,7 +262,7 @@ def _under_load(request: _Request, workload: Workload, rates: Rates) -> list[Pre
     return figures
 
 
-def _assumptions(workload: Workload, most_gpus: int, rates: _Rates) -> list[str]:
+def _assumptions(workload: Sla, most_gpus: int, rates: _Rates) -> list[str]:
     said = [
         f"The GPU's rates are {rates.source}, and are reached all the time.",
         "A pass reads every weight once, a decode step the keys and values too; FLOPs come on top, those of the head "

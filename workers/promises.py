@@ -1,17 +1,20 @@
-"""Promises that no chip of a class can keep, found before any GPU time is spent. Imports no torch."""
+"""Promises that no chip of a class can keep, or that are predicted to be missed there, before any GPU time is spent.
+
+Imports no torch.
+"""
 
 from collections.abc import Collection
 
 from kernels.hardware import GPUS
 from kernels.measure.request_case import request_case
 from kernels.measure.roofline import peak_floor_ms
-from kernels.megakernel.ranks import RANKS, part_of
-from kernels.megakernel.shape import Unsupported, shape_of
+from kernels.megakernel.ranks import RANKS
 from kernels.ops import BYTES
 from workers.charts.text import plain, quantity
 from workers.documents.gpu_class import class_of_several, gpus_of, single_gpu_class
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective, Precision, Sla
+from workers.predicting import MEDIAN, divides, fastest_ms
 
 
 def impossible(
@@ -21,8 +24,8 @@ def impossible(
 
     The floor: every weight, in the smallest precision that is allowed, and the keys and values are read once a token at
     the datasheet's bandwidth, and the prompt is multiplied at the chip's highest rate (`kernels.measure.roofline`).
-    Several GPUs divide both, where they can divide the model. The sentence also names the number of GPUs whose floor
-    lies within the promise, and their class; `living` are the classes that have a worker now.
+    Several GPUs divide both, where they can divide the model. The sentence also has `more_gpus`; `living` are the
+    classes that have a worker now.
     """
     floor = floor_ms(objective, sla, model, gpu_class)
     if not floor or objective.limit is None:
@@ -38,38 +41,63 @@ def impossible(
         return ""
     else:
         bound = f"it takes at least {plain(floor)} ms in {precision}"
-        several = _more(objective, sla, model, gpu, living)
+        several = more_gpus(objective, sla, model, gpu_class, living)
     return (
         f"{objective.label} of {quantity(objective.limit, objective.unit)} is impossible on {name}: {bound}, "
         f"reading the weights once a token{several}"
     )
 
 
-def divides(model: ModelManifest, gpus: int) -> bool:
-    """Whether the megakernel can divide the model over `gpus` GPUs."""
-    try:
-        part_of(shape_of(model.config), gpus)
-    except (Unsupported, KeyError):
-        return False
-    return True
+def predicted_miss(sla: Sla, model: ModelManifest, gpu_class: str) -> str:
+    """A sentence for the first promise that the fastest plan predicted on the class has a median beyond; "" for none.
 
-
-def _more(objective: Objective, sla: Sla, model: ModelManifest, gpu: str, living: Collection[str]) -> str:
-    """How many GPUs that divide the model, as the megakernel may, have a floor within the limit, and their class.
-
-    These are the fewest whose class the workload allows or has a living worker, else the fewest of all.
+    Predictions are by the class's datasheet. What is not predicted counts as kept, and so does a promise below the
+    median or of a rate.
     """
-    floor, limit = floor_ms(objective, sla, model, gpu), objective.limit or 0.0
-    enough = [each for each in RANKS[1:] if floor / each <= limit and divides(model, each)]
-    if not enough:
+    for each in sla.objectives:
+        found = fastest_ms(each, sla, model, gpu_class) if each.limit is not None else None
+        if found and each.limit is not None and _beyond(each, found):
+            took = f"the median {each.title} is predicted to be {plain(found)} ms (modelled, by the datasheet)"
+            return f"On {gpu_class} {took}; promised are at most {plain(each.limit)} ms."
+    return ""
+
+
+def more_gpus(
+    objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, living: Collection[str] = ()
+) -> str:
+    """How many GPUs that divide the model could keep the promise, and their class, behind a sentence; "" for none.
+
+    They are more than those of the class that divide it. Their floor lies within the limit, and the median that is
+    predicted, too, where some of these numbers have that. Of these it is the fewest whose class the workload allows or
+    has a living worker, else the fewest of all. A class is to be allowed only where no miss is predicted.
+    """
+    gpu, limit = single_gpu_class(gpu_class), objective.limit or 0.0
+    floor = floor_ms(objective, sla, model, gpu)
+    now = _dividing(model, gpu_class)
+    more = [each for each in RANKS if each > now and floor / each <= limit and divides(model, each)]
+    classes = {each: class_of_several(gpu, each) for each in more}
+    median = {each: fastest_ms(objective, sla, model, name) if name else None for each, name in classes.items()}
+    kept = [each for each in more if not _beyond(objective, median[each])]
+    if not (enough := kept or more):
         return ""
     there = {*sla.constraints.gpu_classes, *living}
-    gpus = next((each for each in enough if class_of_several(gpu, each) in there), enough[0])
-    choice = class_of_several(gpu, gpus)
+    gpus = next((each for each in enough if classes[each] in there), enough[0])
+    choice, predicted = classes[gpus], median[gpus]
     said = f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms"
-    if not choice or choice in sla.constraints.gpu_classes:
+    if predicted and objective.percentile >= MEDIAN:
+        said += f" {'and' if kept else 'but'} are predicted to take {plain(predicted)} ms (modelled, by the datasheet)"
+    if not choice or choice in sla.constraints.gpu_classes or not kept:
         return said
     return f"{said}: allow the class {choice}{', of which a worker is there' if choice in living else ''}"
+
+
+def _of_a_time(objective: Objective) -> bool:
+    """Whether the promise is about a time at the median or above, which predictions are held against."""
+    return objective.unit == "ms" and objective.percentile >= MEDIAN
+
+
+def _beyond(objective: Objective, predicted: float | None) -> bool:
+    return bool(predicted and _of_a_time(objective) and predicted > (objective.limit or 0.0))
 
 
 def _at_once(sla: Sla) -> int:
@@ -99,7 +127,11 @@ def floor_ms(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: st
         return 0.0
     prompt, tokens = waited[objective.metric]
     batch = _at_once(sla) if objective.metric == "throughput" else traffic.batch
-    case, gpus = request_case(model.config, model.parameters, _smallest(sla), batch, prompt, tokens), 1
-    if gpus_of(gpu_class) > 1 and divides(model, gpus_of(gpu_class)):
-        gpus = gpus_of(gpu_class)
-    return peak_floor_ms(case, GPUS[single_gpu_class(gpu_class)]) / gpus if case else 0.0
+    case = request_case(model.config, model.parameters, _smallest(sla), batch, prompt, tokens)
+    return peak_floor_ms(case, GPUS[single_gpu_class(gpu_class)]) / _dividing(model, gpu_class) if case else 0.0
+
+
+def _dividing(model: ModelManifest, gpu_class: str) -> int:
+    """How many GPUs of the class divide the model: all or one."""
+    gpus = gpus_of(gpu_class)
+    return gpus if gpus > 1 and divides(model, gpus) else 1

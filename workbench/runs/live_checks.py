@@ -24,11 +24,13 @@ from workbench.intake.services.workloads import class_memory_gib, needed_gib, re
 from workbench.runs import placement, predictions
 from workers.budget import MINUTES_WITH_VLLM
 from workers.charts.text import plain, request_words, speed_words
+from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.predicting import MEDIAN, exact_precision, fastest, predict
+from workers.predicting import MEDIAN, divides, exact_precision, fastest, predict
+from workers.promises import more_gpus
 
 NO_MODEL = "-"
 """Stands for the model while none is chosen."""
@@ -70,7 +72,7 @@ def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> 
         found.facts += [f"{recording.document.words}."] if recording else []
         _check_model(found, document, rows, labels, recording)
         if found.gpu_class and (facts := _facts(document.model, rows)):
-            _tell_prediction(found, document, facts, found.gpu_class, organisation)
+            _tell_prediction(found, document, facts, organisation)
     return found
 
 
@@ -153,7 +155,8 @@ def _check_model(
     try:
         placement.check_fits(document, facts, None)
     except placement.TooLarge as error:
-        found.reasons.append(f"{error}.")
+        if fits:  # else that no allowed class holds it is said already
+            found.reasons.append(f"{error}.")
         return
     chosen = placement.choose_class(document, facts)
     if refused := placement.refusal(document, facts, chosen):
@@ -162,6 +165,9 @@ def _check_model(
             found.reasons.append(f"No run would start: {refused}.")
         return
     found.gpu_class = chosen
+    found.facts += placement.missed_by_fewer(document, facts, chosen)
+    if gpus_of(chosen) > 1 and not divides(facts, gpus_of(chosen)):
+        found.warnings.append(f"{facts.name} is not divided over GPUs: its plan runs on one of class {chosen}.")
     if chosen in living:
         found.facts.append(f"A run of it would go to class {chosen}.")
     elif placement.why_several(document, facts, chosen):
@@ -171,15 +177,17 @@ def _check_model(
         found.warnings.append(f"No allowed class ({allowed}) has a living worker that holds it: a run would wait.")
 
 
-def _tell_prediction(
-    found: Checks, document: WorkloadDocument, facts: ModelManifest, gpu_class: str, organisation: Any
-) -> None:
+def _tell_prediction(found: Checks, document: WorkloadDocument, facts: ModelManifest, organisation: Any) -> None:
     """What the fastest plan in 16 bits is predicted to take for the first promise that predictions are about.
 
-    It is a warning where the promise is shorter and no lower precision is allowed.
+    It is a warning where the promise is shorter and no lower precision is allowed, with the class that could keep it.
+    Where nothing is predicted, why.
     """
+    gpu_class = found.gpu_class
     ceilings, precision = predictions.known_ceilings(organisation, gpu_class), exact_precision(document)
-    plans = predict(document, facts, gpu_class, ceilings, precision).plans
+    prediction = predict(document, facts, gpu_class, ceilings, precision)
+    plans = prediction.plans
+    found.facts += [] if plans else prediction.missing
     known = ((promise, fastest(plans, promise)) for promise in document.objectives)
     promise, best = next(((promise, found) for promise, found in known if found), (None, None))
     if promise is None or best is None:
@@ -194,4 +202,8 @@ def _tell_prediction(
         return
     lower = any(BYTES[each] < BYTES[precision] for each in document.constraints.precisions)
     misses = value > promise.limit and promise.percentile >= MEDIAN and not lower
-    (found.warnings if misses else found.facts).append(f"{said}; promised are at most {plain(promise.limit)} ms.")
+    said += f"; promised are at most {plain(promise.limit)} ms"
+    if misses:
+        found.warnings.append(f"{said}{more_gpus(promise, document, facts, gpu_class, placement.alive())}.")
+    else:
+        found.facts.append(f"{said}.")

@@ -12,8 +12,7 @@ from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.worker_api import WORKER_ALIVE_SECONDS, Hello
 from workers.documents.workload import Workload
-from workers.predicting import keeps_promises
-from workers.promises import impossible
+from workers.promises import impossible, predicted_miss
 
 
 class TooLarge(Exception):
@@ -73,7 +72,7 @@ def choose_class(workload: Workload, manifest: ModelManifest) -> str:
     chosen = _first(fits, living)
     tried = dict.fromkeys([chosen, *(name for name in fits if gpus_of(name) > 1)])
     possible = [name for name in tried if _possible(workload, manifest, name)]
-    predicted = [name for name in possible if keeps_promises(workload, manifest, name)]
+    predicted = [name for name in possible if not predicted_miss(workload, manifest, name)]
     there = [name for name in (*predicted, *possible) if name in living]
     return next(iter([*there, *predicted, *possible]), chosen)
 
@@ -93,8 +92,16 @@ def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str) -> 
     said = (refusal(workload, manifest, each) for each in fewer)
     if known := next((f"{each}." for each in said if each), ""):
         return known
-    missed = next((each for each in fewer if not keeps_promises(workload, manifest, each)), "")
-    return f"On {missed} a promise is predicted to be missed (modelled)." if missed else ""
+    return next(filter(None, (predicted_miss(workload, manifest, each) for each in fewer)), "")
+
+
+def missed_by_fewer(workload: Workload, manifest: ModelManifest, gpu_class: str) -> list[str]:
+    """Sentences for allowed classes of fewer GPUs than this one's that might keep every promise, but are predicted not
+    to.
+    """
+    allowed = workload.constraints.gpu_classes
+    fewer = [each for each in allowed if gpus_of(each) < gpus_of(gpu_class) and _possible(workload, manifest, each)]
+    return [said for each in fewer if (said := predicted_miss(workload, manifest, each))]
 
 
 def _first(names: Sequence[str], living: Collection[str]) -> str:

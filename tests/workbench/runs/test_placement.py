@@ -126,4 +126,5 @@ def test_a_workload_that_allows_one_gpu_alone_is_told_of_four_before_it_is_store
         of_8b(["h200"])
     (error,) = refused.value.errors
     assert error["field"] == "objectives[0].limit"
-    assert error["reason"].endswith("4 GPUs that divide the model have a floor of 0.782 ms: allow the class h200x4")
+    assert "4 GPUs that divide the model have a floor of 0.782 ms and are predicted to take 1.01 ms" in error["reason"]
+    assert error["reason"].endswith(": allow the class h200x4")
