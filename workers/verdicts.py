@@ -79,8 +79,9 @@ def as_pooled(percentile: float, shares: Sequence[float], counts: Sequence[int])
 
 @lru_cache
 def needed_requests(percentile: float, over: int = 0, confidence: float = CONFIDENCE, alike: float = 1.0) -> int:
-    """The fewest requests, `alike` of which count as one, that show `percentile` within its limit when `over` of them
-    lie wholly beyond it.
+    """The fewest requests that show `percentile` within its limit when `over` of them lie wholly beyond it.
+
+    `alike` of them, 1 or more, count as one.
     """
 
     def shown(count: int) -> bool:
