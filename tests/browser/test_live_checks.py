@@ -26,6 +26,21 @@ def test_the_form_tells_while_one_types(open_page):
     expect(page.locator('[name="objectives[0].limit"]')).to_have_value("5")
 
 
+def test_what_was_typed_is_there_again_after_a_look_at_the_models(open_page):
+    page = open_page()
+    page.goto("/workloads/new/")
+    page.get_by_label("Model required").select_option("llama-3.2-1b")
+    page.locator('[name="objectives[0].limit"]').fill("1000")
+    page.locator('[name="traffic.prompt_tokens"]').fill("77")
+    page.get_by_role("link", name="what is known of each").click()
+    expect(page.get_by_role("heading", name="Models", level=1)).to_be_visible()
+    page.go_back()
+    expect(page.locator('[name="objectives[0].limit"]')).to_have_value("1000")
+    expect(page.locator('[name="traffic.prompt_tokens"]')).to_have_value("77")
+    expect(page.locator("#checks")).to_contain_text("within 1,000 ms")
+    expect(page.locator("#checks")).to_contain_text("A request: 77 prompt")
+
+
 TWO_CUSTOMERS = """
 from workbench.accounts import services
 from workbench.accounts.models import User

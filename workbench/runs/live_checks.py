@@ -187,7 +187,7 @@ def _tell_prediction(found: Checks, document: WorkloadDocument, facts: ModelMani
     ceilings, precision = predictions.known_ceilings(organisation, gpu_class), exact_precision(document)
     prediction = predict(document, facts, gpu_class, ceilings, precision)
     plans = prediction.plans
-    found.facts += [] if plans else prediction.missing
+    found.facts += [] if plans or gpu_class == "cpu" else prediction.missing
     known = ((promise, fastest(plans, promise)) for promise in document.objectives)
     promise, best = next(((promise, found) for promise, found in known if found), (None, None))
     if promise is None or best is None:

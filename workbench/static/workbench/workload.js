@@ -54,3 +54,14 @@ document.addEventListener("DOMContentLoaded", () => {
   const wrong = document.getElementById("form-errors") || document.getElementById("sla-error");
   if (wrong) (document.querySelector("[aria-invalid='true']") || wrong).focus();
 });
+
+// What a browser fills in again after "back" is in none of the checks yet.
+window.addEventListener("pageshow", () => {
+  matchAll();
+  const texts = [...document.querySelectorAll("#workload-form input[type=text]")];
+  const model = document.querySelector("#workload-form select[name=model]");
+  const chosen = model.querySelector("option[selected]")?.value ?? "";
+  if (model.value !== chosen || texts.some((each) => each.value !== each.defaultValue)) {
+    model.dispatchEvent(new Event("change", { bubbles: true }));
+  }
+});
