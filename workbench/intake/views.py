@@ -57,6 +57,8 @@ DIMENSIONS = {
     "kv_heads": "Key and value heads",
     "intermediate_size": "Intermediate size",
     "experts": "Experts",
+    "chosen": "Experts of a token",
+    "expert_size": "Intermediate size of an expert",
     "vocab_size": "Vocabulary",
     "positions": "Context, tokens",
 }

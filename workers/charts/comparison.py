@@ -75,7 +75,7 @@ def sections(sides: Sequence[ComparedRun]) -> list[ComparisonSection]:
     )
     found = [
         ComparisonSection("objectives", "Objectives", AFTER, (["Objective", *names], _objectives(sides))),
-        *(_distribution(sides, metric) for metric in _metrics(sides)),
+        *(_distribution(sides, metric, unit) for metric, unit in _metrics(sides)),
         ComparisonSection("ops", "Operations", overlap, (["Operation", *names], _operations(sides))),
         ComparisonSection("plan", "Plans", "", (["", *names], _plans(sides))),
         ComparisonSection("where", "Where it was measured", "", (["", *names], _places(sides))),
@@ -121,26 +121,32 @@ def _rows(sides: Sequence[ComparedRun], cells: dict[str, dict[str, str]]) -> lis
     return [[name, *(by_run.get(side.label, MISSING) for side in sides)] for name, by_run in cells.items()]
 
 
-def _metrics(sides: Sequence[ComparedRun]) -> list[latency.MetricKey]:
-    """The metrics that at least two runs measured, in the first one's order."""
-    found = [latency.metrics(side.results) for side in sides]
-    every = dict.fromkeys(metric for measured in found for metric in measured)
-    return [metric for metric in every if sum(metric in measured for measured in found) > 1]
+def _metrics(sides: Sequence[ComparedRun]) -> list[tuple[latency.MetricKey, str]]:
+    """The metrics, each with its unit, that at least two runs measured, in the first one's order.
+
+    Throughput is in tokens per second or in what else the models give.
+    """
+    found = [
+        [(metric, each.unit) for metric in latency.metrics(side.results) if (each := _after(side, metric))]
+        for side in sides
+    ]
+    every = dict.fromkeys(each for measured in found for each in measured)
+    return [each for each in every if sum(each in measured for measured in found) > 1]
 
 
-def _after(side: ComparedRun, metric: latency.MetricKey) -> Distribution | None:
+def _after(side: ComparedRun, metric: latency.MetricKey, unit: str = "") -> Distribution | None:
+    """What a run measured of the plan, in this unit if one is named."""
     measured = side.results.verify.after if side.results.verify else []
-    return next((each for each in measured if (each.metric, each.n) == metric and each.samples), None)
+    known = (each for each in measured if (each.metric, each.n) == metric and each.samples)
+    return next((each for each in known if unit in ("", each.unit)), None)
 
 
-def _distribution(sides: Sequence[ComparedRun], metric: latency.MetricKey) -> ComparisonSection:
+def _distribution(sides: Sequence[ComparedRun], metric: latency.MetricKey, unit: str) -> ComparisonSection:
     """The distributions of a metric over each other, and their percentiles; a dash for a run that has none."""
     name = metric_title(*metric)
-    found = [(side, _after(side, metric)) for side in sides]
+    found = [(side, _after(side, metric, unit)) for side in sides]
     known = [each for _, each in found if each is not None]
-    form = layout(
-        f"{name}, {known[0].unit}", "requests within, %", xaxis={"rangemode": "tozero"}, yaxis={"range": [0, 103]}
-    )
+    form = layout(f"{name}, {unit}", "requests within, %", xaxis={"rangemode": "tozero"}, yaxis={"range": [0, 103]})
     traces = [
         _trace(side, each, colour) for (side, each), colour in zip(found, PALETTE, strict=False) if each is not None
     ]
@@ -150,9 +156,10 @@ def _distribution(sides: Sequence[ComparedRun], metric: latency.MetricKey) -> Co
         for each in names
     ]
     rows.append(["Samples", *(MISSING if each is None else len(each.samples) for _, each in found)])
-    key = f"latency-{metric[0]}-{metric[1] or 0}"
+    key = f"latency-{metric[0]}-{metric[1] or 0}-{unit.partition('/')[0]}"
     table: Table = (["Percentile", *(side.label for side in sides)], rows)
-    return ComparisonSection(key, capitalised(name), AFTER, table, {"data": traces, "layout": form})
+    title = capitalised(name) if unit == "ms" else f"{capitalised(name)}, {unit}"
+    return ComparisonSection(key, title, AFTER, table, {"data": traces, "layout": form})
 
 
 def _percentile(found: Distribution | None, name: str) -> str:

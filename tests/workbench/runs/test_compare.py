@@ -51,6 +51,25 @@ def test_distributions_stand_over_each_other_where_one_of_three_runs_has_none(br
     assert latency.rows[0][1][0] == "–"
 
 
+def test_throughputs_in_unlike_units_have_a_section_each(browser, engineer, runs):
+    """Images per second of a vision model stood on the axis of tokens per second."""
+    for run, unit in zip(runs, ("tokens/s", "images/s", "tokens/s", "images/s"), strict=False):
+        row = StageRun.objects.get(run=run, stage="verify")
+        other = row.result["after"][0] | {"metric": "throughput", "n": None, "unit": unit}
+        row.result["after"].append(other)
+        row.save()
+    page = _compare(browser(engineer), runs[:4])
+    found = {each.title: each for each in page.context["sections"] if each.title.startswith("Throughput")}
+    assert {title: [trace["name"][0] for trace in each.figure["data"]] for title, each in found.items()} == {
+        "Throughput, tokens/s": ["A", "C"],
+        "Throughput, images/s": ["B", "D"],
+    }
+    assert len({each.key for each in found.values()}) == 2
+    assert "Throughput" not in " ".join(
+        each.title for each in _compare(browser(engineer), runs[:2]).context["sections"]
+    )
+
+
 def test_the_speedup_has_its_interval_and_a_difference_takes_intervals_apart(browser, engineer, runs):
     row = StageRun.objects.get(run=runs[1], stage="verify")
     row.result["speedup"]["ratio"] = {"value": 2.0, "low": 1.9, "high": 2.1}
