@@ -181,16 +181,15 @@ def _tell_prediction(found: Checks, document: WorkloadDocument, facts: ModelMani
     """What the fastest plan in 16 bits is predicted to take for the first promise that predictions are about.
 
     It is a warning where the promise is shorter and no lower precision is allowed, with the class that could keep it.
-    Where nothing is predicted, why.
+    Where no promise is predicted on a GPU, why.
     """
     gpu_class = found.gpu_class
     ceilings, precision = predictions.known_ceilings(organisation, gpu_class), exact_precision(document)
     prediction = predict(document, facts, gpu_class, ceilings, precision)
-    plans = prediction.plans
-    found.facts += [] if plans or gpu_class == "cpu" else prediction.missing
-    known = ((promise, fastest(plans, promise)) for promise in document.objectives)
+    known = ((promise, fastest(prediction.plans, promise)) for promise in document.objectives)
     promise, best = next(((promise, found) for promise, found in known if found), (None, None))
     if promise is None or best is None:
+        found.facts += prediction.missing if gpu_class != "cpu" else []
         return
     value, plan = best
     said = (

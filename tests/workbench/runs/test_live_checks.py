@@ -195,6 +195,10 @@ def test_of_a_mixture_of_experts_nothing_is_predicted_and_no_plan_takes_several_
     assert "is not divided" not in said(**mixture | {"constraints.gpu_classes": ["h200"]})
 
 
+def test_that_clients_who_wait_for_each_other_are_not_predicted_is_said(said):
+    assert "No latency is predicted where 4 clients wait for each other." in said(**{"traffic.concurrency": "4"})
+
+
 def test_a_model_that_no_allowed_class_holds_is_refused_once(said):
     _living("h200")
     page = said(**EIGHT | {"model": "llama-3.1-70b"})
