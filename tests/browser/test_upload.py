@@ -87,6 +87,14 @@ def test_a_folder_goes_up_although_the_connection_breaks(page: Page, folder: Pat
     assert stored == {path.name: sha(path.read_bytes()) for path in folder.iterdir() if path.is_file()}
 
 
+def test_a_double_click_uploads_and_does_not_pause(page: Page, folder: Path) -> None:
+    page.goto("/models/upload/")
+    page.get_by_label("or a folder").set_input_files(folder)
+    page.get_by_label("Name").fill("double click")
+    page.get_by_role("button", name="Upload", exact=True).dblclick(no_wait_after=True)
+    expect(page.get_by_role("heading", name="double click", level=1)).to_be_visible(timeout=SENT_MS)
+
+
 def test_the_browser_hashes_in_steps_as_the_server_hashes_the_whole(page: Page) -> None:
     lengths = [0, 1, 55, 56, 63, 64, 65, 127, 128, 1_000_003]
     page.goto("/models/upload/")

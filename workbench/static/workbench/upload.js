@@ -198,5 +198,8 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   if (state.files.length && !part("start").hidden) start();
 });
-part("stop").addEventListener("click", () => uploads.stop());
+// "Pause" stands where "Upload" was: the second click of a double click is meant for the latter.
+part("stop").addEventListener("click", (event) => {
+  if (event.detail < 2) uploads.stop();
+});
 part("discard").addEventListener("click", discard);
