@@ -13,6 +13,7 @@ from kernels.measure.pass_time import KERNEL_US, MEGAKERNEL, DecoderSizes, PassW
 from kernels.measure.request_case import request_case, unbounded
 from kernels.megakernel.ranks import RANKS, part_of
 from kernels.megakernel.shape import BATCH_MOST, Unsupported, shape_of
+from kernels.model_files.families import is_mixture
 from kernels.ops import BYTES
 from kernels.serve.scheduler import STEP_TOKENS
 from workers.documents.gpu_class import gpus_of, single_gpu_class
@@ -62,6 +63,8 @@ def predict(
     traffic, most = workload.traffic, gpus_of(gpu_class)
     if model.kind != "decoder":
         return Prediction(missing=["Only models that generate text are predicted."])
+    if is_mixture(model.config):
+        return Prediction(missing=["Nothing is predicted of a mixture of experts."])
     rates = _rates(gpu_class, ceilings)
     if rates is None:
         said = f"Nothing is predicted on {gpu_class}: no datasheet and no earlier run tells its rates."

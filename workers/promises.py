@@ -9,6 +9,7 @@ from kernels.hardware import GPUS
 from kernels.measure.request_case import request_case
 from kernels.measure.roofline import peak_floor_ms
 from kernels.megakernel.ranks import RANKS
+from kernels.model_files.families import is_mixture
 from kernels.ops import BYTES
 from workers.charts.text import plain, quantity
 from workers.documents.gpu_class import class_of_several, gpus_of, single_gpu_class
@@ -44,7 +45,7 @@ def impossible(
         several = more_gpus(objective, sla, model, gpu_class, living)
     return (
         f"{objective.label} of {quantity(objective.limit, objective.unit)} is impossible on {name}: {bound}, "
-        f"reading the weights once a token{several}"
+        f"reading the weights{' of its experts' if is_mixture(model.config) else ''} once a token{several}"
     )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from kernels.measure.roofline import CACHED_BYTES
 from kernels.model_files.config import value
-from kernels.model_files.families import FAMILIES, head_shape, is_tied
+from kernels.model_files.families import FAMILIES, head_shape, is_tied, unchosen_parameters
 from kernels.model_files.memory import kv_bytes_per_token
 from kernels.ops import BYTES, ModelCase, Weights
 from kernels.ops.model import last_only
@@ -12,10 +12,9 @@ from kernels.ops.model import last_only
 
 def unbounded(config: dict[str, Any], parameters: int, weights: Weights) -> str:
     """What keeps a configuration from bounding its requests' time, as words behind "of"; "" where nothing does."""
-    family = FAMILIES.get(config.get("model_type", ""))
-    if value(config, "experts") or (family is not None and family.mixture is not None):
+    if unchosen_parameters(config) is None:
         return "a mixture of experts"
-    if family is None:
+    if config.get("model_type", "") not in FAMILIES:
         return f"the family {config.get('model_type') or 'without a name'}, whose tensors are not known one by one"
     size = _multiplied(config, parameters) * BYTES[weights]
     if size < CACHED_BYTES:
@@ -24,9 +23,9 @@ def unbounded(config: dict[str, Any], parameters: int, weights: Weights) -> str:
 
 
 def _multiplied(config: dict[str, Any], parameters: int) -> int:
-    """The parameters that a token is multiplied by: all but an embedding that is only looked up."""
+    """The parameters that a token is multiplied by: all but an embedding that is only looked up, and other experts."""
     vocabulary, hidden = head_shape(config)
-    return parameters - (0 if is_tied(config) else vocabulary * hidden)
+    return parameters - (0 if is_tied(config) else vocabulary * hidden) - (unchosen_parameters(config) or 0)
 
 
 def request_case(
@@ -35,7 +34,8 @@ def request_case(
     """A request of `batch` prompts of `prompt` tokens that generates `tokens` each, weights in a precision.
 
     As `kernels.engine.model_case`, which asks the loaded model: every weight is read for every token, except an
-    embedding that is only looked up. None where the configuration does not bound the time: `unbounded` says why.
+    embedding that is only looked up and, of a mixture, the experts that one token does not have. None where the
+    configuration does not bound the time: `unbounded` says why.
     """
     if unbounded(config, parameters, weights):
         return None

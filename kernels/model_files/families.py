@@ -251,6 +251,24 @@ def estimated_parameters(config: dict[str, Any]) -> int:
     return layers * (4 * hidden**2 + experts * 3 * hidden * inner) + 2 * vocab * hidden
 
 
+def is_mixture(config: dict[str, Any]) -> bool:
+    """Whether tokens use only some of the model's weights."""
+    family = FAMILIES.get(config.get("model_type", ""))
+    return bool(value(config, "experts") or (family is not None and family.mixture is not None))
+
+
+def unchosen_parameters(config: dict[str, Any]) -> int | None:
+    """Parameters of experts that multiply nothing of one token; None for a mixture where that is not known."""
+    if not is_mixture(config):
+        return 0
+    family, chosen = FAMILIES.get(config.get("model_type", "")), value(config, "chosen")
+    if family is None or family.mixture is None or chosen is None:
+        return None
+    experts = value(config, "experts") or family.mixture.experts
+    sizes = (_product(shape) for name, shape in family.shapes(config) if ".mlp.experts." in name)
+    return max(0, experts - chosen) * sum(size // experts for size in sizes)
+
+
 def _product(shape: tuple[int, ...]) -> int:
     return math.prod(shape)
 

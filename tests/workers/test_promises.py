@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kernels.engine.model_case import case_of_shapes
 from kernels.hardware import GPUS
 from kernels.measure.request_case import request_case
 from kernels.measure.roofline import exceeds_peak, peak_floor_ms
@@ -134,6 +135,23 @@ def test_a_model_that_does_not_divide_has_the_floor_of_one_gpu():
     assert four == one.replace("NVIDIA H200", "4 NVIDIA H200")
 
 
+@pytest.mark.parametrize(
+    ("name", "active"), [("qwen3-30b-a3b", 3.35e9), ("olmoe-1b-7b", 1.28e9), ("mixtral-8x7b", 12.9e9)]
+)
+def test_of_a_mixture_the_experts_of_one_token_are_a_floor(name, active):
+    """As of the loaded model, which counts them tensor by tensor."""
+    of = model(name)
+    found = request_case(of.config, of.parameters, "bf16", 1, 128, 64)
+    loaded = case_of_shapes(of.config, of.config["model_type"], "bf16", 1, 128, 64)
+    assert found == loaded
+    embedding = of.config["vocab_size"] * of.config["hidden_size"]
+    assert found.parameters + embedding == pytest.approx(active, rel=0.005)
+    floor = found.bytes_per_token / GPUS["h200"].memory_tbps / 1e9
+    said = refusal({"metric": "tpot", "limit": 0.98 * floor}, of=of)
+    assert said.endswith("in bf16, reading the weights of its experts once a token")
+    assert refusal({"metric": "tpot", "limit": 1.02 * floor}, of=of) == ""
+
+
 def test_a_long_prompt_is_bound_by_the_chips_highest_rate():
     layers = 1_235_814_400 - 128_256 * 2048  # tied, so the head is the embedding
     flops = 2 * 8 * (layers * 15 / 16 * 99_999 + 1_235_814_400)
@@ -166,6 +184,7 @@ def test_every_metric_that_waits_for_tokens_has_a_floor(objective):
         ({"metric": "ttft", "limit": 0.001}, {"gpu": "cpu"}),
         ({"metric": "ttft", "limit": 0.001}, {"of": model("tiny-llama")}),
         ({"metric": "ttft", "limit": 0.001}, {"of": model(num_local_experts=8)}),
+        ({"metric": "ttft", "limit": 0.001}, {"of": model("qwen3-30b-a3b", num_experts_per_tok=None)}),
         ({"metric": "ttft", "limit": 0.001}, {"of": model(model_type="nonesuch")}),
     ],
 )
