@@ -83,7 +83,7 @@ def _tell(found: Checks, errors: Sequence[Mapping[str, str]], labels: Mapping[st
         if error["reason"] == "is required":
             found.missing.append(name)
         else:
-            found.reasons.append(": ".join(filter(None, [name, error["reason"]])))
+            found.reasons.append(f"{': '.join(filter(None, [name, error['reason'].rstrip('.')]))}.")
 
 
 def _label(path: str, labels: Mapping[str, str]) -> str:

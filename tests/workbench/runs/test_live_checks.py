@@ -75,7 +75,7 @@ def test_a_run_beside_vllm_is_told_how_many_minutes_it_takes(said):
 
 
 def test_what_is_impossible_is_said_beside_its_label_and_what_is_empty_is_missing(said):
-    assert "Percentile of objective 1: should be less than or equal to 99.99, not 100" in said(
+    assert "Percentile of objective 1: should be less than or equal to 99.99, not 100.<" in said(
         **{"objectives[0].percentile": "100"}
     )
     page = said(**{"objectives[0].limit": "", "model": ""})
