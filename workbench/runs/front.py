@@ -11,6 +11,7 @@ from workbench.runs import predictions, services
 from workbench.runs.models import Run, StageRun
 from workbench.runs.result_page import Drawn, shown_chart
 from workers.charts import front
+from workers.documents.gpu_class import single_gpu_class
 from workers.documents.model import ModelManifest
 from workers.documents.prediction import Prediction
 from workers.documents.stages import Results
@@ -27,7 +28,7 @@ NOTE = (
 
 
 class Front(NamedTuple):
-    """The chart with its table, and the classes of GPU whose points are modelled."""
+    """The chart with its table, and the classes of one GPU whose points, also those of several, are modelled."""
 
     chart: Drawn
     modelled: Sequence[str]
@@ -49,7 +50,7 @@ def front_of(workload: Workload, document: WorkloadDocument, manifest: ModelMani
     if not found:
         return None
     shown = front.figure(found, first, manifest.counted), front.table(found, first, manifest.counted)
-    modelled = [each for each, prediction in predicted.items() if prediction.plans]
+    modelled = [*dict.fromkeys(single_gpu_class(name) for name, known in predicted.items() if known.plans)]
     return Front(shown_chart("front", "Cost against latency", NOTE, "modelled", "", *shown), modelled)
 
 
