@@ -19,7 +19,8 @@ from workers.verdicts import overall
 def points(
     workload: Workload, book: PriceBook, measured: Mapping[str, Results], predicted: Mapping[str, Prediction]
 ) -> list[Point]:
-    """Every point, by rising latency; [] where the first promise is no time.
+    """Every point, by rising latency; [] where the first promise is no time. A class of several GPUs has the plans of
+    one as well, which are one point.
 
     `measured` are the results of a run of the workload by class of GPU, `predicted` what is modelled of other classes.
     """
@@ -27,9 +28,11 @@ def points(
     if first.unit != "ms":
         return []
     found = [point for gpu_class, known in measured.items() for point in _of_run(gpu_class, known, first, book)]
+    modelled: dict[tuple[str, str], Point] = {}
     for gpu_class, prediction in predicted.items():
         made = (_modelled(gpu_class, each, workload, book) for each in prediction.plans)
-        found += [point for point in made if point is not None]
+        modelled |= {(point.gpu, point.plan): point for point in made if point is not None}
+    found += modelled.values()
     for known in measured.values():
         if own := _own(known, workload):
             return with_front([*found, *own])

@@ -36,6 +36,14 @@ def test_measured_and_modelled_points_with_their_prices():
     assert [each.on_front for each in (one, two, three)] == [False, True, False]
 
 
+def test_a_plan_on_one_gpu_is_one_point_however_many_classes_have_it():
+    asked, one = workload().model_copy(update={"present": None}), H100["h100"].plans[0]
+    two = one.model_copy(update={"runner": "megakernel", "gpus": 2})
+    predicted = H100 | {name: Prediction(plans=[one, two]) for name in ("h100x2", "h100x4")}
+    made = [(each.gpu, each.plan) for each in points(asked, BOOK, {}, predicted)]
+    assert sorted(made) == [("2 x h100", "megakernel, bf16"), ("h100", "kernels, bf16")]
+
+
 def test_the_front_is_of_measured_plans_that_nothing_measured_beats_in_both():
     def point(plan: str, ms: float, usd: float | None, **more: str) -> Point:
         return Point(plan=plan, ms=ms, usd=usd, **({"gpu": "h200", "basis": "measured"} | more))  # type: ignore[arg-type]
