@@ -12,7 +12,7 @@ from workers.charts.text import capitalised, percent
 from workers.documents.measurement import Environment
 from workers.documents.stages import PlanTrial
 
-NOT_TRIED = "Not tried: "
+NOT_TRIED, NOT_MEASURED = "Not tried: ", "Not measured: "
 SHORT_OF_TIME = re.compile(r"time was over|s were left")
 """What reasons say of plans that the stage had no time for."""
 ROUNDING = "rounding"
@@ -80,7 +80,8 @@ def nothing_else(trials: Sequence[PlanTrial]) -> str:
     if not others or any(trial.primary for trial in others):
         return ""
     told = [trial for trial in others if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
-    why = " ".join(f"{trial.label}: {trial.reason}" for trial in told)
+    reasons = [(each.label, each.reason.removeprefix(NOT_TRIED).removeprefix(NOT_MEASURED)) for each in told]
+    why = " ".join(f"{label}: {reason}" for label, reason in reasons)
     said = f"No other plan was measured, so none is known to be faster. {why}".rstrip()
     return f"{said} A run with more minutes may measure more." if SHORT_OF_TIME.search(why) else said
 
