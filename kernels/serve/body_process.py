@@ -27,6 +27,10 @@ SLICE = 1024
 """Elements of a slice; those of lists in a list are counted, and none of these is divided."""
 
 
+class ReaderEnded(RuntimeError):
+    """The process ended before it had answered."""
+
+
 class BodyReader:
     """The process, which is started for the first body, and again after its end. It reads one body after another."""
 
@@ -36,8 +40,8 @@ class BodyReader:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def read(self, kind: type[Document], body: bytes, longest: int | None) -> Document:
-        """The document of such a body, as `document_in` has it. Raises ApiError, and RuntimeError if the process ends
-        meanwhile.
+        """The document of such a body, as `document_in` has it. If the process has ended or ends meanwhile, a new one
+        reads the body. Raises ApiError, and ReaderEnded if that one ends too.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, kind, body, longest)
@@ -48,21 +52,30 @@ class BodyReader:
         self._thread.shutdown()
 
     def _read(self, kind: type[Document], body: bytes, longest: int | None) -> Document:
-        connection = self._connection or self._started()
         try:
-            connection.send((kind, longest))
-            connection.send_bytes(body)
-            wrong, document, name, slices = connection.recv()
-            found = [each for _ in range(slices) for each in connection.recv()]
-        except (EOFError, OSError) as error:
-            self._end()
-            raise RuntimeError("the process that reads large bodies has ended") from error
+            wrong, document, name, found = self._answered(kind, body, longest)
+        except ReaderEnded:
+            wrong, document, name, found = self._answered(kind, body, longest)
         if wrong is not None:
             raise ApiError(*wrong)
         if name is not None:
             setattr(document, name, found)
         read: Document = document
         return read
+
+    def _answered(
+        self, kind: type[Document], body: bytes, longest: int | None
+    ) -> tuple[Any, Any, str | None, list[Any]]:
+        """What `answer` sends, its slices put together. Raises ReaderEnded."""
+        connection = self._connection or self._started()
+        try:
+            connection.send((kind, longest))
+            connection.send_bytes(body)
+            wrong, document, name, slices = connection.recv()
+            return wrong, document, name, [each for _ in range(slices) for each in connection.recv()]
+        except (EOFError, OSError) as error:
+            self._end()
+            raise ReaderEnded("the process that reads large bodies has ended") from error
 
     def _started(self) -> Connection:
         ours, theirs = socket.socketpair()

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
+from multiprocessing.connection import Connection
 from typing import Any
 
 import psutil
@@ -14,7 +15,7 @@ from starlette.requests import Request
 
 from kernels.serve import bodies
 from kernels.serve.bodies import LARGE_BODY, document_of
-from kernels.serve.body_process import SLICE, BodyReader, sliced
+from kernels.serve.body_process import SLICE, BodyReader, ReaderEnded, sliced
 from kernels.serve.embeddings import EmbeddingAsked
 from kernels.serve.errors import ApiError
 from kernels.serve.messages import Ready
@@ -120,19 +121,42 @@ def test_the_servers_process_reads_small_bodies_alone(reader: BodyReader, monkey
     assert reader._process is not None
 
 
-def test_a_process_that_ends_fails_its_request_and_no_other(reader: BodyReader) -> None:
+@pytest.mark.parametrize("reading", [False, True], ids=["before", "while it reads"])
+def test_a_body_whose_process_is_killed_is_read_by_another(reading: bool, reader: BodyReader) -> None:
     async def whole() -> None:
         await asked(bytes_of(TEXT), reader)
-        assert reader._process is not None
-        os.kill(reader._process.pid, signal.SIGSTOP)
-        lost = asyncio.ensure_future(asked(bytes_of(TEXT), reader))
+        first = reader._process
+        assert first is not None
+        os.kill(first.pid, signal.SIGSTOP if reading else signal.SIGKILL)
+        if not reading:
+            os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
+        again = asyncio.ensure_future(asked(bytes_of(TEXT), reader))
         await asyncio.sleep(0)
-        os.kill(reader._process.pid, signal.SIGKILL)
-        with pytest.raises(RuntimeError, match="the process that reads large bodies has ended"):
-            await lost
-        assert (await asked(bytes_of(TEXT), reader)).prompt == TEXT["prompt"]
+        os.kill(first.pid, signal.SIGKILL)
+        assert (await again).prompt == TEXT["prompt"]
+        assert reader._process not in (None, first)
 
     asyncio.run(whole())
+
+
+def test_a_body_that_ends_two_processes_fails_and_others_do_not() -> None:
+    class Killing(BodyReader):
+        kills = 2
+
+        def _started(self) -> Connection:
+            connection = super()._started()
+            if self.kills:
+                self.kills -= 1
+                assert self._process is not None
+                self._process.kill()
+            return connection
+
+    reader = Killing()
+    with pytest.raises(ReaderEnded):
+        asyncio.run(asked(bytes_of(TEXT), reader))
+    assert reader.kills == 0
+    assert asyncio.run(asked(bytes_of(TEXT), reader)).prompt == TEXT["prompt"]
+    reader.close()
 
 
 def test_signals_to_the_group_do_not_end_it_and_the_servers_end_does() -> None:
