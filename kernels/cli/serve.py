@@ -124,7 +124,7 @@ def wrong_number(name: str, value: float | None) -> str:
 
 async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     """`ended` has the signals that came before the web server took them over."""
-    from kernels.serve import encoder, worker
+    from kernels.serve import encoder, web, worker
     from kernels.serve.client import EngineClient
 
     size = (read_plan(options.plan).serving if options.plan else None) or Serving()
@@ -144,6 +144,7 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     key, embeds = _key(options.api_key_file), encoder.gives_vectors(config)
     main = encoder.main if embeds else worker.main
     client = EngineClient(spec, options.wait_seconds, main, options.hang_seconds)
+    sockets = await web.listening(options.host, options.port)
     client.start()  # it takes the longest: the web server is made beside it
     try:
         from kernels.serve.app import Server
@@ -152,13 +153,18 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         name = options.name or (directory.resolve().name if directory else options.model)
         app = Server(client, text_of(directory, config), name, key, embeds).app()
         settle()
-        return await _until_signalled(options, client, app, name, ended)
+        return await _until_signalled(options, client, app, sockets, name, ended)
     finally:
         await client.stop()
 
 
 async def _until_signalled(
-    options: argparse.Namespace, client: "EngineClient", app: "Starlette", name: str, ended: list[int]
+    options: argparse.Namespace,
+    client: "EngineClient",
+    app: "Starlette",
+    listening: list[socket.socket],
+    name: str,
+    ended: list[int],
 ) -> int:
     """Serves until a signal, and then until open requests have ended or been ended."""
     import uvicorn
@@ -190,14 +196,9 @@ async def _until_signalled(
             loop.call_later(options.drain_seconds, client.end_open)
             await super().shutdown(sockets)
 
-    server = Draining(
-        web.settings(
-            app,
-            host=options.host,
-            port=options.port,
-            timeout_graceful_shutdown=options.drain_seconds + LAST_SECONDS,
-        )
-    )
+    server = Draining(web.settings(app, timeout_graceful_shutdown=options.drain_seconds + LAST_SECONDS))
+    host, port = listening[0].getsockname()[:2]
+    where = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def watch() -> None:
         while True:
@@ -207,18 +208,17 @@ async def _until_signalled(
                 server.should_exit = True
                 return
             if client.ready:
-                where = f"http://{options.host}:{options.port}"
                 print(start_line(client.seconds, graphs=client.ready.graphs), file=sys.stderr)
                 ms = client.ready.pause_ms
                 pause = "" if ms is None else f"; reading prompts delays a token of others by {ms:.1f} ms at most"
                 print(f"serving {name} on {where}, {client.ready.device}{pause}", file=sys.stderr, flush=True)
 
     watcher = asyncio.create_task(watch())
-    await server.serve()
+    await server.serve(listening)
     watcher.cancel()
     if client.declined:
         print(f"kernels serve: {client.declined}", file=sys.stderr)
-    return 2 if client.declined or not server.started else 0
+    return 2 if client.declined else 0
 
 
 def _key(path: Path | None) -> str | None:

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import shutil
+import socket
 import subprocess
 import sys
 from multiprocessing.connection import Connection
@@ -15,6 +16,7 @@ from kernels.cli.serve import ABOVE, NUMBERS, serve, serve_arguments, wrong_numb
 from kernels.serve.client import EngineClient
 from kernels.serve.messages import Declined, Ready, Stop
 from kernels.serve.spec import Spec
+from kernels.serve.web import listening
 from tests.kernels.serve.conftest import MODEL, ROOT
 from tests.kernels.serve.test_starting import becomes
 from tests.ports import reserved_port
@@ -33,6 +35,19 @@ def test_a_size_that_the_memory_does_not_hold_is_refused() -> None:
     assert said.startswith(
         "kernels serve: the memory does not hold the model and a server of this size, which --running"
     )
+
+
+def test_an_address_in_use_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        said = refused("--model", str(MODEL), "--port", str(other.getsockname()[1]))
+    assert said.startswith("kernels serve: --host and --port: ")
+    assert said.endswith("address already in use")
+
+
+def test_a_server_knows_the_free_port_that_it_got() -> None:
+    (found,) = asyncio.run(listening("127.0.0.1", 0))
+    with found, socket.create_connection(found.getsockname()), found.accept()[0]:
+        assert found.getsockname()[1] > 0
 
 
 LONG = "9" * 60
