@@ -141,6 +141,8 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         exclude=tuple(options.exclude),
     )
     directory, config = configuration(spec)
+    if directory and not spec.plan and not any(directory.rglob("*.safetensors")):  # else they would be generated
+        raise ValueError(f"--model: {directory} holds no safetensors, the only files of weights that are read")
     key, embeds = _key(options.api_key_file), encoder.gives_vectors(config)
     main = encoder.main if embeds else worker.main
     client = EngineClient(spec, options.wait_seconds, main, options.hang_seconds)

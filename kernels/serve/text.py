@@ -1,5 +1,6 @@
 """Texts and token ids: the model's tokenizer with its chat template, or bytes where a model has none."""
 
+import logging
 import math
 import re
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from kernels.serve.chat_template import ChatTemplate, template_of
 from kernels.serve.spec import json_object
 from kernels.serve.text_bounds import TooLong, byte_characters, longest_token
 
+logger = logging.getLogger(__name__)
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 MOST_HELD = 16
 """Tokens that are held back at most. A character has four bytes, so only broken ones go on for longer, and looking at
@@ -43,7 +45,10 @@ class TextCodec(Protocol):
 def text_of(directory: Path | None, config: dict[str, Any]) -> TextCodec:
     """The tokenizer in a model's directory, or bytes. Code that a model brings is never run."""
     stop = _stop_ids(directory, config)
-    if directory is None or not (directory / "tokenizer.json").is_file():
+    if directory is None:
+        return ByteText(stop)
+    if not (directory / "tokenizer.json").is_file():
+        logger.warning("%s: it holds no tokenizer.json, so the bytes of texts are taken for their ids", directory)
         return ByteText(stop)
     return ModelText(directory, stop)
 

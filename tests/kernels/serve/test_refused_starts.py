@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import json
 import shutil
 import socket
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from kernels.cli.serve import ABOVE, NUMBERS, serve, serve_arguments, wrong_number
+from kernels.model_files import catalogue
 from kernels.serve.client import EngineClient
 from kernels.serve.messages import Declined, Ready, Stop
 from kernels.serve.spec import Spec
@@ -107,6 +109,15 @@ def test_a_file_that_holds_no_object_is_refused(tmp_path: Path, name: str) -> No
     shutil.copytree(MODEL, model)
     (model / name).write_text("[1]")
     assert refused("--model", str(model)) == f"kernels serve: {model / name}: it holds no JSON object"
+
+
+@pytest.mark.parametrize("config", [MODEL / "config.json", "tiny-bert"], ids=["text", "vectors"])
+def test_a_directory_without_weights_is_refused(tmp_path: Path, config: Path | str) -> None:
+    said = config.read_text() if isinstance(config, Path) else json.dumps(catalogue.entry(config)[0])
+    (tmp_path / "config.json").write_text(said)
+    (tmp_path / "pytorch_model.bin").touch()
+    sentence = f"kernels serve: --model: {tmp_path} holds no safetensors, the only files of weights that are read"
+    assert refused("--model", str(tmp_path)) == sentence
 
 
 def short_of_memory(spec: Spec, connection: Connection) -> None:

@@ -130,8 +130,13 @@ def test_log_probabilities_are_written_as_openai_writes_them() -> None:
     }
 
 
-def test_a_model_without_a_tokenizer_is_served_by_bytes_and_ids(tmp_path: Path) -> None:
+def test_a_model_without_a_tokenizer_is_served_by_bytes_and_ids(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text_of(None, {})
+    assert not caplog.messages
     text = text_of(tmp_path, {"eos_token_id": [3, 4]})
+    assert caplog.messages == [f"{tmp_path}: it holds no tokenizer.json, so the bytes of texts are taken for their ids"]
     assert text.encode("hé") == [104, 195, 169]
     assert text.decode([104, 195, 169, 70_000]) == "hé<70000>"
     assert text.chat([{"role": "user", "content": "hi"}]) == text.encode("user: hi\nassistant:")
