@@ -34,6 +34,8 @@ Found = TypeVar("Found")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 """The headers of an error, by its status."""
+STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+"""The headers of a stream. Without the second, nginx holds events back until it has some kilobytes."""
 BEARER = re.compile("bearer +", re.IGNORECASE)
 CLOSED = 499
 """The status that is counted for a client that went away."""
@@ -126,7 +128,8 @@ class Server:
             return JSONResponse(await _until_gone(request, _whole(form, answer, head)))
         pieces = answer.pieces()
         first = await _until_gone(request, anext(pieces))  # what is wrong is known before the headers are sent
-        return StreamingResponse(_events(form, answer, head, first, pieces), media_type="text/event-stream")
+        events = _events(form, answer, head, first, pieces)
+        return StreamingResponse(events, media_type="text/event-stream", headers=STREAM_HEADERS)
 
     async def _embeddings(self, request: Request) -> Response:
         asked = await self._document(request, EmbeddingAsked)

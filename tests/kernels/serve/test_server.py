@@ -47,6 +47,7 @@ def reference(expected) -> list[list[float]]:
 def events(api: httpx.Client, path: str, asked: dict) -> list[dict]:
     with api.stream("POST", path, json=asked | {"stream": True}) as response:
         assert response.status_code == 200
+        assert (response.headers["cache-control"], response.headers["x-accel-buffering"]) == ("no-cache", "no")
         lines = [line.removeprefix("data: ") for line in response.iter_lines() if line]
     assert lines[-1] == "[DONE]"
     return [json.loads(line) for line in lines[:-1]]
