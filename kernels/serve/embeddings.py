@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from kernels.serve.client import EngineClient
 from kernels.serve.errors import refused
 from kernels.serve.requests import input_too_long
-from kernels.serve.schemas import Texts, texts_or_ids
+from kernels.serve.schemas import Texts, texts_or_ids, without_nulls
 
 MOST_TEXTS = 2048
 
@@ -30,9 +30,10 @@ class EmbeddingAsked(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _served(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("dimensions") is not None:
+        found = without_nulls(given)
+        if isinstance(found, dict) and "dimensions" in found:
             raise refused("dimensions", "dimensions is not served here")
-        return given
+        return found
 
     @property
     def inputs(self) -> Sequence[str | list[int]]:

@@ -8,6 +8,8 @@ from pydantic_core import PydanticCustomError
 
 LONGEST_QUOTE = 100
 """The characters of a client's own text that an error repeats."""
+LONGEST_MESSAGE = 1000
+"""An error's characters. A number may have thousands of digits, and a chat template may refuse with a whole message."""
 WHOLE, NUMBER, SWITCH, TEXT = "a whole number", "a number", "true or false", "a text"
 WANTED = {
     "int_type": WHOLE, "int_parsing": WHOLE, "int_from_float": WHOLE, "int_parsing_size": WHOLE,
@@ -26,6 +28,7 @@ class ApiError(Exception):
     """An error that a client is told: one sentence, an HTTP status, and the parameter at fault if there is one."""
 
     def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None) -> None:
+        message = message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - 1] + "…"
         super().__init__(message)
         self.status, self.message, self.param, self.code = status, message, param, code
 

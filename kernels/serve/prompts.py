@@ -85,4 +85,4 @@ class Prompts:
             said = input_too_long(tokens, longest, least)
         else:
             said = prompt_too_long(tokens, self.answer, longest, least)
-        return ApiError(400, said, code="context_length_exceeded")
+        return ApiError(400, said, self.name, "context_length_exceeded")

@@ -84,10 +84,17 @@ UNSERVED_OF_MESSAGES: dict[str, tuple[Any, ...]] = {
 """The same of a chat's messages."""
 
 
+def without_nulls(given: Any) -> Any:
+    """An object without its fields that are null: they count as not given."""
+    return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+
+
 class StreamOptions(BaseModel):
     """`include_usage`: a last event with the counts of tokens."""
 
     include_usage: bool = False
+
+    _given = model_validator(mode="before")(without_nulls)
 
 
 FieldCheck = Callable[[Any, ValidatorFunctionWrapHandler, ValidationInfo], Any]
@@ -153,7 +160,7 @@ class Asked(BaseModel, ABC):
         for name, harmless in UNSERVED.items():
             if name in given and given[name] not in harmless and not _without_effect(name, given):
                 raise refused(name, f"{name} is not served here")
-        found = {name: value for name, value in given.items() if value is not None}
+        found = without_nulls(given)
         if isinstance(found.get("stop"), str):
             found["stop"] = [found["stop"]]
         return found

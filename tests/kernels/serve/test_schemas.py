@@ -10,7 +10,8 @@ from starlette.requests import Request
 
 from kernels.serve.bodies import document_of
 from kernels.serve.embeddings import EmbeddingAsked
-from kernels.serve.errors import ApiError
+from kernels.serve.errors import LONGEST_MESSAGE, ApiError
+from kernels.serve.requests import prompt_too_long
 from kernels.serve.schemas import ChatAsked, CompletionAsked, Message
 
 
@@ -89,3 +90,27 @@ def test_what_an_assistant_says_of_no_call_is_taken() -> None:
     found = Message.model_validate({"role": "assistant", "content": None} | empty)
     assert found.document == {"role": "assistant", "content": ""}
     assert Message.model_validate({"role": "user", "content": "a", "name": "Ann"}).document["name"] == "Ann"
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (CompletionAsked, {"prompt": "a", "stream_options": {"include_usage": None}, "stop": None, "seed": None}),
+        (EmbeddingAsked, {"input": "a", "encoding_format": None, "dimensions": None}),
+    ],
+)
+def test_a_field_that_is_null_counts_as_not_given(kind: type[BaseModel], given: dict) -> None:
+    name, *_ = given
+    assert kind.model_validate({"model": "m"} | given) == kind(model="m", **{name: given[name]})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiError(400, "a" * 10_000_000),
+        ApiError(400, prompt_too_long(1, 10**4000, 8)),
+    ],
+)
+def test_an_error_repeats_no_more_than_a_part_of_a_request(error: ApiError) -> None:
+    assert len(error.document["error"]["message"]) == LONGEST_MESSAGE
+    assert error.document["error"]["message"].endswith("…")

@@ -69,7 +69,8 @@ def test_without_a_limit_a_completion_has_16_tokens_or_what_the_context_has_room
     choices = api.post("/v1/completions", json=asked).json()["choices"]
     assert [len(each["token_ids"]) for each in choices] == [16, 8, 1]  # of 128
     refused = api.post("/v1/completions", json=GREEDY | {"prompt": [5] * 128})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "context_length_exceeded")
+    error = refused.json()["error"]
+    assert (refused.status_code, error["code"], error["param"]) == (400, "context_length_exceeded", "prompt")
 
 
 def test_streams_add_up_to_the_same_answer_beside_others(api: httpx.Client, expected) -> None:
