@@ -62,7 +62,7 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
         raise ValueError(sentence)
     here = _measured_with(facts)
     if plan is not None:
-        _tell(f"the server {taken_of_plan(plan)}")
+        _tell(f"the server {taken_of_plan(plan, dtype, spec.running)}")
         plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
     said = plan.serving if plan else None
     kv_bytes = spec.kv_bytes or (said.kv_bytes if said else None)

@@ -16,10 +16,16 @@ def precision_refusal(plan: Plan) -> str | None:
     return f"--plan: {what} rounds weights, and this server has no such products for every number of rows yet"
 
 
-def taken_of_plan(plan: Plan) -> str:
-    """What the server takes of the plan, in a sentence: packed passes of many requests have kernels of their own."""
-    size = f"{plan.serving.running} requests at once" if plan.serving else "the default size"
-    what = f"the plan's model, {plan.dtype} and {size}"
+def taken_of_plan(plan: Plan, dtype: str, running: int) -> str:
+    """What a server in `dtype` of `running` requests at once takes of the plan, in a sentence: packed passes of many
+    requests have kernels of their own.
+    """
+    taken = ["the plan's model"]
+    if dtype == plan.dtype:
+        taken.append(dtype)
+    if plan.serving and running == plan.serving.running:
+        taken.append(f"{running} requests at once")
+    what = " and ".join(filter(None, [", ".join(taken[:-1]), taken[-1]]))
     if plan.runner == "kernels":
         return f"takes {what}, and its variants where they were chosen for the same number of rows"
     if plan.runner == "megakernel":

@@ -14,6 +14,7 @@ from kernels.plan import Plan, PlannedOp, Serving
 from kernels.serve.building import build_engine, for_size, known_here, plan_refusal
 from kernels.serve.requests import Part, Request, Step
 from kernels.serve.scheduler import SchedulerLimits
+from kernels.serve.served_plans import taken_of_plan
 from kernels.serve.shapes import default_singles, fitting, shapes
 from kernels.serve.spec import Spec
 from kernels.serve.starting import Phases
@@ -52,6 +53,22 @@ def test_a_plan_for_this_device_is_served() -> None:
     assert plan_refusal(made, GPUS["h200"], FACTS) is None
     for runner in ("eager", "compiled", "kernels", "megakernel"):
         assert plan_refusal(plan(gpu="cpu", runner=runner), GPUS["cpu"], FACTS) is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "running", "said"),
+    [
+        ("bf16", 8, "takes the plan's model, bf16 and 8 requests at once, and"),
+        ("bf16", 4, "takes the plan's model and bf16, and"),
+        ("fp32", 8, "takes the plan's model and 8 requests at once, and"),
+        ("fp32", 4, "takes the plan's model, and"),
+    ],
+)
+def test_a_server_names_what_it_takes_of_a_plan_and_not_what_its_options_replace(
+    dtype: str, running: int, said: str
+) -> None:
+    assert taken_of_plan(plan(serving=Serving(running=8)), dtype, running).startswith(said)
+    assert "at once" not in taken_of_plan(plan(), dtype, running)
 
 
 def test_what_a_server_chose_is_taken_where_it_was_measured_and_measured_again_elsewhere(capsys) -> None:
