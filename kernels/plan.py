@@ -29,6 +29,8 @@ Params = Annotated[dict[str, Any], BeforeValidator(current_params)]
 RunnerName = Literal["eager", "compiled", "kernels", "megakernel"]
 ON_SEVERAL_GPUS: tuple[RunnerName, ...] = ("megakernel",)
 """Runners that divide a model over several GPUs."""
+MOST_RUNNING, LONGEST_SEQUENCE, MOST_KV_BYTES = 1 << 20, (1 << 31) - 1, 1 << 50
+"""What a server takes at most, far beyond what any memory holds: requests at once, tokens, bytes for KV pages."""
 
 
 class PlannedOp(BaseModel):
@@ -83,10 +85,10 @@ class Serving(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     basis: Literal["default", "measured"] = "default"
-    context: int | None = Field(default=None, ge=1)
-    running: int = Field(default=64, ge=1)
-    kv_bytes: int | None = Field(default=None, ge=1)
-    graph_rows: list[int] = []
+    context: int | None = Field(default=None, ge=1, le=LONGEST_SEQUENCE)
+    running: int = Field(default=64, ge=1, le=MOST_RUNNING)
+    kv_bytes: int | None = Field(default=None, ge=1, le=MOST_KV_BYTES)
+    graph_rows: list[Annotated[int, Field(ge=1, le=MOST_RUNNING)]] = []
     megakernel_up_to: int | None = None
     exclude: list[str] = Field(default=[], exclude_if=lambda names: not names)
     token_ms: dict[int, dict[str, float]] = Field(default={}, exclude_if=lambda times: not times)

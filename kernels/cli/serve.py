@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kernels.engine.plan_files import PlanRefused, read_plan
 from kernels.load import sockets
-from kernels.plan import Serving
+from kernels.plan import LONGEST_SEQUENCE, MOST_KV_BYTES, MOST_RUNNING, Serving
 from kernels.serve.excluded import MEGAKERNEL, NAMES
 from kernels.serve.spec import Spec, configuration
 from kernels.serve.starting import settle, start_line
@@ -31,9 +31,9 @@ LAST_SECONDS = 5
 MOST_CONNECTIONS = 1 << 16
 """Connections are open files. On many systems a process may have 1,024 of them unless it asks for more."""
 NUMBERS: dict[str, tuple[float, float]] = {
-    "running": (1, 1 << 20),
-    "context": (1, (1 << 31) - 1),
-    "kv_gib": (0, 1 << 20),
+    "running": (1, MOST_RUNNING),
+    "context": (1, LONGEST_SEQUENCE),
+    "kv_gib": (0, MOST_KV_BYTES // GIB),
     "pause_ms": (0, math.inf),
     "seed": (-(1 << 63), (1 << 64) - 1),
     "wait_seconds": (0, math.inf),

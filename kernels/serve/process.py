@@ -1,5 +1,6 @@
 """The life of an engine's process, of either kind: start, service, end. Imports without torch."""
 
+import os
 import re
 import signal
 from collections.abc import Callable
@@ -25,6 +26,7 @@ def live(
     A start that fails by what was asked for, or for want of memory, is told in one sentence.
     """
     _leave_signals_to_the_server()
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # the server says its phase, and its log has lines
     try:
         try:
             engine, ready = build(Phases(lambda name: connection.send(Starting(name))))

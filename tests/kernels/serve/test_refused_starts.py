@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 from kernels.cli.serve import ABOVE, NUMBERS, serve, serve_arguments, wrong_number
+from kernels.engine.plan_files import PlanRefused, read_plan
 from kernels.model_files import catalogue
 from kernels.serve.client import EngineClient
 from kernels.serve.messages import Declined, Ready, Stop
@@ -91,6 +93,22 @@ def test_every_number_that_a_server_takes_has_its_bounds() -> None:
     for name, (least, most) in NUMBERS.items():
         assert not wrong_number(name, most)
         assert not wrong_number(name, least + (name in ABOVE))
+
+
+@pytest.mark.parametrize(
+    ("serving", "said"),
+    [
+        ({"running": 10**9}, "running: Input should be less than or equal to 1048576"),
+        ({"context": 10**30}, "context: Input should be less than or equal to 2147483647"),
+        ({"kv_bytes": 10**30}, "kv_bytes: Input should be less than or equal to 1125899906842624"),
+        ({"graph_rows": [4, -1]}, "graph_rows.1: Input should be greater than or equal to 1"),
+    ],
+)
+def test_a_plan_of_such_numbers_is_refused_too(tmp_path: Path, serving: dict[str, object], said: str) -> None:
+    plan = {"model_digest": "0" * 64, "gpu": "cpu", "runner": "kernels", "serving": serving}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(PlanRefused, match=re.escape(f"serving.{said}")):
+        read_plan(tmp_path / "plan.json")
 
 
 def test_a_seed_at_its_bounds_is_served() -> None:

@@ -23,6 +23,7 @@ def test_a_signal_to_the_whole_group_lets_open_requests_end(tmp_path: Path) -> N
         assert reasons == ["length"] * 8
         assert server.wait(120) == 0
     assert "ended" not in log.read_text()
+    assert [line.split()[0] for line in log.read_text().splitlines()] == ["start", "serving"]
 
 
 def test_a_second_ctrl_c_tells_open_requests_that_the_server_ends(tmp_path: Path) -> None:
