@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kernels.model_files import longest_sequence
 from kernels.model_files.architectures import kind_of
 from kernels.serve.messages import Added, Cancelled, EngineReport, News, Ping, Ready, Stop
 from kernels.serve.process import live
@@ -103,7 +104,8 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
     dtype = spec.dtype or ("bf16" if device == "cuda" else "fp32")
     with phases.phase("weights"):
         model: Any = models.load(directory, config, seed=spec.seed, generated=generated, dtype=dtype, device=device)
-    longest = min(positions(model.config), spec.context or MOST_TOKENS)
+    own = longest_sequence(model.config.to_dict())  # without positions that are kept for padding, as RoBERTa's
+    longest = min(positions(model.config), spec.context or MOST_TOKENS, own.tokens if own else MOST_TOKENS)
     encoder = Encoder(model, pooling_of(directory), longest)
     with phases.phase("first batch"):
         encoder.vectors([[0]])

@@ -16,8 +16,20 @@ import torch
 from kernels import engine
 from kernels.load.server_process import running
 from kernels.model_files import catalogue
-from kernels.serve.encoder import MOST_ROWS, MOST_TOKENS, Encoder, Waiting, gives_vectors, next_batch, pooling_of, serve
+from kernels.serve.encoder import (
+    MOST_ROWS,
+    MOST_TOKENS,
+    Encoder,
+    Waiting,
+    build_encoder,
+    gives_vectors,
+    next_batch,
+    pooling_of,
+    serve,
+)
 from kernels.serve.messages import Ping, Stop
+from kernels.serve.spec import Spec
+from kernels.serve.starting import Phases
 from tests.kernels.serve.conftest import metric
 from tests.ports import reserved_port
 
@@ -48,6 +60,18 @@ def test_batches_keep_the_order_and_the_limits() -> None:
         sizes.append(len(batch))
         assert len(batch) == 1 or len(batch) * max(len(each.ids) for each in batch) <= MOST_TOKENS
     assert sizes == [MOST_ROWS, 100 - MOST_ROWS, 1, 1]
+
+
+@pytest.mark.parametrize(("family", "longest"), [("bert", 66), ("roberta", 64), ("xlm-roberta", 64), ("mpnet", 64)])
+def test_a_text_may_be_as_long_as_the_model_has_positions_for_it(tmp_path: Path, family: str, longest: int) -> None:
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1, "num_attention_heads": 4}
+    config = {"model_type": family, "vocab_size": 99, "max_position_embeddings": 66} | sizes
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    encoder, ready = build_encoder(Spec(str(tmp_path), device="cpu", dtype="fp32"), Phases())
+    assert (encoder.longest, ready.longest) == (longest, longest)
+    assert len(encoder.vectors([[5] * longest, [5]])) == 2
+    with pytest.raises((IndexError, RuntimeError), match=r"index|size"):
+        encoder.vectors([[5] * (longest + 1)])
 
 
 def test_it_tells_that_it_lives_while_it_waits(model) -> None:
