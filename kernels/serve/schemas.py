@@ -161,9 +161,10 @@ class Asked(BaseModel, ABC):
             if name in given and given[name] not in harmless and not _without_effect(name, given):
                 raise refused(name, f"{name} is not served here")
         found = without_nulls(given)
-        if isinstance(found.get("stop"), str):
-            found["stop"] = [found["stop"]]
-        return found
+        stop = found.get("stop", [])
+        if not isinstance(stop, str | list):
+            raise refused("stop", "stop: it must be a text, or a list of texts")
+        return found | {"stop": [stop] if isinstance(stop, str) else stop}
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
