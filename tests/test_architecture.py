@@ -13,6 +13,8 @@ from pathlib import Path
 import grimp
 import pytest
 
+import kernels.serve
+
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_FILE = 300
 TORCH_FREE = [
@@ -121,6 +123,11 @@ def names_in(path: Path) -> set[str]:
         if isinstance(node, ast.ClassDef):
             found |= {f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
     return found
+
+
+def test_the_map_of_the_server_has_every_module() -> None:
+    names = {each.stem for each in (ROOT / "kernels" / "serve").glob("*.py")} - {"__init__"}
+    assert set(re.findall(r"`(\w+)`", kernels.serve.__doc__ or "")) == names
 
 
 def test_the_tour_leads_to_files_and_names_that_exist() -> None:
