@@ -29,6 +29,7 @@ from kernels.serve.prompts import Prompts
 from kernels.serve.reading import Document
 from kernels.serve.schemas import MOST_ANSWERS, Asked, ChatAsked, CompletionAsked
 from kernels.serve.text import TextCodec
+from kernels.serve.writing import with_list
 
 Found = TypeVar("Found")
 _encode = json.JSONEncoder(ensure_ascii=False).encode
@@ -125,7 +126,7 @@ class Server:
         self.metrics.prompt_tokens.inc(answer.usage.prompt)
         head = {"id": f"{form.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.name}
         if not asked.stream:
-            return JSONResponse(await _until_gone(request, _whole(form, answer, head)))
+            return Response(await _until_gone(request, _whole(form, answer, head)), media_type="application/json")
         pieces = answer.pieces()
         first = await _until_gone(request, anext(pieces))  # what is wrong is known before the headers are sent
         events = _events(form, answer, head, first, pieces)
@@ -139,7 +140,7 @@ class Server:
         began = time.monotonic()
         found = await _until_gone(request, embedded(self.client, texts, asked))
         self.metrics.whole.observe(time.monotonic() - began)
-        return JSONResponse(found)
+        return Response(found, media_type="application/json")
 
     def _check_model(self, name: str, embeds: bool = False) -> None:
         if name != self.name:
@@ -192,7 +193,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     return JSONResponse(ApiError(500, "the server failed at this request, and its log says where").document, 500)
 
 
-async def _whole(form: Form, answer: Completion, head: dict[str, Any]) -> dict[str, Any]:
+async def _whole(form: Form, answer: Completion, head: dict[str, Any]) -> bytes:
     wholes = [Piece(choice) for choice in range(len(answer.prompts) * answer.asked.n)]
     async with aclosing(answer.pieces()) as pieces:
         async for piece in pieces:
@@ -201,8 +202,8 @@ async def _whole(form: Form, answer: Completion, head: dict[str, Any]) -> dict[s
             whole.ids += piece.ids
             whole.entries += piece.entries
             whole.reason = piece.reason
-    choices = [form.choice(whole, answer) for whole in wholes]
-    return head | {"object": form.name, "choices": choices, "usage": answer.usage.document}
+    choices = (form.choice(whole, answer) for whole in wholes)
+    return await with_list("choices", choices, head | {"object": form.name, "usage": answer.usage.document})
 
 
 async def _until_gone(request: Request, work: Awaitable[Found]) -> Found:

@@ -12,6 +12,7 @@ from kernels.serve.client import EngineClient
 from kernels.serve.errors import refused
 from kernels.serve.requests import input_too_long
 from kernels.serve.schemas import Texts, texts_or_ids, without_nulls
+from kernels.serve.writing import with_list
 
 MOST_TEXTS = 2048
 
@@ -42,8 +43,8 @@ class EmbeddingAsked(BaseModel):
         return [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
 
 
-async def embedded(client: EngineClient, texts: Sequence[list[int]], asked: EmbeddingAsked) -> dict[str, Any]:
-    """The answer's document. Raises ApiError; the other texts are then given up."""
+async def embedded(client: EngineClient, texts: Sequence[list[int]], asked: EmbeddingAsked) -> bytes:
+    """The answer's JSON. Raises ApiError; the other texts are then given up."""
     tasks = [asyncio.ensure_future(client.embed(ids)) for ids in texts]
     try:
         vectors = await asyncio.gather(*tasks)
@@ -51,12 +52,12 @@ async def embedded(client: EngineClient, texts: Sequence[list[int]], asked: Embe
         for task in tasks:
             task.cancel()
     tokens = sum(map(len, texts))
-    data = [
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    found = (
         {"object": "embedding", "index": index, "embedding": written(vector, asked.encoding_format)}
         for index, vector in enumerate(vectors)
-    ]
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return {"object": "list", "data": data, "model": asked.model, "usage": usage}
+    )
+    return await with_list("data", found, {"object": "list", "model": asked.model, "usage": usage})
 
 
 def written(vector: Sequence[float], form: str) -> Sequence[float] | str:

@@ -1,5 +1,6 @@
 """Vectors of texts: those of the model whatever is beside them in a batch, and asked for as OpenAI's clients ask."""
 
+import asyncio
 import base64
 import json
 import struct
@@ -16,6 +17,8 @@ import torch
 from kernels import engine
 from kernels.load.server_process import running
 from kernels.model_files import catalogue
+from kernels.serve.client import EngineClient
+from kernels.serve.embeddings import EmbeddingAsked, embedded
 from kernels.serve.encoder import (
     MOST_ROWS,
     MOST_TOKENS,
@@ -97,6 +100,29 @@ def test_the_pooling_is_that_of_the_models_files(tmp_path: Path) -> None:
         pooling_of(tmp_path)
     assert gives_vectors(CONFIG)
     assert not gives_vectors(catalogue.entry("tiny-llama")[0])
+
+
+def test_others_get_a_turn_while_vectors_are_written() -> None:
+    turns = 0
+
+    class Engine(EngineClient):
+        async def embed(self, ids: list[int]) -> list[float]:
+            return [0.25, 1e-9, -3.0]
+
+    async def whole() -> dict:
+        nonlocal turns
+        asked = EmbeddingAsked(model='m"', input=["a"])
+        writing = asyncio.ensure_future(embedded(Engine(Spec("m")), [[1, 2]] * 300, asked))
+        while not writing.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return json.loads(await writing)
+
+    found = asyncio.run(whole())
+    assert turns > 300, "one behind each vector"
+    assert [each["index"] for each in found["data"]] == [*range(300)]
+    assert all(each["embedding"] == [0.25, 1e-9, -3.0] for each in found["data"])
+    assert (found["object"], found["model"], found["usage"]["total_tokens"]) == ("list", 'm"', 600)
 
 
 def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch) -> None:

@@ -1,0 +1,20 @@
+"""The JSON of an answer with many choices or vectors, written while others get their turns."""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from typing import Any
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+async def with_list(name: str, elements: Iterable[Any], others: dict[str, Any]) -> bytes:
+    """An object with the fields of `others`, and the field `name` with a list of the elements.
+
+    Others get a turn behind each element: all of them together may take seconds to make and to write.
+    """
+    written = []
+    for each in elements:
+        written.append(_encode(each))
+        await asyncio.sleep(0)
+    return f'{_encode(others)[:-1]},"{name}":[{",".join(written)}]}}'.encode()
