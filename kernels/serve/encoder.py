@@ -1,6 +1,7 @@
 """The engine's process for a model that gives vectors: texts are packed into padded batches as they come."""
 
 import math
+import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS, MOST_TOKENS = 64, 16_384
 """The largest batch: rows, and tokens with padding."""
+ALIKE = 0.999
+"""The least cosine of a text's vectors alone and beside a longer text, where the model ignores padding."""
 
 
 class RequestVectors(NamedTuple):
@@ -50,6 +53,14 @@ class Encoder:
     def __init__(self, model: Any, pooling: str, longest: int) -> None:
         self._model = getattr(model, model.base_model_prefix, model)
         self._device, self.pooling, self.longest = model.device, pooling, longest
+        self.pads = self._ignores_padding(int(model.config.vocab_size))
+        """Whether a batch may have texts of unlike lengths."""
+
+    def _ignores_padding(self, vocabulary: int) -> bool:
+        """Found by a batch. FNet mixes all positions, and ConvBERT and MobileBERT neighbouring ones, without a mask."""
+        short, long = ([at % vocabulary for at in range(min(size, self.longest))] for size in (5, 16))
+        (alone,), (beside, _) = self.vectors([short]), self.vectors([short, long])
+        return sum(a * b for a, b in zip(alone, beside, strict=True)) > ALIKE
 
     def vectors(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
         """One vector for each text's ids, all in one pass."""
@@ -106,9 +117,10 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
         model: Any = models.load(directory, config, seed=spec.seed, generated=generated, dtype=dtype, device=device)
     own = longest_sequence(model.config.to_dict())  # without positions that are kept for padding, as RoBERTa's
     longest = min(positions(model.config), spec.context or MOST_TOKENS, own.tokens if own else MOST_TOKENS)
-    encoder = Encoder(model, pooling_of(directory), longest)
     with phases.phase("first batch"):
-        encoder.vectors([[0]])
+        encoder = Encoder(model, pooling_of(directory), longest)
+    if not encoder.pads:
+        print("kernels serve: padding changes the model's vectors: a batch has texts of one length", file=sys.stderr)
     name = environment_info(device=device)["device"]
     vocabulary, on_gpu = int(model.config.vocab_size), device == "cuda"
     return encoder, Ready(longest, vocabulary, name, seconds=phases.seconds, on_gpu=on_gpu)
@@ -132,7 +144,7 @@ def serve(encoder: Encoder, connection: Connection) -> None:
             connection.send(News(tokens=[(each.name, None, "deadline") for each in late]))
             waiting = deque(each for each in waiting if each not in late)
             continue
-        batch = next_batch(waiting)
+        batch = next_batch(waiting, encoder.pads)
         found = encoder.vectors([each.ids for each in batch])
         report.steps += 1
         report.waiting = len(waiting)
@@ -157,11 +169,15 @@ def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting], rep
         waiting.append(Waiting(message.name, message.ids, deadline))
 
 
-def next_batch(waiting: deque[Waiting]) -> list[Waiting]:
-    """The first requests, as many as fit into MOST_ROWS and, padded to the longest, MOST_TOKENS; one at least."""
+def next_batch(waiting: deque[Waiting], pads: bool = True) -> list[Waiting]:
+    """The first requests, as many as fit into MOST_ROWS and, padded to the longest, MOST_TOKENS; one at least. If not
+    `pads`, all have one length.
+    """
     batch: list[Waiting] = []
     longest = 0
     while waiting and len(batch) < MOST_ROWS:
+        if batch and not pads and len(waiting[0].ids) != longest:
+            break
         longest = max(longest, len(waiting[0].ids))
         if batch and longest * (len(batch) + 1) > MOST_TOKENS:
             break

@@ -65,6 +65,19 @@ def test_batches_keep_the_order_and_the_limits() -> None:
     assert sizes == [MOST_ROWS, 100 - MOST_ROWS, 1, 1]
 
 
+@pytest.mark.parametrize(("family", "pads"), [("bert", True), ("fnet", False), ("convbert", False)])
+def test_padding_is_left_out_where_it_changes_a_vector(tmp_path: Path, family: str, pads: bool, capsys) -> None:
+    sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1, "num_attention_heads": 4}
+    config = {"model_type": family, "vocab_size": 99, "embedding_size": 64} | sizes
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    encoder, _ = build_encoder(Spec(str(tmp_path), device="cpu", dtype="fp32"), Phases())
+    assert encoder.pads == pads
+    assert ("padding changes the model's vectors" in capsys.readouterr().err) != pads
+    waiting = deque(Waiting(str(at), [1] * length, 0.0) for at, length in enumerate([3, 3, 4, 3]))
+    sizes_of = [len(next_batch(waiting, encoder.pads)) for _ in range(1 if pads else 3)]
+    assert sizes_of == ([4] if pads else [2, 1, 1])
+
+
 @pytest.mark.parametrize(("family", "longest"), [("bert", 66), ("roberta", 64), ("xlm-roberta", 64), ("mpnet", 64)])
 def test_a_text_may_be_as_long_as_the_model_has_positions_for_it(tmp_path: Path, family: str, longest: int) -> None:
     sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 1, "num_attention_heads": 4}
