@@ -65,7 +65,8 @@ class EngineClient:
         self.seconds: dict[str, float] = {}
         """The seconds of each phase of the last start that ended."""
         self.declined: str | None = None
-        self.report = EngineReport()
+        self.report = self.ended = EngineReport()
+        """Of the engine, and of those before it, whose counters go on."""
         self.restarts = self.hangs = 0
         self.process: BaseProcess | None = None
         self.changed = asyncio.Event()
@@ -269,7 +270,8 @@ class EngineClient:
 
     def _died(self, connection: Connection, sentence: str) -> None:
         asyncio.get_running_loop().remove_reader(connection.fileno())
-        was_ready, self.ready, self.phase, self.report = self.ready is not None, None, None, EngineReport()
+        was_ready, self.ready, self.phase = self.ready is not None, None, None
+        self.ended, self.report = self.ended.counting(self.report), EngineReport()
         self._outbox.put(None)
         self._fail(ApiError(500, f"{sentence}; it is being started again"))
         self.changed.set()

@@ -1,6 +1,6 @@
 """The messages between the server and the engine's process, which a pipe carries."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kernels.ops.sampling import Sampling
@@ -82,6 +82,15 @@ class EngineReport:
     megakernel_steps: int = 0
     megakernel_sequences: int = 0
     """The most sequences in a step of the megakernel; 0 if there is no megakernel."""
+
+    def counting(self, ended: "EngineReport") -> "EngineReport":
+        """The same with the counters of an engine that has ended added."""
+        return replace(
+            self,
+            preempted=self.preempted + ended.preempted,
+            steps=self.steps + ended.steps,
+            megakernel_steps=self.megakernel_steps + ended.megakernel_steps,
+        )
 
 
 @dataclass

@@ -20,7 +20,8 @@ class _Engine:
         self._client = client
 
     def collect(self) -> Iterator[Metric]:
-        client, report = self._client, self._client.report
+        client = self._client
+        report = client.report.counting(client.ended)
         gauges = {
             "ready": ("1 while the engine serves", int(client.ready is not None)),
             "running_requests": ("requests that hold KV pages", report.running),
@@ -42,7 +43,7 @@ class _Engine:
             start.add_metric([phase], seconds)
         yield start
         yield CounterMetricFamily("serve_preemptions", "requests that gave their pages up", value=report.preempted)
-        yield CounterMetricFamily("serve_steps", "passes of the engine since it started", value=report.steps)
+        yield CounterMetricFamily("serve_steps", "passes of the engine", value=report.steps)
         yield CounterMetricFamily(
             "serve_megakernel_steps", "launches of the megakernel among them", value=report.megakernel_steps
         )

@@ -284,6 +284,7 @@ def test_a_killed_engine_gives_clean_errors_and_comes_back(server, expected) -> 
         next(lines)
         whole = pool.submit(api.post, "/v1/completions", json=LONG)
         until(lambda: metric(api, "waiting_requests") > LONG["n"])
+        before = metric(api, "steps_total")
         os.kill(engine_of(process), signal.SIGKILL)
         *_, last, done = (line.removeprefix("data: ") for line in lines if line)
     assert "died" in json.loads(last)["error"]["message"]
@@ -292,6 +293,7 @@ def test_a_killed_engine_gives_clean_errors_and_comes_back(server, expected) -> 
     assert "died" in whole.result().json()["error"]["message"]
     refused = api.post("/v1/completions", json=asked)
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_not_ready")
+    assert metric(api, "steps_total") >= before, "a counter never falls"
     until(lambda: ready(api))
     again = api.post("/v1/completions", json=asked).json()
     assert again["choices"][0]["text"] == expected[1]
