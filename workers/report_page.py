@@ -170,22 +170,22 @@ def render(document: Reported, cover: Cover | None = None) -> str:
         against_endpoint=against_endpoint.sentences(document.results, workload),
         endpoint_promises=endpoint.promises(document.results),
         endpoint_words=endpoint.words(document.results),
-        before_words=text.before_words(workload, document.model.kind == "decoder"),
+        before_words=text.before_words(workload, document.model),
         facts=provenance.facts(verify.environment, verify.gpus),
         provenance=provenance.sentence(document.results, "verify"),
         sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),
         plan=json.dumps(serving.served_plan(document.results), indent=2),
         serving=serving.offer(document.results, document.model),
     )
-    return _with_contents(_with_words(page))
+    return _with_contents(_with_words(page, document.model.kind == "decoder"))
 
 
 NO_WORDS = '<dl class="words"></dl>'
 
 
-def _with_words(page: str) -> str:
+def _with_words(page: str, generates: bool) -> str:
     """The page with what its words mean."""
-    rows = "".join(f"<dt>{word.name}</dt><dd>{word.meaning}</dd>" for word in words.used_in(page))
+    rows = "".join(f"<dt>{name}</dt><dd>{meaning}</dd>" for name, meaning in words.used_in(page, generates))
     return page.replace(NO_WORDS, f'<dl class="words">{rows}</dl>', 1)
 
 

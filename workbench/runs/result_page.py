@@ -193,7 +193,7 @@ def context(
             "timeline": timeline_chart(times),
             "busy": provenance.busy(results),
             "unlike_before": time_spent.unlike_before(results, workload),
-            "before_words": text.before_words(workload, model is None or model.kind == "decoder") if workload else "",
+            "before_words": text.before_words(workload, model) if workload and model else "",
             "left_lines": _left(results),
             "gpus_words": provenance.gpus_words(results),
             "unlike_after": time_spent.unlike_after(results, workload),

@@ -141,7 +141,7 @@ def _load_cell(price: LoadPrice | None, unit: str, none: str, named: bool) -> Lo
 
 
 def energy_words(found: UnitEconomics | None, shown: Mapping[str, str]) -> str:
-    """Why a side of `shown` has no energy, in sentences; "" where all have one, or there is no price."""
+    """Why a side of `shown` has no energy, in sentences; "" where all have one, none can have, or there is no price."""
     if found is None:
         return ""
     said = []
@@ -152,7 +152,9 @@ def energy_words(found: UnitEconomics | None, shown: Mapping[str, str]) -> str:
     if said:
         return " ".join(said)
     known = [side for side in (found.before, found.after) if side is not None and side.energy is not None]
-    return "" if known else "Energy is not known: power is read of one side alone only while it is put under load."
+    if known or not found.generates:  # only models that generate are put under load
+        return ""
+    return "Energy is not known: power is read of one side alone only while it is put under load."
 
 
 def loads(found: UnitEconomics | None, shown: Mapping[str, str]) -> list[str]:

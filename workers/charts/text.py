@@ -55,13 +55,21 @@ def quantity(value: float | None, unit: str = "") -> str:
     return f"{number(value)} {unit}".rstrip()
 
 
-def before_words(sla: Sla, generates: bool = True) -> str:
-    """What before is: the runner that the workload says runs today, of a model that `generates` tokens or does not."""
+def before_words(sla: Sla, model: ModelManifest) -> str:
+    """What before is: the runner that the workload says runs today.
+
+    A model that does not generate text makes one forward pass for each request, whichever runner it has. It is never
+    put under load, so vLLM is not measured with it.
+    """
+    if model.decodes_once:
+        measured = "measured is one forward pass, of the encoder and of one decoder step"
+        return f"what runs today, as stated: transformers, {sla.present_runner}; {measured}"
+    if model.kind != "decoder":
+        return f"what runs today, as stated: transformers' own forward pass, {sla.present_runner}"
     if sla.baseline_runner == "vllm":
         return f"vLLM, under load alone; without load the plan is compared with {sla.compared_with}"
-    compiled, what = sla.baseline_runner == "compiled", "generate" if generates else "forward pass"
-    how = f"compiled{' with a static cache' if generates else ''}" if compiled else "eager"
-    return f"what runs today, as stated: transformers' own {what}, {how}"
+    how = "compiled with a static cache" if sla.baseline_runner == "compiled" else "eager"
+    return f"what runs today, as stated: transformers' own generate, {how}"
 
 
 def promised(objective: Objective) -> str:
@@ -200,7 +208,10 @@ MORE = {"residual": "with residual", "quantise": "into fp8", "append": "with KV 
 
 
 def case_label(op: str, case: dict[str, Any]) -> str:
-    """A case in a few words: `linear 128×2048×8192 with SwiGLU`, `attention decode 1×32h×64 1×160`."""
+    """A case in a few words: `linear 128×2048×8192 with SwiGLU`, `attention decode 1×32h×64 1×160`.
+
+    Attention of many queries is called `prefill` where each sees the keys before it, else `not causal`.
+    """
     if op in ("linear", "lm_head"):
         label = f"{op.replace('_', ' ')} {case.get('m')}×{case.get('n', case.get('vocab'))}×{case.get('k')}"
         weights = "" if case.get("weights") == case.get("dtype") else str(case.get("weights"))
@@ -208,7 +219,7 @@ def case_label(op: str, case: dict[str, Any]) -> str:
         fused = "" if epilogue == "none" else FUSED.get(epilogue, epilogue)
         return " ".join(each for each in (label, weights, fused) if each)
     if op == "attention":
-        kind = case.get("kind", "")
+        kind = "not causal" if case.get("kind") == "prefill" and not case.get("causal", True) else case.get("kind", "")
         length = f"{case.get('q_len')}×{case.get('kv_len')}"
         return f"attention {kind} {case.get('batch')}×{case.get('heads')}h×{case.get('head_dim')} {length}"
     if op == "model":

@@ -86,7 +86,7 @@ def _line_note(side: ServedLoad, priced: Priced) -> str:
     elif model.counted == "tokens":
         said.append("Tokens are those the model reads.")
     elif model.counted in ("sequences", "embeddings"):
-        said.append(f"One of the {model.counted} is the answer to a text of {traffic.prompt_tokens:,} tokens.")
+        said.append(f"Each of the {model.counted} is the answer to a text of {traffic.prompt_tokens:,} tokens.")
     return " ".join(said)
 
 

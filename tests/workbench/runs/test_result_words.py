@@ -103,6 +103,22 @@ def test_beside_the_figures_it_says_what_before_is(shown):
     assert said not in shown(no_change())
 
 
+def test_the_page_of_a_model_without_tokens_names_its_forward_pass(browser, organisation, engineer):
+    run = sample_runs.run(organisation, engineer)
+    model = run.workload.model
+    model.manifest = model.manifest | {"kind": "other", "counted": "images"}
+    model.save()
+    verify = sample_results.results().verify
+    quality = verify.quality.model_copy(update={"text": None, "source": "random images"})
+    found = verify.model_copy(update={"quality": quality}).model_dump(mode="json")
+    run.stages.filter(stage="verify").update(result=found)
+    page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
+    assert "Before is what runs today, as stated: transformers&#x27; own forward pass, eager." in page
+    assert "<dt>Before</dt><dd>what runs today, as stated: transformers&#x27; own forward pass, eager</dd>" in page
+    assert "own generate" not in page
+    assert "No task was measured; the inputs are random images." in page
+
+
 def test_numbers_stay_on_one_line_with_their_units():
     said = unbroken("TTF64 is 99.5 ms <of> 100 ms, 2.81 to 2.84 times, at $4.18, 3 % of 1,024 tokens, 2.8x, 2.48 GB.")
     assert said == (

@@ -220,6 +220,9 @@ def test_case_labels_name_the_shape():
     assert (
         case_label("rmsnorm", {"op": "rmsnorm", "m": 1, "n": 2048, "residual": True}) == "rmsnorm 1×2048 with residual"
     )
+    attention = {"op": "attention", "kind": "prefill", "batch": 2, "heads": 4, "head_dim": 64, "q_len": 5, "kv_len": 5}
+    assert case_label("attention", attention) == "attention prefill 2×4h×64 5×5"
+    assert case_label("attention", attention | {"causal": False}) == "attention not causal 2×4h×64 5×5"
 
 
 @pytest.mark.parametrize(
