@@ -107,7 +107,8 @@ def run(document: StageInput, context: Context) -> ProfileResult:
         replayed = _replayed(document, model, prompt, sampled, limits, context)
     shown, doubt = table.with_idle(rows, request_ms), table.beyond(device_ms, request_ms)
     wall = _phases_ms(answers, generates)
-    facts = RequestFacts(limits, sampled.on_gpu, launches, waits(rows, wall), bool(doubt), paces(rows, wall))
+    waiting, pace = waits(rows, wall), paces(rows, wall)
+    facts = RequestFacts(limits, sampled.on_gpu, launches, waiting, bool(doubt), pace, generates)
     trace, shown_timeline = timeline.keep(context.artifacts / "trace-0.json.gz", sampled.first, context)
     context.say(1.0, f"attributed {share:.1%} of the device's time")
     return ProfileResult(

@@ -92,7 +92,7 @@ class _Stack:
         scopes = [scope for span in self._open if span.annotation and (scope := parse_scope(span.name))]
         named = [scope for scope in scopes if scope.kind != "step"]
         unit = next((scope for scope in named if scope.kind == "unit"), None)
-        return label(unit or (named[-1] if named else None), operation), self._phase
+        return label(unit or (named[-1] if named else None), operation, self._phase), self._phase
 
 
 def _first_phase(spans: list[HostSpan]) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from workers.charts.text import percent, plain
 from workers.documents.measurement import Ceilings
 from workers.documents.stages import Bottleneck, OpRow
-from workers.traces.labels import BOOKKEEPING, EXPERTS, SAMPLING, UNATTRIBUTED
+from workers.traces.labels import BOOKKEEPING, EXPERTS, INPUT_AND_OUTPUT, SAMPLING, UNATTRIBUTED
 
 MOST = 6
 LEAST_SHARE = 0.02
@@ -43,7 +43,7 @@ class RequestFacts:
 
     `launches`: of kernels. `waits`: the share of each phase's wall time in which the device waits for the host.
     `doubtful`: what was traced adds up to more than the request takes, so only shares are said. `paces`: those of the
-    phases in which the host sets the pace.
+    phases in which the host sets the pace. `generates`: whether the model gives tokens, one after another.
     """
 
     ceilings: Ceilings
@@ -52,6 +52,7 @@ class RequestFacts:
     waits: Mapping[str, float] = field(default_factory=dict)
     doubtful: bool = False
     paces: Mapping[str, HostPace] = field(default_factory=dict)
+    generates: bool = True
 
 
 def waits(rows: Sequence[OpRow], wall_ms: Mapping[str, float]) -> dict[str, float]:
@@ -108,9 +109,10 @@ def _idle(row: OpRow, request: RequestFacts) -> str:
     if row.bound != "idle":
         return ""
     if request.on_gpu:
+        step = "the step as a CUDA graph, or running it as one megakernel,"
         return (
-            f"the GPU idles between {request.launches:,} launches a request; recording the step as a CUDA graph, or "
-            "running it as one megakernel, takes the host out of the way."
+            f"the GPU idles between {request.launches:,} launches a request; recording "
+            f"{step if request.generates else 'the pass as one CUDA graph'} takes the host out of the way."
         )
     return "Python runs between the operations; compiling the model removes most of it."
 
@@ -128,14 +130,16 @@ def _own_code(row: OpRow, request: RequestFacts) -> str:
     """A module's operation that is none of a transformer's usual parts."""
     if row.op.startswith(_PARTS) or "(" not in row.op:
         return ""
-    module, calls = row.op.split(" (")[0], "1 call" if row.calls == 1 else f"{row.calls:,} calls"
+    module, calls = row.op.split(" (")[0], "one call" if row.calls == 1 else f"{row.calls:,} calls"
     return (
         f"{calls} of {row.kernel} in the model's own code of {module}, none of a transformer's usual operations; "
-        "simplify it or take it out of the request."
+        "compile the model, which may fuse it, or simplify it or take it out of the request."
     )
 
 
 def _bookkeeping(row: OpRow, request: RequestFacts) -> str:
+    if row.op == INPUT_AND_OUTPUT:
+        return "it makes the model's input and reads its answer, outside the model's own code."
     if row.op not in (SAMPLING, BOOKKEEPING, "mask and positions", "rope angles"):
         return ""
     if row.phase == "forward":
@@ -178,9 +182,10 @@ def _launch(row: OpRow, request: RequestFacts) -> str:
     launches = row.launches or row.calls
     each_us, what = 1000 * row.ms / max(1, launches), "kernel launches" if request.on_gpu else "operations"
     most, pace = row.ms if row.headroom_ms is None else row.headroom_ms, request.paces.get(row.phase)
+    megakernel = " or a megakernel" if request.generates else ""
     said = (
         f"{launches:,} {what} in {row.calls:,} calls take {each_us:.1f} µs each, where an empty launch takes "
-        f"{request.ceilings.launch_us:.1f} µs; fusing it with its neighbours or a megakernel could save up to"
+        f"{request.ceilings.launch_us:.1f} µs; fusing it with its neighbours{megakernel} could save up to"
     )
     if not request.on_gpu or pace is None:
         return f"{said} {plain(most)} ms."

@@ -44,14 +44,16 @@ def name_replays(work: Sequence[Work], counted: Sequence[CountedOp]) -> list[Wor
     """The work with the labels and phases of graph kernels filled in; what runs between replays counts as decoding.
 
     `work` is that of one request, in the order it ran: the first replay is the prompt's, the others are decode steps.
+    Of a model that does not generate, all of it is the forward pass.
     Kernels that cannot be placed in the sequence get a name of their kind, such as "linear" or "attention"; kernels
     whose names tell nothing are unattributed.
     """
-    found = [piece._replace(phase="decode") for piece in work if not piece.graph]
+    first, later = ("forward",) * 2 if any(each.phase == "forward" for each in counted) else ("prefill", "decode")
+    found = [piece._replace(phase=later) for piece in work if not piece.graph]
     for index, replay in enumerate(_replays(work)):
-        phase = "prefill" if index == 0 else "decode"
+        phase = first if index == 0 else later
         sequence = [each for each in counted if each.phase == phase and _is_matrix_label(each.label)]
-        once = sequence if phase == "prefill" else sequence[: len(sequence) // max(1, _decode_steps(counted))]
+        once = sequence[: len(sequence) // max(1, _decode_steps(counted))] if phase == "decode" else sequence
         found += _named(replay, [each.label for each in once], phase)
     return sorted(found)
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 PREFIX = "wb:"
 SAMPLING = "sampling"
 BOOKKEEPING = "token bookkeeping"
+INPUT_AND_OUTPUT = "input and output"
 UNATTRIBUTED = "unattributed"
 """The name of work that neither its place nor its name tells. It is never counted as attributed."""
 
@@ -37,6 +38,8 @@ _BOOKKEEPING = (
     *("_local_scalar_dense", "resolve_conj", "resolve_neg"),
 )
 _MIXTURE = ("Experts", "Router", "MoeBlock")
+_RESIDUAL = ("Layer", "Block", "Output", "LayerFF", "LayerSelfAttention", "LayerCrossAttention")
+"""How the classes end in which a residual is added: those of decoders and ViT, then BERT's, then T5's."""
 _WHOLE_MODELS = ("Model", "ForCausalLM", "LMHeadModel")
 _GENERIC_TAILS = ("dense", "proj", "decoder", "linear", "fc", "out")
 
@@ -65,7 +68,7 @@ def parse_scope(record: str) -> TraceScope | None:
 
 def tail_of(path: str) -> str:
     """The last name of a module's path, without layer numbers: `q_proj` for layer 3's `self_attn.q_proj`."""
-    parts = [part for part in path.split(".") if not part.isdigit()]
+    parts = [part for part in path.split(".") if part and not part.isdigit()]
     if len(parts) > 1 and parts[-1] in _GENERIC_TAILS:
         return ".".join(parts[-2:])
     return parts[-1] if parts else "model"
@@ -78,23 +81,24 @@ def plain_op(operation: str) -> str:
     return name[1:] if operation.startswith("__r") and name.startswith("r") else name
 
 
-def label(scope: TraceScope | None, operation: str) -> str:
+def label(scope: TraceScope | None, operation: str, phase: str) -> str:
     """The name of the model operation that `operation` is part of.
 
     `operation` is an aten or torch function, or empty where a kernel was launched outside all of them. Outside every
-    module only the usual functions of a generation loop have a name; other work there is UNATTRIBUTED.
+    module only the usual functions of a generation loop have a name, or in the phase `forward`, of models that do not
+    generate, those that make the input and read the output; other work there is UNATTRIBUTED.
     """
     name = plain_op(operation)
     if scope is None:
-        return _around_the_model(name)
+        return _around_the_model(name, generates=phase != "forward")
     if scope.kind == "unit":
         return scope.name
     if "scaled_dot_product" in name:
         return "attention"
+    if name == "add" and scope.owner.endswith(_RESIDUAL):
+        return "residual add"
     if "Attention" in scope.owner:
         return "attention" if name in _ATTENTION else _attention_part(name, scope)
-    if name == "add" and scope.owner.endswith(("Layer", "Block")):
-        return "residual add"
     if name == "mul" and scope.owner.endswith("MLP"):
         return "gated activation"
     if scope.owner.endswith(_MIXTURE):
@@ -104,7 +108,9 @@ def label(scope: TraceScope | None, operation: str) -> str:
     return _own(name, scope)
 
 
-def _around_the_model(name: str) -> str:
+def _around_the_model(name: str, generates: bool) -> str:
+    if not generates:
+        return INPUT_AND_OUTPUT if name in (*_SAMPLING, *_BOOKKEEPING) else UNATTRIBUTED
     if name in _SAMPLING:
         return SAMPLING
     return BOOKKEEPING if name in _BOOKKEEPING else UNATTRIBUTED

@@ -81,6 +81,8 @@ class OpCounter(TorchFunctionMode):
             "bmm": _matmul,
             "grouped_mm": _grouped,
             "_grouped_mm": _grouped,
+            "conv1d": _convolution,
+            "conv2d": _convolution,
             "scaled_dot_product_attention": self._attention,
         }.get(name)
         if counting is not None:
@@ -93,7 +95,7 @@ class OpCounter(TorchFunctionMode):
         self, name: str, flops: float, least_bytes: float, shape: str, case: Case | None, outputs: torch.Tensor
     ) -> None:
         scope = self._unit() or next((scope for scope, _ in reversed(self._scopes) if scope.kind == "own"), None)
-        self._list(label(scope, name), flops, least_bytes, shape, case, outputs)
+        self._list(label(scope, name, self._phase), flops, least_bytes, shape, case, outputs)
 
     def _list(
         self, name: str, flops: float, least_bytes: float, shape: str, case: Case | None, outputs: torch.Tensor
@@ -191,6 +193,14 @@ def _matmul(args: Any, kwargs: Any, outputs: torch.Tensor) -> Count:
     inner = tensors[0].shape[-1]
     least = sum(map(_nbytes, tensors)) + _nbytes(outputs)
     return 2.0 * outputs.numel() * inner, float(least), f"{_text(tensors[0])} · {_text(tensors[1])}", None
+
+
+def _convolution(args: Any, kwargs: Any, outputs: torch.Tensor) -> Count:
+    """A convolution reads x, its kernel and its bias once; each output is a product over one patch of x."""
+    tensors = [*_tensors(args), *_tensors(kwargs)]
+    x, kernel = tensors[:2]
+    least = sum(map(_nbytes, tensors)) + _nbytes(outputs)
+    return 2.0 * outputs.numel() * kernel[0].numel(), float(least), f"{_text(x)} by {_text(kernel)}", None
 
 
 def _grouped(args: Any, kwargs: Any, outputs: torch.Tensor) -> Count:

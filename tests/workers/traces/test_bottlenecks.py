@@ -46,6 +46,23 @@ def test_a_bottleneck_says_what_it_costs_and_what_would_help(found, words):
     assert f"{found.ms:.3g} ms, 50 % of the request" in named.sentence
 
 
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (row("idle", "idle"), "recording the pass as one CUDA graph takes the host out of the way."),
+        (row("norm layernorm_before", "launch", ms=0.3), "fusing it with its neighbours could save up to"),
+        (row("convolution projection", "compute"), "20 % of the measured matrix rate"),
+        (row("input and output", "memory", floor_ms=None), "makes the model's input and reads its answer"),
+        (row("embeddings (ViTEmbeddings) cat", "memory", floor_ms=None, calls=1), ": one call of k in the model's own"),
+    ],
+)
+def test_a_model_that_does_not_generate_is_not_advised_to_make_tokens_faster(found, words):
+    forward = found.model_copy(update={"phase": "forward"})
+    (named,) = bottlenecks([forward], RequestFacts(CEILINGS, True, 4000, generates=False))
+    assert words in named.sentence
+    assert not any(each in named.sentence for each in ("megakernel", "token", "step"))
+
+
 def test_bottlenecks_are_ranked_and_small_ones_left_out():
     table = [row("a", "memory", ms=1.0, share=0.01), row("b", "memory", ms=5.0), row("c", "memory", ms=9.0)]
     assert [(each.rank, each.op) for each in bottlenecks(table, RequestFacts(CEILINGS, True, 1))] == [

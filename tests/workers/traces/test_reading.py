@@ -179,6 +179,19 @@ def test_replays_that_fit_no_sequence_are_named_by_kind(tmp_path):
     assert [work.label for work in found] == ["linear", "unattributed"]
 
 
+def test_replays_of_a_model_that_does_not_generate_are_its_forward_pass(tmp_path):
+    launch = event("cuda_runtime", "cudaGraphLaunch", 0, 2, correlation=5)
+    kernels = [
+        event("kernel", name, 10 + at, 1, tid=7, correlation=5) for at, name in enumerate(["nvjet_a", "nvjet_b"])
+    ]
+    copied = event("kernel", "Memcpy HtoD", 5, 1, tid=7, correlation=6)
+    work = attribution.attribute(reader.read(write(tmp_path / "t.json.gz", [launch, copied, *kernels])))
+    counts = [counted(f"linear {name}", "forward") for name in ("fc1", "fc2")]
+    found = graph_replays.name_replays(work, counts)
+    assert {piece.phase for piece in found} == {"forward"}
+    assert [piece.label for piece in found[1:]] == ["linear fc1", "linear fc2"]
+
+
 INVENTED = ["frobnicate", "void enormous_kernel<float>", "cosmos_v2", "business_logic_kernel", "photocopying"]
 
 
@@ -266,6 +279,9 @@ def test_kernels_launched_outside_modules_and_functions_are_not_attributed(tmp_p
         (TraceScope("own", "self_attn", "LlamaAttention"), "aten::contiguous", "attention layout"),
         (TraceScope("own", "layers", "LlamaDecoderLayer"), "__add__", "residual add"),
         (TraceScope("own", "layers", "LlamaDecoderLayer"), "aten::add_", "residual add"),
+        (TraceScope("own", "output", "BertSelfOutput"), "aten::add", "residual add"),
+        (TraceScope("own", "layer", "T5LayerSelfAttention"), "aten::add", "residual add"),
+        (TraceScope("own", "SelfAttention", "T5Attention"), "aten::add", "SelfAttention (T5Attention) add"),
         (TraceScope("own", "mlp", "LlamaMLP"), "__rmul__", "gated activation"),
         (TraceScope("own", "mlp", "SlowMLP"), "aten::sort", "mlp (SlowMLP) sort"),
         (TraceScope("own", "experts", "Qwen3MoeExperts"), "aten::_grouped_mm", "experts"),
@@ -285,9 +301,18 @@ def test_kernels_launched_outside_modules_and_functions_are_not_attributed(tmp_p
     ],
 )
 def test_the_trace_and_the_shapes_pass_use_the_same_names(scope, operation, expected):
-    assert label(scope, operation) == expected
+    assert label(scope, operation, "decode") == expected
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [("aten::full", "input and output"), ("aten::argmax", "input and output"), ("aten::svd", "unattributed")],
+)
+def test_around_a_model_that_does_not_generate_there_are_no_tokens(operation, expected):
+    assert label(None, operation, "forward") == expected
 
 
 def test_paths_lose_layer_numbers_and_keep_what_tells_layers_apart():
     assert tail_of("model.layers.3.self_attn.q_proj") == "q_proj"
     assert tail_of("bert.encoder.layer.0.output.dense") == "output.dense"
+    assert tail_of("") == "model"
