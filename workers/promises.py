@@ -17,6 +17,9 @@ from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective, Precision, Sla
 from workers.predicting import MEDIAN, divides, fastest_ms
 
+VLLM_GENERATES = "vllm is a baseline for models that do; take eager or compiled"
+"""Why no server of vLLM's is before with a model that generates no text, behind that fact."""
+
 
 def impossible(
     objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, living: Collection[str] = ()

@@ -36,6 +36,8 @@ class WholeModel(Variant):
     """
     forward_summary: ClassVar[str] = ""
     """The summary for a model that does not generate, if it differs."""
+    encodes: ClassVar[bool] = True
+    """Whether its runner has `encode`, by which it runs models that do not generate."""
     runner_name: ClassVar[str] = "compiled"
     most_gpus: ClassVar[int] = 1
     """GPUs that it may divide a model over."""
@@ -78,7 +80,7 @@ class Eager(WholeModel):
 
     name = "eager"
     summary = "transformers' own generate, as customers run it"
-    forward_summary = "transformers' own forward pass, as customers run it"
+    forward_summary = "transformers' own forward pass, op by op"
     runner_name = "eager"
 
 
@@ -148,6 +150,7 @@ class Vllm(WholeModel):
     name = "vllm"
     summary = "vLLM's engine in process: CUDA graphs, FlashAttention, asynchronous scheduling"
     in_plans = False
+    encodes = False
     runner_name = "vllm"
     build_seconds = 60.0
 
@@ -172,6 +175,7 @@ class _Kernels(WholeModel):
     """
 
     peer = False
+    encodes = False
     runner_name = "kernels"
     page = "whole-model"
     helpers = TORCH_HELPERS

@@ -15,6 +15,7 @@ class Megakernel(WholeModel):
     name = "megakernel"
     summary = "one persistent kernel for all decode steps, weights streamed once a token"
     peer = False
+    encodes = False
     runner_name = "megakernel"
     page = "megakernel"
     kernels = ("decode", "all_reduce", "fetch")

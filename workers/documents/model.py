@@ -42,6 +42,15 @@ class ModelManifest(Document):
     has_tokenizer: bool = False
 
     @property
+    def kind_words(self) -> str:
+        """The kind for people: `decoder`, `encoder`, `encoder-decoder`, `encoder of images`."""
+        if self.kind != "other":
+            return self.kind
+        if self.decodes_once:
+            return "encoder-decoder"
+        return f"encoder of {self.counted}" if self.counted in ("images", "recordings") else "other"
+
+    @property
     def decodes_once(self) -> bool:
         """Whether a request is the encoder's pass and one decoder step, as with T5 and Whisper."""
         return bool(self.config.get("is_encoder_decoder")) and self.counted in ("sequences", "recordings")

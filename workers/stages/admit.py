@@ -26,6 +26,7 @@ from workers.measuring import texts
 from workers.measuring.served_model import serving_dtype
 from workers.planning.precision import lossy_refusal
 from workers.predicting import predict
+from workers.promises import VLLM_GENERATES
 from workers.under_load.sentences import NO_VLLM
 
 GIB = 2**30
@@ -136,6 +137,8 @@ def check_workload(
     counted: Counted = "tokens",
 ) -> None:
     """Refuses objectives and traffic that this model or price book cannot serve. Raises StageError."""
+    if kind != "decoder" and workload.baseline_runner == "vllm":
+        raise StageError(f"The model generates no text; {VLLM_GENERATES}.", refused=True, field="baseline_runner")
     for index, objective in enumerate(workload.objectives):
         field = f"objectives.{index}.metric"
         if kind != "decoder" and objective.metric in TOKEN_METRICS:

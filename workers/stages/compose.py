@@ -74,7 +74,7 @@ class _Composer:
         self.choice = ""
         self._chosen: dict[bool, Chosen] = {}
         self._journal = Journal(document, context)
-        self._whole_models = whole_models(document.workload.present_runner)
+        self._whole_models = whole_models(document)
 
     def trials(self) -> list[PlanTrial]:
         """Every trial, the winner flagged, each with its reason."""

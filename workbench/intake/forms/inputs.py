@@ -32,7 +32,7 @@ RUNNERS: Choices = [
     ("compiled", "compiled, static cache"),
     ("vllm", "a vLLM server under load, else transformers"),
 ]
-PREFERRED: Choices = [("cheapest", "the cheapest by the token"), ("fastest", "the fastest")]
+PREFERRED: Choices = [("cheapest", "the cheapest by the token or image"), ("fastest", "the fastest")]
 ARRIVALS: Choices = [
     ("", "users of a closed loop"),
     ("closed", "users of a closed loop who pause"),
@@ -129,7 +129,7 @@ def general() -> list[Input]:
 def traffic() -> list[Input]:
     return [
         Input("traffic.prompt_tokens", "Prompt tokens"),
-        Input("traffic.output_tokens", "Output tokens"),
+        Input("traffic.output_tokens", "Output tokens", hint="A model that generates no text has none."),
         Input("traffic.batch", "Batch", hint="Requests served together."),
         Input("traffic.concurrency", "Concurrency", hint="Clients that each wait for their answer."),
         Input(

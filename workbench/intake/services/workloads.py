@@ -23,7 +23,7 @@ from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.model import ModelManifest
 from workers.documents.workload import TOKEN_METRICS
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.promises import impossible
+from workers.promises import VLLM_GENERATES, impossible
 
 GIB = 2**30
 EXACT = ("bf16", "fp16", "fp32")
@@ -135,11 +135,14 @@ def _kind_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict
     if facts.kind == "decoder":
         return []
     reason = f"{facts.name} does not generate token by token; promise batch_latency, e2e or throughput"
-    return [
+    found = [
         {"field": f"objectives[{index}].metric", "reason": reason}
         for index, objective in enumerate(document.objectives)
         if objective.metric in TOKEN_METRICS
     ]
+    if document.baseline_runner == "vllm":
+        found.append({"field": "baseline_runner", "reason": f"{facts.name} generates no text; {VLLM_GENERATES}"})
+    return found
 
 
 def _unit_reasons(facts: ModelManifest, document: WorkloadDocument) -> Iterator[dict[str, str]]:

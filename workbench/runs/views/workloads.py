@@ -51,6 +51,7 @@ def workload_page(request: HttpRequest, workload_id: UUID) -> HttpResponse:
         "workload": workload,
         "sla": document,
         "request_words": request_words(document, manifest),
+        "counted": manifest.counted if manifest else "tokens",
         "unreadable": unreadable,
         "page": Paginator(workload.runs.select_related("created_by"), PAGE_SIZE).get_page(request.GET.get("page")),
         "document": json.dumps(workload.document, indent=2),
