@@ -92,16 +92,21 @@ def context(tmp_path: Path) -> Context:
     return Context(model_dir, artifacts, seconds=30)
 
 
-@pytest.fixture(scope="module")
-def known_ceilings() -> Iterator[None]:
+def fixed_ceilings(patch: pytest.MonkeyPatch) -> None:
     """Ceilings far above a CPU's in place of measured ones, so that no floor lies above a time.
 
     Those that a busy machine measures may be too low. Measuring takes seconds, and has tests of its own.
     """
     rates = {"fp32": 100.0, "bf16": 100.0, "fp16": 100.0}
     found = {"read_tbps": 10.0, "copy_tbps": 10.0, "matrix_tflops": rates, "launch_us": 0.001}
+    patch.setattr("kernels.measure.ceilings.measure_ceilings", lambda *_, **__: found)
+
+
+@pytest.fixture(scope="module")
+def known_ceilings() -> Iterator[None]:
+    """`fixed_ceilings` for all tests of a file."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kernels.measure.ceilings.measure_ceilings", lambda *_, **__: found)
+        fixed_ceilings(patch)
         yield
 
 
