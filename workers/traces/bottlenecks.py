@@ -130,7 +130,7 @@ def _own_code(row: OpRow, request: RequestFacts) -> str:
     """A module's operation that is none of a transformer's usual parts."""
     if row.op.startswith(_PARTS) or "(" not in row.op:
         return ""
-    module, calls = row.op.split(" (")[0], "one call" if row.calls == 1 else f"{row.calls:,} calls"
+    module, calls = row.op.split(" (")[0], "1 call" if row.calls == 1 else f"{row.calls:,} calls"
     return (
         f"{calls} of {row.kernel} in the model's own code of {module}, none of a transformer's usual operations; "
         "compile the model, which may fuse it, or simplify it or take it out of the request."

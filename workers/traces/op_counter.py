@@ -83,6 +83,7 @@ class OpCounter(TorchFunctionMode):
             "_grouped_mm": _grouped,
             "conv1d": _convolution,
             "conv2d": _convolution,
+            "conv3d": _convolution,
             "scaled_dot_product_attention": self._attention,
         }.get(name)
         if counting is not None:
@@ -104,10 +105,7 @@ class OpCounter(TorchFunctionMode):
         self.counted.append(CountedOp(name, self._phase, flops, least_bytes, shape, dtype, case))
 
     def _count_unit(self, scope: TraceScope, module: Any, inputs: Any, outputs: Any) -> None:
-        """A unit that multiplied no matrices reads its inputs and parameters once and writes its outputs once.
-
-        Of a convolution `weight` is [out, in / groups, ...].
-        """
+        """A unit that multiplied no matrices reads its inputs and parameters once and writes its outputs once."""
         given, made = list(_tensors(inputs)), list(_tensors(outputs))
         if not made:
             return
@@ -123,10 +121,7 @@ class OpCounter(TorchFunctionMode):
             width = made[0].shape[-1]
             case = RmsNormCase(m=made[0].numel() // width, n=width, dtype=DTYPE_NAMES[made[0].dtype])
             least = case.least_bytes
-        flops = float(made[0].numel())
-        if scope.name.startswith("convolution"):
-            flops *= 2 * module.weight[0].numel()
-        self._list(scope.name, flops, least, _text(made[0]), case, made[0])
+        self._list(scope.name, float(made[0].numel()), least, _text(made[0]), case, made[0])
 
     def _attention(self, args: Any, kwargs: Any, outputs: torch.Tensor) -> Count:
         named = dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs

@@ -53,7 +53,7 @@ def test_a_bottleneck_says_what_it_costs_and_what_would_help(found, words):
         (row("norm layernorm_before", "launch", ms=0.3), "fusing it with its neighbours could save up to"),
         (row("convolution projection", "compute"), "20 % of the measured matrix rate"),
         (row("input and output", "memory", floor_ms=None), "makes the model's input and reads its answer"),
-        (row("embeddings (ViTEmbeddings) cat", "memory", floor_ms=None, calls=1), ": one call of k in the model's own"),
+        (row("embeddings (ViTEmbeddings) cat", "memory", floor_ms=None, calls=1), ": 1 call of k in the model's own"),
     ],
 )
 def test_a_model_that_does_not_generate_is_not_advised_to_make_tokens_faster(found, words):
