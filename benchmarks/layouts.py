@@ -3,9 +3,9 @@
     python -m benchmarks.layouts llama-3.1-70b --gpus 2 --layers 16 --weights fp8 \
         --layout '{}' --layout '{"sliced": true, "splits": 16}' --json layouts.json
 
-The first `--layers` layers are measured, with weights from a seed, behind a prompt of 128 tokens: the median, least and
-most of 12 requests of 64 tokens, in turns. Each layout's logits are compared with the first one's. `--part 4` measures
-a rank's part of four on one GPU, which stands for it but for the exchange.
+It measures the model's first `--layers` layers, with weights from a seed, behind a prompt of 128 tokens: the median,
+least and most of 12 requests of 64 tokens, one of each layout after the other. The logits of each layout are compared
+with those of the first layout. `--part 4` measures one rank's part on one GPU, without the exchange between GPUs.
 """
 
 import argparse

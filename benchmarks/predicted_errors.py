@@ -21,7 +21,7 @@ from workers.documents.workload import Workload
 from workers.predicting import predict
 
 DECODED = ("decode", "decode-aef7729", "decode-vllm", "decode-vllm-f357c07", "decode-f706c2e", "decode-e6890ad")
-SERVED = ("serve", "serve-194ddaf", "serve-alone", "serve-steps", "serve-megakernel")
+SERVED = ("serve-4895f2b", "serve-194ddaf", "serve-alone", "serve-steps", "serve-megakernel")
 RUNS = ("llama-3.2-1b*", "qwen2.5-1.5b*")
 TURNS = "megakernel-turns"
 CALIBRATED = (

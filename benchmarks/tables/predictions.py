@@ -61,7 +61,7 @@ def load() -> str:
     groups: dict[tuple[int, str, str], list[Error]] = defaultdict(list)
     for each in errors():
         if each.metric == "throughput":
-            over = "HTTP" if each.source in ("serve", "serve-194ddaf", "serve-alone") else "in process"
+            over = "HTTP" if each.source in ("serve-4895f2b", "serve-194ddaf", "serve-alone") else "in process"
             groups[each.batch, over, each.runner].append(each)
     lines = []
     for (users, over, runner), found in sorted(groups.items()):
