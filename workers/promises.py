@@ -66,6 +66,20 @@ def predicted_miss(sla: Sla, model: ModelManifest, gpu_class: str) -> str:
     return ""
 
 
+def why_several(
+    sla: Sla, model: ModelManifest, gpu_class: str, classes: Collection[str], living: Collection[str] = ()
+) -> str:
+    """Why a run goes to this class though `classes` has some of fewer GPUs: the first promise that one of those cannot
+    keep, else the first that is predicted to be missed, as a sentence; "" for none. `living` is as for `impossible`.
+    """
+    fewer = [each for each in classes if gpus_of(each) < gpus_of(gpu_class)]
+    for name in fewer:
+        for each in sla.objectives:
+            if said := impossible(each, sla, model, name, living):
+                return f"{said}."
+    return next(filter(None, (predicted_miss(sla, model, each) for each in fewer)), "")
+
+
 def more_gpus(
     objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, living: Collection[str] = ()
 ) -> str:

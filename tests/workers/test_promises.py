@@ -14,7 +14,7 @@ from kernels.model_files.families import estimated_parameters
 from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Sla
-from workers.promises import impossible
+from workers.promises import impossible, why_several
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200" / "decode.json"
 
@@ -203,3 +203,20 @@ def test_what_was_measured_on_an_h200_lies_above_its_floor_and_not_far():
         assert exceeds_peak(found, 0.99 * floor, GPUS["h200"])
         shares.append(floor / row["ms"])
     assert 0.8 < max(shares) < 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "gpu", "classes", "said"),
+    [
+        (1.5, "h200x4", ["h200", "h200x2", "h200x4"], "TPOT p50 of 1.50 ms is impossible on NVIDIA H200: it takes"),
+        (1.7, "h200x4", ["h200x2", "h200x4"], "On h200x2 the median TPOT is predicted to be 1.81 ms"),
+        (9.0, "h200x2", ["h200", "h200x2"], ""),
+        (1.5, "h200", ["h200", "h200x4"], ""),
+    ],
+)
+def test_it_says_why_a_run_takes_several_gpus(limit, gpu, classes, said):
+    objective = {"metric": "tpot", "percentile": 50, "limit": limit}
+    sla = Sla.model_validate({"objectives": [objective], "constraints": {"precisions": ["bf16"]}})
+    found = why_several(sla, model("llama-3.1-8b"), gpu, classes)
+    assert found.startswith(said)
+    assert bool(found) == bool(said)

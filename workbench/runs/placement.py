@@ -8,6 +8,7 @@ from django.utils import timezone
 from workbench.intake.services.workloads import class_memory_gib, needed_gib
 from workbench.runs import state
 from workbench.runs.models import Run, Worker
+from workers import promises
 from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.worker_api import WORKER_ALIVE_SECONDS, Hello
@@ -87,12 +88,8 @@ def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str) -> str:
 def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str) -> str:
     """Why a run goes to a class of several GPUs though an allowed class of fewer has a worker, in a sentence, or ""."""
     living = alive()
-    allowed = workload.constraints.gpu_classes
-    fewer = [each for each in allowed if gpus_of(each) < gpus_of(gpu_class) and each in living]
-    said = (refusal(workload, manifest, each) for each in fewer)
-    if known := next((f"{each}." for each in said if each), ""):
-        return known
-    return next(filter(None, (predicted_miss(workload, manifest, each) for each in fewer)), "")
+    there = [each for each in workload.constraints.gpu_classes if each in living]
+    return promises.why_several(workload, manifest, gpu_class, there, living)
 
 
 def missed_by_fewer(workload: Workload, manifest: ModelManifest, gpu_class: str) -> list[str]:

@@ -60,11 +60,12 @@ def _others_on_gpu(seen: Telemetry) -> str:
 
 
 def gpus_words(results: Results) -> str:
-    """That the plan took several GPUs and what it is compared with one; "" elsewhere."""
+    """That the plan took several GPUs and what it is compared with one, and why several were asked; "" elsewhere."""
     verify = results.verify
     if verify is None or verify.gpus == 1:
         return ""
-    return f"{capitalised(verify.compared_with)} ran on one GPU, after on {verify.gpus} of the same kind."
+    said = f"{capitalised(verify.compared_with)} ran on one GPU, after on {verify.gpus} of the same kind."
+    return f"{said} {results.admit.why_several if results.admit else ''}".rstrip()
 
 
 def confinement(found: Environment) -> str:

@@ -45,6 +45,7 @@ class AdmitResult(Document):
     dtype: str
     classes: list[Feasibility]
     predicted: Prediction | None = Field(default=None, description="of the plan, before anything is measured")
+    why_several: str = Field(default="", description="why the run takes several GPUs though fewer are allowed as well")
     notes: list[str] = []
 
 

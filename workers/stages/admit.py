@@ -26,7 +26,7 @@ from workers.measuring import texts
 from workers.measuring.served_model import serving_dtype
 from workers.planning.precision import lossy_refusal
 from workers.predicting import predict
-from workers.promises import VLLM_GENERATES
+from workers.promises import VLLM_GENERATES, why_several
 from workers.under_load.sentences import NO_VLLM
 
 GIB = 2**30
@@ -252,6 +252,7 @@ def run(document: StageInput, context: Context) -> AdmitResult:
         classes=classes,
         predicted=_predicted(document, dtype),
         notes=notes,
+        why_several=why_several(workload, document.model, document.gpu_class, workload.constraints.gpu_classes),
     )
 
 

@@ -66,3 +66,7 @@ def test_no_operation_is_left_out(count, said):
 def test_it_says_that_before_ran_on_one_gpu_and_after_on_two():
     assert provenance.gpus_words(two_gpus()) == "Before ran on one GPU, after on 2 of the same kind."
     assert provenance.gpus_words(results()) == ""
+    why = "TPOT p50 of 2 ms is impossible on NVIDIA H200."
+    known = two_gpus()
+    asked = known.model_copy(update={"admit": known.admit.model_copy(update={"why_several": why})})
+    assert provenance.gpus_words(asked).endswith(f"of the same kind. {why}")

@@ -29,6 +29,7 @@ class AdmitResult:
         dtype (str):
         classes (list[Feasibility]):
         predicted (None | Prediction | Unset): of the plan, before anything is measured
+        why_several (str | Unset): why the run takes several GPUs though fewer are allowed as well Default: ''.
         notes (list[str] | Unset):
     """
 
@@ -41,6 +42,7 @@ class AdmitResult:
     dtype: str
     classes: list[Feasibility]
     predicted: None | Prediction | Unset = UNSET
+    why_several: str | Unset = ""
     notes: list[str] | Unset = UNSET
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,6 +75,8 @@ class AdmitResult:
         else:
             predicted = self.predicted
 
+        why_several = self.why_several
+
         notes: list[str] | Unset = UNSET
         if not isinstance(self.notes, Unset):
             notes = self.notes
@@ -93,6 +97,8 @@ class AdmitResult:
         )
         if predicted is not UNSET:
             field_dict["predicted"] = predicted
+        if why_several is not UNSET:
+            field_dict["why_several"] = why_several
         if notes is not UNSET:
             field_dict["notes"] = notes
 
@@ -142,6 +148,8 @@ class AdmitResult:
 
         predicted = _parse_predicted(d.pop("predicted", UNSET))
 
+        why_several = d.pop("why_several", UNSET)
+
         notes = cast(list[str], d.pop("notes", UNSET))
 
         admit_result = cls(
@@ -154,6 +162,7 @@ class AdmitResult:
             dtype=dtype,
             classes=classes,
             predicted=predicted,
+            why_several=why_several,
             notes=notes,
         )
 
