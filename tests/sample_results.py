@@ -10,18 +10,15 @@ from workers.documents.measurement import Candidate, Ceilings, Distribution, Env
 from workers.documents.model import ModelManifest
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
 from workers.documents.prices import default_price_book
+from workers.documents.profile import Bottleneck, OpRow, PlanProfile, ProfileResult
 from workers.documents.speedup import Drift, ProcessMedians, Speedup
 from workers.documents.stages import (
     AdmitResult,
     BaselineResult,
-    Bottleneck,
     ComposeResult,
     ExploreResult,
     ObjectiveOutcome,
-    OpRow,
-    PlanProfile,
     PlanTrial,
-    ProfileResult,
     Results,
     StageInput,
     VerifyResult,

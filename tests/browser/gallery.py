@@ -35,7 +35,8 @@ from workbench.reports import sharing  # noqa: E402
 from workbench.runs.models import Run, Worker  # noqa: E402
 from workers.documents.endpoint_result import EndpointResult  # noqa: E402
 from workers.documents.measurement import Ceilings  # noqa: E402
-from workers.documents.stages import PlanProfile, Results, stages_of  # noqa: E402
+from workers.documents.profile import PlanProfile  # noqa: E402
+from workers.documents.stages import Results, stages_of  # noqa: E402
 from workers.planning.megakernel_profile import divided_by  # noqa: E402
 
 PASSWORD = "correct horse battery"

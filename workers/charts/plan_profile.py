@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from workers.documents.stages import OpRow, PlanProfile
+from workers.documents.profile import OpRow, PlanProfile
 
 MEGAKERNEL = "megakernel"
 """The row of all its launches; rows of what goes on inside are named `megakernel, gate and up projections`."""

@@ -3,7 +3,8 @@
 from workers.charts import text
 from workers.charts.base import LIMIT, PALETTE, Chart, Figure, Table, layout, log_axis
 from workers.documents.measurement import Rates
-from workers.documents.stages import OpRow, Results
+from workers.documents.profile import OpRow
+from workers.documents.stages import Results
 
 COLOURS = {"memory": PALETTE[0], "compute": PALETTE[1], "launch": PALETTE[2], "idle": PALETTE[6]}
 DASHES = ("solid", "dash", "dot", "dashdot")

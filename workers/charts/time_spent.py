@@ -5,7 +5,8 @@ from collections import defaultdict
 from workers.charts.base import PALETTE, Chart, Figure, Table, layout
 from workers.charts.text import number
 from workers.documents.measurement import Distribution
-from workers.documents.stages import OpRow, Results
+from workers.documents.profile import OpRow
+from workers.documents.stages import Results
 from workers.documents.workload import Workload
 
 SHOWN = 12

@@ -13,10 +13,10 @@ from workers.documents.measurement import Candidate, Ceilings, Distribution, Env
 from workers.documents.model import Counted, Kind, ModelManifest
 from workers.documents.prediction import ComparedFigure, Prediction
 from workers.documents.prices import PriceBook, PriceResult
+from workers.documents.profile import PlanProfile, ProfileResult
 from workers.documents.quality import Quality
 from workers.documents.recording import Recording
 from workers.documents.speedup import Speedup
-from workers.documents.timeline import RequestTimeline
 from workers.documents.workload import Objective, Workload
 
 Stage = Literal["admit", "baseline", "profile", "explore", "compose", "verify", "load", "price", "report"]
@@ -59,54 +59,6 @@ class BaselineResult(Document):
     distributions: list[Distribution]
     tokens_per_second: float
     peak_memory_gib: float | None = None
-
-
-class OpRow(Document):
-    """One op of the profile, summed over one request. Times in ms; `bound`: memory, compute, launch or idle."""
-
-    op: str
-    phase: str
-    kernel: str
-    ms: float
-    share: float
-    calls: int
-    launches: int | None = Field(default=None, description="of kernels; on a CPU, of torch's operations")
-    shapes: str = ""
-    flops: float | None = None
-    least_bytes: float | None = None
-    floor_ms: float | None = None
-    headroom_ms: float | None = None
-    bound: Literal["memory", "compute", "launch", "idle"]
-    doubt: str = Field(default="", description="why the row has no floor though one was computed, in a sentence")
-
-
-class Bottleneck(Document):
-    """One plain sentence: what it is, how much it costs, what would help."""
-
-    rank: int
-    op: str
-    ms: float
-    share: float
-    bound: str
-    sentence: str
-
-
-class ProfileResult(Document):
-    environment: Environment
-    ceilings: Ceilings
-    request_ms: float
-    device_ms: float
-    doubt: str = Field(default="", description="why the device's time is not said, in a sentence")
-    attributed_share: float
-    launches: int
-    rows: list[OpRow]
-    bottlenecks: list[Bottleneck]
-    cases: list[dict[str, Any]] = Field(default=[], description="the ops' cases with per_request, for explore")
-    replayed: list[OpRow] = Field(default=[], description="the same request under CUDA graphs, where it was profiled")
-    replayed_share: float | None = Field(default=None, description="attributed share of `replayed`")
-    notes: list[str] = []
-    trace: Artifact | None = None
-    timeline: RequestTimeline | None = None
 
 
 class ExploreResult(Document):
@@ -192,20 +144,6 @@ class PlanCheck(Document):
     reason: str = ""
     speedup: Speedup | None = Field(default=None, description="null where the plan is what runs today")
     quality: Quality | None = None
-
-
-class PlanProfile(Document):
-    """Where a request of the verified plan spends its time, in ms; traced after all that the same process times."""
-
-    request_ms: float
-    device_ms: float
-    launches: int
-    attributed_share: float
-    floor_ms: float | None = Field(default=None, description="by the measured ceilings; None in a lower precision")
-    rows: list[OpRow]
-    sentence: str
-    trace: Artifact | None = None
-    timeline: RequestTimeline | None = None
 
 
 class VerifyResult(Document):

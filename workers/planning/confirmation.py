@@ -9,9 +9,10 @@ from kernels.measure.latency import Served
 from kernels.plan import Plan
 from workers.charts.text import times
 from workers.documents.measurement import Environment, ServedIds
+from workers.documents.profile import PlanProfile
 from workers.documents.quality import Quality
 from workers.documents.speedup import LEAST_PROCESSES, Speedup
-from workers.documents.stages import ObjectiveOutcome, PlanCheck, PlanProfile, PlanTrial, StageInput
+from workers.documents.stages import ObjectiveOutcome, PlanCheck, PlanTrial, StageInput
 from workers.documents.workload import Workload
 from workers.harness.context import Context
 from workers.measuring.alternation import Alternation

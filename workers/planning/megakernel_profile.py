@@ -14,7 +14,7 @@ from kernels.megakernel.shares import ATTENTION_NAME, InstructionShare, TokenSha
 from workers.charts.plan_profile import INSIDE, MEGAKERNEL
 from workers.charts.text import percent, plain
 from workers.documents.measurement import Ceilings
-from workers.documents.stages import OpRow, PlanProfile
+from workers.documents.profile import OpRow, PlanProfile
 from workers.harness.sentences import sentence_of
 
 BUILD_SECONDS, RECORD_SECONDS = 20.0, 3.0

@@ -17,7 +17,8 @@ from kernels.measure.roofline import doubt
 from kernels.plan import Plan
 from workers.charts.plan_profile import MEGAKERNEL
 from workers.charts.text import plain
-from workers.documents.stages import OpRow, PlanProfile, ProfileResult, StageInput
+from workers.documents.profile import OpRow, PlanProfile, ProfileResult
+from workers.documents.stages import StageInput
 from workers.harness.context import Context
 from workers.harness.sentences import sentence_of
 from workers.measuring.served_model import dtype_of

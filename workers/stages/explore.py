@@ -22,7 +22,8 @@ from kernels.tune.trial import Trial
 from kernels.tune.tuning_cache import TuningCache
 from workers.documents.measurement import Candidate, Ceilings
 from workers.documents.model import ModelManifest
-from workers.documents.stages import ExploreResult, ProfileResult, StageInput
+from workers.documents.profile import ProfileResult
+from workers.documents.stages import ExploreResult, StageInput
 from workers.documents.workload import Constraints, Workload
 from workers.harness.context import Context, StageError
 from workers.measuring.conditions import watched

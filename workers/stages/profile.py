@@ -12,7 +12,8 @@ from kernels.engine.clients import Clients
 from kernels.engine.loading import kind_of
 from kernels.measure import ceilings
 from workers.documents.measurement import Ceilings
-from workers.documents.stages import OpRow, ProfileResult, StageInput
+from workers.documents.profile import OpRow, ProfileResult
+from workers.documents.stages import StageInput
 from workers.documents.traffic import Traffic
 from workers.harness.context import Context
 from workers.measuring.conditions import watched

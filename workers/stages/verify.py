@@ -14,7 +14,8 @@ from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan
 from workers.documents.left_out import LeftOut
 from workers.documents.measurement import Environment
-from workers.documents.stages import PlanCheck, PlanProfile, StageInput, VerifyResult
+from workers.documents.profile import PlanProfile
+from workers.documents.stages import PlanCheck, StageInput, VerifyResult
 from workers.harness.context import Context, StageError
 from workers.measuring import quality_by_kind
 from workers.measuring.alternation import LEAST_PAIRS, Alternation, alternate, warm_clients

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from workers.charts.text import percent, plain
 from workers.documents.measurement import Ceilings
-from workers.documents.stages import Bottleneck, OpRow
+from workers.documents.profile import Bottleneck, OpRow
 from workers.traces.labels import BOOKKEEPING, EXPERTS, INPUT_AND_OUTPUT, SAMPLING, UNATTRIBUTED
 
 MOST = 6

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernels.ops import AttentionCase, Case
-from workers.documents.stages import OpRow
+from workers.documents.profile import OpRow
 from workers.traces.op_counter import CountedOp
 from workers.traces.table import Scale
 

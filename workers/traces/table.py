@@ -7,7 +7,7 @@ from typing import Literal
 
 from kernels.measure.roofline import LARGEST_SHARE, doubt, floors_ms
 from workers.documents.measurement import Ceilings
-from workers.documents.stages import OpRow
+from workers.documents.profile import OpRow
 from workers.traces.attribution import Work
 from workers.traces.labels import NOT_ATTRIBUTED
 from workers.traces.op_counter import CountedOp

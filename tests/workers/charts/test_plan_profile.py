@@ -6,7 +6,7 @@ from tests.sample_results import results
 from tests.sample_two_gpus import two_gpus
 from workers.charts import plan_profile, provenance
 from workers.charts.plan_profile import MOST
-from workers.documents.stages import OpRow, PlanProfile
+from workers.documents.profile import OpRow, PlanProfile
 
 
 def row(op: str, ms: float, launches: int | None = None, floor_ms: float | None = None) -> OpRow:

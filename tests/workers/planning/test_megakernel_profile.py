@@ -8,7 +8,7 @@ from kernels.megakernel.shares import shares_of
 from tests.kernels.megakernel.recorded import llama, made_up
 from tests.kernels.megakernel.tiny_models import programs_of
 from workers.documents.measurement import Ceilings
-from workers.documents.stages import OpRow, PlanProfile
+from workers.documents.profile import OpRow, PlanProfile
 from workers.planning import megakernel_profile
 from workers.planning.megakernel_profile import BUILD_SECONDS, RECORD_SECONDS, divided, rows_of, sentence
 

@@ -9,7 +9,8 @@ from kernels import engine, registry
 from kernels.engine.compiled import CompiledRunner
 from kernels.plan import Plan
 from tests.workers.conftest import TINY, stage_input
-from workers.documents.stages import OpRow, Results
+from workers.documents.profile import OpRow
+from workers.documents.stages import Results
 from workers.harness.context import Context
 from workers.measuring.served_model import load
 from workers.planning.plan_profile import OPERATIONS, _own_name, _result, profile_plan, sentence

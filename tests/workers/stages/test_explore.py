@@ -6,7 +6,8 @@ from kernels.ops import AttentionCase, LinearCase
 from kernels.tune.timed_variant import TimedVariant
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.measurement import Candidate, Ceilings, Environment
-from workers.documents.stages import ProfileResult, Results
+from workers.documents.profile import ProfileResult
+from workers.documents.stages import Results
 from workers.documents.workload import Constraints
 from workers.harness.context import StageError
 from workers.stages import explore

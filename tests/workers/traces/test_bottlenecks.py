@@ -3,7 +3,7 @@
 import pytest
 
 from workers.documents.measurement import Ceilings
-from workers.documents.stages import OpRow
+from workers.documents.profile import OpRow
 from workers.traces.attribution import Work
 from workers.traces.bottlenecks import HostPace, RequestFacts, bottlenecks, paces, waits
 from workers.traces.op_counter import CountedOp

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from workers.documents.measurement import Ceilings
-from workers.documents.stages import OpRow
+from workers.documents.profile import OpRow
 from workers.traces import attribution, graph_replays, reader, table
 from workers.traces.labels import TraceScope
 from workers.traces.op_counter import CountedOp
