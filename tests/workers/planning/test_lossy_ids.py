@@ -12,7 +12,7 @@ from kernels.engine.eager import EagerRunner
 from kernels.plan import Plan
 from tests.kernels.megakernel.tiny_models import with_rounded_weights
 from tests.workers.conftest import stage_input
-from tests.workers.stages.test_kinds import EMBEDDER, documents
+from tests.workers.stages.kinds import EMBEDDER, documents
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
 from workers.measuring.alternation import warm_clients

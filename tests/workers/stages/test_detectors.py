@@ -7,7 +7,7 @@ import torch
 from kernels.engine import Generation
 from kernels.engine.eager import EagerRunner
 from kernels.plan import Plan
-from tests.workers.stages.test_kinds import VIT, documents
+from tests.workers.stages.kinds import VIT, documents
 from workers.documents.stages import Results
 from workers.harness.context import Context
 from workers.measuring import quality_by_kind

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.workers.stages.test_kinds import IMAGES, SLA, documents
+from tests.workers.stages.kinds import IMAGES, SLA, documents
 from workers.harness.context import Context
 from workers.stages import profile
 
