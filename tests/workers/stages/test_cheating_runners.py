@@ -18,8 +18,8 @@ from kernels.measure.latency import Served
 from kernels.model_files import catalogue
 from kernels.plan import Plan
 from tests.workers.conftest import stage_input
-from tests.workers.stages.test_compose import composed, quick
 from tests.workers.stages.kinds import EMBEDDER, documents
+from tests.workers.stages.test_compose import composed, quick
 from workers.documents.stages import ComposeResult, StageInput, VerifyResult
 from workers.harness.context import Context
 from workers.measuring import alternation
