@@ -88,6 +88,7 @@ def test_a_folder_goes_up_although_the_connection_breaks(page: Page, folder: Pat
 
 
 def test_a_double_click_uploads_and_does_not_pause(page: Page, folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps(WIDE | {"bos_token_id": 7}))  # no model that is there already
     page.goto("/models/upload/")
     page.get_by_label("or a folder").set_input_files(folder)
     page.get_by_label("Name").fill("double click")
