@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.attention import step_hopper, step_hopper_plan
+from kernels.attention import step_hopper_plan
+from kernels.check_args import C_TYPES
 from kernels.ops import StepAttentionCase, reference
 from kernels.proof import inputs
 from tests.kernels.on_cpu.translate import library
@@ -40,7 +41,7 @@ def attended(
     kernel = library(
         step_hopper_plan.SOURCE,
         ENTRY,
-        macros | step_hopper_plan.sizes(macros) | {"ELEMENT": step_hopper.ELEMENTS[case.dtype]},
+        macros | step_hopper_plan.sizes(macros) | {"ELEMENT": C_TYPES[case.dtype]},
     )
     size = step_hopper_plan.shared_bytes(case.head_dim, group, CHUNK, splits) + LARGER
     assert kernel.size_of_shared() <= size

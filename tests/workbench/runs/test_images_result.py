@@ -53,7 +53,7 @@ def test_the_page_counts_images(results):
 
 def test_the_timeline_is_of_no_decode_steps():
     known = {"timelines": [], "manifest": MODEL}
-    assert "when one request was traced. The profiler" in render_to_string("runs/_timeline.html", known)
+    assert "request was traced: one forward pass. The profiler" in render_to_string("runs/_timeline.html", known)
     known["manifest"] = sample_results.manifest()
     assert "traced: the prompt and the first decode steps." in render_to_string("runs/_timeline.html", known)
 
