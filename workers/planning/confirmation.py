@@ -200,6 +200,7 @@ def unchanged(last: Attempt, document: StageInput, today: list[Alternation], usd
         plan=present_plan(document),
         changed=False,
         profile=None,
+        no_profile="",
         processes=today,
         outcomes=outcomes_of(document.workload.objectives, today, usd_per_hour),
         quality=None if last.changed else last.quality,

@@ -283,4 +283,5 @@ def test_a_plan_that_further_processes_contradict_is_not_recommended(context, mo
     assert found.speedup is None
     assert not found.checks[0].confirmed
     assert len(found.checks[0].speedup.processes) == 6
+    assert (found.profile, found.no_profile) == (None, "")
     assert found.outcomes[0].before == found.outcomes[0].after
