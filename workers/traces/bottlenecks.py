@@ -7,7 +7,7 @@ from typing import NamedTuple
 from workers.charts.text import percent, plain
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import Bottleneck, OpRow
-from workers.traces.labels import BOOKKEEPING, EXPERTS, INPUT_AND_OUTPUT, SAMPLING, UNATTRIBUTED
+from workers.traces.labels import BOOKKEEPING, CONVOLUTION, EXPERTS, INPUT_AND_OUTPUT, SAMPLING, UNATTRIBUTED
 
 MOST = 6
 LEAST_SHARE = 0.02
@@ -17,7 +17,7 @@ HOST_BOUND = 0.1
 _WHERE = {"decode": "while decoding", "prefill": "in the prefill", "forward": "in the forward pass"}
 _PARTS = (
     "linear ",
-    "convolution ",
+    CONVOLUTION,
     "norm ",
     "activation ",
     "embedding ",

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from kernels.engine.modules import GROUPS
 from workers.traces.attribution import Work
-from workers.traces.labels import COPIES, ELEMENTWISE, EXPERTS, ROUTING, UNATTRIBUTED
+from workers.traces.labels import CONVOLUTION, COPIES, ELEMENTWISE, EXPERTS, ROUTING, UNATTRIBUTED
 from workers.traces.op_counter import CountedOp
 
 _MATRIX = re.compile(r"gemm|gemv|nvjet|cutlass|cublas|wgmma|splitk(?!reduce)|_mm(_|\b)|dot_kernel", re.IGNORECASE)
@@ -63,7 +63,7 @@ def _decode_steps(counted: Sequence[CountedOp]) -> int:
 
 
 def _is_matrix_label(label: str) -> bool:
-    return label.startswith(("linear ", "lm_head")) or label == EXPERTS
+    return label.startswith(("linear ", "lm_head", CONVOLUTION, EXPERTS))
 
 
 def _replays(work: Sequence[Work]) -> list[list[Work]]:
@@ -90,14 +90,15 @@ def _is_matrix(kernel: str) -> bool:
 
 
 def _fitting(sequence: list[str], count: int) -> list[str]:
-    """The linear layers, either single or with q, k, v and gate, up packed, so that there are `count` of them.
+    """The products, linear layers either single or with q, k, v and gate, up packed, so that there are `count` of them.
 
-    The kernels of experts' products may have names that tell no product: then these are left out.
+    The kernels of convolutions and of experts' products may have names that tell no product: then these are left out.
     """
-    others = [each for each in sequence if each != EXPERTS]
-    for candidate in (sequence, packed(sequence), others, packed(others)):
-        if len(candidate) == count:
-            return candidate
+    for without in ((), (CONVOLUTION, EXPERTS)):
+        left = [each for each in sequence if not each.startswith(without)]
+        for candidate in (left, packed(left)):
+            if len(candidate) == count:
+                return candidate
     return []
 
 

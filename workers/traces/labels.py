@@ -18,6 +18,8 @@ COPIES, ELEMENTWISE = "copies", "elementwise"
 NOT_ATTRIBUTED = (UNATTRIBUTED, COPIES, ELEMENTWISE)
 """Names that tell no operation: the last two say what kind of kernel ran, and not for what."""
 
+CONVOLUTION = "convolution "
+"""What the name of a convolution begins with."""
 EXPERTS, ROUTER, ROUTING = "experts", "linear router", "routing"
 """Of a mixture of experts: the experts' products, the router's, and all that chooses, sorts and sums up."""
 
@@ -38,6 +40,7 @@ _BOOKKEEPING = (
     *("_local_scalar_dense", "resolve_conj", "resolve_neg"),
 )
 _MIXTURE = ("Experts", "Router", "MoeBlock")
+"""How the classes of a mixture's parts end; what is added up in its block is no residual."""
 _RESIDUAL = ("Layer", "Block", "Output", "LayerFF", "LayerSelfAttention", "LayerCrossAttention")
 """How the classes end in which a residual is added: those of decoders and ViT, then BERT's, then T5's."""
 _WHOLE_MODELS = ("Model", "ForCausalLM", "LMHeadModel")
@@ -95,14 +98,14 @@ def label(scope: TraceScope | None, operation: str, phase: str) -> str:
         return scope.name
     if "scaled_dot_product" in name:
         return "attention"
+    if scope.owner.endswith(_MIXTURE):
+        return _of_experts(name, scope)
     if name == "add" and scope.owner.endswith(_RESIDUAL):
         return "residual add"
     if "Attention" in scope.owner:
         return "attention" if name in _ATTENTION else _attention_part(name, scope)
     if name == "mul" and scope.owner.endswith("MLP"):
         return "gated activation"
-    if scope.owner.endswith(_MIXTURE):
-        return _of_experts(name, scope)
     if scope.owner.endswith(_WHOLE_MODELS):
         return _at_the_top(name, scope)
     return _own(name, scope)

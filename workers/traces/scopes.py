@@ -13,7 +13,7 @@ from torch.nn.modules.conv import _ConvNd as Convolution
 from transformers import cache_utils
 from transformers.pytorch_utils import Conv1D
 
-from workers.traces.labels import TraceScope, tail_of
+from workers.traces.labels import CONVOLUTION, TraceScope, tail_of
 
 
 class Watcher(Protocol):
@@ -117,7 +117,7 @@ def module_scope(path: str, module: torch.nn.Module, is_head: bool = False) -> T
     if isinstance(module, torch.nn.Linear | Conv1D):
         return TraceScope("unit", f"linear {tail}", owner)
     if isinstance(module, Convolution):
-        return TraceScope("unit", f"convolution {tail}", owner)
+        return TraceScope("unit", f"{CONVOLUTION}{tail}", owner)
     if "Norm" in owner:
         return TraceScope("unit", "norm final" if tail == "norm" else f"norm {tail}", owner)
     if isinstance(module, torch.nn.Embedding):

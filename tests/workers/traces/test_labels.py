@@ -25,6 +25,7 @@ from workers.traces.labels import TraceScope, label, tail_of
         (TraceScope("own", "gate", "MixtralTopKRouter"), "aten::linear", "linear router"),
         (TraceScope("own", "gate", "OlmoeTopKRouter"), "aten::softmax", "routing"),
         (TraceScope("own", "mlp", "Qwen3MoeSparseMoeBlock"), "aten::view", "routing"),
+        (TraceScope("own", "mlp", "Qwen2MoeSparseMoeBlock"), "aten::add_", "routing"),
         (None, "aten::argmax", "sampling"),
         (None, "aten::cat", "token bookkeeping"),
         (None, "aten::svd", "unattributed"),

@@ -192,6 +192,20 @@ def test_replays_of_a_model_that_does_not_generate_are_its_forward_pass(tmp_path
     assert [piece.label for piece in found[1:]] == ["linear fc1", "linear fc2"]
 
 
+@pytest.mark.parametrize("patches", ["sm90_xmma_fprop_implicit_gemm_bf16", "cudnn_convolve_kernel"])
+def test_replays_of_a_vision_model_are_named_whether_its_convolutions_name_tells_a_product_or_not(tmp_path, patches):
+    launch = event("cuda_runtime", "cudaGraphLaunch", 0, 2, correlation=5)
+    kernels = [
+        event("kernel", name, 10 + at, 1, tid=7, correlation=5)
+        for at, name in enumerate([patches, "nvjet_a", "nvjet_b"])
+    ]
+    work = attribution.attribute(reader.read(write(tmp_path / "t.json.gz", [launch, *kernels])))
+    once = ["convolution projection", "linear query", "linear classifier"]
+    found = graph_replays.name_replays(work, [counted(name, "forward") for name in once])
+    assert [piece.label for piece in found][1:] == once[1:]
+    assert (found[0].label == once[0]) == ("gemm" in patches)
+
+
 INVENTED = ["frobnicate", "void enormous_kernel<float>", "cosmos_v2", "business_logic_kernel", "photocopying"]
 
 
