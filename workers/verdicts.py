@@ -57,8 +57,8 @@ def verdict(
     proven = {_proven(percentile, shares[first::spacing], confidence, alike) for first in range(spacing)}
     if len(proven) == 1 and (found := proven.pop()) is not None:
         return found
-    needed = spacing * needed_requests(percentile, confidence=confidence, alike=alike)
-    return "too_close" if len(shares) >= needed else "not_enough_samples"
+    enough = _shown(percentile, len(shares) // spacing, 0, confidence, alike)
+    return "too_close" if enough else "not_enough_samples"
 
 
 def _proven(percentile: float, shares: Sequence[float], confidence: float, alike: float) -> Verdict | None:
@@ -83,18 +83,19 @@ def needed_requests(percentile: float, over: int = 0, confidence: float = CONFID
 
     `alike` of them, 1 or more, count as one.
     """
-
-    def shown(count: int) -> bool:
-        values, counts = np.array([0.0, 1.0]), np.array([count - over, over]) / alike
-        return log_capital(1 - percentile / 100, values, counts, "met") >= -math.log(1 - confidence)
-
     low, high = over, over + 1
-    while not shown(high):
+    while not _shown(percentile, high, over, confidence, alike):
         low, high = high, high * 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if shown(middle) else (middle, high)
+        low, high = (low, middle) if _shown(percentile, middle, over, confidence, alike) else (middle, high)
     return high
+
+
+def _shown(percentile: float, count: int, over: int, confidence: float, alike: float) -> bool:
+    """Whether so many requests, `over` of them wholly beyond the limit, show `percentile` within it."""
+    values, counts = np.array([0.0, 1.0]), np.array([count - over, over]) / alike
+    return log_capital(1 - percentile / 100, values, counts, "met") >= -math.log(1 - confidence)
 
 
 def overall(verdicts: Sequence[Verdict]) -> Verdict:
