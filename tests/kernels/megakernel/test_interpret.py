@@ -44,6 +44,7 @@ LAYOUTS: list[dict[str, Any]] = [
     {"splits": 0, "batch": 2, "out_parts": 3, "sms": 7},
     {"splits": 0, "out_parts": 2, "sms": 6, "pairs": True},
     {"splits": 0, "out_parts": 2, "down_parts": 2, "sms": 6, "copies": 3},
+    {"out_parts": 2, "down_parts": 2, "splits": 3, "sliced": True},
 ]
 NAMES = [
     "6 SMs",
@@ -55,6 +56,7 @@ NAMES = [
     "attending in parts",
     "in pairs",
     "copies",
+    "one sequence in slices",
 ]
 FEW = settings(max_examples=25, deadline=None, derandomize=True)
 

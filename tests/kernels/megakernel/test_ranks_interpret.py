@@ -29,10 +29,11 @@ LAYOUTS: list[dict[str, Any]] = [
     {"splits": 0, "sms": 4},
     {"splits": 0, "sms": 4, "pairs": True},
     {"batch": 2, "splits": 2, "sliced": True, "heads": 1},
+    {"splits": 2, "sliced": True},
 ]
-NAMES = ["splits", "attending", "in pairs", "batch 2 in slices"]
+NAMES = ["splits", "attending", "in pairs", "batch 2 in slices", "one sequence in slices"]
 CASES = [
-    ("llama-of-4", 2, 0), ("llama-of-4", 4, 1), ("llama-of-4", 2, 2), ("llama-of-4", 4, 3),
+    ("llama-of-4", 2, 0), ("llama-of-4", 4, 1), ("llama-of-4", 2, 2), ("llama-of-4", 4, 3), ("llama-of-4", 4, 4),
     ("qwen2-of-4", 4, 0), ("qwen2-of-4", 2, 1), ("qwen2-of-4", 2, 3), ("qwen3-of-2", 2, 0), ("qwen3-of-2", 2, 1),
 ]  # fmt: skip
 COUNT = 4
