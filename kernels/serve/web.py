@@ -30,5 +30,5 @@ async def listening(host: str, port: int) -> list[socket.socket]:
         for each in found:
             each.listen(BACKLOG)
     except OSError as error:
-        raise ValueError(f"--host and --port: {error.strerror}") from error
+        raise ValueError(f"--host and --port: {error.strerror or error}") from error
     return found

@@ -48,6 +48,12 @@ def test_an_address_in_use_is_refused() -> None:
     assert said.endswith("address already in use")
 
 
+def test_an_address_of_another_machine_is_refused() -> None:
+    """Python 3.13 says of it that nothing could be bound, without an error's number."""
+    with pytest.raises(ValueError, match=r"^--host and --port: .*'192\.0\.2\.1'"):
+        asyncio.run(listening("192.0.2.1", 0))
+
+
 def test_a_server_knows_the_free_port_that_it_got() -> None:
     (found,) = asyncio.run(listening("127.0.0.1", 0))
     with found, socket.create_connection(found.getsockname()), found.accept()[0]:
