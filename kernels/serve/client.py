@@ -66,7 +66,7 @@ class EngineClient:
         """The seconds of each phase of the last start that ended."""
         self.declined: str | None = None
         self.report = self.ended = EngineReport()
-        """Of the engine, and of those before it, whose counters go on."""
+        """The newest report of the engine, and the last of those before it together, whose counters go on."""
         self.restarts = self.hangs = 0
         self.process: BaseProcess | None = None
         self.changed = asyncio.Event()
