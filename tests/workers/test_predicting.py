@@ -157,9 +157,13 @@ def test_what_kernels_and_exchanges_take_is_what_was_measured():
     assert further == pytest.approx(SEQUENCE_US, abs=0.05)
 
 
-LARGER = {("llama-3.2-1b-load", "ttft"): 0.17, ("qwen2.5-1.5b-load", "ttft"): 0.16}
-"""The largest error of a run whose host was slower than those of others, by document and metric: an empty launch took
-9.1 µs in the same reservation (library-compiled.json).
+LARGER = {
+    ("llama-3.2-1b-load", "ttft"): 0.17,
+    ("qwen2.5-1.5b-load", "ttft"): 0.16,
+    ("llama-3.2-1b-73f6258", "ttft"): 0.20,
+}
+"""The largest error of a run whose host was slower than those of others, by document and metric: an empty launch took 8
+to 9 µs there, and transformers' `generate` a second or more.
 """
 
 
