@@ -155,7 +155,7 @@ __device__ __forceinline__ void give_up(const Params& p, const Instruction& in) 
 #if RANKS > 1
   const u64 which = who | (u64)p.rank << 56;
   atomicCAS_system(p.fault, 0ull, which);
-#pragma unroll 1  // unrolled, it keeps the compiler from unrolling loops that wait, whose arrays then lie in memory
+#pragma unroll 1  // Unrolled, it makes callers' loops too large to be unrolled. Their arrays then lie in memory.
   for (int peer = 0; peer < RANKS - 1; peer++) atomicCAS_system(of_peer(p, p.fault, peer), 0ull, which);
 #else
   atomicCAS(p.fault, 0ull, who);

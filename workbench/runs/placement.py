@@ -13,7 +13,6 @@ from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.worker_api import WORKER_ALIVE_SECONDS, Hello
 from workers.documents.workload import Workload
-from workers.promises import impossible, predicted_miss
 
 
 class TooLarge(Exception):
@@ -73,7 +72,7 @@ def choose_class(workload: Workload, manifest: ModelManifest) -> str:
     chosen = _first(fits, living)
     tried = dict.fromkeys([chosen, *(name for name in fits if gpus_of(name) > 1)])
     possible = [name for name in tried if _possible(workload, manifest, name)]
-    predicted = [name for name in possible if not predicted_miss(workload, manifest, name)]
+    predicted = [name for name in possible if not promises.predicted_miss(workload, manifest, name)]
     there = [name for name in (*predicted, *possible) if name in living]
     return next(iter([*there, *predicted, *possible]), chosen)
 
@@ -81,7 +80,7 @@ def choose_class(workload: Workload, manifest: ModelManifest) -> str:
 def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str) -> str:
     """Why no run of the workload may go to the class: a promise below its floor, with the class that could keep it."""
     living = alive()
-    said = (impossible(each, workload, manifest, gpu_class, living) for each in workload.objectives)
+    said = (promises.impossible(each, workload, manifest, gpu_class, living) for each in workload.objectives)
     return next(filter(None, said), "")
 
 
@@ -98,7 +97,7 @@ def missed_by_fewer(workload: Workload, manifest: ModelManifest, gpu_class: str)
     """
     allowed = workload.constraints.gpu_classes
     fewer = [each for each in allowed if gpus_of(each) < gpus_of(gpu_class) and _possible(workload, manifest, each)]
-    return [said for each in fewer if (said := predicted_miss(workload, manifest, each))]
+    return [said for each in fewer if (said := promises.predicted_miss(workload, manifest, each))]
 
 
 def _first(names: Sequence[str], living: Collection[str]) -> str:
@@ -106,7 +105,7 @@ def _first(names: Sequence[str], living: Collection[str]) -> str:
 
 
 def _possible(workload: Workload, manifest: ModelManifest, gpu_class: str) -> bool:
-    return not any(impossible(each, workload, manifest, gpu_class) for each in workload.objectives)
+    return not any(promises.impossible(each, workload, manifest, gpu_class) for each in workload.objectives)
 
 
 def greet(hello: Hello) -> None:
