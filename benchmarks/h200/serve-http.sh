@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The server through HTTP, beside vLLM where VLLM names a folder with it (use-vllm.sh).
 #
-#   VLLM=/srv/vllm bash benchmarks/h200/serve-http.sh [MODEL]        default: llama-3.2-1b
+#   VLLM=/srv/vllm bash benchmarks/h200/serve-http.sh [MODEL [OPTION...]]       default: llama-3.2-1b
 #
-# Writes serve.json. Predicted: 350 s, which it took with qwen2.5-1.5b at cd64475; with llama-3.2-1b at 4895f2b 280 s.
+# The options are those of `bench serve`, such as --vllm-option=--api-server-count=4. Writes serve.json. Predicted: 350 s, which it took with qwen2.5-1.5b at cd64475; with llama-3.2-1b at 4895f2b 280 s.
 set -euo pipefail
 LIMIT=${LIMIT:-585}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -13,5 +13,5 @@ beside=()
 if [[ -n $VLLM_PYTHON ]]; then beside=(--vllm "$VLLM_PYTHON"); fi
 
 step serve 575 "$PYTHON" -m kernels bench serve --model "${1:-llama-3.2-1b}" "${beside[@]}" --poisson 30 \
-    --json "$OUT/serve.json" --append
+    --json "$OUT/serve.json" --append "${@:2}"
 finish

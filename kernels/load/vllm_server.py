@@ -70,7 +70,8 @@ def vllm(
     flags = [cached, "--disable-log-stats", "--disable-uvicorn-access-log"]
     settings = [*(word for pair in given.items() for word in pair), *flags, *options]
     place = ["--host", "127.0.0.1", "--port", str(wanted.port)]
-    start = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(wanted.directory)]
+    # By `vllm serve`: started as the module of the API, vLLM reads --api-server-count and ignores it.
+    start = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(wanted.directory)]
     if (tokenizer := wanted.directory / TOKENIZER_FOLDER).is_dir():
         start += ["--tokenizer", str(tokenizer)]
     return ServerCommand(

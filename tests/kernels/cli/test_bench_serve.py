@@ -65,7 +65,7 @@ def test_vllm_is_started_with_the_model_the_size_and_what_else_was_asked(tmp_pat
     wanted = ServerSettings(tmp_path / "model", "mine", "bf16", 8123, 192, 32)
     found = vllm(wanted, str(python), {"A": "b"}, ["--api-server-count=4"])
     command = " ".join(found.command)
-    assert f"vllm.entrypoints.openai.api_server --model {tmp_path}/model --served-model-name mine" in command
+    assert f"vllm.entrypoints.cli.main serve {tmp_path}/model --served-model-name mine" in command
     assert "--port 8123 --dtype bfloat16 --max-model-len 192 --max-num-seqs 32" in command
     assert command.endswith("--api-server-count=4")
     assert (found.peer, found.ready, found.settings["version"]) == (True, "/health", "9.9.9")

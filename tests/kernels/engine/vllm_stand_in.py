@@ -117,7 +117,9 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 arguments = argparse.ArgumentParser()
-for name in ("model", "served-model-name", "host", "port", "dtype", "max-model-len", "max-num-seqs"):
+arguments.add_argument("command", choices=["serve"])
+arguments.add_argument("model")
+for name in ("served-model-name", "host", "port", "dtype", "max-model-len", "max-num-seqs"):
     arguments.add_argument(f"--{name}", required=True)
 given, options = arguments.parse_known_args()
 folder = pathlib.Path(given.model)
@@ -201,8 +203,8 @@ def environment(folder: Path, honest: bool = True) -> Path:
     )
     ids, engine = ("the model's most likely ids", HONEST) if honest else ("id 7", SEVENS)
     (package / "__init__.py").write_text(PACKAGE.format(ids=ids, engine=engine))
-    (package / "entrypoints" / "openai").mkdir(parents=True)
-    (package / "entrypoints" / "openai" / "api_server.py").write_text(f"GIVES_IDS = {not honest}\n{SERVER}")
+    (package / "entrypoints" / "cli").mkdir(parents=True)
+    (package / "entrypoints" / "cli" / "main.py").write_text(f"GIVES_IDS = {not honest}\n{SERVER}")
     facts = folder / "site" / "vllm-0.0.dist-info" / "METADATA"
     facts.parent.mkdir()
     facts.write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.0\n")
