@@ -9,25 +9,23 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from kernels.engine.plan_files import PlanRefused, read_plan
 from kernels.load import sockets
+from kernels.measure.cpu_threads import usable_cpus
 from kernels.plan import LONGEST_SEQUENCE, MOST_KV_BYTES, MOST_RUNNING, Serving
 from kernels.serve.excluded import MEGAKERNEL, NAMES
 from kernels.serve.spec import Spec, configuration
-from kernels.serve.starting import settle, start_line
+from kernels.serve.starting import start_line
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
-    from kernels.serve.client import EngineClient
+    from kernels.serve.engine_process import EngineProcess
+    from kernels.serve.web_processes import WebServers
 
 KEY_VARIABLE = "KERNELS_SERVE_API_KEY"
 GIB = 1 << 30
-LAST_SECONDS = 5
-"""What open requests get to be told that the server ends, once they have had their time."""
+MOST_WEB_PROCESSES = 64
 MOST_CONNECTIONS = 1 << 16
 """Connections are open files. On many systems a process may have 1,024 of them unless it asks for more."""
 NUMBERS: dict[str, tuple[float, float]] = {
@@ -40,6 +38,7 @@ NUMBERS: dict[str, tuple[float, float]] = {
     "hang_seconds": (0, math.inf),
     "drain_seconds": (0, 10**9),
     "port": (0, (1 << 16) - 1),
+    "web_processes": (1, MOST_WEB_PROCESSES),
 }
 """The least and the most of each option that is a number. Those of ABOVE must be above the least."""
 ABOVE = ("kv_gib", "pause_ms", "wait_seconds", "hang_seconds")
@@ -83,6 +82,11 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         help="after how long without a sign of life the engine is started again (default: 60 on a GPU, 600 on a CPU)",
     )
     parser.add_argument("--drain-seconds", type=int, default=60, help="how long open requests may go on after SIGTERM")
+    parser.add_argument(
+        "--web-processes",
+        type=int,
+        help="processes that speak HTTP (default: 4 from 8 CPUs and 64 requests at once on, else 1)",
+    )
     parser.add_argument("--api-key-file", type=Path, help=f"the key that clients must give (default: ${KEY_VARIABLE})")
 
 
@@ -125,7 +129,9 @@ def wrong_number(name: str, value: float | None) -> str:
 async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     """`ended` has the signals that came before the web server took them over."""
     from kernels.serve import encoder, web, worker
-    from kernels.serve.client import EngineClient
+    from kernels.serve.engine_process import EngineProcess
+    from kernels.serve.web_process import Site
+    from kernels.serve.web_processes import processes_for, web_servers
 
     size = (read_plan(options.plan).serving if options.plan else None) or Serving()
     spec = Spec(
@@ -143,84 +149,67 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     directory, config = configuration(spec)
     if directory and not spec.plan and not any(directory.rglob("*.safetensors")):  # else they would be generated
         raise ValueError(f"--model: {directory} holds no safetensors, the only files of weights that are read")
-    key, embeds = _key(options.api_key_file), encoder.gives_vectors(config)
-    main = encoder.main if embeds else worker.main
-    client = EngineClient(spec, options.wait_seconds, main, options.hang_seconds)
-    sockets = await web.listening(options.host, options.port)
-    client.start()  # it takes the longest: the web server is made beside it
+    embeds = encoder.gives_vectors(config)
+    name = options.name or (directory.resolve().name if directory else options.model)
+    site = Site(spec, name, _key(options.api_key_file), embeds, options.wait_seconds)
+    count = options.web_processes or processes_for(usable_cpus(), spec.running)
+    engine = EngineProcess(spec, encoder.main if embeds else worker.main, options.hang_seconds)
+    listening = await web.listening(options.host, options.port)
+    engine.start()  # it takes the longest: the web server is made beside it
     try:
-        from kernels.serve.app import Server
-        from kernels.serve.text import text_of
-
-        name = options.name or (directory.resolve().name if directory else options.model)
-        app = Server(client, text_of(directory, config), name, key, embeds).app()
-        settle()
-        return await _until_signalled(options, client, app, sockets, name, ended)
+        async with web_servers(engine, site, count) as servers:
+            return await _until_signalled(options, engine, servers, listening, name, ended)
     finally:
-        await client.stop()
+        await engine.stop()
 
 
 async def _until_signalled(
     options: argparse.Namespace,
-    client: "EngineClient",
-    app: "Starlette",
+    engine: "EngineProcess",
+    servers: "WebServers",
     listening: list[socket.socket],
     name: str,
     ended: list[int],
 ) -> int:
     """Serves until a signal, and then until open requests have ended or been ended."""
-    import uvicorn
-
     from kernels.serve import web
 
-    loop = asyncio.get_running_loop()
+    loop, stopping = asyncio.get_running_loop(), asyncio.Event()
 
-    class Draining(uvicorn.Server):
-        hurried = False
+    def signalled(number: int) -> None:
+        if stopping.is_set() and number == signal.SIGINT:
+            servers.hurry()
+        stopping.set()
 
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            if self.should_exit and sig == signal.SIGINT and not self.hurried:
-                self.hurried = True
-                loop.call_soon_threadsafe(self.hurry)
-            else:
-                super().handle_exit(sig, frame)
-
-        def hurry(self) -> None:
-            """After a second Ctrl-C open requests are told that the server ends, and have little time to read it."""
-            client.end_open()
-            loop.call_later(LAST_SECONDS, setattr, self, "force_exit", True)
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            self.should_exit = self.should_exit or bool(ended)
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            loop.call_later(options.drain_seconds, client.end_open)
-            await super().shutdown(sockets)
-
-    server = Draining(web.settings(app, timeout_graceful_shutdown=options.drain_seconds + LAST_SECONDS))
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, signalled, each)
+    if ended:
+        stopping.set()
     host, port = listening[0].getsockname()[:2]
     where = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def watch() -> None:
         while True:
-            await client.changed.wait()
-            client.changed.clear()
-            if client.declined:
-                server.should_exit = True
+            await engine.changed.wait()
+            engine.changed.clear()
+            state = engine.state
+            if state.declined:
+                stopping.set()
                 return
-            if client.ready:
-                print(start_line(client.seconds, graphs=client.ready.graphs), file=sys.stderr)
-                ms = client.ready.pause_ms
+            if state.ready:
+                print(start_line(state.seconds, graphs=state.ready.graphs), file=sys.stderr)
+                ms = state.ready.pause_ms
                 pause = "" if ms is None else f"; reading prompts delays a token of others by {ms:.1f} ms at most"
-                print(f"serving {name} on {where}, {client.ready.device}{pause}", file=sys.stderr, flush=True)
+                print(f"serving {name} on {where}, {state.ready.device}{pause}", file=sys.stderr, flush=True)
 
     watcher = asyncio.create_task(watch())
-    await server.serve(listening)
+    with web.accepting(listening, servers.take):
+        await stopping.wait()
+    await servers.drain(options.drain_seconds)
     watcher.cancel()
-    if client.declined:
-        print(f"kernels serve: {client.declined}", file=sys.stderr)
-    return 2 if client.declined else 0
+    if engine.state.declined:
+        print(f"kernels serve: {engine.state.declined}", file=sys.stderr)
+    return 2 if engine.state.declined else 0
 
 
 def _key(path: Path | None) -> str | None:

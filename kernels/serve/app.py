@@ -174,7 +174,7 @@ class Server:
         return PlainTextResponse("ok\n")
 
     async def _ready(self, request: Request) -> Response:
-        return PlainTextResponse(f"{self.client.state}\n", 503 if self.client.ready is None else 200)
+        return PlainTextResponse(f"{self.client.state.said}\n", 503 if self.client.ready is None else 200)
 
     async def _metrics(self, request: Request) -> Response:
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")

@@ -10,25 +10,28 @@ end is closed, so it does not outlive the program.
 import asyncio
 import json
 import logging
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from select import select
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from kernels.serve.spec import Spec, configuration
-from kernels.serve.starting import settle, start_line
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
-    from kernels.serve.client import EngineClient
+from kernels.measure.cpu_threads import usable_cpus
+from kernels.serve.engine_process import EngineProcess
+from kernels.serve.handing import handed_over
+from kernels.serve.spec import Spec
+from kernels.serve.starting import start_line
+from kernels.serve.web_process import Site
+from kernels.serve.web_processes import processes_for, web_servers
 
 ANSWER_BYTES = 65_536
 END_SECONDS = 60.0
+DRAIN_SECONDS = 1.0
+"""What open requests get once the program that handed them over has closed its end."""
 NAME = "model"
 """The model's name to clients."""
 
@@ -86,72 +89,30 @@ class HandedServer:
 
 
 async def _serve(control: socket.socket, spec: Spec) -> None:
-    from kernels.serve.app import Server
-    from kernels.serve.client import EngineClient
-    from kernels.serve.text import text_of
-
-    directory, config = configuration(spec)
-    client = EngineClient(spec)
-    client.start()  # it takes the longest
+    engine = EngineProcess(spec)
+    engine.start()  # it takes the longest
     try:
-        app = Server(client, text_of(directory, config), NAME).app()
-        settle()
-        await _serve_handed(control, client, app)
+        async with web_servers(engine, Site(spec, NAME), processes_for(usable_cpus(), spec.running)) as servers:
+            await _until_ended(control, engine, servers.take)
+            await servers.drain(DRAIN_SECONDS)
     finally:
-        await client.stop()
+        await engine.stop()
 
 
-async def _serve_handed(control: socket.socket, client: "EngineClient", app: "Starlette") -> None:
-    import uvicorn
-
-    from kernels.serve import web
-
-    settings = web.settings(app, timeout_graceful_shutdown=1)
-    server = uvicorn.Server(settings)
-    serving = asyncio.create_task(server.serve(sockets=[]))
-    await client.changed.wait()
-    if client.ready is None:
-        await asyncio.get_running_loop().sock_sendall(control, _declined(client.declined or "The engine died."))
-    else:
-        print(start_line(client.seconds, graphs=client.ready.graphs), file=sys.stderr, flush=True)
-        chosen = client.ready.serving.model_dump(mode="json") if client.ready.serving else {}
-        ready = json.dumps({"ready": client.ready.device, "serving": chosen}).encode()
-        await asyncio.get_running_loop().sock_sendall(control, ready)
-        await _take_connections(control, settings, server)
-    server.should_exit = True
-    await serving
-
-
-async def _take_connections(control: socket.socket, settings: Any, server: Any) -> None:
-    """Serves each connection that comes, until the other end is closed."""
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    tasks: set[asyncio.Task[Any]] = set()
-
-    def protocol() -> asyncio.Protocol:
-        made: asyncio.Protocol = settings.http_protocol_class(
-            config=settings, server_state=server.server_state, app_state=server.lifespan.state
-        )
-        return made
-
-    def take() -> None:
-        try:
-            said, descriptors, _, _ = socket.recv_fds(control, 1, 1)
-        except BlockingIOError:
-            return
-        except OSError:
-            said, descriptors = b"", []
-        if not said:
-            loop.remove_reader(control)
-            ended.set()
-        for descriptor in descriptors:
-            connection = socket.socket(fileno=descriptor)
-            connection.setblocking(False)
-            task = loop.create_task(loop.connect_accepted_socket(protocol, connection))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-    loop.add_reader(control, take)
-    await ended.wait()
+async def _until_ended(control: socket.socket, engine: EngineProcess, take: Callable[[socket.socket], object]) -> None:
+    """Tells what the engine said first, and then gives `take` each connection until the other end is closed."""
+    loop = asyncio.get_running_loop()
+    await engine.changed.wait()
+    ready = engine.state.ready
+    if ready is None:
+        await loop.sock_sendall(control, _declined(engine.state.declined or "The engine died."))
+        return
+    print(start_line(engine.state.seconds, graphs=ready.graphs), file=sys.stderr, flush=True)
+    chosen = ready.serving.model_dump(mode="json") if ready.serving else {}
+    await loop.sock_sendall(control, json.dumps({"ready": ready.device, "serving": chosen}).encode())
+    ended = asyncio.Event()
+    with handed_over(control, take, ended.set):
+        await ended.wait()
 
 
 def _declined(sentence: str) -> bytes:
@@ -159,7 +120,8 @@ def _declined(sentence: str) -> bytes:
 
 
 def main(descriptor: str, spec: str) -> None:
-    """The process's main function."""
+    """The process's main function. A Ctrl-C is left to the program that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     control = socket.socket(fileno=int(descriptor))
     control.setblocking(False)

@@ -1,10 +1,14 @@
 """The server's metrics for Prometheus."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from kernels.serve.web_process import METRICS_FOLDER
 
 if TYPE_CHECKING:
     from kernels.serve.client import EngineClient
@@ -20,10 +24,10 @@ class _Engine:
         self._client = client
 
     def collect(self) -> Iterator[Metric]:
-        client = self._client
-        report = client.report.counting(client.ended)
+        state = self._client.state
+        report = state.counted
         gauges = {
-            "ready": ("1 while the engine serves", int(client.ready is not None)),
+            "ready": ("1 while the engine serves", int(state.ready is not None)),
             "running_requests": ("requests that hold KV pages", report.running),
             "waiting_requests": ("requests that wait for KV pages", report.waiting),
             "free_kv_pages": ("KV pages that no request reads", report.free_pages),
@@ -35,11 +39,11 @@ class _Engine:
         }
         for name, (text, value) in gauges.items():
             yield GaugeMetricFamily(f"serve_{name}", text, value=value)
-        if client.ready is not None and client.ready.pause_ms is not None:
+        if state.ready is not None and state.ready.pause_ms is not None:
             text = "how long a step that reads prompts keeps the tokens of others waiting, at most"
-            yield GaugeMetricFamily("serve_longest_pause_seconds", text, value=client.ready.pause_ms / 1e3)
+            yield GaugeMetricFamily("serve_longest_pause_seconds", text, value=state.ready.pause_ms / 1e3)
         start = GaugeMetricFamily("serve_start_seconds", "the engine's last start, by phase", labels=["phase"])
-        for phase, seconds in client.seconds.items():
+        for phase, seconds in state.seconds.items():
             start.add_metric([phase], seconds)
         yield start
         yield CounterMetricFamily("serve_preemptions", "requests that gave their pages up", value=report.preempted)
@@ -47,33 +51,37 @@ class _Engine:
         yield CounterMetricFamily(
             "serve_megakernel_steps", "launches of the megakernel among them", value=report.megakernel_steps
         )
-        yield CounterMetricFamily("serve_engine_restarts", "restarts of the engine's process", value=client.restarts)
-        yield CounterMetricFamily("serve_engine_hangs", "ends of an engine without a sign of life", value=client.hangs)
+        yield CounterMetricFamily("serve_engine_restarts", "restarts of the engine's process", value=state.restarts)
+        yield CounterMetricFamily("serve_engine_hangs", "ends of an engine without a sign of life", value=state.hangs)
 
 
 class Metrics:
-    """Counts of requests and tokens, and times."""
+    """Counts of requests and tokens, and times; with other web servers of the same engine, those of all together."""
 
     def __init__(self, client: "EngineClient") -> None:
         self._registry = CollectorRegistry()
         self._registry.register(_Engine(client))
-        self.requests = Counter("serve_requests", "requests by status", ["path", "status"], registry=self._registry)
-        self.prompt_tokens = Counter("serve_prompt_tokens", "tokens of prompts", registry=self._registry)
+        own: CollectorRegistry | None = self._registry
+        if METRICS_FOLDER in os.environ:
+            MultiProcessCollector(self._registry)
+            own = None
+        self.requests = Counter("serve_requests", "requests by status", ["path", "status"], registry=own)
+        self.prompt_tokens = Counter("serve_prompt_tokens", "tokens of prompts", registry=own)
         self.cached_tokens = Counter(
-            "serve_cached_prompt_tokens", "tokens of prompts from the prefix cache", registry=self._registry
+            "serve_cached_prompt_tokens", "tokens of prompts from the prefix cache", registry=own
         )
-        self.tokens = Counter("serve_generated_tokens", "tokens of answers", registry=self._registry)
+        self.tokens = Counter("serve_generated_tokens", "tokens of answers", registry=own)
         self.first_token = Histogram(
-            "serve_time_to_first_token_seconds", "request to first token", buckets=SECONDS, registry=self._registry
+            "serve_time_to_first_token_seconds", "request to first token", buckets=SECONDS, registry=own
         )
         self.whole = Histogram(
-            "serve_request_seconds", "request to last token, or to vectors", buckets=SECONDS, registry=self._registry
+            "serve_request_seconds", "request to last token, or to vectors", buckets=SECONDS, registry=own
         )
         self.per_token = Histogram(
             "serve_time_per_output_token_seconds",
             "mean time between an answer's tokens",
             buckets=TOKEN_SECONDS,
-            registry=self._registry,
+            registry=own,
         )
 
     def text(self) -> bytes:

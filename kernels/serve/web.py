@@ -1,11 +1,15 @@
-"""The settings of uvicorn that every server of a model has, and the sockets of one that listens by itself."""
+"""The web server of a model, over connections that are handed to it, and the sockets of one that listens."""
 
 import asyncio
+import contextlib
 import socket
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
 
 import uvicorn
 from starlette.applications import Starlette
+
+from kernels.serve.client import EngineClient
 
 KEEP_ALIVE_SECONDS = 75
 """How long a connection without a request stays open. A client that sends its next request while the server closes
@@ -14,11 +18,69 @@ gets a reset, so it is longer than the pauses of people and than those for which
 
 BACKLOG = 2048
 """Connections that wait until they are taken."""
+AT_ONCE = 64
+"""So many of them are taken before the event loop does something else."""
+PAUSE_SECONDS = 1.0
+"""How long none is taken where the system gives none, as for want of open files."""
+LAST_SECONDS = 5
+"""What open requests get to be told that the server ends, once they have had their time."""
 
 
-def settings(app: Starlette, **more: Any) -> uvicorn.Config:
-    """The configuration of a web server of `app`; `more` as `uvicorn.Config` takes it."""
-    return uvicorn.Config(app, log_level="warning", ws="none", timeout_keep_alive=KEEP_ALIVE_SECONDS, **more)
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to the program that it is part of."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class WebServer:
+    """A web server of `app`, whose requests `client` sends to the engine. It listens at no address itself."""
+
+    def __init__(self, app: Starlette, client: EngineClient) -> None:
+        self._client = client
+        self._settings = uvicorn.Config(app, log_level="warning", ws="none", timeout_keep_alive=KEEP_ALIVE_SECONDS)
+        self._server = _Uvicorn(self._settings)
+        self._serving: asyncio.Task[None] | None = None
+        self._connecting: set[asyncio.Task[Any]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._serving = asyncio.create_task(self._server.serve(sockets=[]))
+        while not self._server.started:
+            await asyncio.sleep(0.001)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.should_exit = self._server.force_exit = True
+        assert self._serving is not None
+        await self._serving
+
+    def take(self, connection: socket.socket) -> None:
+        """Serves a connection, which does not block."""
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(loop.connect_accepted_socket(self._protocol, connection))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def drain(self, seconds: float) -> None:
+        """Ends once the open requests have ended. Those that go on for longer than this get an error."""
+        asyncio.get_running_loop().call_later(seconds, self._client.end_open)
+        self._settings.timeout_graceful_shutdown = int(seconds + LAST_SECONDS)
+        self._server.should_exit = True
+        assert self._serving is not None
+        await self._serving
+
+    def hurry(self) -> None:
+        """Open requests are told now that the server ends, and have little time to read it."""
+        self._client.end_open()
+        asyncio.get_running_loop().call_later(LAST_SECONDS, setattr, self._server, "force_exit", True)
+
+    def _protocol(self) -> asyncio.Protocol:
+        kind: Any = self._settings.http_protocol_class
+        made: asyncio.Protocol = kind(
+            config=self._settings, server_state=self._server.server_state, app_state=self._server.lifespan.state
+        )
+        return made
 
 
 async def listening(host: str, port: int) -> list[socket.socket]:
@@ -32,3 +94,36 @@ async def listening(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         raise ValueError(f"--host and --port: {error.strerror or error}") from error
     return found
+
+
+@contextlib.contextmanager
+def accepting(sockets: Sequence[socket.socket], take: Callable[[socket.socket], object]) -> Iterator[None]:
+    """Within it `take` gets each connection to one of the sockets, which are closed at its end."""
+    loop = asyncio.get_running_loop()
+
+    def accept(listener: socket.socket) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                connection, _ = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:
+                loop.remove_reader(listener)
+                loop.call_later(PAUSE_SECONDS, again, listener)
+                return
+            connection.setblocking(False)
+            take(connection)
+
+    def again(listener: socket.socket) -> None:
+        if listener.fileno() >= 0:
+            loop.add_reader(listener, accept, listener)
+
+    for each in sockets:
+        each.setblocking(False)
+        loop.add_reader(each, accept, each)
+    try:
+        yield
+    finally:
+        for each in sockets:
+            loop.remove_reader(each)
+            each.close()

@@ -125,7 +125,7 @@ def test_others_get_a_turn_while_vectors_are_written() -> None:
     async def whole() -> dict:
         nonlocal turns
         asked = EmbeddingAsked(model='m"', input=["a"])
-        writing = asyncio.ensure_future(embedded(Engine(Spec("m")), [[1, 2]] * 300, asked))
+        writing = asyncio.ensure_future(embedded(Engine(lambda message: None), [[1, 2]] * 300, asked))
         while not writing.done():
             turns += 1
             await asyncio.sleep(0)

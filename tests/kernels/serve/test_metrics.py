@@ -6,8 +6,8 @@ import httpx
 
 from kernels.serve.app import Server
 from kernels.serve.client import EngineClient
+from kernels.serve.engine_state import EngineState
 from kernels.serve.messages import Ready
-from kernels.serve.spec import Spec
 from kernels.serve.text import ByteText
 
 
@@ -20,8 +20,8 @@ class Broken(ByteText):
 
 def test_errors_that_nobody_foresaw_are_counted_and_refused_requests_have_no_tokens() -> None:
     async def whole() -> tuple[httpx.Response, httpx.Response, str]:
-        client = EngineClient(Spec("m"))
-        client.ready = Ready(64, 256, "cpu", pause_ms=12.5)
+        client = EngineClient(lambda message: None)
+        client.told(EngineState(Ready(64, 256, "cpu", pause_ms=12.5)))
         transport = httpx.ASGITransport(Server(client, Broken(frozenset()), "m").app(), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://m") as api:
             failed = await api.post("/v1/completions", json={"model": "m", "prompt": "a"})

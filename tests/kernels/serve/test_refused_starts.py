@@ -17,7 +17,7 @@ import torch
 from kernels.cli.serve import ABOVE, NUMBERS, serve, serve_arguments, wrong_number
 from kernels.engine.plan_files import PlanRefused, read_plan
 from kernels.model_files import catalogue
-from kernels.serve.client import EngineClient
+from kernels.serve.engine_process import EngineProcess
 from kernels.serve.messages import Declined, Ready, Stop
 from kernels.serve.spec import Spec
 from kernels.serve.web import listening
@@ -160,14 +160,14 @@ def test_a_lack_of_memory_ends_no_server_that_has_served(tmp_path: Path) -> None
     (tmp_path / "starts").write_text("")
 
     async def whole() -> None:
-        client = EngineClient(Spec(str(tmp_path / "starts")), main=short_of_memory)
-        client.start()
-        await becomes(client, "ready")
-        assert client.process is not None
-        client.process.kill()
-        await becomes(client, "the engine has ended")
-        await becomes(client, "ready")
-        assert (client.restarts, client.declined) == (2, None)
-        await client.stop()
+        own = EngineProcess(Spec(str(tmp_path / "starts")), main=short_of_memory)
+        own.start()
+        await becomes(own, "ready")
+        assert own.process is not None
+        own.process.kill()
+        await becomes(own, "the engine has ended")
+        await becomes(own, "ready")
+        assert (own.state.restarts, own.state.declined) == (2, None)
+        await own.stop()
 
     asyncio.run(whole())

@@ -18,6 +18,7 @@ from kernels.cuda import compiler, nvrtc
 from kernels.cuda.nvrtc import Build
 from kernels.serve.client import EngineClient
 from kernels.serve.compiling import compile_together
+from kernels.serve.engine_process import EngineProcess
 from kernels.serve.messages import Ready, Starting, Stop
 from kernels.serve.sending import SENDER
 from kernels.serve.spec import Spec
@@ -37,27 +38,31 @@ def engine(spec: Spec, connection: Connection) -> None:
         pass
 
 
-async def becomes(client: EngineClient, said: str) -> None:
+async def becomes(own: EngineProcess, said: str) -> None:
     async with asyncio.timeout(300):
-        while not client.state.startswith(said):
+        while not own.state.said.startswith(said):
             await asyncio.sleep(0.01)
 
 
 def test_the_state_tells_the_phase_and_the_start_is_kept() -> None:
     async def whole() -> None:
-        client = EngineClient(Spec("a"), main=engine)
-        client.start()
-        assert client.state.startswith("the engine is starting: process, 0 s")
-        await becomes(client, "the engine is starting: weights, ")
-        assert client.not_ready().status == 503
-        client._outbox.put("go on")
-        await becomes(client, "ready")
-        assert list(client.seconds) == ["process", "weights", "other"]
-        assert all(each >= 0 for each in client.seconds.values())
-        assert client.process is not None
-        client.process.kill()
-        await becomes(client, "the engine has ended")
-        await client.stop()
+        own = EngineProcess(Spec("a"), main=engine)
+        own.listener = client = EngineClient(own.send)
+        own.start()
+        assert own.state.said.startswith("the engine is starting: process, 0 s")
+        await becomes(own, "the engine is starting: weights, ")
+        error = client.not_ready()
+        assert (error.status, error.message.startswith("the engine is starting: weights, ")) == (503, True)
+        own.send("go on")
+        await becomes(own, "ready")
+        assert client.ready == own.state.ready
+        assert list(own.state.seconds) == ["process", "weights", "other"]
+        assert all(each >= 0 for each in own.state.seconds.values())
+        assert own.process is not None
+        own.process.kill()
+        await becomes(own, "the engine has ended")
+        assert client.ready is None
+        await own.stop()
 
     asyncio.run(whole())
 
@@ -85,21 +90,21 @@ def test_an_engine_that_dies_while_it_is_sent_something_leaves_no_traceback(monk
             died.wait(60)
 
     async def whole() -> None:
-        client = EngineClient(Spec("a"), main=engine)
+        own = EngineProcess(Spec("a"), main=engine)
         earlier = threading.enumerate()
-        client.start()
+        own.start()
         sender = next(each for each in threading.enumerate() if each.name == SENDER and each not in earlier)
-        await becomes(client, "the engine is starting: weights, ")
+        await becomes(own, "the engine is starting: weights, ")
         monkeypatch.setattr(Connection, "_check_writable", between_check_and_write)
-        client._outbox.put("go on")
+        own.send("go on")
         await asyncio.to_thread(sending.wait, 60)
-        assert client.process is not None
-        client.process.kill()
-        await becomes(client, "the engine has ended")
+        assert own.process is not None
+        own.process.kill()
+        await becomes(own, "the engine has ended")
         died.set()
         await asyncio.to_thread(sender.join, 60)
         assert not sender.is_alive()
-        await client.stop()
+        await own.stop()
 
     asyncio.run(whole())
     assert raised == []

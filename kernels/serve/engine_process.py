@@ -1,0 +1,165 @@
+"""An engine in a process of its own: it is started, watched, and started again when it dies."""
+
+import asyncio
+import logging
+import select
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from typing import Any
+
+from kernels.serve import worker
+from kernels.serve.engine_state import EngineListener, EngineState
+from kernels.serve.errors import ApiError
+from kernels.serve.hanging import ON_CPU_SECONDS, ON_GPU_SECONDS, SignsOfLife
+from kernels.serve.messages import Declined, EngineReport, News, Ping, Ready, Starting, Stop
+from kernels.serve.receiving import read_arrived
+from kernels.serve.sending import start_sender
+from kernels.serve.spec import Spec
+
+logger = logging.getLogger(__name__)
+RESTART_SECONDS = 1.0
+"""The pause before a dead engine is started again; it doubles each time that one dies before it is ready."""
+LONGEST_PAUSE = 60.0
+STOP_SECONDS = 10.0
+REAP_SECONDS = 5.0
+"""How long the end of a dead process is waited for, so that its exit code is known."""
+
+
+class EngineProcess:
+    """The process of an engine. All methods belong to one event loop. `listener` is told what it says."""
+
+    def __init__(
+        self, spec: Spec, main: Callable[[Spec, Connection], None] = worker.main, hang_seconds: float | None = None
+    ) -> None:
+        """`main` is what the process runs: `kernels.serve.encoder.main` for a model that gives vectors. After
+        `hang_seconds` without a sign of life the engine is ended and started again; None: as `kernels.serve.hanging`
+        has it.
+        """
+        self.spec, self._main, self._hang_seconds = spec, main, hang_seconds
+        self.state = EngineState()
+        self.listener: EngineListener | None = None
+        self.process: BaseProcess | None = None
+        self.changed = asyncio.Event()
+        """Set when the engine becomes ready, declines, or dies."""
+        self._outbox: SimpleQueue[Any] = SimpleQueue()
+        self._stopping = self._served = False
+        self._early_deaths = 0
+        self._restart: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._signs = SignsOfLife(lambda: self.send(Ping()))
+        self._told = 0.0
+
+    def send(self, message: Any) -> None:
+        """Sends the engine a message. What a dead engine can no longer take is lost."""
+        self._outbox.put(message)
+
+    def start(self) -> None:
+        """Starts the process. It serves when `state.ready` is set."""
+        self.state.phase, self.state.began = "process", time.monotonic()
+        context = get_context("spawn")
+        ours, theirs = context.Pipe()
+        self._outbox = SimpleQueue()
+        self.process = context.Process(target=self._main, args=(self.spec, theirs), name="engine", daemon=True)
+        self.process.start()
+        theirs.close()
+        arrived = select.poll()
+        arrived.register(ours, select.POLLIN)
+        asyncio.get_running_loop().add_reader(ours.fileno(), self._read, ours, arrived)
+        start_sender(ours, self._outbox)
+        self._tell()
+
+    async def stop(self) -> None:
+        """Ends the process. Open requests get an error."""
+        self._stopping = True
+        for task in (self._restart, self._watch):
+            if task is not None:
+                task.cancel()
+        process = self.process
+        if process is None:
+            return
+        if self.state.ready:
+            self.send(Stop())
+        else:
+            process.kill()  # it takes no SIGTERM, and reads nothing before it is ready
+        await asyncio.to_thread(process.join, STOP_SECONDS)
+        if process.is_alive():
+            process.kill()
+        if self.listener is not None:
+            self.listener.end_open()
+
+    def _tell(self) -> None:
+        if self.listener is not None:
+            self.listener.told(self.state)
+
+    def _read(self, connection: Connection, arrived: select.poll) -> None:
+        if not read_arrived(connection, arrived, lambda message: self._take(message, connection)):
+            self._died(connection, "the engine died while it served this request")
+
+    async def _end_when_hung(self, connection: Connection, seconds: float) -> None:
+        await self._signs.end(seconds)
+        assert self.process is not None
+        self.state.hangs += 1
+        logger.error("the engine gave no sign of life for %g s; its process is killed", seconds)
+        self.process.kill()
+        self._died(connection, f"the engine gave no sign of life for {seconds:g} s while it served this request")
+
+    def _take(self, message: Any, connection: Connection) -> None:
+        self._signs.heard = True
+        state = self.state
+        if isinstance(message, Starting):
+            if state.phase == "process":
+                self._told = time.monotonic()
+            state.phase = message.phase
+            self._tell()
+        elif isinstance(message, Ready):
+            state.ready, self._served, self._early_deaths = message, True, 0
+            seconds = {"process": self._told - state.began, **message.seconds}
+            other = max(0.0, time.monotonic() - state.began - sum(seconds.values()))
+            state.seconds = seconds | {"other": other}
+            self._tell()
+            self.changed.set()
+            hung_after = self._hang_seconds or (ON_GPU_SECONDS if message.on_gpu else ON_CPU_SECONDS)
+            self._watch = asyncio.get_running_loop().create_task(self._end_when_hung(connection, hung_after))
+        elif isinstance(message, Declined) and message.of_memory and self._served:
+            logger.error("the engine cannot start again yet: %s", message.sentence)
+        elif isinstance(message, Declined):
+            state.declined = message.sentence
+            self._tell()
+            self.changed.set()
+        else:
+            if isinstance(message, News) and message.report is not None:
+                state.report = EngineReport(**message.report)
+                self._tell()
+            if self.listener is not None:
+                self.listener.received(message)
+
+    def _died(self, connection: Connection, sentence: str) -> None:
+        asyncio.get_running_loop().remove_reader(connection.fileno())
+        state = self.state
+        was_ready, state.ready, state.phase = state.ready is not None, None, None
+        state.ended, state.report = state.counted, EngineReport()
+        self._outbox.put(None)
+        self._tell()
+        if self.listener is not None:
+            self.listener.failed(ApiError(500, f"{sentence}; it is being started again"))
+        self.changed.set()
+        if self._stopping or state.declined:
+            return
+        self._early_deaths = 0 if was_ready else self._early_deaths + 1
+        self._restart = asyncio.get_running_loop().create_task(self._start_again())
+
+    async def _start_again(self) -> None:
+        assert self.process is not None
+        if self._watch is not None:
+            self._watch.cancel()
+        pause = min(LONGEST_PAUSE, RESTART_SECONDS * 2**self._early_deaths)
+        await asyncio.to_thread(self.process.join, REAP_SECONDS)
+        code = self.process.exitcode
+        logger.error("the engine's process has ended (exit code %s); it is started again in %g s", code, pause)
+        await asyncio.sleep(pause)
+        self.state.restarts += 1
+        self.start()
