@@ -1,5 +1,7 @@
 """`bench serve`: this library's server, and vLLM's if its Python is named, under the same requests through HTTP.
 
+vLLM's API server is one process; `--vllm-api-servers` measures it a second time, with several.
+
 One after the other on the same GPU. Each gets the same lists in the same order: for every number of users at least 20
 times as many requests, replaced as they end; then lengths that are log-normal, by the most users at once, and as
 Poisson arrivals at 80 % of the requests a second that the first server reached with them, which is vLLM where it runs.
@@ -10,7 +12,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -83,7 +85,11 @@ class ServeBench:
         found = [serve_servers.ours(wanted(), self.model.device, self.options.own_option or [])]
         if self.options.vllm:
             try:
-                found.insert(0, vllm(wanted(), self.options.vllm, environment(), self.options.vllm_option or []))
+                options, count = self.options.vllm_option or [], self.options.vllm_api_servers
+                found.insert(0, vllm(wanted(), self.options.vllm, environment(), options))
+                if count:
+                    again = vllm(wanted(), self.options.vllm, environment(), [*options, f"--api-server-count={count}"])
+                    found.insert(1, replace(again, variant="vllm_api_servers"))
             except ValueError as error:
                 raise ValueError(f"--vllm: {error}") from error
         return found

@@ -4,7 +4,18 @@ import argparse
 
 from kernels.cli.numbers import positive, seconds
 
-OPTIONS = ("model", "prompt", "users", "tokens", "vllm", "vllm_option", "own_option", "poisson", "rate")
+OPTIONS = (
+    "model",
+    "prompt",
+    "users",
+    "tokens",
+    "vllm",
+    "vllm_option",
+    "vllm_api_servers",
+    "own_option",
+    "poisson",
+    "rate",
+)
 """Options that say something only to `serve`, or to `decode` as well."""
 
 
@@ -15,6 +26,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--tokens", type=positive, metavar="N", help="serve: tokens of an answer (default 64)")
     own.add_argument("--vllm", metavar="PYTHON", help="serve: the Python of vLLM's environment, to stand beside it")
     own.add_argument("--vllm-option", action="append", metavar="TEXT", help="serve: a further option of vLLM's server")
+    own.add_argument("--vllm-api-servers", type=positive, metavar="N", help="serve: vLLM again, with N API servers")
     own.add_argument("--own-option", action="append", metavar="TEXT", help="serve: a further option of `kernels serve`")
     own.add_argument(
         "--poisson",

@@ -35,8 +35,8 @@ EVENTS_OF_A_REQUEST = 8
 to 0.18 ms of processor time for a request of 128 to 1,024 words, 0.015 ms for an event."""
 LOOKED_AT = 10_000
 """The number of processes of an open loop follows from the times and lengths of its first requests, this many."""
-CPUS_OF_A_SERVER = 4
-"""The CPUs that senders leave to a server on the same machine."""
+CPUS_OF_A_SERVER = 6
+"""The CPUs that senders leave to a server on the same machine: an engine, what divides its tokens, four web servers."""
 
 
 @dataclass(frozen=True)

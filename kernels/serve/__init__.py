@@ -1,9 +1,13 @@
 """A server of one model after OpenAI's API (`docs/serving.md`). Its modules, by the process that runs them:
 
-- The web server, without torch. `app` has the routes, and `web` uvicorn's settings. `bodies`, `reading` and `schemas`
-  take a request, a large one in the process of `body_process`; `prompts` makes ids of it with `text`, `chat_template`
-  and `text_bounds`. `answering`, `entries` and `forms` make an answer, `embeddings` vectors, `errors` what is wrong;
-  `writing` writes a long answer; `metrics` counts. `client` keeps the engine's process, with `sending` and `hanging`.
+- The web server, without torch. `app` has the routes, and `web` uvicorn over connections that it is given. `bodies`,
+  `reading` and `schemas` take a request, a large one in the process of `body_process`; `prompts` makes ids of it with
+  `text`, `chat_template` and `text_bounds`. `answering`, `entries` and `forms` make an answer, `embeddings` vectors,
+  `errors` what is wrong; `writing` writes a long answer; `metrics` counts. `client` sends the engine requests and hands
+  its tokens on.
+- The owner of both. `engine_process` starts and watches the engine's process, with `sending`, `receiving` and
+  `hanging`, and tells its `engine_state`. One web server is part of the owner's process; of several each has a process
+  of its own, `web_process`, which gets messages and connections from `web_processes` through pipes and `handing`.
   `handed` is the whole server over connections that another program hands to it.
 - The engine's process. `worker` runs a model that makes text, `encoder` one that gives vectors; `process` and
   `starting` are what both have. `building` makes an engine: `sizing` and `pauses` choose its size, `served_plans` and

@@ -45,11 +45,20 @@ def metric(api: httpx.Client, name: str) -> float:
     return float(found[1])
 
 
+def spawned(server: subprocess.Popen[bytes]) -> dict[bool, list[psutil.Process]]:
+    """The processes that a server has spawned, by whether they have loaded torch, as its ready engine alone has."""
+    found: dict[bool, list[psutil.Process]] = {True: [], False: []}
+    for each in psutil.Process(server.pid).children():
+        with suppress(psutil.NoSuchProcess):
+            if "spawn_main" in " ".join(each.cmdline()):
+                found[any("libtorch" in one.path for one in each.memory_maps())].append(each)
+    return found
+
+
 def engine_of(server: subprocess.Popen[bytes]) -> int:
     """The process of a server's engine."""
-    children = psutil.Process(server.pid).children(recursive=True)
-    (found,) = (each.pid for each in children if "spawn_main" in " ".join(each.cmdline()))
-    return found
+    (found,) = spawned(server)[True]
+    return found.pid
 
 
 @contextmanager

@@ -142,6 +142,7 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     url = f"http://127.0.0.1:{(port := reserved_port())}"
     command = [sys.executable, "-m", "kernels", "serve", "--model", "tiny-bert", "--device", "cpu", "--port", str(port)]
+    command += ["--web-processes", "2"]
     with (
         running(command, f"{url}/ready", tmp_path / "log", 300) as server,
         httpx.Client(base_url=url, trust_env=False) as api,
