@@ -46,11 +46,17 @@ class Server:
     """The routes over one engine. `name` is the model's name to clients; without `api_key` nobody is asked for one."""
 
     def __init__(
-        self, client: EngineClient, text: TextCodec, name: str, api_key: str | None = None, embeds: bool = False
+        self,
+        client: EngineClient,
+        text: TextCodec,
+        name: str,
+        api_key: str | None = None,
+        embeds: bool = False,
+        several: bool = False,
     ) -> None:
-        """`embeds`: the model gives vectors, and no text."""
+        """`embeds`: the model gives vectors, and no text. `several`: other web servers have the same engine."""
         self.client, self.text, self.name, self._key, self._embeds = client, text, name, api_key, embeds
-        self.metrics = Metrics(client)
+        self.metrics = Metrics(client, several)
         self._reader = BodyReader()
         self._began = int(time.time())
 

@@ -1,14 +1,11 @@
 """The server's metrics for Prometheus."""
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
-
-from kernels.serve.web_process import METRICS_FOLDER
 
 if TYPE_CHECKING:
     from kernels.serve.client import EngineClient
@@ -58,13 +55,13 @@ class _Engine:
 class Metrics:
     """Counts of requests and tokens, and times; with other web servers of the same engine, those of all together."""
 
-    def __init__(self, client: "EngineClient") -> None:
+    def __init__(self, client: "EngineClient", several: bool = False) -> None:
+        """`several`: the counts of all processes are kept in the folder that PROMETHEUS_MULTIPROC_DIR names."""
         self._registry = CollectorRegistry()
         self._registry.register(_Engine(client))
-        own: CollectorRegistry | None = self._registry
-        if METRICS_FOLDER in os.environ:
+        own = None if several else self._registry
+        if several:
             MultiProcessCollector(self._registry)
-            own = None
         self.requests = Counter("serve_requests", "requests by status", ["path", "status"], registry=own)
         self.prompt_tokens = Counter("serve_prompt_tokens", "tokens of prompts", registry=own)
         self.cached_tokens = Counter(

@@ -64,11 +64,11 @@ class Site:
 
         return text_of(*configuration(self.spec))
 
-    def app(self, client: EngineClient) -> "Starlette":
-        """The ASGI application over one engine. Raises ValueError as `text` does."""
+    def app(self, client: EngineClient, several: bool = False) -> "Starlette":
+        """The ASGI application, one of `several` over one engine. Raises ValueError as `text` does."""
         from kernels.serve.app import Server
 
-        return Server(client, self.text(), self.name, self.key, self.embeds).app()
+        return Server(client, self.text(), self.name, self.key, self.embeds, several).app()
 
 
 def main(site: Site, number: int, pipe: Connection, connections: socket.socket, folder: str) -> None:
@@ -109,7 +109,7 @@ async def _serve(site: Site, number: int, pipe: Connection, connections: socket.
             loop.remove_reader(pipe.fileno())
             ended.set()
 
-    async with WebServer(site.app(client), client) as server:
+    async with WebServer(site.app(client, several=True), client) as server:
         settle()
         arrived = select.poll()
         arrived.register(pipe, select.POLLIN)

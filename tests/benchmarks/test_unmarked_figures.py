@@ -21,7 +21,8 @@ LEFT = {
             "95 % intervals",
         ],
         "computed or simulated, and checked below": [
-            "99 of 100 pauses were under 5 % of the time to 64 tokens",
+            "by some 10 % of vLLM's with 32 users",
+            "6 % of this server's with 128, 2 % elsewhere",
             "up to 38.8 %",
             "2.6 % at p50 where all times rise and fall in 2 s",
         ],
@@ -93,13 +94,15 @@ def test_shares_of_false_verdicts_in_the_readme_are_those_of_the_method():
 def test_pauses_of_late_users_are_as_short_as_the_pages_say():
     found = [row for name in ("serve", "serve-qwen2.5-1.5b") for row in document(name)["rows"]]
     late = [row for row in found if row["generator"]["send_late_ms"] > 5]
-    assert len(late) == 3
-    paused = {row["variant"]: 0.0 for row in late}
-    for row in late:
-        share = row["generator"]["send_late_ms"] / row["ttf64_ms"]["p50"]
-        paused[row["variant"]] = max(paused[row["variant"]], share)
-    assert 0.01 < paused["vllm"] < 0.02
-    assert 0.04 < paused["kernels"] < 0.05
+    shares = {
+        (row["case"]["model"], row["variant"], row["case"]["concurrency"]): row["generator"]["send_late_ms"]
+        / row["ttf64_ms"]["p50"]
+        for row in late
+    }
+    assert len(shares) == 7
+    assert 0.10 < shares.pop(("llama-3.2-1b", "vllm_api_servers", 32)) < 0.11
+    assert 0.05 < shares.pop(("llama-3.2-1b", "kernels", 128)) < 0.06
+    assert 0.01 < max(shares.values()) < 0.023
 
 
 def test_predictions_of_several_gpus_are_off_by_what_the_page_says():
