@@ -67,12 +67,13 @@ def engine(step_ms: float, spec: Spec, connection: Connection) -> None:
 
 async def measured(count: int, users: int, step_ms: float) -> dict[str, Any]:
     """One number of web servers under one number of users."""
-    own = EngineProcess(Spec(str(MODEL)), partial(engine, step_ms))
+    spec = Spec(str(MODEL), web_processes=count)
+    own = EngineProcess(spec, partial(engine, step_ms))
     listening = await web.listening("127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening[0].getsockname()[1]}"
     own.start()
     try:
-        async with web_servers(own, Site(Spec(str(MODEL)), "m"), count) as servers:
+        async with web_servers(own, Site(spec, "m")) as servers:
             await own.changed.wait()
             with web.accepting(listening, servers.take):
                 await _sent(url, users, 2)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from kernels.engine.plan_files import PlanRefused, read_plan
 from kernels.load import sockets
-from kernels.measure.cpu_threads import usable_cpus
 from kernels.plan import LONGEST_SEQUENCE, MOST_KV_BYTES, MOST_RUNNING, Serving
 from kernels.serve.excluded import MEGAKERNEL, NAMES
 from kernels.serve.spec import Spec, configuration
@@ -85,7 +84,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--web-processes",
         type=int,
-        help="processes that speak HTTP (default: 4 from 8 CPUs and 64 requests at once on, else 1)",
+        help="processes that speak HTTP (default: 4 for a GPU from 8 CPUs and 64 requests at once on)",
     )
     parser.add_argument("--api-key-file", type=Path, help=f"the key that clients must give (default: ${KEY_VARIABLE})")
 
@@ -131,7 +130,7 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     from kernels.serve import encoder, web, worker
     from kernels.serve.engine_process import EngineProcess
     from kernels.serve.web_process import Site
-    from kernels.serve.web_processes import processes_for, web_servers
+    from kernels.serve.web_processes import web_servers
 
     size = (read_plan(options.plan).serving if options.plan else None) or Serving()
     spec = Spec(
@@ -145,6 +144,7 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         kv_bytes=max(1, int(options.kv_gib * GIB)) if options.kv_gib else None,
         pause_ms=options.pause_ms,
         exclude=tuple(options.exclude),
+        web_processes=options.web_processes,
     )
     directory, config = configuration(spec)
     if directory and not spec.plan and not any(directory.rglob("*.safetensors")):  # else they would be generated
@@ -152,12 +152,11 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     embeds = encoder.gives_vectors(config)
     name = options.name or (directory.resolve().name if directory else options.model)
     site = Site(spec, name, _key(options.api_key_file), embeds, options.wait_seconds)
-    count = options.web_processes or processes_for(usable_cpus(), spec.running)
     engine = EngineProcess(spec, encoder.main if embeds else worker.main, options.hang_seconds)
     listening = await web.listening(options.host, options.port)
     engine.start()  # it takes the longest: the web server is made beside it
     try:
-        async with web_servers(engine, site, count) as servers:
+        async with web_servers(engine, site) as servers:
             return await _until_signalled(options, engine, servers, listening, name, ended)
     finally:
         await engine.stop()

@@ -20,13 +20,12 @@ from select import select
 from types import TracebackType
 from typing import Any, Self
 
-from kernels.measure.cpu_threads import usable_cpus
 from kernels.serve.engine_process import EngineProcess
 from kernels.serve.handing import handed_over
 from kernels.serve.spec import Spec
 from kernels.serve.starting import start_line
 from kernels.serve.web_process import Site
-from kernels.serve.web_processes import processes_for, web_servers
+from kernels.serve.web_processes import web_servers
 
 ANSWER_BYTES = 65_536
 END_SECONDS = 60.0
@@ -92,7 +91,7 @@ async def _serve(control: socket.socket, spec: Spec) -> None:
     engine = EngineProcess(spec)
     engine.start()  # it takes the longest
     try:
-        async with web_servers(engine, Site(spec, NAME), processes_for(usable_cpus(), spec.running)) as servers:
+        async with web_servers(engine, Site(spec, NAME)) as servers:
             await _until_ended(control, engine, servers.take)
             await servers.drain(DRAIN_SECONDS)
     finally:

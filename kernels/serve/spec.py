@@ -27,6 +27,8 @@ class Spec:
     pause_ms: float | None = None
     exclude: tuple[str, ...] = ()
     """What the server leaves out, of `kernels.serve.excluded.NAMES`."""
+    web_processes: int | None = None
+    """How many processes speak HTTP; None: as `kernels.serve.web_processes.processes_for` has it."""
 
 
 def catalogue_config(model: str) -> dict[str, Any] | None:

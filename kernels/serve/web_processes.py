@@ -16,6 +16,7 @@ from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import Any, Protocol
 
+from kernels.measure.cpu_threads import usable_cpus
 from kernels.serve import web_process
 from kernels.serve.client import EngineClient
 from kernels.serve.encoder import RequestVectors
@@ -26,6 +27,7 @@ from kernels.serve.handing import hand_over
 from kernels.serve.messages import Added, Cancelled, News
 from kernels.serve.receiving import read_arrived
 from kernels.serve.sending import start_sender
+from kernels.serve.spec import Spec
 from kernels.serve.starting import settle
 from kernels.serve.web_process import Drain, Failed, Hurry, Site
 
@@ -40,9 +42,13 @@ RETRY_SECONDS = 0.01
 """How long a connection waits for a process that has room for it, before it is tried again."""
 
 
-def processes_for(cpus: int, running: int) -> int:
-    """How many web servers serve `running` requests at once on so many CPUs; 1: none beside the engine's owner."""
-    return SEVERAL if cpus >= CPUS_FOR_SEVERAL and running >= USERS_FOR_SEVERAL else 1
+def processes_for(spec: Spec, cpus: int) -> int:
+    """How many web servers serve what `spec` asks for on so many CPUs; 1: none beside the engine's owner.
+
+    A model on the CPU needs its cores for itself.
+    """
+    several = cpus >= CPUS_FOR_SEVERAL and spec.running >= USERS_FOR_SEVERAL and spec.device != "cpu"
+    return spec.web_processes or (SEVERAL if several else 1)
 
 
 class WebServers(Protocol):
@@ -56,11 +62,12 @@ class WebServers(Protocol):
 
 
 @asynccontextmanager
-async def web_servers(engine: EngineProcess, site: Site, count: int) -> AsyncIterator[WebServers]:
-    """`count` web servers of one engine: one in this process, several in processes of their own.
+async def web_servers(engine: EngineProcess, site: Site) -> AsyncIterator[WebServers]:
+    """The web servers of one engine: one in this process, or several in processes of their own.
 
     Raises ValueError with a sentence where the model's tokenizer cannot be read.
     """
+    count = processes_for(site.spec, usable_cpus())
     if count > 1:
         site.text()
         processes = WebProcesses(engine, site, count)

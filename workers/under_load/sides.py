@@ -12,11 +12,12 @@ from kernels import engine
 from kernels.engine import Runner
 from kernels.load.connection import Address
 from kernels.load.generator import LoadDuration, Sent
-from kernels.measure.cpu_threads import usable_cores
+from kernels.measure.cpu_threads import usable_cores, usable_cpus
 from kernels.plan import Plan
 from kernels.serve.excluded import PASSES, of_server
 from kernels.serve.handed import NAME, HandedServer, ServerDeclined
 from kernels.serve.spec import Spec
+from kernels.serve.web_processes import processes_for
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer
 from workers.documents.recording import longest
 from workers.documents.stages import StageInput
@@ -75,15 +76,17 @@ class Sides:
                 caveats.append(f"The server does not take the plan: {str(why).removeprefix('--plan: ').rstrip('.')}.")
         raise AssertionError("the loop returns or raises")
 
+    def spec(self, plan: str | None = None, dtype: str | None = None) -> Spec:
+        """What this workbench's server is asked for; with the file of a plan."""
+        excluded = tuple(of_server(self.document.workload.constraints.exclude))
+        folder, seed = str(self.context.model_dir), self.document.model.seed
+        return Spec(folder, plan, self.device, dtype, seed, running=self.most, exclude=excluded)
+
     @contextmanager
     def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[HandedServer, str]]:
         self.context.say(0.1, "starting the server")
-        model = self.document.model
-        excluded = tuple(of_server(self.document.workload.constraints.exclude))
-        folder = str(self.context.model_dir)
-        spec = Spec(folder, file, self.device, plan.dtype, model.seed, running=self.most, exclude=excluded)
         threads = {"OMP_NUM_THREADS": str(self._threads)} if self.device == "cpu" else {}
-        with HandedServer(spec, os.environ | threads) as server:
+        with HandedServer(self.spec(file, plan.dtype), os.environ | threads) as server:
             yield server, server.wait_ready(max(START_SECONDS, self.context.seconds_left))
 
     def over_http(self, name: str, address: Address, until: float) -> LimitResult:
@@ -97,10 +100,12 @@ class Sides:
         if excluded := of_server(self.document.workload.constraints.exclude):
             caveats.append(f"It does without {' and '.join(excluded)}, which the workload excludes.")
         parts = "the plan's kernels" if plan and plan.runner in OF_THE_SERVER else "the library's kernels"
+        count = processes_for(self.spec(), usable_cpus())
+        over = f"over HTTP from this machine{f', by {count} web servers' if count > 1 else ''}"
         return LoadedServer(
             kind="server",
             label=f"this workbench's server, {parts}",
-            sentence=f"This workbench's server with {parts}: continuous batching, over HTTP from this machine.",
+            sentence=f"This workbench's server with {parts}: continuous batching, {over}.",
             hardware=device,
             gpu_class=self.document.gpu_class,
             caveats=[*caveats, *([ONE_CORE] if self.device == "cpu" else [])],

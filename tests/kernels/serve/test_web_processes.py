@@ -14,6 +14,7 @@ import pytest
 
 from kernels.serve.messages import News
 from kernels.serve.requests import Logprobs
+from kernels.serve.spec import Spec
 from kernels.serve.web_processes import _divided, processes_for
 from tests.kernels.serve.conftest import LONG, engine_of, metric, ready, served, spawned, until
 
@@ -149,5 +150,16 @@ def test_each_process_gets_its_own_part_of_the_news() -> None:
     }
 
 
-def test_several_serve_many_requests_on_many_cpus() -> None:
-    assert [processes_for(*each) for each in ((2, 256), (16, 32), (16, 64), (8, 256))] == [1, 1, 4, 4]
+@pytest.mark.parametrize(
+    ("cpus", "asked", "count"),
+    [
+        (2, {"running": 256}, 1),
+        (16, {"running": 32}, 1),
+        (16, {"running": 64}, 4),
+        (8, {"running": 256, "device": "cuda"}, 4),
+        (64, {"running": 256, "device": "cpu"}, 1),
+        (2, {"running": 8, "device": "cpu", "web_processes": 3}, 3),
+    ],
+)
+def test_several_serve_many_requests_to_a_gpu_on_many_cpus(cpus: int, asked: dict, count: int) -> None:
+    assert processes_for(Spec("m", **asked), cpus) == count
