@@ -138,8 +138,7 @@ def program(notes: list[Note]) -> Program:
         reads, writes = memory(note, of_a_block)
         if step in (PRODUCT, SCALES, WEIGHTED, COMMIT):
             ended = ("tensor", len(made.tensor), 0)
-            at = [a] if b < 2 else [a % BLOCK + block * BLOCK for block in range(b)]
-            made.tensor.append([number[each] for each in at] if step == COMMIT else [])
+            made.tensor.append([number[each] for each in _committed(a, b)] if step == COMMIT else [])
         elif step == LOAD:
             ended = ("load", len(made.loads), 0)
             made.loads.append((number[a], b))
@@ -156,6 +155,11 @@ def program(notes: list[Note]) -> Program:
         which = number[a] if step in (ARRIVE, EXPECT, WAIT, COMMIT) else ended[1] if step == LOAD else 0
         mine[-1].append((step, which, b))
     return made
+
+
+def _committed(barrier: int, blocks: int) -> list[int]:
+    """The barriers at which a commit arrives: one, or the same one of several blocks."""
+    return [barrier] if blocks < 2 else [barrier % BLOCK + block * BLOCK for block in range(blocks)]
 
 
 def _joined(made: Program, done: list[Access], note: Note, warps: int) -> None:
@@ -183,14 +187,14 @@ def check(made: Program, most: int = 400_000) -> int:
     """Tries every order, and returns how many states there are. Raises Broken for the first wrong one."""
     start: State = ((0,) * len(made.blocks), 0, 0, 0, tuple((0, count, 0) for count in made.counts))
     seen, waiting = {start}, [start]
-    alike = list(_alike(made))
+    alike = [(first, end) for first, end in _alike(made) if end - first > 1]
     while waiting:
         state = waiting.pop()
         found = False
         for each in _steps(made, state):
-            at: list[int] = []
+            at = list(each[0])
             for first, end in alike:
-                at += sorted(each[0][first:end])
+                at[first:end] = sorted(at[first:end])
             found, after = True, (tuple(at), *each[1:])
             if after not in seen:
                 seen.add(after)
@@ -252,11 +256,12 @@ def _block(made: Program, state: State, warp: int, done: int) -> State | None:
         if step == WAIT and changed[value][0] == extra:
             return None
         for kind, first, second in made.before.get((warp, done, place), ()):
-            ended = {
-                "warp": at[first] > second if kind == "warp" else False,
-                "load": bool(landed >> first & 1),
-                "tensor": tensor % 65_536 > first,
-            }[kind]
+            if kind == "warp":
+                ended = at[first] > second
+            elif kind == "load":
+                ended = bool(landed >> first & 1)
+            else:
+                ended = tensor % 65_536 > first
             if not ended:
                 raise Broken(f"warp {warp}, block {done}: {kind} {first} still uses the memory of step {step}")
         if step in (ARRIVE, EXPECT):
