@@ -133,6 +133,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rate", type=float, default=4, help="requests a second")
     parser.add_argument("--running", type=int, default=16, help="of the server: requests served at once")
+    parser.add_argument("--web-processes", type=int, help="of the server; their memory counts with the engine's")
     parser.add_argument("--sample-seconds", type=float, default=5)
     parser.add_argument("--json", type=Path, required=True)
     asked = parser.parse_args(arguments)
@@ -145,6 +146,7 @@ def main(arguments: list[str] | None = None) -> int:
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "kernels", "serve", "--model", asked.model, "--name", "model", "--port", str(port)]
     command += ["--running", str(asked.running), "--context", str(LENGTHS.longest)]
+    command += ["--web-processes", str(asked.web_processes)] if asked.web_processes else []
     with tempfile.TemporaryDirectory() as folder, running(command, f"{url}/ready", Path(folder) / "log", 600) as server:
         memory = Memory(psutil.Process(server.pid), asked.sample_seconds, gpu)
         watcher = threading.Thread(target=memory.watch, daemon=True)
@@ -169,6 +171,7 @@ def main(arguments: list[str] | None = None) -> int:
         "minutes": round(lasted / 60, 1),
         "rate": asked.rate,
         "running": asked.running,
+        "web_processes": asked.web_processes,
         "lengths": {"prompt": LENGTHS.prompt, "tokens": LENGTHS.tokens, "drawn": LENGTHS.described},
         **found,
         "all_pages_free_again": free,
