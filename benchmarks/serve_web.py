@@ -28,8 +28,8 @@ from kernels.serve import web
 from kernels.serve.engine_process import EngineProcess
 from kernels.serve.messages import Added, News, Ready, Stop
 from kernels.serve.spec import Spec
-from kernels.serve.web_process import Site
-from kernels.serve.web_processes import web_servers
+from kernels.serve.web_process import WebSpec
+from kernels.serve.web_servers import web_servers
 
 MODEL = Path(__file__).parents[1] / "samples" / "voice-agent"
 LENGTHS = Lengths(128, 64)
@@ -73,9 +73,9 @@ async def measured(count: int, users: int, step_ms: float) -> dict[str, Any]:
     url = f"http://127.0.0.1:{listening[0].getsockname()[1]}"
     own.start()
     try:
-        async with web_servers(own, Site(spec, "m")) as servers:
+        async with web_servers(own, WebSpec(spec, "m")) as servers:
             await own.changed.wait()
-            with web.accepting(listening, servers.take):
+            with web.accepting(listening, servers.take, lambda: servers.full):
                 await _sent(url, users, 2)
                 found = LoadFigures([warmed_up(await _sent(url, users, ROUNDS))])
             await servers.drain(1)

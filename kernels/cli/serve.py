@@ -20,7 +20,7 @@ from kernels.serve.starting import start_line
 
 if TYPE_CHECKING:
     from kernels.serve.engine_process import EngineProcess
-    from kernels.serve.web_processes import WebServers
+    from kernels.serve.web_servers import WebServers
 
 KEY_VARIABLE = "KERNELS_SERVE_API_KEY"
 GIB = 1 << 30
@@ -78,13 +78,14 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hang-seconds",
         type=float,
-        help="after how long without a sign of life the engine is started again (default: 60 on a GPU, 600 on a CPU)",
+        help="after how long without a sign of life an engine or a web server is started again (default: 60; an engine "
+        "on a CPU 600)",
     )
     parser.add_argument("--drain-seconds", type=int, default=60, help="how long open requests may go on after SIGTERM")
     parser.add_argument(
         "--web-processes",
         type=int,
-        help="processes that speak HTTP (default: 4 for a GPU from 8 CPUs and 64 requests at once on)",
+        help="processes that speak HTTP (default: 4 for a GPU on 8 CPUs or more and with --running from 64 on, else 1)",
     )
     parser.add_argument("--api-key-file", type=Path, help=f"the key that clients must give (default: ${KEY_VARIABLE})")
 
@@ -99,7 +100,7 @@ def serve(options: argparse.Namespace) -> int:
     sockets.allow(MOST_CONNECTIONS)
     ended: list[int] = []
     try:
-        for each in (signal.SIGTERM, signal.SIGINT):  # the web server raises again what it has drained for
+        for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, lambda number, _: ended.append(number))
         return asyncio.run(_serve(options, ended))
     except (ValueError, OSError, PlanRefused) as error:
@@ -126,11 +127,11 @@ def wrong_number(name: str, value: float | None) -> str:
 
 
 async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
-    """`ended` has the signals that came before the web server took them over."""
+    """`ended` has the signals that came before the event loop took them over."""
     from kernels.serve import encoder, web, worker
     from kernels.serve.engine_process import EngineProcess
-    from kernels.serve.web_process import Site
-    from kernels.serve.web_processes import web_servers
+    from kernels.serve.web_process import WebSpec
+    from kernels.serve.web_servers import web_servers
 
     size = (read_plan(options.plan).serving if options.plan else None) or Serving()
     spec = Spec(
@@ -151,12 +152,12 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         raise ValueError(f"--model: {directory} holds no safetensors, the only files of weights that are read")
     embeds = encoder.gives_vectors(config)
     name = options.name or (directory.resolve().name if directory else options.model)
-    site = Site(spec, name, _key(options.api_key_file), embeds, options.wait_seconds)
+    served = WebSpec(spec, name, _key(options.api_key_file), embeds, options.wait_seconds)
     engine = EngineProcess(spec, encoder.main if embeds else worker.main, options.hang_seconds)
     listening = await web.listening(options.host, options.port)
     engine.start()  # it takes the longest: the web server is made beside it
     try:
-        async with web_servers(engine, site) as servers:
+        async with web_servers(engine, served) as servers:
             return await _until_signalled(options, engine, servers, listening, name, ended)
     finally:
         await engine.stop()
@@ -177,7 +178,7 @@ async def _until_signalled(
 
     def signalled(number: int) -> None:
         if stopping.is_set() and number == signal.SIGINT:
-            servers.hurry()
+            servers.end_open()
         stopping.set()
 
     for each in (signal.SIGTERM, signal.SIGINT):
@@ -202,7 +203,7 @@ async def _until_signalled(
                 print(f"serving {name} on {where}, {state.ready.device}{pause}", file=sys.stderr, flush=True)
 
     watcher = asyncio.create_task(watch())
-    with web.accepting(listening, servers.take):
+    with web.accepting(listening, servers.take, lambda: servers.full):
         await stopping.wait()
     await servers.drain(options.drain_seconds)
     watcher.cancel()

@@ -5,10 +5,10 @@
   `text`, `chat_template` and `text_bounds`. `answering`, `entries` and `forms` make an answer, `embeddings` vectors,
   `errors` what is wrong; `writing` writes a long answer; `metrics` counts. `client` sends the engine requests and hands
   its tokens on.
-- The owner of both. `engine_process` starts and watches the engine's process, with `sending`, `receiving` and
-  `hanging`, and tells its `engine_state`. One web server is part of the owner's process; of several each has a process
-  of its own, `web_process`, which gets messages and connections from `web_processes` through pipes and `handing`.
-  `handed` is the whole server over connections that another program hands to it.
+- The server's main process, which an operator starts. `engine_process` starts and watches the engine's process, with
+  `pipes` and `hanging`, and tells its `engine_state`. `web_servers` makes the one web server of the main process, or
+  several: `web_processes` sends each its messages and, by `connections`, its connections; `web_process` is each.
+  `handed` is the whole server over connections that another program sends to it.
 - The engine's process. `worker` runs a model that makes text, `encoder` one that gives vectors; `process` and
   `starting` are what both have. `building` makes an engine: `sizing` and `pauses` choose its size, `served_plans` and
   `excluded` what it takes and leaves out, `compiling` what is compiled ahead. `engine` runs the steps that `scheduler`
@@ -16,5 +16,5 @@
 - The passes of a step. `backend` captures a graph of each of `shapes` and replays it: `packed` is the pass, `ops` its
   variants, `inputs` what it is told, `embed_triton`, `attention`, `sampling`, `draw_triton`, `heads` and `logprobs` its
   parts. `megakernel_backend` takes steps of few sequences, with `megakernel_instance`, `rows` and `rows_triton`.
-- Both sides: `spec` is what an operator asks for, `messages` what the two processes send each other.
+- All of them: `spec` is what an operator asks for, `messages` what goes to the engine and comes from it.
 """

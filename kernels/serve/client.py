@@ -49,8 +49,8 @@ class EngineClient:
         """What a request is told meanwhile."""
         return ApiError(503, f"{self.state.said}; ask again in a moment", code="engine_not_ready")
 
-    def told(self, state: EngineState) -> None:
-        """The state of the engine has changed."""
+    def state_changed(self, state: EngineState) -> None:
+        """Requests are taken while the engine is ready."""
         self.state = state
 
     def received(self, message: Any) -> None:
@@ -63,7 +63,7 @@ class EngineClient:
                 if queue is not None:
                     queue.put_nowait(vector)
 
-    def failed(self, error: ApiError) -> None:
+    def engine_died(self, error: ApiError) -> None:
         """Ends all open requests with this error."""
         waiting, self._open = self._open, {}
         for queue in waiting.values():
@@ -72,7 +72,7 @@ class EngineClient:
     def end_open(self) -> None:
         """Ends all open requests with an error, and those that still come, because the server ends."""
         self._ending = ApiError(503, "the server is shutting down")
-        self.failed(self._ending)
+        self.engine_died(self._ending)
 
     async def answer(
         self,

@@ -2,10 +2,8 @@
 
 import asyncio
 import logging
-import select
 import time
 from collections.abc import Callable
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
@@ -16,8 +14,7 @@ from kernels.serve.engine_state import EngineListener, EngineState
 from kernels.serve.errors import ApiError
 from kernels.serve.hanging import ON_CPU_SECONDS, ON_GPU_SECONDS, SignsOfLife
 from kernels.serve.messages import Declined, EngineReport, News, Ping, Ready, Starting, Stop
-from kernels.serve.receiving import read_arrived
-from kernels.serve.sending import start_sender
+from kernels.serve.pipes import read_messages, spawn, start_sender, stop_reading
 from kernels.serve.spec import Spec
 
 logger = logging.getLogger(__name__)
@@ -27,6 +24,7 @@ LONGEST_PAUSE = 60.0
 STOP_SECONDS = 10.0
 REAP_SECONDS = 5.0
 """How long the end of a dead process is waited for, so that its exit code is known."""
+DEAD = "the engine died while it served this request"
 
 
 class EngineProcess:
@@ -39,7 +37,7 @@ class EngineProcess:
         `hang_seconds` without a sign of life the engine is ended and started again; None: as `kernels.serve.hanging`
         has it.
         """
-        self.spec, self._main, self._hang_seconds = spec, main, hang_seconds
+        self.spec, self.hang_seconds, self._main = spec, hang_seconds, main
         self.state = EngineState()
         self.listener: EngineListener | None = None
         self.process: BaseProcess | None = None
@@ -60,16 +58,10 @@ class EngineProcess:
     def start(self) -> None:
         """Starts the process. It serves when `state.ready` is set."""
         self.state.phase, self.state.began = "process", time.monotonic()
-        context = get_context("spawn")
-        ours, theirs = context.Pipe()
+        self.process, pipe = spawn(self._main, (self.spec,), "engine")
         self._outbox = SimpleQueue()
-        self.process = context.Process(target=self._main, args=(self.spec, theirs), name="engine", daemon=True)
-        self.process.start()
-        theirs.close()
-        arrived = select.poll()
-        arrived.register(ours, select.POLLIN)
-        asyncio.get_running_loop().add_reader(ours.fileno(), self._read, ours, arrived)
-        start_sender(ours, self._outbox)
+        read_messages(pipe, lambda message: self._take(message, pipe), lambda: self._died(DEAD))
+        start_sender(pipe, self._outbox)
         self._tell()
 
     async def stop(self) -> None:
@@ -93,21 +85,18 @@ class EngineProcess:
 
     def _tell(self) -> None:
         if self.listener is not None:
-            self.listener.told(self.state)
+            self.listener.state_changed(self.state)
 
-    def _read(self, connection: Connection, arrived: select.poll) -> None:
-        if not read_arrived(connection, arrived, lambda message: self._take(message, connection)):
-            self._died(connection, "the engine died while it served this request")
-
-    async def _end_when_hung(self, connection: Connection, seconds: float) -> None:
+    async def _end_when_hung(self, pipe: Connection, seconds: float) -> None:
         await self._signs.end(seconds)
         assert self.process is not None
         self.state.hangs += 1
         logger.error("the engine gave no sign of life for %g s; its process is killed", seconds)
         self.process.kill()
-        self._died(connection, f"the engine gave no sign of life for {seconds:g} s while it served this request")
+        stop_reading(pipe)
+        self._died(f"the engine gave no sign of life for {seconds:g} s while it served this request")
 
-    def _take(self, message: Any, connection: Connection) -> None:
+    def _take(self, message: Any, pipe: Connection) -> None:
         self._signs.heard = True
         state = self.state
         if isinstance(message, Starting):
@@ -122,8 +111,8 @@ class EngineProcess:
             state.seconds = seconds | {"other": other}
             self._tell()
             self.changed.set()
-            hung_after = self._hang_seconds or (ON_GPU_SECONDS if message.on_gpu else ON_CPU_SECONDS)
-            self._watch = asyncio.get_running_loop().create_task(self._end_when_hung(connection, hung_after))
+            hung_after = self.hang_seconds or (ON_GPU_SECONDS if message.on_gpu else ON_CPU_SECONDS)
+            self._watch = asyncio.get_running_loop().create_task(self._end_when_hung(pipe, hung_after))
         elif isinstance(message, Declined) and message.of_memory and self._served:
             logger.error("the engine cannot start again yet: %s", message.sentence)
         elif isinstance(message, Declined):
@@ -137,15 +126,14 @@ class EngineProcess:
             if self.listener is not None:
                 self.listener.received(message)
 
-    def _died(self, connection: Connection, sentence: str) -> None:
-        asyncio.get_running_loop().remove_reader(connection.fileno())
+    def _died(self, sentence: str) -> None:
         state = self.state
         was_ready, state.ready, state.phase = state.ready is not None, None, None
         state.ended, state.report = state.counted, EngineReport()
         self._outbox.put(None)
         self._tell()
         if self.listener is not None:
-            self.listener.failed(ApiError(500, f"{sentence}; it is being started again"))
+            self.listener.engine_died(ApiError(500, f"{sentence}; it is being started again"))
         self.changed.set()
         if self._stopping or state.declined:
             return

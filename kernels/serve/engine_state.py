@@ -45,14 +45,14 @@ class EngineState:
 class EngineListener(Protocol):
     """Who is told what an engine says: the client of one web server, or those of several processes."""
 
-    def told(self, state: EngineState) -> None:
-        """The state of the engine has changed."""
+    def state_changed(self, state: EngineState) -> None:
+        """The engine became ready, began a phase, declined, died, or reported."""
 
     def received(self, message: Any) -> None:
         """News of requests or vectors of texts have come."""
 
-    def failed(self, error: ApiError) -> None:
-        """The engine has died: open requests get this error."""
+    def engine_died(self, error: ApiError) -> None:
+        """Open requests get this error."""
 
     def end_open(self) -> None:
         """Ends all open requests with an error, and those that still come, because the server ends."""

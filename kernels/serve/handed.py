@@ -20,12 +20,12 @@ from select import select
 from types import TracebackType
 from typing import Any, Self
 
+from kernels.serve.connections import receiving_connections
 from kernels.serve.engine_process import EngineProcess
-from kernels.serve.handing import handed_over
 from kernels.serve.spec import Spec
 from kernels.serve.starting import start_line
-from kernels.serve.web_process import Site
-from kernels.serve.web_processes import web_servers
+from kernels.serve.web_process import WebSpec
+from kernels.serve.web_servers import web_servers
 
 ANSWER_BYTES = 65_536
 END_SECONDS = 60.0
@@ -91,7 +91,7 @@ async def _serve(control: socket.socket, spec: Spec) -> None:
     engine = EngineProcess(spec)
     engine.start()  # it takes the longest
     try:
-        async with web_servers(engine, Site(spec, NAME)) as servers:
+        async with web_servers(engine, WebSpec(spec, NAME)) as servers:
             await _until_ended(control, engine, servers.take)
             await servers.drain(DRAIN_SECONDS)
     finally:
@@ -110,7 +110,7 @@ async def _until_ended(control: socket.socket, engine: EngineProcess, take: Call
     chosen = ready.serving.model_dump(mode="json") if ready.serving else {}
     await loop.sock_sendall(control, json.dumps({"ready": ready.device, "serving": chosen}).encode())
     ended = asyncio.Event()
-    with handed_over(control, take, ended.set):
+    with receiving_connections(control, take, ended.set):
         await ended.wait()
 
 

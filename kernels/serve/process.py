@@ -2,13 +2,13 @@
 
 import os
 import re
-import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
 from kernels.engine.plan_files import PlanRefused
 from kernels.serve.messages import Declined, Ready, Starting
+from kernels.serve.pipes import ignore_signals
 from kernels.serve.starting import Phases, settle
 
 Engine = TypeVar("Engine")
@@ -25,7 +25,7 @@ def live(
 
     A start that fails by what was asked for, or for want of memory, is told in one sentence.
     """
-    _leave_signals_to_the_server()
+    ignore_signals()
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # the server says its phase, and its log has lines
     try:
         try:
@@ -45,15 +45,6 @@ def live(
         serve(engine, connection)
     except GONE:
         return
-
-
-def _leave_signals_to_the_server() -> None:
-    """Ctrl-C, systemd and `timeout` signal the whole process group: the server drains, and its engine serves so long.
-
-    The engine ends when the server tells it to, or closes the pipe.
-    """
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_IGN)
 
 
 def _too_large(error: BaseException) -> str:

@@ -28,7 +28,7 @@ class Spec:
     exclude: tuple[str, ...] = ()
     """What the server leaves out, of `kernels.serve.excluded.NAMES`."""
     web_processes: int | None = None
-    """How many processes speak HTTP; None: as `kernels.serve.web_processes.processes_for` has it."""
+    """How many processes speak HTTP; None: as `kernels.serve.web_servers.processes_for` has it."""
 
 
 def catalogue_config(model: str) -> dict[str, Any] | None:

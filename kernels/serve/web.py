@@ -21,7 +21,7 @@ BACKLOG = 2048
 AT_ONCE = 64
 """So many of them are taken before the event loop does something else."""
 PAUSE_SECONDS = 1.0
-"""How long none is taken where the system gives none, as for want of open files."""
+"""How long none is taken where there is no room for one, as for want of open files."""
 LAST_SECONDS = 5
 """What open requests get to be told that the server ends, once they have had their time."""
 
@@ -46,14 +46,18 @@ class WebServer:
 
     async def __aenter__(self) -> Self:
         self._serving = asyncio.create_task(self._server.serve(sockets=[]))
-        while not self._server.started:
+        while not self._server.started and not self._serving.done():
             await asyncio.sleep(0.001)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._server.should_exit = self._server.force_exit = True
-        assert self._serving is not None
-        await self._serving
+        await self._end()
+
+    @property
+    def full(self) -> bool:
+        """Whether it can take no connection now: never."""
+        return False
 
     def take(self, connection: socket.socket) -> None:
         """Serves a connection, which does not block."""
@@ -67,13 +71,19 @@ class WebServer:
         asyncio.get_running_loop().call_later(seconds, self._client.end_open)
         self._settings.timeout_graceful_shutdown = int(seconds + LAST_SECONDS)
         self._server.should_exit = True
-        assert self._serving is not None
-        await self._serving
+        await self._end()
 
-    def hurry(self) -> None:
-        """Open requests are told now that the server ends, and have little time to read it."""
+    def end_open(self) -> None:
+        """Ends the open requests with an error, and soon the web server."""
         self._client.end_open()
         asyncio.get_running_loop().call_later(LAST_SECONDS, setattr, self._server, "force_exit", True)
+
+    async def _end(self) -> None:
+        assert self._serving is not None
+        ended = self._serving.done()
+        await self._serving
+        if self._server.force_exit and not ended:  # uvicorn then leaves the application's own end out
+            await self._server.lifespan.shutdown()
 
     def _protocol(self) -> asyncio.Protocol:
         kind: Any = self._settings.http_protocol_class
@@ -97,13 +107,17 @@ async def listening(host: str, port: int) -> list[socket.socket]:
 
 
 @contextlib.contextmanager
-def accepting(sockets: Sequence[socket.socket], take: Callable[[socket.socket], object]) -> Iterator[None]:
-    """Within it `take` gets each connection to one of the sockets, which are closed at its end."""
+def accepting(
+    sockets: Sequence[socket.socket], take: Callable[[socket.socket], object], full: Callable[[], bool]
+) -> Iterator[None]:
+    """Within it `take` gets each connection to one of the sockets, unless all is `full`. They are closed at its end."""
     loop = asyncio.get_running_loop()
 
     def accept(listener: socket.socket) -> None:
         for _ in range(AT_ONCE):
             try:
+                if full():
+                    raise OSError("no web server has room")
                 connection, _ = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return

@@ -1,13 +1,13 @@
-"""A web server in a process of its own, beside others of one engine. Its owner hands it messages and connections.
+"""A web server in a process of its own, one of several over one engine.
 
-The owner is `kernels.serve.web_processes`. Imports without the web server, whose metrics ask for their folder when they
-are imported.
+The server's main process (`kernels.serve.web_processes`) sends it connections and its part of the engine's messages.
+`prometheus_client` reads the name of its folder when it is imported, so `kernels.serve.app` is imported only after the
+folder is set.
 """
 
 import asyncio
 import os
-import select
-import signal
+import shutil
 import socket
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -15,11 +15,11 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels.serve.client import EngineClient
+from kernels.serve.connections import receiving_connections
 from kernels.serve.engine_state import EngineState
 from kernels.serve.errors import ApiError
-from kernels.serve.handing import handed_over
-from kernels.serve.receiving import read_arrived
-from kernels.serve.sending import start_sender
+from kernels.serve.messages import Ping
+from kernels.serve.pipes import ignore_signals, read_messages, start_sender
 from kernels.serve.spec import Spec, configuration
 from kernels.serve.starting import settle
 
@@ -29,11 +29,15 @@ if TYPE_CHECKING:
     from kernels.serve.text import TextCodec
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Where prometheus_client keeps the counts of all processes, so that each can tell their sums."""
+"""The folder where prometheus_client keeps the counts of all processes, so that each can tell their sums."""
 
 
-class Failed(NamedTuple):
-    """To a web server: the engine has died, and open requests get this sentence."""
+class Alive(NamedTuple):
+    """From a web server: it serves, and has read what came before the `Ping` that this answers."""
+
+
+class EngineDied(NamedTuple):
+    """To a web server: open requests get this sentence."""
 
     sentence: str
 
@@ -44,13 +48,13 @@ class Drain(NamedTuple):
     seconds: float
 
 
-class Hurry(NamedTuple):
-    """To a web server: open requests are told now that the server ends."""
+class EndOpen(NamedTuple):
+    """To a web server: end the open requests with an error, and soon the process."""
 
 
 @dataclass(frozen=True)
-class Site:
-    """What a web server serves: the model, its name to clients, and the key that they must give."""
+class WebSpec:
+    """What a web server serves: a model, its name to clients, and the key that they must give."""
 
     spec: Spec
     name: str
@@ -71,50 +75,52 @@ class Site:
         return Server(client, self.text(), self.name, self.key, self.embeds, several).app()
 
 
-def main(site: Site, number: int, pipe: Connection, connections: socket.socket, folder: str) -> None:
-    """The process's main function. It ends when its owner tells it to, or has ended."""
-    for each in (signal.SIGINT, signal.SIGTERM):  # its owner, which gets them too, lets it drain
-        signal.signal(each, signal.SIG_IGN)
+def main(web: WebSpec, prefix: str, control: socket.socket, folder: str, pipe: Connection) -> None:
+    """The process's main function. It ends when the main process tells it to, or has ended itself.
+
+    `prefix` begins the names of its requests. Connections come through `control`.
+    """
+    ignore_signals()
+    os.makedirs(folder, exist_ok=True)
     os.environ[METRICS_FOLDER] = folder
-    connections.setblocking(False)
-    asyncio.run(_serve(site, number, pipe, connections))
+    control.setblocking(False)
+    if not asyncio.run(_serve(web, prefix, control, pipe)):
+        shutil.rmtree(folder, ignore_errors=True)  # the main process cannot
 
 
-async def _serve(site: Site, number: int, pipe: Connection, connections: socket.socket) -> None:
+async def _serve(web: WebSpec, prefix: str, control: socket.socket, pipe: Connection) -> bool:
+    """False when it ends because the main process has ended."""
     from kernels.serve.web import WebServer
 
     outbox: SimpleQueue[Any] = SimpleQueue()
-    client = EngineClient(outbox.put, site.wait_seconds, f"{number}:")
+    client = EngineClient(outbox.put, web.wait_seconds, prefix)
     loop, ended = asyncio.get_running_loop(), asyncio.Event()
     draining: list[asyncio.Task[None]] = []
 
     async def drain(seconds: float) -> None:
-        await server.drain(seconds)
-        ended.set()
+        try:
+            await server.drain(seconds)
+        finally:
+            ended.set()
 
     def take(message: Any) -> None:
         if isinstance(message, EngineState):
-            client.told(message)
-        elif isinstance(message, Failed):
-            client.failed(ApiError(500, message.sentence))
-        elif isinstance(message, Hurry):
-            server.hurry()
+            client.state_changed(message)
+        elif isinstance(message, EngineDied):
+            client.engine_died(ApiError(500, message.sentence))
+        elif isinstance(message, Ping):
+            outbox.put(Alive())
+        elif isinstance(message, EndOpen):
+            server.end_open()
         elif isinstance(message, Drain):
             draining.append(loop.create_task(drain(message.seconds)))
         else:
             client.received(message)
 
-    def read() -> None:
-        if not read_arrived(pipe, arrived, take):
-            loop.remove_reader(pipe.fileno())
-            ended.set()
-
-    async with WebServer(site.app(client, several=True), client) as server:
+    async with WebServer(web.app(client, several=True), client) as server:
         settle()
-        arrived = select.poll()
-        arrived.register(pipe, select.POLLIN)
+        read_messages(pipe, take, ended.set)
         start_sender(pipe, outbox)
-        loop.add_reader(pipe.fileno(), read)
-        with handed_over(connections, server.take, lambda: None):
+        with receiving_connections(control, server.take, lambda: None):
             await ended.wait()
-    outbox.put(None)
+    return bool(draining)

@@ -1,149 +1,118 @@
-"""Several web servers over one engine, each in a process of its own, for more tokens than one process can write."""
+"""Several web servers over one engine, each in a process of its own: one process cannot write as many tokens as the
+engine makes.
+"""
 
 import asyncio
+import itertools
 import logging
-import select
 import shutil
 import socket
 import tempfile
-from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter, deque
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
-from kernels.measure.cpu_threads import usable_cpus
 from kernels.serve import web_process
-from kernels.serve.client import EngineClient
+from kernels.serve.connections import send_connection
 from kernels.serve.encoder import RequestVectors
-from kernels.serve.engine_process import EngineProcess
+from kernels.serve.engine_process import LONGEST_PAUSE, REAP_SECONDS, RESTART_SECONDS, EngineProcess
 from kernels.serve.engine_state import EngineState
 from kernels.serve.errors import ApiError
-from kernels.serve.handing import hand_over
-from kernels.serve.messages import Added, Cancelled, News
-from kernels.serve.receiving import read_arrived
-from kernels.serve.sending import start_sender
-from kernels.serve.spec import Spec
-from kernels.serve.starting import settle
-from kernels.serve.web_process import Drain, Failed, Hurry, Site
+from kernels.serve.hanging import ON_GPU_SECONDS, SignsOfLife
+from kernels.serve.messages import Added, Cancelled, News, Ping
+from kernels.serve.pipes import read_messages, spawn, start_sender
+from kernels.serve.web_process import Alive, Drain, EndOpen, EngineDied, WebSpec
 
 logger = logging.getLogger(__name__)
-CPUS_FOR_SEVERAL, USERS_FOR_SEVERAL, SEVERAL = 8, 64, 4
-"""From so many CPUs, and so many requests at once, there are so many processes. One writes some 35,000 to 55,000 tokens
-a second, which an engine of 128 requests makes.
-"""
-RESTART_SECONDS = 1.0
-"""The pause before a web server that has ended is started again."""
+LAST_SECONDS = 6.0
+"""How long after its open requests were to end a web server may live on."""
+MOST_WAITING = 1024
+"""So many connections wait for a web server; those behind them wait in the system's queue."""
 RETRY_SECONDS = 0.01
-"""How long a connection waits for a process that has room for it, before it is tried again."""
-
-
-def processes_for(spec: Spec, cpus: int) -> int:
-    """How many web servers serve what `spec` asks for on so many CPUs; 1: none beside the engine's owner.
-
-    A model on the CPU needs its cores for itself.
-    """
-    several = cpus >= CPUS_FOR_SEVERAL and spec.running >= USERS_FOR_SEVERAL and spec.device != "cpu"
-    return spec.web_processes or (SEVERAL if several else 1)
-
-
-class WebServers(Protocol):
-    """One web server or several: they serve the connections that they are given."""
-
-    def take(self, connection: socket.socket) -> None: ...
-
-    async def drain(self, seconds: float) -> None: ...
-
-    def hurry(self) -> None: ...
-
-
-@asynccontextmanager
-async def web_servers(engine: EngineProcess, site: Site) -> AsyncIterator[WebServers]:
-    """The web servers of one engine: one in this process, or several in processes of their own.
-
-    Raises ValueError with a sentence where the model's tokenizer cannot be read.
-    """
-    count = processes_for(site.spec, usable_cpus())
-    if count > 1:
-        site.text()
-        processes = WebProcesses(engine, site, count)
-        engine.listener = processes
-        settle()
-        try:
-            processes.start()
-            yield processes
-        finally:
-            processes.close()
-        return
-    from kernels.serve.web import WebServer
-
-    engine.listener = client = EngineClient(engine.send, site.wait_seconds)
-    client.told(engine.state)
-    async with WebServer(site.app(client), client) as server:
-        settle()
-        yield server
+"""How long connections wait until web servers are asked again."""
 
 
 @dataclass
-class _Place:
-    """A web server's process, with its ends of pipe and socket, and the names of its open requests."""
+class _Process:
+    """The process of a web server."""
 
     number: int
     process: BaseProcess
     outbox: "SimpleQueue[Any]"
     control: socket.socket
     open: set[str] = field(default_factory=set)
+    """The names of its open requests."""
+    ready: bool = False
+    signs: SignsOfLife | None = None
+    watch: asyncio.Task[None] | None = None
 
 
 class WebProcesses:
-    """The processes, and their engine's `EngineListener`. All methods belong to one event loop.
+    """The processes of several web servers. As the engine's `EngineListener` it gives each its part of the messages.
 
-    A request's name begins with the number of its process and a colon. An engine's messages are read once, here, and
-    each process gets its own part of them.
+    All methods belong to one event loop. A request's name begins with the number of its process and a full stop, and
+    no two processes, one started after the other, have a name in common.
     """
 
-    def __init__(self, engine: EngineProcess, site: Site, count: int) -> None:
-        self._engine, self._site = engine, site
+    def __init__(self, engine: EngineProcess, web: WebSpec, count: int) -> None:
+        self._engine, self._web, self._count = engine, web, count
         self._folder = tempfile.mkdtemp(prefix="kernels-serve-metrics-")
-        self._places: dict[int, _Place] = {}
+        self._state = replace(engine.state)
+        self._processes: dict[int, _Process] = {}
+        self._starts = itertools.count()
+        self._early_deaths: Counter[int] = Counter()
+        """How often the process of a number has died before it was ready, since it was last."""
         self._waiting: deque[socket.socket] = deque()
         self._next = 0
-        self._count = count
         self._draining = False
-        self._state = replace(engine.state)
         self._ended = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        engine.listener = self
 
     def start(self) -> None:
-        """Starts all processes."""
+        """Starts all processes. Raises OSError where there is no room for them."""
         for number in range(self._count):
             self._start(number)
 
+    @property
+    def full(self) -> bool:
+        """Whether so many connections wait that no more should be accepted."""
+        return len(self._waiting) >= MOST_WAITING
+
     def take(self, connection: socket.socket) -> None:
-        """Hands a connection to one process after another; to the next one where one has no room for it."""
+        """Gives a connection to one process after another; to the next one where one has no room for it."""
         self._waiting.append(connection)
         if len(self._waiting) == 1:
-            self._hand_waiting()
+            self._deal()
 
     async def drain(self, seconds: float) -> None:
         """Ends once the open requests have ended. Those that go on for longer than this get an error."""
         self._draining = True
+        while self._waiting:
+            self._waiting.popleft().close()
         self._send_all(Drain(seconds))
-        while self._places:
+        asyncio.get_running_loop().call_later(seconds + LAST_SECONDS, self._kill)
+        while self._processes:
             self._ended.clear()
             await self._ended.wait()
+
+    def end_open(self) -> None:
+        """Ends the open requests with an error, and soon the processes."""
+        self._draining = True
+        self._send_all(EndOpen())
+        asyncio.get_running_loop().call_later(LAST_SECONDS, self._kill)
 
     def close(self) -> None:
         """Ends what still runs."""
         self._draining = True
-        for place in self._places.values():
-            place.process.kill()
+        for each in self._processes.values():
+            each.process.kill()
+            each.process.join(REAP_SECONDS)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def told(self, state: EngineState) -> None:
+    def state_changed(self, state: EngineState) -> None:
         """Tells all processes of the engine's state."""
         self._state = replace(state)  # another thread pickles it, later
         self._send_all(self._state)
@@ -152,103 +121,127 @@ class WebProcesses:
         """Gives each process its part of what the engine says."""
         if isinstance(message, News):
             for number, part in _divided(message).items():
-                if (place := self._places.get(number)) is not None:
-                    place.open.difference_update(name for name, _, reason in part.tokens if reason)
-                    place.open.difference_update(part.refusals)
-                    place.outbox.put(part)
+                if (own := self._processes.get(number)) is not None:
+                    own.open.difference_update(name for name, _, reason in part.tokens if reason)
+                    own.open.difference_update(part.refusals)
+                    own.outbox.put(part)
         elif isinstance(message, RequestVectors):
             for name, vector in message.found.items():
-                if (place := self._places.get(_number(name))) is not None:
-                    place.open.discard(name)
-                    place.outbox.put(RequestVectors({name: vector}))
+                if (own := self._processes.get(_number(name))) is not None:
+                    own.open.discard(name)
+                    own.outbox.put(RequestVectors({name: vector}))
 
-    def failed(self, error: ApiError) -> None:
-        """Tells all processes that the engine has died."""
-        for place in self._places.values():
-            place.open.clear()
-        self._send_all(Failed(error.message))
-
-    def hurry(self) -> None:
-        """Open requests are told now that the server ends, and have little time to read it."""
-        self._send_all(Hurry())
-
-    def end_open(self) -> None:
-        """As `hurry`: the engine has been ended."""
-        self.hurry()
+    def engine_died(self, error: ApiError) -> None:
+        """Tells all processes, whose open requests get the sentence."""
+        for each in self._processes.values():
+            each.open.clear()
+        self._send_all(EngineDied(error.message))
 
     def _send_all(self, message: Any) -> None:
-        for place in self._places.values():
-            place.outbox.put(message)
+        for each in self._processes.values():
+            each.outbox.put(message)
+
+    def _kill(self) -> None:
+        for each in self._processes.values():
+            logger.error("web server %d has not ended in time; its process is killed", each.number)
+            each.process.kill()
 
     def _start(self, number: int) -> None:
-        context = get_context("spawn")
-        ours, theirs = context.Pipe()
-        control, their_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        for each in (control, their_control):
-            each.setblocking(False)
-        given = (self._site, number, theirs, their_control, self._folder)
-        process = context.Process(target=web_process.main, args=given, name=f"web {number}")
-        process.start()
-        theirs.close()
-        their_control.close()
-        place = self._places[number] = _Place(number, process, SimpleQueue(), control)
-        arrived = select.poll()
-        arrived.register(ours, select.POLLIN)
-        asyncio.get_running_loop().add_reader(ours.fileno(), self._read, ours, arrived, place)
-        place.outbox.put(self._state)
-        start_sender(ours, place.outbox)
+        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            control.setblocking(False)
+            prefix = f"{number}.{next(self._starts)}:"
+            try:
+                process, pipe = spawn(web_process.main, (self._web, prefix, theirs, self._folder), f"web {number}")
+            except BaseException:
+                control.close()
+                raise
+        own = self._processes[number] = _Process(number, process, SimpleQueue(), control)
+        own.outbox.put(self._state)
+        own.outbox.put(Ping())  # it gets connections once it has answered, and so knows the state
+        read_messages(pipe, lambda message: self._take(message, own), lambda: self._lost(own))
+        start_sender(pipe, own.outbox)
 
-    def _read(self, pipe: Connection, arrived: select.poll, place: _Place) -> None:
-        if not read_arrived(pipe, arrived, lambda message: self._take(message, place)):
-            asyncio.get_running_loop().remove_reader(pipe.fileno())
-            self._lost(place)
-
-    def _take(self, message: Any, place: _Place) -> None:
-        if isinstance(message, Added):
-            place.open.add(message.name)
+    def _take(self, message: Any, own: _Process) -> None:
+        if own.signs is not None:
+            own.signs.heard = True
+        if isinstance(message, Alive):
+            if not own.ready:
+                own.ready, self._early_deaths[own.number] = True, 0
+                own.signs = SignsOfLife(lambda: own.outbox.put(Ping()))
+                own.watch = self._task(self._kill_when_hung(own, own.signs))
+        elif isinstance(message, Added):
+            if self._state.ready is not None:  # else the process knows, or will, that the engine has died
+                own.open.add(message.name)
+                self._engine.send(message)
         elif isinstance(message, Cancelled):
-            place.open.discard(message.name)
-        self._engine.send(message)
+            own.open.discard(message.name)
+            self._engine.send(message)
 
-    def _lost(self, place: _Place) -> None:
+    async def _kill_when_hung(self, own: _Process, signs: SignsOfLife) -> None:
+        seconds = self._engine.hang_seconds or ON_GPU_SECONDS
+        await signs.end(seconds)
+        logger.error("web server %d gave no sign of life for %g s; its process is killed", own.number, seconds)
+        own.process.kill()
+
+    def _lost(self, own: _Process) -> None:
         """A process has ended: nobody waits for its requests any more."""
-        for name in place.open:
+        for name in own.open:
             self._engine.send(Cancelled(name))
-        place.outbox.put(None)
-        place.control.close()
-        del self._places[place.number]
+        if own.watch is not None:
+            own.watch.cancel()
+        own.outbox.put(None)
+        own.control.close()
+        del self._processes[own.number]
         self._ended.set()
         if not self._draining:
-            logger.error("web server %d has ended; it is started again", place.number)
-            asyncio.get_running_loop().call_later(RESTART_SECONDS, self._start_again, place.number)
+            self._early_deaths[own.number] += not own.ready
+            self._task(self._start_again(own.number, own.process))
 
-    def _start_again(self, number: int) -> None:
-        if not self._draining:
-            self._start(number)
+    async def _start_again(self, number: int, ended: BaseProcess) -> None:
+        await asyncio.to_thread(ended.join, REAP_SECONDS)
+        while not self._draining:
+            pause = min(LONGEST_PAUSE, RESTART_SECONDS * 2 ** self._early_deaths[number])
+            said = "web server %d has ended (exit code %s); it is started again in %g s"
+            logger.error(said, number, ended.exitcode, pause)
+            await asyncio.sleep(pause)
+            try:
+                if not self._draining:
+                    self._start(number)
+                return
+            except OSError as error:
+                logger.error("web server %d was not started: %s", number, error)
+                self._early_deaths[number] += 1
 
-    def _hand_waiting(self) -> None:
+    def _task(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _deal(self) -> None:
         while self._waiting:
             for number in range(self._next, self._next + self._count):
-                place = self._places.get(number % self._count)
-                if place is not None and _handed(place.control, self._waiting[0]):
-                    self._next = (place.number + 1) % self._count
+                own = self._processes.get(number % self._count)
+                if own is not None and own.ready and _sent(own.control, self._waiting[0]):
+                    self._next = (own.number + 1) % self._count
                     self._waiting.popleft().close()
                     break
             else:
-                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._hand_waiting)
+                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._deal)
                 return
 
 
-def _handed(control: socket.socket, connection: socket.socket) -> bool:
+def _sent(control: socket.socket, connection: socket.socket) -> bool:
     try:
-        hand_over(control, connection)
+        send_connection(control, connection)
     except OSError:  # it is full, or its process has ended, which the pipe tells
         return False
     return True
 
 
 def _number(name: str) -> int:
-    return int(name.partition(":")[0])
+    return int(name.partition(".")[0])
 
 
 def _divided(news: News) -> dict[int, News]:

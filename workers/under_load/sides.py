@@ -12,12 +12,12 @@ from kernels import engine
 from kernels.engine import Runner
 from kernels.load.connection import Address
 from kernels.load.generator import LoadDuration, Sent
-from kernels.measure.cpu_threads import usable_cores, usable_cpus
+from kernels.measure.cpu_threads import usable_cores
 from kernels.plan import Plan
 from kernels.serve.excluded import PASSES, of_server
 from kernels.serve.handed import NAME, HandedServer, ServerDeclined
 from kernels.serve.spec import Spec
-from kernels.serve.web_processes import processes_for
+from kernels.serve.web_servers import processes_here
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer
 from workers.documents.recording import longest
 from workers.documents.stages import StageInput
@@ -100,7 +100,7 @@ class Sides:
         if excluded := of_server(self.document.workload.constraints.exclude):
             caveats.append(f"It does without {' and '.join(excluded)}, which the workload excludes.")
         parts = "the plan's kernels" if plan and plan.runner in OF_THE_SERVER else "the library's kernels"
-        count = processes_for(self.spec(), usable_cpus())
+        count = processes_here(self.spec())
         over = f"over HTTP from this machine{f', by {count} web servers' if count > 1 else ''}"
         return LoadedServer(
             kind="server",

@@ -16,9 +16,8 @@ from kernels.engine.vllm_runner import PYTHON_VARIABLE, environment, memory_shar
 from kernels.load.connection import Address
 from kernels.load.server_process import NotStarted, reserved_port, running
 from kernels.load.vllm_server import MEMORY_SHARE, ServerCommand, ServerSettings, vllm
-from kernels.measure.cpu_threads import usable_cpus
 from kernels.serve.handed import NAME
-from kernels.serve.web_processes import processes_for
+from kernels.serve.web_servers import processes_here
 from workers.documents.load import LoadCurve, LoadedServer
 from workers.documents.recording import longest
 from workers.harness.context import StageError
@@ -35,8 +34,8 @@ SPARE_TOKENS = 64
 LONGEST = 500
 """Characters of vLLM's log that a sentence quotes."""
 ONE_API_SERVER = (
-    "vLLM speaks HTTP by one process, its default, and this workbench's server by several. With many users vLLM serves "
-    "more by several of its own (--api-server-count)."
+    "vLLM speaks HTTP by one process, its default, and this workbench's server by several. With some hundred users "
+    "vLLM may serve more by several of its own (--api-server-count)."
 )
 NO_TOKENIZER = "The model has no tokenizer: vLLM reads each word of a prompt as one id."
 
@@ -66,7 +65,7 @@ def curve(sides: Sides, until: float) -> LoadCurve:
     except NotStarted as error:
         how = "ended" if time.monotonic() - begun < seconds else f"had not started after {seconds:.0f} s"
         raise StageError(f"vLLM {how}; its log ends: {_last_line(log)}") from error
-    if processes_for(sides.spec(), usable_cpus()) > 1:
+    if processes_here(sides.spec()) > 1:
         caveats.append(ONE_API_SERVER)
     return curve_of(_described(sides, server, started, caveats), limit)
 

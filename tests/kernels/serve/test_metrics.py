@@ -21,7 +21,7 @@ class Broken(ByteText):
 def test_errors_that_nobody_foresaw_are_counted_and_refused_requests_have_no_tokens() -> None:
     async def whole() -> tuple[httpx.Response, httpx.Response, str]:
         client = EngineClient(lambda message: None)
-        client.told(EngineState(Ready(64, 256, "cpu", pause_ms=12.5)))
+        client.state_changed(EngineState(Ready(64, 256, "cpu", pause_ms=12.5)))
         transport = httpx.ASGITransport(Server(client, Broken(frozenset()), "m").app(), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://m") as api:
             failed = await api.post("/v1/completions", json={"model": "m", "prompt": "a"})

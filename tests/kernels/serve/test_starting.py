@@ -20,7 +20,7 @@ from kernels.serve.client import EngineClient
 from kernels.serve.compiling import compile_together
 from kernels.serve.engine_process import EngineProcess
 from kernels.serve.messages import Ready, Starting, Stop
-from kernels.serve.sending import SENDER
+from kernels.serve.pipes import SENDER
 from kernels.serve.spec import Spec
 from kernels.serve.starting import Phases, start_line
 from tests.ports import reserved_port

@@ -1,12 +1,15 @@
-"""Hands connections from one process to another, through a Unix socket of packets (SOCK_SEQPACKET)."""
+"""Passes connections from one process to another, through a Unix socket of packets (SOCK_SEQPACKET)."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+logger = logging.getLogger(__name__)
 
-def hand_over(control: socket.socket, connection: socket.socket) -> None:
+
+def send_connection(control: socket.socket, connection: socket.socket) -> None:
     """Sends the other process a connection, which stays open here. Raises BlockingIOError while the socket is full,
     OSError when the other process has ended.
     """
@@ -14,7 +17,7 @@ def hand_over(control: socket.socket, connection: socket.socket) -> None:
 
 
 @contextmanager
-def handed_over(
+def receiving_connections(
     control: socket.socket, take: Callable[[socket.socket], object], ended: Callable[[], object]
 ) -> Iterator[None]:
     """Within it `take` gets each connection that comes through `control`, and `ended` is called once its other end is
@@ -24,14 +27,16 @@ def handed_over(
 
     def read() -> None:
         try:
-            said, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            said, descriptors, flags, _ = socket.recv_fds(control, 1, 1)
         except BlockingIOError:
             return
         except OSError:
-            said, descriptors = b"", []
+            said, descriptors, flags = b"", [], 0
         if not said:
             loop.remove_reader(control)
             ended()
+        if flags & socket.MSG_CTRUNC:
+            logger.error("a connection was closed: this process has as many open files as it may")
         for descriptor in descriptors:
             connection = socket.socket(fileno=descriptor)
             connection.setblocking(False)
