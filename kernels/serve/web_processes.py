@@ -92,11 +92,14 @@ class WebProcesses:
         self._draining = True
         while self._waiting:
             self._waiting.popleft().close()
+        processes = [each.process for each in self._processes.values()]
         self._send_all(Drain(seconds))
         asyncio.get_running_loop().call_later(seconds + LAST_SECONDS, self._kill)
         while self._processes:
             self._ended.clear()
             await self._ended.wait()
+        for each in processes:
+            await asyncio.to_thread(each.join, REAP_SECONDS)
 
     def end_open(self) -> None:
         """Ends the open requests with an error, and soon the processes."""

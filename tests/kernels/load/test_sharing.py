@@ -155,6 +155,6 @@ def test_there_are_as_many_processes_as_users_or_events_need_and_cpus_allow(monk
     assert processes_for(None, hundred_a_second, 60) == 3  # 10,000 events a second, and a few of the first request
     assert processes_for(None, hundred_a_second[:1], 60) == 1
     monkeypatch.setattr(sharing, "usable_cpus", lambda: 16)
-    assert (sharing.most_processes(here=True), sharing.most_processes(here=False)) == (12, 16)
+    assert (sharing.most_processes(here=True), sharing.most_processes(here=False)) == (10, 16)
     monkeypatch.setattr(sharing, "usable_cpus", lambda: 2)
     assert sharing.most_processes(here=True) == 1
