@@ -1,5 +1,7 @@
 """The table of the server beside vLLM's, through HTTP."""
 
+import re
+
 from benchmarks.documents import Row, one
 from benchmarks.tables.writing import markdown, table
 from kernels.load.lag import too_late
@@ -7,9 +9,9 @@ from kernels.load.lag import too_late
 USERS = (1, 8, 32, 128, 256)
 LATENCIES = (("ttft_ms", 1), ("ttf64_ms", 1), ("tpot_ms", 2))
 """Keys of a row, and their decimals."""
-PEERS = {"vllm": 1, "vllm_api_servers": 4}
-"""vLLM as it was started, with its number of API servers."""
-LABELS = {"vllm": "vLLM", "vllm_api_servers": "vLLM, 4 API servers", "kernels": "this server"}
+PEERS = ("vllm", "vllm_api_servers")
+"""vLLM with one API server, and with several."""
+API_SERVERS = re.compile(r"--api-server-count=(\d+)")
 LATE = " †"
 """Behind figures of a load whose generator was late itself."""
 
@@ -34,7 +36,7 @@ def _tokens(name: str) -> str:
         quotient = f"{ours['tokens_per_second'] / peer['tokens_per_second']:.2f}x{_late(peer) or _late(ours)}"
         speeds = [f"{row['tokens_per_second']:,.0f}{_late(row)}" for row in (peer, ours)]
         times = [f"{row['ttf64_ms']['p50']:,.0f} ms{_late(row)}" for row in (peer, ours)]
-        lines.append([str(users), speeds[0], str(PEERS[peer["variant"]]), speeds[1], quotient, *times])
+        lines.append([str(users), speeds[0], _api_servers(peer), speeds[1], quotient, *times])
     version = _row("vllm", USERS[0], name)["settings"]["version"]
     vllm = f"vLLM {version}"
     return markdown(
@@ -58,14 +60,14 @@ def qwen_beside_vllm() -> str:
 def _latencies(name: str) -> str:
     lines = []
     for users in USERS:
-        for variant, label in LABELS.items():
+        for variant in (*PEERS, "kernels"):
             row = _row(variant, users, name)
             share = row["tokens_per_second"] / row["floor_tokens_per_second"]
             times = [f"{row[key]['p50']:,.{digits}f} ({row[key]['p99']:,.{digits}f})" for key, digits in LATENCIES]
             lines.append(
                 [
                     str(users),
-                    f"{label}{_late(row)}",
+                    f"{_label(row)}{_late(row)}",
                     f"{row['tokens_per_second']:,.0f}",
                     f"{share:.0%}".replace("%", " %"),
                     *times,
@@ -77,6 +79,19 @@ def _latencies(name: str) -> str:
 
 def _row(variant: str, users: int, name: str) -> Row:
     return one(name, variant=variant, concurrency=users, lengths="equal")
+
+
+def _api_servers(row: Row) -> str:
+    """How many API servers vLLM was started with."""
+    found = API_SERVERS.search(row["settings"]["options"])
+    return found[1] if found else "1"
+
+
+def _label(row: Row) -> str:
+    if row["variant"] == "kernels":
+        return "this server"
+    count = _api_servers(row)
+    return "vLLM" if count == "1" else f"vLLM, {count} API servers"
 
 
 def _late(row: Row) -> str:

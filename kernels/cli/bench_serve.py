@@ -1,10 +1,9 @@
 """`bench serve`: this library's server, and vLLM's if its Python is named, under the same requests through HTTP.
 
-vLLM's API server is one process; `--vllm-api-servers` measures it a second time, with several.
-
 One after the other on the same GPU. Each gets the same lists in the same order: for every number of users at least 20
 times as many requests, replaced as they end; then lengths that are log-normal, by the most users at once, and as
 Poisson arrivals at 80 % of the requests a second that the first server reached with them, which is vLLM where it runs.
+vLLM has one API server by default; `--vllm-api-servers` measures it a second time, with several.
 """
 
 import argparse

@@ -115,18 +115,20 @@ def accepting(
 
     def accept(listener: socket.socket) -> None:
         for _ in range(AT_ONCE):
+            if full():
+                return pause(listener)
             try:
-                if full():
-                    raise OSError("no web server has room")
                 connection, _ = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError:
-                loop.remove_reader(listener)
-                loop.call_later(PAUSE_SECONDS, again, listener)
-                return
+                return pause(listener)
             connection.setblocking(False)
             take(connection)
+
+    def pause(listener: socket.socket) -> None:
+        loop.remove_reader(listener)
+        loop.call_later(PAUSE_SECONDS, again, listener)
 
     def again(listener: socket.socket) -> None:
         if listener.fileno() >= 0:

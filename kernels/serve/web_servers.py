@@ -4,9 +4,9 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from pathlib import Path
 from typing import Protocol
 
+from kernels.measure import nvml
 from kernels.measure.cpu_threads import usable_cpus
 from kernels.serve.client import EngineClient
 from kernels.serve.engine_process import EngineProcess
@@ -34,7 +34,7 @@ def processes_for(spec: Spec, cpus: int, gpu: bool) -> int:
 
 def processes_here(spec: Spec) -> int:
     """The number of web servers on this machine."""
-    return processes_for(spec, usable_cpus(), any(Path("/dev").glob("nvidia[0-9]*")))
+    return processes_for(spec, usable_cpus(), nvml.library() is not None)
 
 
 class WebServers(Protocol):
