@@ -3,6 +3,7 @@
 #   OUT         folder of the results (default build/h200/<script>); log.txt there has what every step printed
 #   PYTHON      default: the virtual environment of `make setup`, else python3 with the packages of use-site.sh
 #   LIMIT       seconds for the whole script; a step that comes later gets what is left
+#   ONLY        names of steps: no other step runs, so a script may be run in several calls
 #   DRY_RUN=1   prints the commands and runs none
 #   WORKBENCH_COMMIT   the commit that the results name, where this folder is no git checkout
 
@@ -37,6 +38,7 @@ fi
 step() {
     local name=$1 most=$2 began=$SECONDS status=0
     shift 2
+    if [[ -n ${ONLY:-} && " $ONLY " != *" $name "* ]]; then return; fi
     if [[ -n $DRY_RUN ]]; then
         printf '%q ' "$@"
         echo

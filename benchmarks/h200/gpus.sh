@@ -49,7 +49,7 @@ step further-tests 150 "${tests[@]}" -k "($places) and not ($first)" "${files[@]
 step sanitizer 90 env PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --kernel-name kns=decode --tool memcheck \
     --error-exitcode 9 "$PYTHON" -m tests.kernels.megakernel.small_launch llama 1 bf16 ranks
 if [[ -n $VLLM_PYTHON ]]; then
-    step vllm 200 "$PYTHON" -m kernels bench serve --model llama-3.1-8b --vllm "$VLLM_PYTHON" --users 1 \
+    step vllm 280 "$PYTHON" -m kernels bench serve --model llama-3.1-8b --vllm "$VLLM_PYTHON" --users 1 \
         "--vllm-option=--tensor-parallel-size=$gpus" --json "$OUT/serve-vllm.json"
 fi
 finish

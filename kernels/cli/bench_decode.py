@@ -15,18 +15,15 @@ from kernels.cli import bench_divided
 from kernels.cli.bench_decode_run import DecodeRun, Known, judge, prepared
 from kernels.cli.bench_divided import Wanted
 from kernels.cli.bench_document import BenchRow
-from kernels.engine.divided import Divided
+from kernels.cli.bench_fidelity import Exact, compare
 from kernels.engine.model_case import case_of_shapes, model_case
 from kernels.engine.vllm_runner import PYTHON_VARIABLE
 from kernels.engine.whole_model import WholeModel
 from kernels.hardware import Gpu
-from kernels.measure import fidelity
 from kernels.measure.roofline import doubt, exceeds_peak, floor_ms
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
 from kernels.proof.kernel_names import is_own, kernels_seen
-from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.proof.served_ids import own_gaps
 
 TOKENS = 64
 TABLE = (
@@ -47,10 +44,11 @@ FEWEST, SLOW = 5, 3.0
 class Options:
     """What to measure; None is what the tables and the variants offer. `seconds` bounds one group's rounds.
 
-    `fidelity` tokens are compared with the float32 model, by eager and by every variant that is no peer. Each number in
-    `gpus` adds the megakernel's variants on that number of GPUs, the first ones of the machine. A model that is larger
-    than one GPU is measured with these variants alone, one after the other, each over parts that the GPUs make of it.
-    The `processes` share `rounds` and `seconds`. A runner that starts a process starts a fresh one for each of them.
+    `fidelity` tokens are compared with the float32 model, by torch's own ops and by every variant that is no peer. Each
+    number in `gpus` adds the megakernel's variants on that number of GPUs, the first ones of the machine. A model that
+    is larger than one GPU is measured with these variants alone, one after the other, each over parts that the GPUs
+    make of it. The `processes` share `rounds` and `seconds`. A runner that starts a process starts a fresh one for each
+    of them.
     """
 
     models: Sequence[str] | None = None
@@ -104,6 +102,7 @@ def _measured(
     generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_divided.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
     known = Known.of(reference, ids, generator)
+    exact = Exact.of(model, reference, case, options.fidelity) if options.fidelity else None
     reference.close()
     engine.free()
     runs = [prepared(variant, own, model, known) for variant, own in wanted]
@@ -118,8 +117,8 @@ def _measured(
     reference = bench_divided.reference(model)
     judge(runs, reference, dtype_on(model.device))
     reference.close()
-    if options.fidelity and not isinstance(model, Divided):
-        _compare([run for run in runs if run.gate == "pass"], model, case, options.fidelity)
+    if exact is not None:
+        compare([run for run in runs if run.gate == "pass"], exact, case, dtype_on(model.device))
     rows = []
     for run in runs:
         rows.append(_row(run, gpu, ceilings, ids))
@@ -148,23 +147,6 @@ def _doubt(row: BenchRow, ceilings: dict[str, Any]) -> str:
     case, read = ModelCase.model_validate(row.case), ceilings.get("read_tbps")
     step_ms = case.step_bytes / 1e9 / read if read else None
     return doubt(floor_ms(case, ceilings), row.ms or 0.0) or doubt(step_ms, row.ms_per_token or 0.0)
-
-
-def _compare(runs: Sequence[DecodeRun], model: Any, case: ModelCase, tokens: int) -> None:
-    """Notes how far torch's eager model and our own runners are from float32, and what these serve from themselves."""
-    for run in (each for each in runs if not each.variant.peer):
-        run.own = own_gaps(run.runner, (case.batch, case.prompt, case.tokens))
-        if refusal := run.own.own_refusal(LARGEST_DIFFERENCE[dtype_on(model.device)]):
-            run.gate, run.reason = "fail", refusal
-    compared = {run.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
-    config, _ = catalogue.entry(case.model)
-    exact = engine.load(None, config, seed=0, generated=True, dtype="fp32", device=bench_divided.roomiest(model.device))
-    count = -(-tokens // (fidelity.LENGTH * case.batch)) * case.batch
-    ids = torch.randint(model.config.vocab_size, (count, fidelity.LENGTH), generator=torch.Generator().manual_seed(6))
-    runners = {name: run.runner for name, run in compared.items()}
-    found = fidelity.fidelity(engine.runner("eager", exact), runners, ids, case.batch)
-    for name, run in compared.items():
-        run.fidelity = found[name]
 
 
 def _wanted(case: ModelCase, options: Options, gpu: Gpu) -> list[Wanted]:
@@ -221,7 +203,7 @@ def _row(run: DecodeRun, gpu: Gpu, ceilings: dict[str, Any], ids: torch.Tensor) 
     row.kernels = kernels_seen(lambda: run.runner.generate(ids, 4), ids.device)
     row.own = None if run.variant.peer else is_own(row.kernels, run.variant)
     if run.fidelity:
-        row = row.model_copy(update=vars(run.fidelity))
+        row = row.model_copy(update=vars(run.fidelity) | {"torch_kl": run.torch_kl})
     if run.own:
         row.own_mean_gap, row.own_largest_gap = run.own.mean, run.own.largest
     return row

@@ -40,6 +40,7 @@ class DecodeRun:
     clients: Clients | None = None
     judged: JudgedAnswers | None = None
     fidelity: Fidelity | None = None
+    torch_kl: float | None = None
     own: LogitGaps | None = None
     served: Sequence[Served] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)

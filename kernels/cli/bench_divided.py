@@ -64,15 +64,6 @@ def groups_of(wanted: Sequence[Wanted], gpus: Sequence[int]) -> Iterator[list[Wa
         yield list(wanted)
 
 
-def roomiest(device: torch.device) -> str:
-    """The device with the most free memory among those of this one's kind, for a reference beside all runners."""
-    if device.type != "cuda":
-        return device.type
-    engine.free()
-    left = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
-    return f"cuda:{left.index(max(left))}"
-
-
 def reference(model: Any) -> Runner:
     """torch's own ops on the model."""
     return DividedRunner(model) if isinstance(model, Divided) else engine.runner("eager", model)

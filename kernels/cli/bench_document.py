@@ -28,10 +28,11 @@ class BenchRow(TimedVariant):
     decode step's bytes take. `rounds` counts the requests behind the medians, `judged` those of them whose ids were
     held against the model's logits. Documents without it have one prompt for all requests of a row, and judged the last
     one at most. Where asked for, `kl` (mean, in nats) and `disagreement` (of the most likely token) tell how far
-    `tokens` tokens are from the float32 model's. `own_mean_gap` and `own_largest_gap` are the logit gaps of the ids
-    that a runner serves, by its own logits. `processes_ms` has the median in each process where a runner was measured
-    in several: its times are then the geometric means, and the interval contains the spread between the processes
-    (`kernels.measure.intervals.across_processes`).
+    `tokens` tokens are from the float32 model's, and `torch_kl` how far torch's own ops in the model's dtype are over
+    the same tokens; documents without it have that in the row of `eager`, if anywhere. `own_mean_gap` and
+    `own_largest_gap` are the logit gaps of the ids that a runner serves, by its own logits. `processes_ms` has the
+    median in each process where a runner was measured in several: its times are then the geometric means, and the
+    interval contains the spread between the processes (`kernels.measure.intervals.across_processes`).
     """
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -47,6 +48,7 @@ class BenchRow(TimedVariant):
     judged: int | None = None
     kl: float | None = None
     disagreement: float | None = None
+    torch_kl: float | None = None
     tokens: int | None = None
     own_mean_gap: float | None = None
     own_largest_gap: float | None = None

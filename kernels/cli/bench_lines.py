@@ -64,7 +64,8 @@ def _decode_line(row: BenchRow) -> str:
 def _fidelity(row: BenchRow) -> str:
     if row.kl is None or row.disagreement is None:
         return ""
-    said = f" KL {row.kl:.2g} nats, other token {row.disagreement:.2%} of {row.tokens:,}"
+    torch = "" if row.torch_kl is None else f" (torch's {row.torch_kl:.2g})"
+    said = f" KL {row.kl:.2g} nats{torch}, other token {row.disagreement:.2%} of {row.tokens:,}"
     if row.own_mean_gap is None or row.own_largest_gap is None:
         return said
     return f"{said}, own ids {row.own_mean_gap:.2g} below the best, {row.own_largest_gap:.2g} at most"

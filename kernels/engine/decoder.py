@@ -84,7 +84,7 @@ class Decoder:
         self.lm_head: Tensor = model.lm_head.weight
         self.rotary = core.rotary_emb
         self.layers = [weights_of(config, layer, pack) for layer in core.layers]
-        self.shapes = [_shape(config, layer) for layer in core.layers]
+        self.shapes = [layer_shape(config, layer) for layer in core.layers]
         self.eps: float = config.rms_norm_eps
 
     @torch.no_grad()
@@ -103,7 +103,8 @@ class Decoder:
         ]
 
 
-def _shape(config: Any, layer: Any) -> LayerShape:
+def layer_shape(config: Any, layer: Any) -> LayerShape:
+    """The sizes of a layer of a transformers model."""
     attention = layer.self_attn
     windowed = config.model_type in ("mistral", "mixtral")
     window = getattr(config, "sliding_window", None) if windowed else None

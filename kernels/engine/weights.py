@@ -34,18 +34,20 @@ def generate(model: "torch.nn.Module", seed: int) -> None:
     generate_part(model, model, seed, {})
 
 
-def generate_part(part: Any, whole: Any, seed: int, begins: Mapping[str, tuple[int, int]]) -> None:
-    """Fills one rank's part of a model in place with the values that `generate` gives the whole model there.
+def generate_part(part: Any, whole: Any, seed: int, begins: Mapping[str, tuple[int, int]], prefix: str = "") -> None:
+    """Fills one rank's part of a model, or one of its modules, in place with the values that `generate` gives the whole
+    model there.
 
     `whole` is that model. Only its shapes are read, so it may be on the meta device. `begins` are the first row and
-    column of those parameters that are divided.
+    column of those parameters that are divided. `prefix` stands before a module's names, such as "model.layers.3.".
     """
     import torch
 
-    _initialise_vectors(part, seed)
+    _initialise_vectors(part, whole, seed)
     vocabulary = _vocabulary_sizes(whole)
     with torch.no_grad(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, parameter in part.named_parameters():  # tied parameters come once
+        for own, parameter in part.named_parameters():  # tied parameters come once
+            name = prefix + own
             original = whole.get_parameter(name)
             std = _std(whole, name, original, vocabulary)
             if std is None:
@@ -57,16 +59,16 @@ def generate_part(part: Any, whole: Any, seed: int, begins: Mapping[str, tuple[i
                 _fill_whole(parameter.data, key, scale, pool)
 
 
-def _initialise_vectors(model: Any, seed: int) -> None:
-    """Gives norms and other vectors the architecture's initial value (1, or 0 where the model adds 1)."""
+def _initialise_vectors(part: Any, whole: Any, seed: int) -> None:
+    """Gives norms and other vectors of the part the architecture's initial value (1, or 0 where the model adds 1)."""
     import torch
 
     with torch.random.fork_rng(range(torch.cuda.device_count())), torch.no_grad():
         torch.manual_seed(seed)
-        for module in model.modules():
+        for module in part.modules():
             own = module.named_parameters(recurse=False)
             if any(parameter.ndim < 2 and not name.endswith("bias") for name, parameter in own):
-                model._init_weights(module)
+                whole._init_weights(module)
 
 
 def _vocabulary_sizes(model: Any) -> set[int]:

@@ -1,6 +1,6 @@
 """Distance of a runner's logits from the float32 model's. With generated weights it is fidelity, not quality."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,12 +44,16 @@ class Fidelity:
 
 
 @torch.no_grad()
-def fidelity(reference: "Runner", runners: "Mapping[str, Runner]", ids: Tensor, batch: int) -> dict[str, Fidelity]:
-    """Teacher-forced over ids [sequences, length], `batch` sequences at a time."""
+def fidelity(
+    expected: Iterable[Tensor], runners: "Mapping[str, Runner]", ids: Tensor, batch: int
+) -> dict[str, Fidelity]:
+    """Teacher-forced over ids [sequences, length], `batch` sequences at a time.
+
+    `expected` are the float32 model's logits [batch, length, vocab] of each batch, on any device.
+    """
     found = {name: Fidelity() for name in runners}
-    for rows in ids.split(batch):
-        expected = torch.log_softmax(reference.logits(rows).float(), dim=-1)
+    for exact, rows in zip(expected, ids.split(batch), strict=True):
         for name, runner in runners.items():
             own = torch.log_softmax(runner.logits(rows).float(), dim=-1)
-            found[name].add(expected.to(own.device), own)
+            found[name].add(torch.log_softmax(exact.to(own.device), dim=-1), own)
     return found

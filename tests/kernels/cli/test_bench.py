@@ -97,7 +97,7 @@ def test_bench_decode_times_a_whole_model(tmp_path, monkeypatch):
     named = ["--batch", "2", "--prompt", "32", "--model", "tiny-qwen2", "--fidelity", "300"]
     assert main(["bench", "decode", *options, *named, "--append"]) == 0
     compared = bench_document.read(path).rows[1]
-    assert (compared.kl, compared.disagreement, compared.tokens) == (0, 0, 512)
+    assert (compared.kl, compared.disagreement, compared.tokens, compared.torch_kl) == (0, 0, 512, 0)
     assert [(row.case["model"], row.case["batch"], row.case["prompt"]) for row in bench_document.read(path).rows] == [
         ("tiny-llama", 1, 128),
         ("tiny-qwen2", 2, 32),

@@ -12,6 +12,7 @@ from kernels import engine
 from kernels.cli import bench_decode, bench_decode_run
 from kernels.cli.bench_decode import Options
 from kernels.cli.bench_decode_run import DecodeRun
+from kernels.cli.bench_fidelity import Exact, compare
 from kernels.cli.bench_lines import row_line
 from kernels.engine import Generation
 from kernels.engine.clients import KEPT_BATCHES
@@ -255,7 +256,7 @@ def test_bench_decode_holds_our_runners_against_their_own_logits(model):
     case = ModelCase(model="tiny-llama", weights="fp32", batch=1, prompt=8, tokens=4)
     variant = SimpleNamespace(name="planted", peer=False, in_plans=True)
     run = DecodeRun(variant, case, engine.runner("eager", model), "pass")
-    bench_decode._compare([run], model, case, 1)
+    compare([run], Exact.of(model, engine.runner("eager", model), case, 1), case, "fp32")
     assert (run.own.tokens, run.own.largest < 1e-3) == (64, True)
     run.served = [Served(0, 0, (1_000_000, 2 * 10**9, 4 * 10**9, 10**10), 1, 4)]
     row = bench_decode._row(run, GPUS["cpu"], {}, torch.zeros(1, 8, dtype=torch.int64))

@@ -9,6 +9,7 @@ from kernels.cli import bench_decode, bench_divided
 from kernels.cli.bench_decode import Options, _wanted
 from kernels.cli.bench_decode_run import DecodeRun, Known, judge
 from kernels.cli.bench_document import BenchRow
+from kernels.cli.bench_fidelity import Exact, compare
 from kernels.engine import Generation, divided
 from kernels.engine.divided import Divided
 from kernels.engine.eager import EagerRunner
@@ -118,3 +119,20 @@ def test_the_reference_of_a_divided_model_is_the_model_by_torchs_own_ops():
     case = ModelCase(model="tiny-llama", batch=1, prompt=8, tokens=8, gpus=2)
     assert bench_divided.options_of(fp8, case, parts) == {"rounding": {"method": "nearest"}}
     assert bench_divided.options_of(fp8, case, whole) == {"devices": [0, 1]}
+
+
+def test_a_divided_models_fidelity_is_the_whole_models():
+    """Its float32 logits are made layer by layer, and torch in bf16 has its own loss from them."""
+    config, _ = catalogue.entry("tiny-llama")
+    case = ModelCase(model="tiny-llama", batch=1, prompt=8, tokens=8)
+    whole = engine.load(None, config, generated=True, dtype="bf16", device="cpu")
+    parts = divided.generate(config, [torch.device("cpu")] * 2, "bf16")
+    alone, both = (Exact.of(each, bench_divided.reference(each), case, 130) for each in (whole, parts))
+    assert torch.equal(alone.ids, both.ids)
+    torch.testing.assert_close(both.logits, alone.logits, atol=1e-5, rtol=1e-5)
+    assert [each.by_torch.tokens for each in (alone, both)] == [256, 256]
+    assert 1e-7 < both.by_torch.kl < 3 * alone.by_torch.kl < 1e-2
+    run = DecodeRun(registry.variant("megakernel"), case, EagerRunner(whole), "pass")
+    compare([run], both, case, "bf16")
+    assert run.torch_kl == both.by_torch.kl
+    assert abs(run.fidelity.kl / alone.by_torch.kl - 1) < 1e-3

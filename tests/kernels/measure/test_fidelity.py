@@ -23,7 +23,8 @@ class Spoken:
 def test_it_is_the_mean_over_all_tokens() -> None:
     truth, own = Spoken([[0.5, 0.5], [0.8, 0.2]]), Spoken([[0.25, 0.75], [0.2, 0.8]])
     ids = torch.zeros(3, 2, dtype=torch.int64)
-    found = fidelity(truth, {"own": own, "truth": truth}, ids, batch=2)  # type: ignore[arg-type, dict-item]
+    expected = [truth.logits(rows) for rows in ids.split(2)]
+    found = fidelity(expected, {"own": own, "truth": truth}, ids, batch=2)  # type: ignore[dict-item]
     kl = torch.tensor([0.5, 0.5, 0.8, 0.2]) * torch.tensor([2.0, 2 / 3, 4.0, 0.25]).log()
     assert found["own"].tokens == 6
     assert found["own"].kl == pytest.approx(float(kl.sum()) / 2, rel=1e-5)
@@ -34,7 +35,8 @@ def test_it_is_the_mean_over_all_tokens() -> None:
 def test_the_pipelines_own_measure_says_the_same() -> None:
     own = engine.runner("eager", with_rounded_weights(sample("bf16", "cpu"), "fp8"))
     tokens, (done, _, side) = on_its_text(own, "cpu", 512)
-    found = fidelity(engine.runner("eager", sample("fp32", "cpu")), {"own": own}, tokens.ids[: done // 128], 1)["own"]
+    exact, ids = engine.runner("eager", sample("fp32", "cpu")), tokens.ids[: done // 128]
+    found = fidelity(map(exact.logits, ids.split(1)), {"own": own}, ids, 1)["own"]
     assert done == found.tokens == 512
     assert found.kl == pytest.approx(side.mean_kl, rel=1e-6)
     assert found.disagreement == pytest.approx(side.disagreement, rel=1e-12)

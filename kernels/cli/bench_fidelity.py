@@ -1,0 +1,67 @@
+"""`bench decode --fidelity`: how far runners are from the float32 model, with torch's own ops in bf16 beside them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kernels import engine
+from kernels.cli.bench_decode_run import DecodeRun
+from kernels.engine import Runner
+from kernels.engine.divided import Divided
+from kernels.engine.layer_by_layer import float32_logits
+from kernels.measure.fidelity import LENGTH, Fidelity, fidelity
+from kernels.model_files import catalogue
+from kernels.ops import ModelCase
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.served_ids import own_gaps
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The float32 model's `logits` [sequences, LENGTH, vocab] of `ids`, on the CPU, and how far torch's own ops in the
+    model's dtype are from them.
+    """
+
+    ids: Tensor
+    logits: Tensor
+    by_torch: Fidelity
+
+    @classmethod
+    def of(cls, model: Any, reference: Runner, case: ModelCase, tokens: int) -> "Exact":
+        """Over `tokens` tokens, rounded up to whole batches. `reference` runs torch's own ops on the model.
+
+        It is asked before a runner takes the memory that it needs, or rounds the weights in place.
+        """
+        config, _ = catalogue.entry(case.model)
+        count = -(-tokens // (LENGTH * case.batch)) * case.batch
+        ids = torch.randint(model.config.vocab_size, (count, LENGTH), generator=torch.Generator().manual_seed(6))
+        if isinstance(model, Divided):
+            logits = float32_logits(config, ids, model.device)
+        else:
+            whole = engine.load(None, config, seed=0, generated=True, dtype="fp32", device=model.device.type)
+            exact = engine.runner("eager", whole)
+            logits = torch.cat([exact.logits(rows).cpu() for rows in ids.split(case.batch)])
+            exact.close()
+            del whole
+        engine.free()
+        expected = logits.split(case.batch)
+        return cls(ids, logits, fidelity(expected, {"torch": reference}, ids, case.batch)["torch"])
+
+
+def compare(runs: Sequence[DecodeRun], exact: Exact, case: ModelCase, dtype: str) -> None:
+    """Notes how far torch's eager model and our own runners are from float32, and what these serve from themselves.
+
+    `dtype` is the precision of the activations.
+    """
+    for run in (each for each in runs if not each.variant.peer):
+        run.own = own_gaps(run.runner, (case.batch, case.prompt, case.tokens))
+        if refusal := run.own.own_refusal(LARGEST_DIFFERENCE[dtype]):
+            run.gate, run.reason = "fail", refusal
+    compared = {run.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
+    runners = {name: run.runner for name, run in compared.items()}
+    found = fidelity(exact.logits.split(case.batch), runners, exact.ids, case.batch)
+    for name, run in compared.items():
+        run.fidelity, run.torch_kl = found[name], exact.by_torch.kl
