@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 LARGEST_OVER_MEAN = 4.0
 """The largest gap may be this many times the allowed mean gap: the errors of logits are approximately normal."""
 
+LARGEST_OVER_MEAN_LOSSY = 6.0
+"""The same of precisions below 16 bits, by the reference's logits.
+
+16 bits err by a third of what is allowed. fp8 errs by 15 to 20 %, where 25 % are allowed. At 19.6 % the largest of
+1,024 gaps was above 1, four times what is allowed, in 5 of 80 simulated trials, and once on an H200: 1.1. With 6 a
+runner that errs by all of the 25 % passes too (test_served_ids.py).
+"""
+
 OWN_MEAN_SHARE = 0.1
 """Of the mean gap allowed by a reference's logits, the share allowed by the logits of the runner that served.
 
@@ -50,7 +58,8 @@ class LogitGaps:
         `allowed` is the relative difference of the logits that rounding to the runner's precision explains. Of few ids
         one alone may have the largest gap allowed.
         """
-        largest = LARGEST_OVER_MEAN * allowed
+        lossy = allowed > LARGEST_DIFFERENCE["bf16"]
+        largest = (LARGEST_OVER_MEAN_LOSSY if lossy else LARGEST_OVER_MEAN) * allowed
         found = self._beyond(allowed + (largest - allowed) / self.tokens, largest, "the reference's")
         return f"The ids that it served are not the model's: {found}" if found else None
 
