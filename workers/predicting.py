@@ -87,7 +87,8 @@ def predict(
             plans.append(PredictedPlan(runner=runner, gpus=gpus, weights=weights, figures=figures))
     if traffic.concurrency > 1:
         missing.append(f"No latency is predicted where {traffic.concurrency} clients wait for each other.")
-    return Prediction(plans=plans, assumptions=_assumptions(workload, most, rates), missing=missing)
+    unpacks = any(each.runner == MEGAKERNEL and each.weights in pass_time.UNPACKED for each in plans)
+    return Prediction(plans=plans, assumptions=_assumptions(workload, most, rates, unpacks), missing=missing)
 
 
 def fastest(plans: Sequence[PredictedPlan], promise: Objective) -> tuple[float, PredictedPlan] | None:
@@ -265,7 +266,7 @@ def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[Predicte
     return figures
 
 
-def _assumptions(workload: Sla, most_gpus: int, rates: _Rates) -> list[str]:
+def _assumptions(workload: Sla, most_gpus: int, rates: _Rates, unpacks: bool) -> list[str]:
     said = [
         f"The GPU's rates are {rates.source}, and are reached all the time.",
         "A pass reads every weight once, a decode step the keys and values too; FLOPs come on top, those of the head "
@@ -274,6 +275,12 @@ def _assumptions(workload: Sla, most_gpus: int, rates: _Rates) -> list[str]:
         f"megakernel {exchanges_us(1):.1f} µs, and no less than its exchanges. Both are of H200s.",
         "The host and sampling take no time.",
     ]
+    if unpacks:
+        least = " and ".join(f"{rate:.1f} · 10¹² of {name}" for name, rate in pass_time.UNPACKED.items())
+        said.append(
+            f"Where the megakernel unpacks weights of 8 or 4 bits, a layer takes {pass_time.UNPACK_US:.1f} µs more, "
+            f"and a GPU unpacks at most {least} weights a second."
+        )
     if most_gpus > 1:
         several = [each for each in RANKS[1:] if each <= most_gpus]
         layers = " and ".join(f"{exchanges_us(each):.1f} µs on {each} GPUs" for each in several)

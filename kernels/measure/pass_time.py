@@ -7,6 +7,7 @@ H200s. `docs/method.md`, *prediction*, has the formula and how far it was off.
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from kernels.model_files.config import value
@@ -40,6 +41,13 @@ with eight sequences (`serve-megakernel.json`, `change_over`)."""
 LOSSY_LAYER_US = 17.7
 """The least time of a megakernel's layer that unpacks its weights: Llama-3.2-1B in NVFP4 (`decode.json`). GPUs that
 divide the model divide it."""
+UNPACKED = {"fp8": 4.2, "nvfp4": 6.1}
+"""So many 10¹² weights a second the SMs of an H200 or H100 unpack at most, whatever they could read: Llama-3.1-70B's
+shape on two H200s, whose layers take 110 and 77 µs (`h200x2/decode-70b.json`)."""
+UNPACK_US = 3.0
+"""What unpacking adds to a megakernel's layer beside that, the beginning and end of each product: the mean of the 8B
+and the 70B's shape in fp8 on one, two and four H200s (`h200x2/decode-8b.json`, `h200x4/decode-8b-fp8.json`,
+`h200x4/decode-70b-fp8.json`)."""
 KERNELS = {"kernels": (5, 8), "compiled": (15, 13), "cuda_graphs": (44, 45)}
 """Dependent kernels of a layer, in a decode step and in a prompt. `kernels`: `docs/kernels/whole-model.md`; the others
 as profiles of Llama-3.2-1B counted launches (`llama-3.2-1b.json`)."""
@@ -71,10 +79,14 @@ class PassWork:
 
 @dataclass(frozen=True)
 class LayerTime:
-    """A layer's `idle_us` beside its bytes and FLOPs, and the `least_us` that it takes however few these are."""
+    """A layer's `idle_us` beside its bytes and FLOPs, and the `least_us` that it takes however few these are.
+
+    `unpacked` weights in 10¹² a second at most go through the SMs of all GPUs that divide the model.
+    """
 
     idle_us: float
     least_us: float = 0.0
+    unpacked: float = inf
 
 
 def decoder(config: dict[str, Any], parameters: int) -> DecoderSizes:
@@ -107,10 +119,11 @@ def layer(
 ) -> LayerTime:
     """What a layer costs beside bytes and FLOPs; `kernel_us` is KERNEL_US, or what is known of another device."""
     if runner == MEGAKERNEL and not reads_prompt:
-        least, further = EXCHANGES * ALL_TO_ALL_US, SEQUENCE_US * (sequences - 1)
-        if weights != "bf16":
-            least = max(least, LOSSY_LAYER_US / gpus)
-        return LayerTime(exchanges_us(gpus) + further, least + further)
+        least, idle, further = EXCHANGES * ALL_TO_ALL_US, exchanges_us(gpus), SEQUENCE_US * (sequences - 1)
+        if weights not in UNPACKED:
+            return LayerTime(idle + further, least + further)
+        least = max(least, LOSSY_LAYER_US / gpus)
+        return LayerTime(idle + UNPACK_US + further, least + further, gpus * UNPACKED[weights])
     count = KERNELS["kernels" if runner == MEGAKERNEL else runner][reads_prompt]
     return LayerTime(count * kernel_us + GPU_EXCHANGES * PROMPT_SUM_US[gpus])
 
@@ -123,8 +136,9 @@ def pass_ms(
     `rates`: TB/s and TFLOP/s, of all GPUs that divide the model evenly.
     """
     read, multiplied = rates[0] * 1e9, rates[1] * 1e9
+    weight = max(weight_bytes / read, 1 / (each.unpacked * 1e9))
     attention = 4.0 * of.q_width * of.layers * work.pairs
-    body = (of.body * weight_bytes + work.cached * of.kv_bytes * kv_share) / read
+    body = of.body * weight + work.cached * of.kv_bytes * kv_share / read
     body += (2.0 * of.body * work.rows + attention) / multiplied
-    head = of.head * weight_bytes / read + 2.0 * of.head * work.answered / multiplied
+    head = of.head * weight + 2.0 * of.head * work.answered / multiplied
     return of.layers * max(body / of.layers + each.idle_us / 1e3, each.least_us / 1e3) + head

@@ -33,7 +33,8 @@ LEFT = {
     "docs/kernels/megakernel-gpus.md": {
         "promises and settings": [
             "a token within 1.5 ms at the median",
-            "misses its 5.0 ms",
+            "where 0.8 were wanted",
+            "where 3.45 were wanted",
             "does not come within 2 s",
         ],
         "limits of tests": ["to 0.01 % of the logits in float32", "no further from float32 than 1.5 times"],
@@ -42,12 +43,11 @@ LEFT = {
         "of the document that its sentence names": [
             "1.1 µs until all SMs have added the words ([exchange.jsonl]",
             "of its 21 µs the mean SM waits 13 for words",
+            "a layer takes 104 µs",
         ],
         "said to have no document": ["1.8 µs between four GPUs, of which no document is kept"],
         "computed, and checked below": [
-            "nothing in bf16 is off by more than 8 %",
-            "take 7 to 23 % longer on H200s and 1 to 9 % on H100s",
-            "a layer takes 4 to 14 µs more than predicted, and 4 on one GPU as well",
+            "nothing is off by more than 8 %",
         ],
     },
     "benchmarks/README.md": {
@@ -109,21 +109,16 @@ def test_pauses_of_late_users_are_as_short_as_the_pages_say():
 
 
 def test_predictions_of_several_gpus_are_off_by_what_the_page_says():
-    over: dict[tuple[str, str], list[float]] = {}
-    layers = []
+    off: list[float] = []
     for _, source, weights, name, _ in several_gpus.CASES:
         for gpu, folders in (("h200", ("h200x2", "h200x4")), ("h100", ("h100x4",))):
             modelled = several_gpus._modelled(several_gpus.MODELS[source], weights, name, f"{gpu}x4")
             for gpus, time in zip((None, 2, 4), modelled, strict=True):
                 found = filter(None, (several_gpus._row(folder, source, weights, gpus) for folder in folders))
                 if row := next(found, None):
-                    over.setdefault((gpu, weights), []).append(row[name] / time - 1)
-                    if (gpu, weights) == ("h200", "fp8"):
-                        layers.append((row[name] - time) * 1e3 / {"decode-8b": 32, "decode-70b": 80}[source])
-    assert max(abs(each) for gpu in ("h200", "h100") for each in over[gpu, "bf16"]) < 0.08
-    assert [round(100 * each(over["h200", "fp8"])) for each in (min, max)] == [7, 23]
-    assert [round(100 * each(over["h100", "fp8"])) for each in (min, max)] == [1, 9]
-    assert [round(min(layers)), round(max(layers)), round(layers[0])] == [4, 14, 4]
+                    off.append(time / row[name] - 1)
+    assert len(off) == 23
+    assert round(100 * max(map(abs, off))) == 8
 
 
 def test_the_table_of_every_op_bears_out_what_is_said_of_it():

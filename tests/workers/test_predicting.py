@@ -7,7 +7,15 @@ import pytest
 
 from benchmarks.documents import document
 from benchmarks.predicted_errors import errors
-from kernels.measure.pass_time import ALL_TO_ALL_US, EXCHANGE_US, KERNEL_US, KERNELS, SEQUENCE_US
+from kernels.measure.pass_time import (
+    ALL_TO_ALL_US,
+    EXCHANGE_US,
+    KERNEL_US,
+    KERNELS,
+    SEQUENCE_US,
+    UNPACK_US,
+    UNPACKED,
+)
 from tests.workers.test_promises import model
 from workers.documents.measurement import Ceilings
 from workers.documents.workload import Workload
@@ -85,6 +93,37 @@ def test_gpus_that_divide_a_model_share_the_unpacking_of_its_weights():
     }
     assert all(steps[gpus, "fp8"] < steps[gpus, "bf16"] for gpus in (1, 2, 4))
     assert steps[4, "fp8"] < steps[2, "fp8"] < steps[1, "fp8"]
+
+
+@pytest.mark.parametrize(("weights", "bytes_each"), [("fp8", 1), ("nvfp4", 9 / 16)])
+def test_weights_are_unpacked_no_faster_than_the_sms_can(weights, bytes_each):
+    """Where the memory is slow their bytes take longer, where it is fast their unpacking does."""
+    eight = model("llama-3.1-8b")
+    parameters, cache = eight.parameters - 128_256 * 4096, (128 + 32) * 2 * 32 * 8 * 128 * 2
+    flops_ms = (2 * parameters + 4 * 4096 * 32 * 160) / 500e9
+    for read, each_ms in ((1.0, bytes_each / 1e9), (8.0, 1 / UNPACKED[weights] / 1e9)):
+        rates = CEILINGS.model_copy(update={"read_tbps": read})
+        found = predicted(eight, "h200x4", rates, lower=[weights])
+        idle_ms = 32 * (5 * EXCHANGE_US + UNPACK_US) / 1e3
+        bare = parameters * each_ms + cache / (read * 1e9) + flops_ms
+        assert values(of(found, "megakernel", weights))[("tpot", None, None)] == pytest.approx(bare + idle_ms)
+    assert any(
+        "a layer takes 3.0 µs more, and a GPU unpacks at most 4.2 · 10¹² of fp8" in each for each in found.assumptions
+    )
+    assert not any("unpacks" in each for each in predicted(eight, "h200x4", CEILINGS).assumptions)
+
+
+@pytest.mark.parametrize(
+    "source", ["h200x2/decode-8b", "h200x2/decode-70b", "h200x4/decode-8b-fp8", "h200x4/decode-70b-fp8"]
+)
+def test_fp8_on_several_gpus_is_predicted_within_a_tenth(source):
+    """Beside every time that H200s measured, by their datasheet."""
+    rows = [row for row in document(source)["rows"] if row["case"]["weights"] == "fp8" and row["ms_per_token"]]
+    for row in rows:
+        plans = predicted(model(row["case"]["model"]), "h200x4", lower=["fp8"])
+        found = values(of(plans, "megakernel", "fp8", row["case"].get("gpus", 1)))[("tpot", None, None)]
+        assert abs(found / row["ms_per_token"] - 1) < 0.1, row["case"]
+    assert rows
 
 
 def test_a_megakernels_layer_takes_no_less_than_its_exchanges():
