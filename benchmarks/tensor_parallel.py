@@ -206,6 +206,9 @@ def main() -> None:
         print(json.dumps(found), flush=True)
         if asked.json:
             asked.json.write_text(json.dumps(found, indent=1) + "\n")
+    if on_gpu:
+        del run, graph  # NCCL waits, on destruction, for the graphs that hold its communicator
+        torch.cuda.synchronize()
     dist.destroy_process_group()
 
 

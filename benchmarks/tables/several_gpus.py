@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchmarks.documents import Row, document, field
+from benchmarks.documents import Row, document, field, is_lossy
 from benchmarks.predicted_errors import manifest
 from benchmarks.tables.writing import borrowed, fidelity, markdown, table
 from workers.documents.workload import Workload
@@ -28,18 +28,19 @@ MODELS = {"decode-1b": "llama-3.2-1b", "decode-8b": "llama-3.1-8b", "decode-70b"
 def several_gpus() -> str:
     """ms by GPUs, measured, wanted and modelled, and the fidelity; a dash where nothing is measured, or was refused.
 
-    What one or two GPUs take is of the first result that has it. Peers are in bf16 and measured by the token.
+    What one or two GPUs take is of the first result that has it. Peers are in bf16 and measured by the token. A time is
+    marked with ³ where its own fidelity was not measured.
     """
     lines = []
     for label, source, weights, name, wanted in CASES:
         found = [_first_row(source, weights, gpus) for gpus in (None, *CLASSES)]
-        times = [_time(row, name) for row in found]
+        times = [_time(row, name) + _unheld(row) for row in found]
         modelled = _modelled(MODELS[source], weights, name, "h200x4")
         goals = [f" ({_ms(goal)}; {_ms(of)})" if goal else "" for goal, of in zip(wanted, modelled, strict=True)]
         by_token = weights == "bf16" and name == "ms_per_token"
         peers = [_peer(each, source, how) if by_token else None for each in CLASSES.values() for how in SUMS]
         lines.append([label, *map(str.__add__, times, goals), *_fidelity(found), *map(_ms, peers)])
-    header = ["ms, measured (wanted; modelled)", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats", "other tokens"]
+    header = ["ms, measured (wanted; modelled)", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats (torch)", "other tokens"]
     return markdown([*header, *(f"torch on {gpus}, {how}" for gpus in CLASSES for how in SUMS.values())], lines)
 
 
@@ -53,13 +54,13 @@ def several_h100s() -> str:
         found = [_row("h100x4", source, weights, gpus) for gpus in (None, 2, 4)]
         modelled = map(_ms, _modelled(MODELS[source], weights, name, "h100x4"))
         cells = [
-            f"{_time(row, name)} ({ms}; {row['read_share']:.0%})" if row else "–"
+            f"{_time(row, name)}{_unheld(row)} ({ms}; {row['read_share']:.0%})" if row else "–"
             for row, ms in zip(found, modelled, strict=True)
         ]
         by_token = weights == "bf16" and name == "ms_per_token"
         peers = [_ms(_peer("h100x4", source, how) if by_token else None) for how in SUMS]
         lines.append([label, *(each.replace("%", " %") for each in cells), *_fidelity(found), *peers])
-    header = ["ms, measured (modelled; share)", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats", "other tokens"]
+    header = ["ms, measured (modelled; share)", "1 GPU", "2 GPUs", "4 GPUs", "KL, nats (torch)", "other tokens"]
     return markdown([*header, *(f"torch on 4, {how}" for how in SUMS.values())], lines)
 
 
@@ -84,9 +85,21 @@ def _time(row: Row | None, name: str) -> str:
 
 
 def _fidelity(found: Sequence[Row | None]) -> list[str]:
-    """That of the most GPUs that a line shows; where one of its rows has none, the line has none."""
+    """That of the most GPUs that a line shows and that have one. One with what torch in bf16 loses comes first, and has
+    that in brackets.
+    """
     shown = [row for row in reversed(found) if row]
-    return fidelity(min(shown, key=lambda row: row["kl"] is not None)) if shown else ["–", "–"]
+    if not shown:
+        return ["–", "–"]
+    row = max(shown, key=lambda row: (row.get("torch_kl") is not None, row["kl"] is not None))
+    kl, others = fidelity(row)
+    known = row.get("torch_kl")
+    return [kl if known is None else f"{kl} ({known:#.2g})", others]
+
+
+def _unheld(row: Row | None) -> str:
+    """³ behind a time in lower precision of a row without a fidelity; "" behind any other."""
+    return "³" if row and is_lossy(row) and row["kl"] is None else ""
 
 
 def _first_row(source: str, weights: str, gpus: int | None) -> Row | None:
@@ -95,14 +108,22 @@ def _first_row(source: str, weights: str, gpus: int | None) -> Row | None:
 
 
 def _row(folder: str, source: str, weights: str, gpus: int | None) -> Row | None:
-    """The megakernel on so many GPUs, None for one; None where it is not measured."""
-    rows: list[Row] = _document(f"{folder}/{source}").get("rows", [])
+    """The megakernel on so many GPUs, None for one; None where it is not measured.
+
+    A document of this precision alone comes before one of several.
+    """
+    rows: list[Row] = [*_rows(f"{folder}/{source}-{weights}"), *_rows(f"{folder}/{source}")]
     ours = [row for row in rows if row["variant"].startswith("megakernel") and field(row, "weights") == weights]
     return next((row for row in ours if field(row, "gpus") == gpus and row["gate"] == "pass"), None)
 
 
 def _peer(folder: str, source: str, how: str) -> float | None:
     found: float | None = _document(f"{folder}/peer-{MODELS[source]}-{how}").get("ms_per_token")
+    return found
+
+
+def _rows(name: str) -> list[Row]:
+    found: list[Row] = _document(name).get("rows", [])
     return found
 
 
