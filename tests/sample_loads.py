@@ -22,7 +22,7 @@ from workers.documents.traffic import Traffic
 from workers.documents.workload import LoadSearch, Workload, unit_of
 from workers.stages.price import price
 from workers.traffic.limit import LimitSearch, saturation
-from workers.under_load.sentences import curve_of, whole_sentence
+from workers.under_load.sentences import batches_words, curve_of, server_words, whole_sentence
 
 SECONDS, OUTPUT = 8.0, 64
 SEARCH = LimitSearch(64, 3)
@@ -118,10 +118,10 @@ def under_load() -> UnderLoadResult:
         LoadedServer(
             kind="batches",
             label="generate of transformers in batches",
-            sentence="Generate of transformers in batches of those who wait when it is free.",
+            sentence=batches_words("generate of transformers"),
             hardware="NVIDIA H200",
             gpu_class="h200",
-            caveats=["There is no HTTP and no tokenizer between users and runner: that is in its favour."],
+            caveats=["No HTTP and no tokenizer stand between users and runner: that is in its favour."],
         ),
         _limit([load(1, 9, 4.2, "missed"), load(2, 9.4, 4.2, "missed"), load(4, 12, 4.3, "missed")], 0),
     )
@@ -129,7 +129,7 @@ def under_load() -> UnderLoadResult:
         LoadedServer(
             kind="server",
             label="this workbench's server, the plan's kernels",
-            sentence="This workbench's server with the plan's kernels, over HTTP from this machine.",
+            sentence=server_words("the plan's kernels", 4),
             hardware="NVIDIA H200",
             gpu_class="h200",
             settings=SETTINGS,

@@ -52,7 +52,10 @@ def offer(results: Results, model: ModelManifest | None) -> Offer | None:
         request=f"curl localhost:{PORT}/v1/completions -H 'Content-Type: application/json' -d '{json.dumps(asked)}'",
         notes=(
             PACKED + TAKEN.get(str(plan.get("runner")), OTHERS),
-            *filter(None, [size(plan.get("serving") or {}), change_over(plan.get("serving") or {})]),
+            *filter(
+                None,
+                [size(plan.get("serving") or {}), change_over(plan.get("serving") or {}), _not_of_it(results)],
+            ),
         ),
     )
 
@@ -83,6 +86,16 @@ def rounds_weights(plan: dict[str, Any]) -> bool:
     return any(str(each or "bf16") not in FULL for each in [(plan.get("options") or {}).get("weights"), *held])
 
 
+def _not_of_it(results: Results) -> str:
+    """Says of a result whose after was no server that its figures are not this server's; "" elsewhere."""
+    after = results.load.after if results.load else None
+    if after is None or after.server.kind != "batches":
+        return ""
+    return (
+        f"The figures under load, and the prices that stand at them, are of {after.server.label}, not of this server."
+    )
+
+
 def size(serving: dict[str, Any]) -> str:
     """What the plan says of a server's size, in a sentence."""
     longest = f"{serving['context']:,}" if serving.get("context") else "8,192"
@@ -100,11 +113,13 @@ def change_over(serving: dict[str, Any]) -> str:
     times, up_to = serving.get("token_ms") or {}, serving.get("megakernel_up_to") or 0
     if not up_to:
         return ""
-    most = f"Up to {up_to} at once go to the megakernel" if up_to > 1 else "One alone goes to the megakernel"
+    most = f"The megakernel serves {f'up to {up_to} requests at once' if up_to > 1 else 'one request alone'}"
     if not times:
         return f"{most}."
-    found = [
-        f"{number}: {plain(times[number]['megakernel'])} and {plain(times[number]['kernels'])} ms"
+    (few, one, other), *more = [
+        (number, plain(times[number]["megakernel"]), plain(times[number]["kernels"]))
         for number in sorted(times, key=int)
     ]
-    return f"{most}. A token of so many took it, and the kernels: {'; '.join(found)}."
+    found = [f"A token took {one} ms by it and {other} ms by the library's kernels with {few} at once"]
+    found += [f"{one} and {other} ms with {number}" for number, one, other in more]
+    return f"{most}. {'; '.join(found)}."

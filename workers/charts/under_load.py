@@ -242,8 +242,8 @@ CHART = Chart(
 PROMISE = Chart(
     "load_promise",
     "The first promise under load",
-    "The highest load that holds is found by a search that is judged at 99 % as a whole, which holds where slow "
-    "periods come eight times or more in a load.",
+    "The highest load that holds is found by a search that is judged at 99 % confidence as a whole; slow periods "
+    "that come fewer than eight times in a load may escape it.",
     "load",
     "measured",
     promise_figure,

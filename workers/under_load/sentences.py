@@ -24,6 +24,7 @@ NO_NETWORK = (
     "vLLM was not started: its processes connect to each other, and this host gives a stage no network of its own. "
     + IN_ITS_PLACE
 )
+SLOW_PERIODS = "slow periods that come fewer than eight times in a load may escape it"
 TOO_FEW = "served too few requests to say: with more minutes a load lasts longer."
 
 
@@ -55,12 +56,13 @@ def _sentence(limit: LimitResult) -> str:
             said.append(f"Each {TOO_FEW}")
         elif loads[0].verdict == "not_enough_samples":
             said.append(f"The lowest, {least}, {TOO_FEW}")
-    said.append(f"{len(loads)} loads were judged at {plain(100 * limit.confidence_each, 5)} % each.")
+    said.append(f"{len(loads)} loads were judged, each at {plain(100 * limit.confidence_each, 5)} % confidence.")
     if void and len(void) < len(loads):
-        said.append(f"Void: {', '.join(traffic_words(each.traffic) for each in void)}.")
+        named = ", ".join(traffic_words(each.traffic) for each in void)
+        said.append(f"Void, since the load generator itself was late: {named}.")
     if limit.saturation:
         at = limit.saturation.users
-        said.append(f"Beyond {_level(limit, at)} more hardly bring more tokens.")
+        said.append(f"Above {_level(limit, at)} a higher load hardly brings more tokens per second.")
     if limit.unfinished:
         said.append(f"{limit.unfinished} A higher load may hold as well." if limit.held else limit.unfinished)
     return " ".join(said)
@@ -86,8 +88,7 @@ def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommende
         return "No load was measured."
     said = "; ".join(f"{name}{_vllm_label(curve)}: {_held(curve.limit)}" for name, curve in sides)
     confidence = f"{sides[0][1].limit.confidence:.0%}".replace("%", " %")
-    holds = "which holds where slow periods come eight times or more in a load"
-    return f"{capitalised(said)}. Each whole search is judged at {confidence} confidence, {holds}."
+    return f"{capitalised(said)}. Each search as a whole is judged at {confidence} confidence; {SLOW_PERIODS}."
 
 
 def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> str:
@@ -113,13 +114,37 @@ def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> st
 
 
 def choice_of(taken: LoadCurve, other: LoadCurve) -> str:
-    """Which of two forms of the plan is after, with what both hold."""
+    """Which of two ways to run the plan is after, with what both hold."""
     if taken.limit.held:
-        held = f"{_held(taken.limit)}; {other.server.label}: {_held(other.limit)}"
-        return f"After is {taken.server.label}, which holds more of two: {held}."
-    rates = [number(max(each.tokens_per_second for each in curve.limit.loads)) for curve in (taken, other)]
-    most = f"{rates[0]} tokens/s; {other.server.label}: {rates[1]} tokens/s"
-    return f"Of two, neither shown to hold every objective, after is {taken.server.label}, which gave most: {most}."
+        why, said = "holds more", [_held(each.limit) for each in (taken, other)]
+    else:
+        why = "gave more tokens per second, since neither is shown to hold every objective"
+        rates = [max(each.tokens_per_second for each in curve.limit.loads) for curve in (taken, other)]
+        said = [f"{number(each)} tokens/s at most" for each in rates]
+    one, two = (f"{curve.server.label}: {words}" for curve, words in zip((taken, other), said, strict=True))
+    return f"Two ways to run the plan were measured, and after is the one that {why}. {capitalised(one)}; {two}."
+
+
+def server_words(kernels: str, web_servers: int) -> str:
+    """How this workbench's server was put under load; `kernels` are whose it computes with."""
+    many = f", taken by {web_servers} web server processes for its one engine" if web_servers > 1 else ""
+    return f"This workbench's server with {kernels}: continuous batching, over HTTP from this machine{many}."
+
+
+def batches_words(runner: str) -> str:
+    """How a runner, such as `generate of transformers`, was put under load without a server."""
+    return (
+        f"{capitalised(runner)}, in batches: whenever it is free, it takes all requests that wait as one batch, which "
+        "takes as long as its longest request."
+    )
+
+
+def one_api_server(web_servers: int) -> str:
+    """What weakens a comparison of vLLM's one API server with so many of this workbench's."""
+    return (
+        f"vLLM answered HTTP by one process, its default (--api-server-count 1), and this workbench's server by "
+        f"{web_servers}. With many users vLLM may serve more tokens per second by several."
+    )
 
 
 def _vllm_label(curve: LoadCurve) -> str:

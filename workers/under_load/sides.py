@@ -31,7 +31,7 @@ from workers.traffic.sending import LoadTarget
 from workers.under_load import judging
 from workers.under_load.batches import BatchLoop
 from workers.under_load.curve import Curve, Loading
-from workers.under_load.sentences import curve_of
+from workers.under_load.sentences import batches_words, curve_of, server_words
 
 START_SECONDS = 60.0
 """The server may take as long to start, even where the stage has less time left."""
@@ -40,9 +40,7 @@ OF_THE_SERVER = ("kernels", "megakernel")
 EXCLUDED = f"the workload excludes {PASSES}, of which the server's passes are made"
 LOOPBACK = Address("localhost", 80, False, "/v1")
 ONE_CORE = "On a CPU it leaves one core to the load generator, and so does the other side."
-IN_PROCESS = (
-    "There is no HTTP and no tokenizer between users and runner, as there is for the server: that is in its favour."
-)
+IN_PROCESS = "No HTTP and no tokenizer stand between users and runner, as they do for a server: that is in its favour."
 
 
 class Sides:
@@ -100,12 +98,10 @@ class Sides:
         if excluded := of_server(self.document.workload.constraints.exclude):
             caveats.append(f"It does without {' and '.join(excluded)}, which the workload excludes.")
         parts = "the plan's kernels" if plan and plan.runner in OF_THE_SERVER else "the library's kernels"
-        count = processes_here(self.spec())
-        over = f"over HTTP from this machine{f', by {count} web servers' if count > 1 else ''}"
         return LoadedServer(
             kind="server",
             label=f"this workbench's server, {parts}",
-            sentence=f"This workbench's server with {parts}: continuous batching, {over}.",
+            sentence=server_words(parts, processes_here(self.spec())),
             hardware=device,
             gpu_class=self.document.gpu_class,
             caveats=[*caveats, *([ONE_CORE] if self.device == "cpu" else [])],
@@ -145,8 +141,7 @@ class Sides:
         return LoadedServer(
             kind="batches",
             label=f"{what} in batches",
-            sentence=f"{what[0].upper()}{what[1:]} in batches of those who wait when it is free, as long as the "
-            "longest request among them.",
+            sentence=batches_words(what),
             hardware=self.hardware,
             gpu_class=self.document.gpu_class,
             gpus=gpus,

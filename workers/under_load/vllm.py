@@ -23,7 +23,7 @@ from workers.documents.recording import longest
 from workers.harness.context import StageError
 from workers.measuring.served_model import dtype_of, load
 from workers.traffic.prompts import WORDS
-from workers.under_load.sentences import NO_NETWORK, NO_VLLM, curve_of
+from workers.under_load.sentences import NO_NETWORK, NO_VLLM, curve_of, one_api_server
 from workers.under_load.sides import Sides
 
 EXPECTED_START_SECONDS, LONG_START_SECONDS = 70.0, 150.0
@@ -33,10 +33,6 @@ SPARE_TOKENS = 64
 """vLLM's longest sequence has so many tokens more than the traffic's: prompts are words, counted once sent."""
 LONGEST = 500
 """Characters of vLLM's log that a sentence quotes."""
-ONE_API_SERVER = (
-    "vLLM speaks HTTP by one process, its default, and this workbench's server by several. With some hundred users "
-    "vLLM may serve more by several of its own (--api-server-count)."
-)
 NO_TOKENIZER = "The model has no tokenizer: vLLM reads each word of a prompt as one id."
 
 
@@ -65,8 +61,8 @@ def curve(sides: Sides, until: float) -> LoadCurve:
     except NotStarted as error:
         how = "ended" if time.monotonic() - begun < seconds else f"had not started after {seconds:.0f} s"
         raise StageError(f"vLLM {how}; its log ends: {_last_line(log)}") from error
-    if processes_here(sides.spec()) > 1:
-        caveats.append(ONE_API_SERVER)
+    if (web_servers := processes_here(sides.spec())) > 1:
+        caveats.append(one_api_server(web_servers))
     return curve_of(_described(sides, server, started, caveats), limit)
 
 

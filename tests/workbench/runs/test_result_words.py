@@ -185,7 +185,7 @@ def test_loads_are_shown_with_what_served_them(browser, organisation, engineer):
     page = browser(engineer).get(f"/runs/{run.id}/result/").content.decode()
     assert "Before: no load is shown to hold every objective; after: every objective holds with" in page
     assert "Under load. Before: no load" in page.partition('id="objectives"')[0], "beside the verdict"
-    assert "Generate of transformers in batches of those who wait" in page
+    assert "Generate of transformers, in batches: whenever it is free, it takes all requests that wait" in page
     assert "The price at each load, whatever the promise" in page
     assert "$0.0831" in page.partition('id="any-load"')[2].partition("</table>")[0]
     assert "After: 64 of its answers were held against the model" in page

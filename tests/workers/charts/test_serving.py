@@ -58,9 +58,23 @@ def test_what_the_server_chose_under_load_stands_in_place_of_the_defaults() -> N
     assert offered.notes[1:] == (
         "Up to 32 requests at once, in sequences of up to 4,096 tokens, with 1 GiB of KV pages and passes of 1, 8, 32 "
         "single tokens: measured on NVIDIA H200, driver 590.2.",
-        "Up to 4 at once go to the megakernel. A token of so many took it, and the kernels: 1: 0.57 and 0.99 ms; "
-        "8: 1.2 and 1.1 ms.",
+        "The megakernel serves up to 4 requests at once. A token took 0.57 ms by it and 0.99 ms by the library's "
+        "kernels with 1 at once; 1.2 and 1.1 ms with 8.",
     )
+
+
+def test_figures_of_batches_are_not_taken_for_the_servers() -> None:
+    found = results(runner="compiled", options={}, ops=[])
+    server = LoadedServer(kind="batches", label="the model under torch.compile in batches", sentence="", hardware="")
+    limit = LimitResult(users=0, most=32, confidence=0.99, confidence_each=0.99, loads=[])
+    curve = LoadCurve(server=server, limit=limit, sentence="")
+    loaded = found.model_copy(update={"load": UnderLoadResult(after=curve, sentence="")})
+    said = (
+        "The figures under load, and the prices that stand at them, are of the model under torch.compile in batches, "
+        "not of this server."
+    )
+    assert serving.offer(loaded, sample_results.manifest()).notes[-1] == said
+    assert said not in serving.offer(found, sample_results.manifest()).notes
 
 
 def refusal(not_served: str = "", **plan) -> str:

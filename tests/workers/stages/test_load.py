@@ -106,7 +106,7 @@ def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified)
     assert Plan.model_validate(verified.plan | {"serving": chosen}).serving.device == found.after.server.hardware
     assert found.sentence.startswith("Before: ")
     assert "; after: " in found.sentence
-    assert "loads were judged at 99.9 % each." in found.before.sentence
+    assert "loads were judged, each at 99.9 % confidence." in found.before.sentence
 
 
 def test_users_who_think_and_go_away_are_served_in_batches(tmp_path, monkeypatch, verified):
@@ -196,7 +196,7 @@ def test_of_a_plan_of_another_runner_after_is_the_form_that_holds_more(tmp_path,
     }
     taken = labels.pop(found.after.server.kind)
     assert found.after.server.label == taken
-    assert f"after is {taken}" in found.choice[:1].lower() + found.choice[1:]
+    assert f". {taken[:1].upper()}{taken[1:]}: " in found.choice
     assert f"; {labels.popitem()[1]}: " in found.choice
     assert found.after.served_ids.acceptable
     assert len(found.after.limit.loads) >= 3

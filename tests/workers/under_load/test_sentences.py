@@ -3,7 +3,15 @@
 from tests import sample_loads
 from workers.charts import under_load
 from workers.traffic.searching import OUT_OF_TIME
-from workers.under_load.sentences import choice_of, curve_of, unlike_verify, whole_sentence
+from workers.under_load.sentences import (
+    batches_words,
+    choice_of,
+    curve_of,
+    one_api_server,
+    server_words,
+    unlike_verify,
+    whole_sentence,
+)
 
 
 def test_the_sentence_names_vllm_where_it_is_before():
@@ -21,20 +29,45 @@ def test_the_form_that_holds_more_is_named_with_what_both_hold():
     found = sample_loads.under_load()
     said = choice_of(found.after, found.before)
     assert said.startswith(
-        "After is this workbench's server, the plan's kernels, which holds more of two: every objective"
+        "Two ways to run the plan were measured, and after is the one that holds more. This workbench's server, the "
+        "plan's kernels: every objective holds with 20 users at once"
     )
     assert said.endswith("; generate of transformers in batches: no load is shown to hold every objective.")
     neither = choice_of(found.before, found.before)
-    assert neither.startswith("Of two, neither shown to hold every objective, after is generate of transformers in ")
-    assert "which gave most: " in neither
+    assert "gave more tokens per second, since neither is shown to hold every objective. Generate of" in neither
+    assert neither.count(" tokens/s at most") == 2
+
+
+def test_servers_are_named_so_that_nobody_takes_their_processes_for_machines():
+    assert server_words("the plan's kernels", 1) == (
+        "This workbench's server with the plan's kernels: continuous batching, over HTTP from this machine."
+    )
+    several = server_words("the plan's kernels", 4)
+    assert several.endswith("over HTTP from this machine, taken by 4 web server processes for its one engine.")
+    assert one_api_server(4).startswith(
+        "vLLM answered HTTP by one process, its default (--api-server-count 1), and this workbench's server by 4. "
+    )
+    assert batches_words("the model under torch.compile") == (
+        "The model under torch.compile, in batches: whenever it is free, it takes all requests that wait as one batch, "
+        "which takes as long as its longest request."
+    )
+
+
+def test_void_loads_and_the_confidence_are_explained():
+    after = sample_loads.under_load().after
+    assert "Void, since the load generator itself was late: 24 users." in after.sentence
+    assert "9 loads were judged, each at 99.923 % confidence." in after.sentence
+    assert "Above 22 users a higher load hardly brings more tokens per second." in after.sentence
+    whole = whole_sentence(None, after)
+    assert whole.endswith("slow periods that come fewer than eight times in a load may escape it.")
 
 
 def test_the_result_says_up_to_how_many_users_the_megakernel_serves():
     results = sample_loads.results()
     server = results.load.after.server
     assert under_load.kernels_by_load(results.load) == (
-        "Up to 8 at once go to the megakernel. A token of so many took it, and the kernels: 1: 0.58 and 0.73 ms; "
-        "8: 0.71 and 0.81 ms. More at once, and all prompts, go to the library's kernels."
+        "The megakernel serves up to 8 requests at once. A token took 0.58 ms by it and 0.73 ms by the library's "
+        "kernels with 1 at once; 0.71 and 0.81 ms with 8. More at once, and all prompts, go to the library's kernels."
     )
     (line,) = under_load.figure(results)["layout"]["shapes"]
     assert (line["xref"], line["x0"]) == ("x", 8)
