@@ -11,6 +11,7 @@ KINDS = {
     "float": "should be a number",
     "uuid": "should be an id in the form of a UUID",
 }
+PUNCTUATION_OF_PATHS = str.maketrans("", "", "._[]")
 SECRET = ("key",)
 """Fields whose contents no sentence repeats."""
 
@@ -32,7 +33,7 @@ def describe_error(error: Mapping[str, Any], path: str) -> tuple[str, str]:
     if kind == "value_error":
         message = message.removeprefix("Value error, ")
         field, colon, reason = message.partition(": ")
-        if colon and field.replace(".", "").replace("_", "").isalnum():
+        if colon and field.translate(PUNCTUATION_OF_PATHS).isalnum():
             return ".".join(filter(None, [path, field])), reason
         return path, message
     if kind == "missing":
@@ -45,7 +46,9 @@ def describe_error(error: Mapping[str, Any], path: str) -> tuple[str, str]:
         return path, "should be an object with named fields"
     if kind == "json_invalid":
         return path, f"is not valid JSON: {error.get('ctx', {}).get('error', message)}"
-    words = KINDS.get(kind.partition("_")[0]) or message.removeprefix("Input ").removeprefix("String ")
+    words = KINDS.get(kind.partition("_")[0]) or message.removeprefix("Input ").removeprefix("String ").removeprefix(
+        "List "
+    )
     words = words.replace(" after validation", "")
     given = error.get("input")
     shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and len(repr(given)) <= 60 else ""

@@ -74,9 +74,11 @@ class Objective(Document):
         if self.limit is None and self.at_least_faster is None:
             raise ValueError("limit: is required")
         if self.limit is not None and self.at_least_faster is not None:
-            raise ValueError("limit: give a limit or at_least_faster, not both")
+            raise ValueError("limit: give a limit or times faster (at_least_faster), not both")
         if self.at_least_faster is not None and self.percentile != 50:
-            raise ValueError("percentile: at_least_faster is judged by medians; leave the percentile at 50")
+            raise ValueError(
+                "percentile: times faster (at_least_faster) is judged by medians; leave the percentile at 50"
+            )
         if self.at_least_faster is not None and self.metric == "cost_per_mtok":
             raise ValueError("at_least_faster: a cost is promised by a limit")
         units = [unit_of(self.metric, each) for each in get_args(Counted)]
@@ -238,7 +240,7 @@ class Sla(Document):
             relative = objective.at_least_faster is not None
             promise = (objective.metric, objective.n, objective.percentile, relative)
             if promise in promised:
-                raise ValueError(f"objectives: {objective.label} is promised twice; remove number {index + 1}")
+                raise ValueError(f"objectives[{index}].metric: {objective.label} is promised twice; remove one of them")
             promised.add(promise)
         return self.check_against(self.traffic)
 
@@ -247,15 +249,16 @@ class Sla(Document):
         longest = traffic.longest_output
         if longest is None:
             return self
-        for objective in self.objectives:
+        for index, objective in enumerate(self.objectives):
             if objective.n is not None and objective.n > longest:
                 raise ValueError(
-                    f"objectives: {objective.label} asks for token {objective.n}, "
-                    f"but traffic.output_tokens is {longest}"
+                    f"objectives[{index}].n: {objective.label} asks for token {objective.n}, but an answer has "
+                    f"{longest} (traffic.output_tokens)"
                 )
             if objective.metric in BETWEEN_TOKENS and longest < 2:
                 raise ValueError(
-                    f"objectives: {objective.label} is a time between tokens, but traffic.output_tokens is 1"
+                    f"objectives[{index}].metric: {objective.label} is a time between tokens, but an answer has 1 "
+                    "(traffic.output_tokens)"
                 )
         return self
 

@@ -28,12 +28,16 @@ def _sla(client, document):
 @pytest.mark.parametrize(
     ("document", "field", "reason"),
     [
-        ({"objectives": []}, "objectives", "list should have at least 1 item, not 0"),
+        ({"objectives": []}, "objectives", "should have at least 1 item, not 0"),
         ({}, "objectives", "is required"),
         ({"objectives": [OBJECTIVE | {"limit": -5}]}, "objectives[0].limit", "should be greater than 0, not -5"),
         ({"objectives": [{"metric": "ttf_n", "limit": 1}]}, "objectives[0].n", "ttf_n needs n, the number of"),
         ({"objectives": [OBJECTIVE], "colour": "red"}, "colour", "is not a known field"),
-        ({"objectives": [OBJECTIVE | {"metric": "ttf_n", "n": 900}]}, "objectives", "TTF900 p50 asks for token 900"),
+        (
+            {"objectives": [OBJECTIVE | {"metric": "ttf_n", "n": 900}]},
+            "objectives[0].n",
+            "TTF900 p50 asks for token 900",
+        ),
         ({"objectives": [OBJECTIVE], "traffic": {"batch": "x"}}, "traffic.batch", "should be a whole number, not 'x'"),
         (
             {"objectives": [OBJECTIVE], "load": {"most_users": 2.5}},

@@ -86,7 +86,7 @@ def test_another_file_is_refused_in_a_sentence(browser, engineer, raw, sentence)
         (("ceilings", "matrix_tflops"), {"bf16": "fast"}, "ceilings.matrix_tflops.bf16: should be a number"),
         (("proofs", 0, "passed"), 10**9, "proofs[0].passed: should be less than 1000000"),
         (("models", 0, "gaps", 0, "kind"), "big", "models[0].gaps[0].kind: should be 'missing', 'behind' or 'above'"),
-        (("races",), [{"case": "c"}] * 2001, "races: list should have at most 2000 items"),
+        (("races",), [{"case": "c"}] * 2001, "races: should have at most 2000 items"),
     ],
 )
 def test_the_api_names_the_field_that_is_wrong(api, engineer, path, value, sentence):

@@ -63,12 +63,12 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "limit and ratio": (
         {"objectives": [{"metric": "ttft", "limit": 5, "at_least_faster": 2}]},
         "objectives[0].limit",
-        "give a limit or at_least_faster, not both",
+        "give a limit or times faster (at_least_faster), not both",
     ),
     "ratio of p99": (
         {"objectives": [{"metric": "ttft", "percentile": 99, "at_least_faster": 2}]},
         "objectives[0].percentile",
-        "at_least_faster is judged by medians; leave the percentile at 50",
+        "times faster (at_least_faster) is judged by medians; leave the percentile at 50",
     ),
     "ratio of a cost": (
         {"objectives": [{"metric": "cost_per_mtok", "at_least_faster": 2}]},
@@ -89,8 +89,8 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "no token to wait for": (
         {"traffic": {"output_tokens": 1}, "objectives": [{"metric": "itl", "percentile": 50, "limit": 5}]},
-        "objectives",
-        "ITL p50 is a time between tokens, but traffic.output_tokens is 1",
+        "objectives[0].metric",
+        "ITL p50 is a time between tokens, but an answer has 1 (traffic.output_tokens)",
     ),
     "prompt": ({"traffic": {"prompt_tokens": 0}}, "traffic.prompt_tokens", "greater than or equal to 1"),
     "too long": ({"traffic": {"prompt_tokens": 131072}}, "traffic.prompt_tokens", "131,072 positions"),

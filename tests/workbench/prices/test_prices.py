@@ -67,7 +67,7 @@ def test_an_engineer_sees_prices_but_does_not_change_them(browser, engineer):
         ({"source": ""}, {}, "source: should have at least 1 character, not ''"),
         ({"name": "  "}, {}, "name: spaces alone are not enough"),
         ({}, {"name": " "}, "prices[0].name: spaces alone are not enough"),
-        ({"prices": []}, {}, "prices: list should have at least 1 item, not 0"),
+        ({"prices": []}, {}, "prices: should have at least 1 item, not 0"),
         ({}, {"gpu_class": "x" * 9999}, "prices[0].gpu_class: should match pattern '^[a-z0-9][a-z0-9-]{0,79}$'"),
         ({}, {"typical": 1e308}, "prices[0].typical: should be less than or equal to 10000, not 1e+308"),
         ({}, {"low": -1}, "prices[0].low: should be greater than or equal to 0.001, not -1"),

@@ -133,7 +133,9 @@ def traffic() -> list[Input]:
         Input("traffic.batch", "Batch", hint="Requests served together."),
         Input("traffic.concurrency", "Concurrency", hint="Clients that each wait for their answer."),
         Input(
-            "load.most_users", "Users under load, at most", hint="Finds how many hold. Left empty, no load is put on."
+            "load.most_users",
+            "Users under load, at most",
+            hint="Finds how many hold. Left empty, no load is put on, or up to 64 users where the next two state any.",
         ),
         Input("load.demand.users", "Users it must carry", hint="The report says the GPUs and the bill for them."),
         Input("load.demand.requests_per_second", "Or requests per second"),

@@ -124,9 +124,10 @@ class WorkloadForm:
 
     @property
     def other_reasons(self) -> list[Mapping[str, str]]:
-        """Reasons about fields that the form has no input for."""
+        """Reasons about fields that the form has no input for; those of all objectives stand in their section."""
         known = list(self.inputs())
-        return [reason for reason in self.reasons if not any(_belongs(reason["field"], each) for each in known)]
+        elsewhere = (reason for reason in self.reasons if reason["field"] != "objectives")
+        return [reason for reason in elsewhere if not any(_belongs(reason["field"], each) for each in known)]
 
     @property
     def model(self) -> Input:
