@@ -209,9 +209,15 @@ def test_quotas(api: Api, engineer: User, model_files: Files, settings: Any) -> 
     assert announce(client, model_files).status_code == 201
     over = announce(client, model_files)
     assert over.status_code == 413
-    assert "10 left of the organisation's quota" in over.json()["detail"]
+    assert "10 bytes left of the organisation's quota" in over.json()["detail"]
     settings.MODEL_MAX_BYTES = 5
     assert "a model may have" in announce(client, model_files).json()["detail"]
+    settings.MODEL_MAX_BYTES = 80 * 2**30
+    sizes = [{"path": "config.json", "size": 2}, {"path": "model.safetensors", "size": 300 * 2**30}]
+    huge = client.post("/api/v1/uploads", {"name": "huge", "files": sizes}, content_type="application/json")
+    assert huge.json()["detail"] == (
+        "files: 322,122,547,202 bytes (300.0 GiB) are over the 85,899,345,920 bytes (80.0 GiB) that a model may have"
+    )
     assert Upload.objects.count() == 1
 
 

@@ -10,6 +10,8 @@ from workbench.api.sentences import Problem
 from workbench.intake import blobs
 from workbench.intake.models import Model, Recording, Upload, UploadFile
 
+GIB = 2**30
+
 
 def used_bytes(organisation: Any) -> int:
     """Bytes of the organisation's models and recordings, of its uploads as announced and of what its runs kept."""
@@ -44,7 +46,7 @@ def check(organisation: Any, sizes: Sequence[int]) -> None:
     check_models(organisation)
     total = sum(sizes)
     if total > settings.MODEL_MAX_BYTES:
-        raise too_large(f"{total:,} bytes are over the {settings.MODEL_MAX_BYTES:,} that a model may have")
+        raise too_large(f"{_bytes(total)} are over the {_bytes(settings.MODEL_MAX_BYTES)} that a model may have")
     check_upload(organisation, total)
 
 
@@ -57,7 +59,7 @@ def check_upload(organisation: Any, total: int) -> None:
     check_count(uploads, settings.ORGANISATION_OPEN_UPLOADS, "open uploads", "finish one or give one up")
     left = settings.ORGANISATION_QUOTA_BYTES - used_bytes(organisation)
     if total > left:
-        raise too_large(f"{total:,} bytes are over the {max(0, left):,} left of the organisation's quota")
+        raise too_large(f"{_bytes(total)} are over the {_bytes(max(0, left))} left of the organisation's quota")
     check_space(total + announced_bytes())
 
 
@@ -73,6 +75,11 @@ def check_count(rows: QuerySet[Any] | int, most: int, what: str, remedy: str) ->
     if there >= most:
         reason = f"the organisation has {most:,} {what}, which is the most it may have; {remedy}"
         raise Problem(409, f"{what}: {reason}", [{"field": what, "reason": reason}])
+
+
+def _bytes(count: int) -> str:
+    """`322,122,547,200 bytes (300.0 GiB)`; fewer than a GiB are bytes alone."""
+    return f"{count:,} bytes" + (f" ({count / GIB:,.1f} GiB)" if count >= GIB else "")
 
 
 def too_large(reason: str) -> Problem:

@@ -197,7 +197,7 @@ def _fit_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[
     on_cpu = largest == "cpu"
     words = f"{has[largest]:.1f} GiB" if on_cpu else GPUS[single_gpu_class(largest)].memory_words
     reason = (
-        f"{facts.name} needs {needs:,.0f} GiB; the largest allowed {'machine' if on_cpu else 'GPU'}, {largest}, "
+        f"{facts.name} needs {needs:,.1f} GiB; the largest allowed {'machine' if on_cpu else 'GPU'}, {largest}, "
         f"has {words}"
     )
     return [{"field": "model", "reason": reason}]
