@@ -166,6 +166,16 @@ def test_only_submitters_cancel(browser, engineer, account, organisation):
     assert ("Cancelling: the worker stops" in page, "Cancel the run" in page) == (True, False)
 
 
+def test_a_run_that_was_cancelled_before_anything_was_measured_says_so(browser, engineer, organisation):
+    run = sample_runs.run(organisation, engineer, "queued", "admit")
+    browser(engineer).post(f"/runs/{run.id}/cancel/")
+    page = browser(engineer).get(f"/runs/{run.id}/").content.decode()
+    assert "The run was cancelled. Nothing was measured before." in page
+    assert "Nothing was measured.</p>" in page
+    assert "yet" not in page.partition("<main")[2]
+    assert '<span class="stage-message"></span>' in page.partition('data-stage="admit"')[2].partition("</li>")[0]
+
+
 def test_files_of_a_run(browser, engineer, done):
     client = browser(engineer)
     plan = client.get(f"/runs/{done.id}/plan.json")

@@ -32,6 +32,15 @@ def test_keeps_a_self_contained_page_and_the_plan(tmp_path):
     assert json.loads((context.kept_dir / result.plan.sha256).read_text()) == document.results.verify.plan
 
 
+def test_the_report_begins_with_the_price_of_a_token():
+    """Who opens the file reads the verdict, and what a million tokens costs, before the contents."""
+    document = stage_input()
+    head = render(document).partition('class="contents"')[0]
+    assert document.results.price.sentence in head
+    unpriced = document.model_copy(update={"results": document.results.model_copy(update={"price": None})})
+    assert "A million" not in render(unpriced).partition('class="contents"')[0]
+
+
 def test_the_plans_own_profile_is_shown_where_there_is_one():
     document = stage_input()
     words = "A request of the plan takes 77 ms"
