@@ -171,12 +171,12 @@ def one_at_a_time(found: UnitEconomics) -> bool:
 def counted_by(found: UnitEconomics) -> str:
     """What the fleets are calculated from: what one server of each side was measured to serve."""
     each = [
-        f"{name} {side.users:,} at once, {plain(side.requests_per_second.value)} requests a second, on "
+        f"{name}: {side.users:,} at once, {plain(side.requests_per_second.value)} requests a second, on "
         f"{'one GPU' if side.gpus == 1 else f'{side.gpus} GPUs'}"
         for name, side in (("before", found.before), ("after", found.after))
         if side is not None
     ]
-    said = f"Counted by what one server was measured to serve: {'; '.join(each)}."
+    said = f"Counted by what one server was measured to serve, {'; '.join(each)}."
     if _searched(found):
         return f"{said} More at once was not shown to hold every promise."
     return f"{said} More at once was not measured and a GPU may well hold more: the fleets are upper bounds."

@@ -144,13 +144,13 @@ def energy_words(found: UnitEconomics | None, shown: Mapping[str, str]) -> str:
     """Why a side of `shown` has no energy, in sentences; "" where all have one, none can have, or there is no price."""
     if found is None:
         return ""
-    said = []
+    sides_of: dict[str, list[str]] = {}
     for key, name in shown.items():
         side = getattr(found, key)
         if side is not None and side.energy is not None and side.energy.reason:
-            said.append(f"Energy {name.lower()} is not known: {side.energy.reason}")
-    if said:
-        return " ".join(said)
+            sides_of.setdefault(side.energy.reason, []).append(name.lower())
+    if sides_of:
+        return " ".join(f"Energy {' and '.join(names)} is not known: {why}" for why, names in sides_of.items())
     known = [side for side in (found.before, found.after) if side is not None and side.energy is not None]
     if known or not found.generates:  # only models that generate are put under load
         return ""

@@ -16,6 +16,10 @@ CostKey = Literal[
 ]
 
 
+HIGHEST = "the highest load that holds, "
+"""So a load that a search found begins in words."""
+
+
 class ServedLoad(Document):
     """What one server serves at one load, per second, with 95 % intervals, and what an hour of it costs in USD.
 

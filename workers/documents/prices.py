@@ -6,7 +6,7 @@ from pydantic import Field
 
 from workers.documents.base import Basis, Document
 from workers.documents.model import Counted
-from workers.documents.money import AnyLoad, UnitEconomics
+from workers.documents.money import HIGHEST, AnyLoad, UnitEconomics
 
 
 class Price(Document):
@@ -94,7 +94,17 @@ class PriceResult(Document):
         if self.at_once is None:
             return ""
         words = "one request at a time" if self.at_once == 1 else f"{self.at_once:,} requests at once"
-        return self.highest_load or (f"the highest load that holds, {words}" if self.highest else words)
+        return self.highest_load or (f"{HIGHEST}{words}" if self.highest else words)
+
+    @property
+    def loads(self) -> str:
+        """As `load`, of both sides where the highest load that holds before is another than after."""
+        sides = (self.economics.before, self.economics.after) if self.economics else (None, None)
+        before, after = (side.load if side and side.highest else self.load for side in sides)
+        if before == after:
+            return self.load
+        one, two = before.removeprefix(HIGHEST), after.removeprefix(HIGHEST)
+        return f"the highest loads that hold, {one} before and {two} after"
 
 
 def default_price_book() -> PriceBook:

@@ -7,7 +7,7 @@ from workers.charts.text import plain, speed_words
 from workers.documents.load import LoadCurve, LoadMetric, LoadResult
 from workers.documents.measurement import Distribution, Interval
 from workers.documents.model import ModelManifest
-from workers.documents.money import ServedLoad
+from workers.documents.money import HIGHEST, ServedLoad
 from workers.documents.prices import PriceBook
 from workers.documents.stages import Results, VerifyResult
 from workers.documents.workload import Workload
@@ -95,7 +95,7 @@ class Priced:
         price = gpu_price(self.book, server.gpu_class) if server.gpu_class else None
         read, words = test.prompt_tokens_per_second, load_words(test.users, test.rate, test.speed)
         return ServedLoad(
-            load=f"the highest load that holds, {words}" if highest else words,
+            load=f"{HIGHEST}{words}" if highest else words,
             users=test.users,
             holds={"met": True, "missed": False}.get(test.verdict or ""),
             highest=highest,

@@ -122,7 +122,9 @@ def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult, search
     if result.before_after_ratio is not None:
         ratio = result.before_after_ratio
         same = "the same" if before.usd_per_hour == after.usd_per_hour else "its own"
-        start += f" At {result.load} and {same} price, measured throughput gives {ratio:.2f}x the {counted} per dollar."
+        start += (
+            f" At {result.loads}, and at {same} price, measured throughput gives {ratio:.2f}x the {counted} per dollar."
+        )
     if result.present_ratio is not None:
         speed, money, of = result.present_speed_ratio, result.present_price_ratio, result.present_speed
         gives = f"a dollar buys {{}} the {counted}" if of == "throughput" else "latency and price together give {}"
@@ -158,8 +160,7 @@ def _at_load(result: PriceResult) -> str:
     if not prices:
         return ""
     if result.highest:
-        sides = "; before and after each at its own" if len(prices) == 2 else ""
-        return f"These prices stand at {result.load}{sides}."
+        return f"These prices stand at {result.loads}."
     alone = f" Their ratio is that of the latencies, so it is no ratio of {result.counted} per dollar."
     same = alone if result.at_once == 1 and len(prices) == 2 else ""
     return f"These prices stand at {result.load}{both}; other loads were not measured.{same}"

@@ -55,7 +55,7 @@ def test_users_of_a_server_that_holds_one(ask, done):
     assert "Before does not hold every promise at its load: so many GPUs carry the requests, but not within" in said
     assert "After does not hold" not in said
     assert re.search(
-        "server was measured to serve: before 1 at once, [0-9.]+ requests a second, on one GPU; after 1", said
+        "server was measured to serve, before: 1 at once, [0-9.]+ requests a second, on one GPU; after: 1", said
     )
     assert "More at once was not shown to hold every promise." in said
     assert "For: Users at once: 70; Seconds between requests: always waiting; Requests per second: none;" in said

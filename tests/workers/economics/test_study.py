@@ -107,9 +107,14 @@ def test_tokens_per_dollar_at_the_loads_that_hold():
     load = sample_held_loads.under_load()
     found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
     assert found.per_dollar == pytest.approx(4000 / 400)
-    ratio = "At the highest load that holds, 8 requests at once and the same price, measured throughput gives 10.00x"
-    assert ratio in found.sentence
-    assert "before and after each at its own" in found.sentence
+    loads = "the highest loads that hold, 2 requests at once before and 8 requests at once after"
+    assert f" At {loads}, and at the same price, measured throughput gives 10.00x" in found.sentence
+    assert f" These prices stand at {loads}." in found.sentence
+    assert found.loads == loads
+    same = sample_held_loads.under_load(before_users=8)
+    at_eight = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), same)
+    assert at_eight.loads == "the highest load that holds, 8 requests at once"
+    assert f" At {at_eight.loads}, and at the same price, measured throughput gives 4.44x" in at_eight.sentence
 
 
 def test_after_is_priced_at_its_load_where_before_could_not_be_measured_under_load():
@@ -131,7 +136,7 @@ def test_a_side_that_holds_at_no_load_has_no_price():
     assert found.lines[0].note == "No load that was measured holds the SLA."
     assert found.before_after_ratio is None
     assert "before, the SLA held at no load" in found.sentence
-    assert "before and after each at its own" not in found.sentence
+    assert found.loads == found.load == "the highest load that holds, 8 requests at once"
     assert found.lines[0].holds_sla is False
 
 
@@ -177,6 +182,9 @@ def test_energy_that_is_not_known_says_why():
     said = energy_words(studied(load=load), shown)
     assert said == "Energy after is not known: Power was not read for 4.2 s, and more than 3 s void it."
     assert energy_words(studied(load=load), {"before": "Today"}) == ""
+    load.before.limit.held.telemetry = held.telemetry
+    both = energy_words(studied(load=load), shown)
+    assert both == "Energy before and after is not known: Power was not read for 4.2 s, and more than 3 s void it."
 
 
 CARRIED = LoadSearch(demand=StatedDemand(users=100))

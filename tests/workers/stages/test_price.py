@@ -96,7 +96,7 @@ def test_a_stated_throughput_says_what_a_dollar_buys():
 def test_a_price_says_the_load_that_it_stands_at(batch, words):
     asked = workload(traffic=Traffic(batch=batch))
     found = price(asked, BOOK, "h100", verified(before="met"))
-    ratio = f"At {words} and the same price, measured throughput gives 3.65x the tokens per dollar."
+    ratio = f"At {words}, and at the same price, measured throughput gives 3.65x the tokens per dollar."
     assert (ratio in found.sentence) == (found.per_dollar is not None) == (batch > 1)
     stands, others = f"These prices stand at {words}", "; other loads were not measured."
     assert f"{stands}, before as well as after{others}" in found.sentence
