@@ -89,7 +89,18 @@ def log_axis(values: list[float]) -> dict[str, Any]:
     """A logarithmic axis for `values`: ticks at the decades, over a short range between them as well."""
     low, high = math.log10(min(values)), math.log10(max(values))
     steps = (1,) if high - low > 2 else (1, 2, 5) if high - low > 1 else (1, 2, 3, 4, 5, 7)
-    ticks = [step * 10.0**decade for decade in range(math.floor(low) - 1, math.ceil(high) + 1) for step in steps]
+    return _ticked(
+        [step * 10.0**decade for decade in range(math.floor(low) - 1, math.ceil(high) + 1) for step in steps]
+    )
+
+
+def doubling_axis(values: list[float]) -> dict[str, Any]:
+    """A logarithmic axis for numbers of users, which a search doubles: ticks at powers of two, eight at most."""
+    first, last = math.floor(math.log2(min(values))), math.ceil(math.log2(max(values)))
+    return _ticked([2.0**power for power in range(first, last + 1, 1 if last - first < 8 else 2)])
+
+
+def _ticked(ticks: list[float]) -> dict[str, Any]:
     return {"type": "log", "tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]}
 
 

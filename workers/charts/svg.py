@@ -19,12 +19,13 @@ DASHES = {"dash": "6 4", "dashdot": "6 3 2 3", "dot": "2 4", "solid": ""}
 
 @dataclass
 class Axis:
-    """One axis: turns a value into a pixel between `start` and `end`."""
+    """One axis: turns a value into a pixel between `start` and `end`. `marks` are the ticks of a logarithmic one."""
 
     kind: str
     low: float
     high: float
     categories: list[str] = field(default_factory=list)
+    marks: list[float] = field(default_factory=list)
     start: float = 0
     end: float = 1
 
@@ -45,7 +46,8 @@ class Axis:
         if self.kind == "category":
             return [(self.at(name), name) for name in self.categories]
         if self.kind == "log":
-            return [(self.at(value), f"{value:,.10g}") for value in log_ticks(self.low, self.high)]
+            inside = [each for each in self.marks if self.low - 1e-9 <= math.log10(each) <= self.high + 1e-9]
+            return [(self.at(value), f"{value:,.10g}") for value in inside]
         step = nice_step((self.high - self.low) / 6)
         first = math.ceil(self.low / step - 1e-9)
         count = int((self.high - self.low) / step + 1e-9)
@@ -57,15 +59,6 @@ def nice_step(rough: float) -> float:
     """The next of 1, 2, 5 times a power of ten at or above `rough`."""
     power = 10 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten between 10^low and 10^high, with 2 and 5 between them over a short range."""
-    factors = (1,) if high - low > 2.5 else (1, 2, 5)
-    powers = range(math.floor(low), math.ceil(high) + 1)
-    values = [factor * 10.0**power for power in powers for factor in factors]
-    every = max(1, math.ceil(len(values) / 9)) if len(factors) == 1 else 1
-    return [value for value in values if low - 1e-9 <= math.log10(value) <= high + 1e-9][::every]
 
 
 def _values(trace: Figure, axis: str) -> list[Any]:
@@ -98,7 +91,7 @@ def _axis(figure: Figure, name: str) -> Axis:
     values += [shape[f"{name}0"] for shape in figure["layout"].get("shapes", []) if shape.get(f"{name}ref") == name]
     if form.get("type") == "log":
         logs = [math.log10(value) for value in values if value > 0]
-        return Axis("log", min(logs) - 0.08, max(logs) + 0.08)
+        return Axis("log", min(logs) - 0.08, max(logs) + 0.08, marks=form["tickvals"])
     low, high = form.get("range") or (min(values), max(values))
     bars = any(trace["type"] == "bar" for trace in figure["data"])
     if "range" not in form:

@@ -4,7 +4,20 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from workers.charts.base import AFTER, BAD, BEFORE, PALETTE, Cell, Chart, Figure, Table, layout, limit_line, log_axis
+from workers.charts.base import (
+    AFTER,
+    BAD,
+    BEFORE,
+    PALETTE,
+    Cell,
+    Chart,
+    Figure,
+    Table,
+    doubling_axis,
+    layout,
+    limit_line,
+    log_axis,
+)
 from workers.charts.serving import change_over
 from workers.charts.text import number, promised, quantity
 from workers.documents.base import Basis
@@ -136,12 +149,16 @@ def _marked(load: LoadResult) -> str:
     return {"met": "", "missed": CROSSED}.get(load.verdict or "", OPEN)
 
 
-def _figure(traces: list[Figure], axis: str, title: str, **more: Any) -> Figure:
+def _figure(traces: list[Figure], traffic: Traffic | None, title: str, **more: Any) -> Figure:
+    closed = traffic is None or not traffic.open_loop
     loads = [float(value) for trace in traces for value in trace["x"]]
     for label in MARKERS:
         for trace in [each for each in traces if each["name"] == label][:-1]:
             trace["showlegend"] = False
-    return {"data": traces, "layout": layout(axis, title, xaxis=log_axis(loads), **more)}
+    return {
+        "data": traces,
+        "layout": layout(_axis(traffic), title, xaxis=(doubling_axis if closed else log_axis)(loads), **more),
+    }
 
 
 def figure(results: Results) -> Figure | None:
@@ -151,7 +168,7 @@ def figure(results: Results) -> Figure | None:
         traces += _traces(name, colour, [(each, each.tokens_per_second) for each in curve.limit.loads], "tokens/s")
     if not traces:
         return None
-    drawn = _figure(traces, _axis(_traffic(results)), "output tokens per second", yaxis={"rangemode": "tozero"})
+    drawn = _figure(traces, _traffic(results), "output tokens per second", yaxis={"rangemode": "tozero"})
     up_to, loads = _chosen(results.load).get("megakernel_up_to") or 0, [each for trace in traces for each in trace["x"]]
     traffic = _traffic(results)
     if traffic and not traffic.open_loop and up_to in range(int(min(loads)), int(max(loads))):
@@ -173,7 +190,7 @@ def promise_figure(results: Results) -> Figure | None:
     values = [value for trace in traces for value in trace["y"]]
     wide = max(values) > 20 * min(values) > 0
     form = {"yaxis": log_axis([*values, objective.limit]) if wide else {"rangemode": "tozero"}}
-    drawn = _figure(traces, _axis(_traffic(results)), f"{objective.label}, {objective.unit}", **form)
+    drawn = _figure(traces, _traffic(results), f"{objective.label}, {objective.unit}", **form)
     drawn["layout"] |= limit_line("y", objective.limit, f"limit {number(objective.limit)} {objective.unit}")
     return drawn
 
