@@ -41,6 +41,26 @@ def test_what_was_typed_is_there_again_after_a_look_at_the_models(open_page):
     expect(page.locator("#checks")).to_contain_text("A request: 77 prompt")
 
 
+@pytest.mark.parametrize(
+    ("name", "section"),
+    [("sla_file", "Paste or upload an SLA file"), ("quality_text_file", "Advanced: constraints, text")],
+)
+def test_a_file_that_is_too_large_is_refused_before_it_takes_the_form_with_it(open_page, name, section):
+    page = open_page()
+    page.goto("/workloads/new/")
+    page.locator('[name="objectives[0].limit"]').fill("77")
+    page.get_by_text(section).click()
+    file = page.locator(f'input[name="{name}"]')
+    file.set_input_files({"name": "calls.txt", "mimeType": "text/plain", "buffer": b"x" * 2_000_000})
+    expect(page.locator(f"#{name}-error")).to_contain_text(
+        "calls.txt was not taken: it has 2,000,000 bytes, and at most"
+    )
+    expect(file).to_have_value("")
+    page.get_by_role("button", name="Add an objective").click()
+    expect(page.get_by_text("Objective 2", exact=True)).to_be_visible()
+    expect(page.locator('[name="objectives[0].limit"]')).to_have_value("77")
+
+
 TWO_CUSTOMERS = """
 from workbench.accounts import services
 from workbench.accounts.models import User

@@ -39,6 +39,8 @@ PAGE_SIZE = 25
 FIELDS_OF_RUN = {"gpu_class": "constraints.gpu_classes"}
 """What the form calls the inputs that a run is refused for."""
 RECORDINGS_SHOWN = 100
+MOST_BYTES = {"sla_file": 4 * sla.MAX_CHARS, "quality_text_file": 4 * MOST_CHARACTERS}
+"""Of a file that the form takes as a text, by its input; both fit into what is received of a form."""
 
 
 @require_safe
@@ -168,7 +170,7 @@ def _choice(model: Model) -> str:
 def _show(request: HttpRequest, form: WorkloadForm, status: int = 200) -> HttpResponse:
     checks = _live_checks(request, form)
     none = not (settings.ENDPOINT_ALLOWED_HOSTS or settings.ENDPOINT_PRIVATE_HOSTS)
-    context = {"form": form, "checks": checks, "no_endpoints": none}
+    context = {"form": form, "checks": checks, "no_endpoints": none, "most_bytes": MOST_BYTES}
     return render(request, "runs/workload_new.html", context, status=status)
 
 

@@ -35,6 +35,17 @@ function matchKinds() {
   }
 }
 
+// A file that no text of the form may be as long as is not sent: the server would refuse the whole form with it.
+function refuseTooLarge(input) {
+  const [file] = input.files, most = Number(input.dataset.mostBytes);
+  const error = document.getElementById(`${input.id}-error`);
+  error.hidden = !file || file.size <= most;
+  if (error.hidden) return;
+  const size = file.size.toLocaleString("en");
+  error.textContent = `${file.name} was not taken: it has ${size} bytes, and at most ${most.toLocaleString("en")} are read here`;
+  input.value = "";
+}
+
 function matchAll() {
   document.querySelectorAll("select[name$='.metric']").forEach(matchN);
   document.querySelectorAll("select[name$='.metric']").forEach(matchUnit);
@@ -47,6 +58,7 @@ document.addEventListener("change", (event) => {
     matchUnit(event.target);
   }
   if (event.target.matches("select[name$='.kind']")) matchKinds();
+  if (event.target.matches("input[data-most-bytes]")) refuseTooLarge(event.target);
 });
 document.addEventListener("htmx:afterSettle", matchAll);
 document.addEventListener("DOMContentLoaded", () => {
