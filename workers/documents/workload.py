@@ -76,9 +76,7 @@ class Objective(Document):
         if self.limit is not None and self.at_least_faster is not None:
             raise ValueError("limit: give a limit or times faster (at_least_faster), not both")
         if self.at_least_faster is not None and self.percentile != 50:
-            raise ValueError(
-                "percentile: times faster (at_least_faster) is judged by medians; leave the percentile at 50"
-            )
+            raise ValueError("percentile: times faster (at_least_faster) is judged by medians; leave it at 50")
         if self.at_least_faster is not None and self.metric == "cost_per_mtok":
             raise ValueError("at_least_faster: a cost is promised by a limit")
         units = [unit_of(self.metric, each) for each in get_args(Counted)]
@@ -249,17 +247,12 @@ class Sla(Document):
         longest = traffic.longest_output
         if longest is None:
             return self
+        has = f"but an answer has {longest} (traffic.output_tokens)"
         for index, objective in enumerate(self.objectives):
             if objective.n is not None and objective.n > longest:
-                raise ValueError(
-                    f"objectives[{index}].n: {objective.label} asks for token {objective.n}, but an answer has "
-                    f"{longest} (traffic.output_tokens)"
-                )
+                raise ValueError(f"objectives[{index}].n: {objective.label} asks for token {objective.n}, {has}")
             if objective.metric in BETWEEN_TOKENS and longest < 2:
-                raise ValueError(
-                    f"objectives[{index}].metric: {objective.label} is a time between tokens, but an answer has 1 "
-                    "(traffic.output_tokens)"
-                )
+                raise ValueError(f"objectives[{index}].metric: {objective.label} is a time between tokens, {has}")
         return self
 
 

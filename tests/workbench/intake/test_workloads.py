@@ -68,7 +68,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "ratio of p99": (
         {"objectives": [{"metric": "ttft", "percentile": 99, "at_least_faster": 2}]},
         "objectives[0].percentile",
-        "times faster (at_least_faster) is judged by medians; leave the percentile at 50",
+        "times faster (at_least_faster) is judged by medians; leave it at 50",
     ),
     "ratio of a cost": (
         {"objectives": [{"metric": "cost_per_mtok", "at_least_faster": 2}]},

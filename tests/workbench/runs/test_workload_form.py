@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable
 from html import unescape
-from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -118,31 +117,6 @@ def test_a_bad_sla_is_refused_beside_its_text(
     assert sentence in page
     assert text.strip() in page
     assert not Workload.objects.exists()
-
-
-@pytest.mark.parametrize(
-    ("objectives", "shown"),
-    [
-        (
-            [{"metric": "ttf_n", "n": 900, "percentile": 50, "limit": 100}],
-            'id="f-objectives-0-n-error">TTF900 p50 asks for token 900, but an answer has 64',
-        ),
-        (
-            [{"metric": "ttft", "percentile": 50, "limit": each} for each in (5, 6)],
-            'id="f-objectives-1-metric-error">TTFT p50 is promised twice; remove one of them',
-        ),
-        ([], '<p class="error">'),
-    ],
-)
-def test_a_wrong_objective_is_told_once_beside_its_input(
-    browser: Clients, engineer: User, objectives: list[dict[str, Any]], shown: str
-) -> None:
-    answer = browser(engineer).post("/workloads/new/", fields(GOOD | {"objectives": objectives}))
-    page = unescape(answer.content.decode())
-    assert answer.status_code == 422
-    assert "One field needs a correction" in page
-    assert shown in page.partition('id="h-general"')[0]
-    assert "<ul>" not in page.partition('id="form-errors"')[2].partition("</div>")[0], "nothing is told twice"
 
 
 def test_an_sla_counts_instead_of_the_fields(browser: Callable[[User], Client], engineer: User) -> None:

@@ -19,9 +19,7 @@ from workers.charts import (
     provenance,
     roofline,
     timeline,
-    under_load,
 )
-from workers.charts.base import doubling_axis, log_axis
 from workers.charts.svg import DASHES, draw
 from workers.charts.text import LARGEST_SHARE as charts_share
 from workers.charts.text import case_label, dollars, number, of_floor, percent, plain, quantity
@@ -251,26 +249,6 @@ def test_a_shared_machine_is_said_beside_its_figures(share, said):
 def test_the_memory_of_a_gpu_is_its_drivers_figure(gpu_class, said):
     found = Environment(device="d", gpu_class=gpu_class, memory_gib=139.8, versions={}, at="2026-11-20T00:00:00Z")
     assert dict(provenance.facts(found))["Memory"] == said
-
-
-@pytest.mark.parametrize(
-    ("values", "among"), [([0.03, 0.3], "0.05"), ([0.3, 8.0], "0.5"), ([0.02, 900.0], "0.1"), ([2.0, 5000.0], "1,000")]
-)
-def test_a_logarithmic_axis_writes_its_ticks_out(values, among):
-    axis = log_axis(values)
-    assert among in axis["ticktext"]
-    assert min(axis["tickvals"]) < values[0] < values[1] < max(axis["tickvals"])
-
-
-def test_numbers_of_users_have_ticks_where_a_search_doubles_them():
-    axis = doubling_axis([1.0, 20.0, 64.0])
-    assert axis["ticktext"] == ["1", "2", "4", "8", "16", "32", "64"]
-    assert doubling_axis([1.0, 1024.0])["ticktext"] == ["1", "4", "16", "64", "256", "1,024"]
-    figure = under_load.figure(results())
-    assert figure["layout"]["xaxis"]["ticktext"] == ["1", "2", "4", "8", "16", "32"]
-    drawn = draw(figure, "Throughput under load")
-    assert all(f">{users}</text>" in drawn for users in (1, 2, 4, 8, 16, 32))
-    assert ">5</text>" not in drawn
 
 
 def test_the_ticks_of_a_cpus_roofline_are_in_the_unit_of_its_axis():

@@ -1,0 +1,26 @@
+"""The page of a run that ended without a verdict."""
+
+import pytest
+import sample_runs
+
+
+def test_a_run_that_was_cancelled_before_anything_was_measured_says_so(browser, engineer, organisation):
+    run = sample_runs.run(organisation, engineer, "queued", "admit")
+    browser(engineer).post(f"/runs/{run.id}/cancel/")
+    page = browser(engineer).get(f"/runs/{run.id}/").content.decode()
+    assert "The run was cancelled. Nothing was measured before." in page
+    assert "Nothing was measured.</p>" in page
+    assert "yet" not in page.partition("<main")[2]
+    assert '<span class="stage-message"></span>' in page.partition('data-stage="admit"')[2].partition("</li>")[0]
+
+
+@pytest.mark.parametrize(("state", "stage"), [("failed", "verify"), ("cancelled", "compose"), ("lost", "verify")])
+def test_a_run_that_ended_without_a_verdict_leads_to_another(
+    browser, engineer, account, done, organisation, state, stage
+):
+    run = sample_runs.run(organisation, engineer, state, stage)
+    again = f'href="/workloads/new/?from={run.workload_id}"'
+    page = browser(engineer).get(f"/runs/{run.id}/").content.decode()
+    assert (again in page, f'href="/runs/{run.id}/result/"' in page) == (True, True)
+    assert again not in browser(account).get(f"/runs/{run.id}/").content.decode()
+    assert "/workloads/new/?from=" not in browser(engineer).get(f"/runs/{done.id}/").content.decode()
