@@ -6,9 +6,9 @@
   `errors` what is wrong; `writing` writes a long answer; `metrics` counts. `client` sends the engine requests and hands
   its tokens on.
 - The server's main process, which an operator starts. `engine_process` starts and watches the engine's process, with
-  `pipes` and `hanging`, and tells its `engine_state`. `web_servers` makes the one web server of the main process, or
-  several: `web_processes` sends each its messages and, by `connections`, its connections; `web_process` is each.
-  `handed` is the whole server over connections that another program sends to it.
+  `pipes`, `hanging` and `restarting`, and tells its `engine_state`. `web_servers` makes the one web server of the main
+  process, or several: `web_processes` sends each its messages and, by `connections`, its connections; `web_process` is
+  each. `handed` is the whole server over connections that another program sends to it.
 - The engine's process. `worker` runs a model that makes text, `encoder` one that gives vectors; `process` and
   `starting` are what both have. `building` makes an engine: `sizing` and `pauses` choose its size, `served_plans` and
   `excluded` what it takes and leaves out, `compiling` what is compiled ahead. `engine` runs the steps that `scheduler`

@@ -14,16 +14,12 @@ from kernels.serve.engine_state import EngineListener, EngineState
 from kernels.serve.errors import ApiError
 from kernels.serve.hanging import ON_CPU_SECONDS, ON_GPU_SECONDS, SignsOfLife
 from kernels.serve.messages import Declined, EngineReport, News, Ping, Ready, Starting, Stop
-from kernels.serve.pipes import read_messages, spawn, start_sender, stop_reading
+from kernels.serve.pipes import start_process, stop_reading
+from kernels.serve.restarting import Restarts, end_of
 from kernels.serve.spec import Spec
 
 logger = logging.getLogger(__name__)
-RESTART_SECONDS = 1.0
-"""The pause before a dead engine is started again; it doubles each time that one dies before it is ready."""
-LONGEST_PAUSE = 60.0
 STOP_SECONDS = 10.0
-REAP_SECONDS = 5.0
-"""How long the end of a dead process is waited for, so that its exit code is known."""
 DEAD = "the engine died while it served this request"
 
 
@@ -41,11 +37,12 @@ class EngineProcess:
         self.state = EngineState()
         self.listener: EngineListener | None = None
         self.process: BaseProcess | None = None
+        self._pipe: Connection | None = None
         self.changed = asyncio.Event()
         """Set when the engine becomes ready, declines, or dies."""
         self._outbox: SimpleQueue[Any] = SimpleQueue()
         self._stopping = self._served = False
-        self._early_deaths = 0
+        self._restarts = Restarts("the engine's process", self.start, self._not_started)
         self._restart: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._signs = SignsOfLife(lambda: self.send(Ping()))
@@ -56,12 +53,14 @@ class EngineProcess:
         self._outbox.put(message)
 
     def start(self) -> None:
-        """Starts the process. It serves when `state.ready` is set."""
-        self.state.phase, self.state.began = "process", time.monotonic()
-        self.process, pipe = spawn(self._main, (self.spec,), "engine")
-        self._outbox = SimpleQueue()
-        read_messages(pipe, lambda message: self._take(message, pipe), lambda: self._died(DEAD))
-        start_sender(pipe, self._outbox)
+        """Starts the process. It serves when `state.ready` is set. Raises OSError where there is no room for it."""
+        began, outbox, again = time.monotonic(), SimpleQueue[Any](), self.process is not None
+        self.process, self._pipe = start_process(
+            self._main, (self.spec,), "engine", outbox, self._take, lambda: self._died(DEAD)
+        )
+        self._outbox = outbox
+        self.state.phase, self.state.began, self.state.not_started = "process", began, None
+        self.state.restarts += again
         self._tell()
 
     async def stop(self) -> None:
@@ -77,7 +76,7 @@ class EngineProcess:
             self.send(Stop())
         else:
             process.kill()  # it takes no SIGTERM, and reads nothing before it is ready
-        await asyncio.to_thread(process.join, STOP_SECONDS)
+        await end_of(process, STOP_SECONDS)
         if process.is_alive():
             process.kill()
         if self.listener is not None:
@@ -87,16 +86,21 @@ class EngineProcess:
         if self.listener is not None:
             self.listener.state_changed(self.state)
 
-    async def _end_when_hung(self, pipe: Connection, seconds: float) -> None:
+    def _not_started(self, why: str) -> None:
+        self.state.not_started = why
+        self._tell()
+
+    async def _end_when_hung(self, seconds: float) -> None:
         await self._signs.end(seconds)
         assert self.process is not None
+        assert self._pipe is not None
         self.state.hangs += 1
         logger.error("the engine gave no sign of life for %g s; its process is killed", seconds)
         self.process.kill()
-        stop_reading(pipe)
+        stop_reading(self._pipe)
         self._died(f"the engine gave no sign of life for {seconds:g} s while it served this request")
 
-    def _take(self, message: Any, pipe: Connection) -> None:
+    def _take(self, message: Any) -> None:
         self._signs.heard = True
         state = self.state
         if isinstance(message, Starting):
@@ -105,15 +109,16 @@ class EngineProcess:
             state.phase = message.phase
             self._tell()
         elif isinstance(message, Ready):
-            state.ready, self._served, self._early_deaths = message, True, 0
+            state.ready, self._served = message, True
             seconds = {"process": self._told - state.began, **message.seconds}
             other = max(0.0, time.monotonic() - state.began - sum(seconds.values()))
             state.seconds = seconds | {"other": other}
             self._tell()
             self.changed.set()
             hung_after = self.hang_seconds or (ON_GPU_SECONDS if message.on_gpu else ON_CPU_SECONDS)
-            self._watch = asyncio.get_running_loop().create_task(self._end_when_hung(pipe, hung_after))
-        elif isinstance(message, Declined) and message.of_memory and self._served:
+            self._watch = asyncio.get_running_loop().create_task(self._end_when_hung(hung_after))
+        elif isinstance(message, Declined) and message.for_now and self._served:
+            state.not_started = message.sentence
             logger.error("the engine cannot start again yet: %s", message.sentence)
         elif isinstance(message, Declined):
             state.declined = message.sentence
@@ -137,17 +142,7 @@ class EngineProcess:
         self.changed.set()
         if self._stopping or state.declined:
             return
-        self._early_deaths = 0 if was_ready else self._early_deaths + 1
-        self._restart = asyncio.get_running_loop().create_task(self._start_again())
-
-    async def _start_again(self) -> None:
-        assert self.process is not None
         if self._watch is not None:
             self._watch.cancel()
-        pause = min(LONGEST_PAUSE, RESTART_SECONDS * 2**self._early_deaths)
-        await asyncio.to_thread(self.process.join, REAP_SECONDS)
-        code = self.process.exitcode
-        logger.error("the engine's process has ended (exit code %s); it is started again in %g s", code, pause)
-        await asyncio.sleep(pause)
-        self.state.restarts += 1
-        self.start()
+        assert self.process is not None
+        self._restart = asyncio.get_running_loop().create_task(self._restarts.again(self.process, was_ready))

@@ -24,6 +24,8 @@ class EngineState:
     """The newest report of the engine."""
     ended: EngineReport = field(default_factory=EngineReport)
     """The last reports of the engines before it together, whose counters go on."""
+    not_started: str | None = None
+    """Why the last try to start a dead engine again has failed; None once one has been started."""
     restarts: int = 0
     hangs: int = 0
 
@@ -33,7 +35,8 @@ class EngineState:
         if self.ready is not None:
             return "ready"
         if self.phase is None:
-            return "the engine has ended and is started again"
+            tried = "" if self.not_started is None else f"; the last try failed: {self.not_started}"
+            return f"the engine has ended and is started again{tried}"
         return f"the engine is starting: {self.phase}, {time.monotonic() - self.began:.0f} s since its start"
 
     @property

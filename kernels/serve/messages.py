@@ -61,12 +61,12 @@ class Ready:
 
 @dataclass(frozen=True)
 class Declined:
-    """From the engine, instead of `Ready`: the sentence says why it cannot serve. With `of_memory` it lacks memory,
-    which may be free again later.
+    """From the engine, instead of `Ready`: the sentence says why it cannot serve. With `for_now` it lacks memory or
+    open files, which may be free again later.
     """
 
     sentence: str
-    of_memory: bool = False
+    for_now: bool = False
 
 
 @dataclass

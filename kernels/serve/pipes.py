@@ -1,6 +1,7 @@
 """Processes that a server starts, and the pipes by which it and they send each other messages."""
 
 import asyncio
+import errno
 import select
 import signal
 import threading
@@ -38,6 +39,26 @@ def spawn(main: Callable[..., None], arguments: tuple[Any, ...], name: str) -> t
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
     return process, ours
+
+
+def start_process(
+    main: Callable[..., None],
+    arguments: tuple[Any, ...],
+    name: str,
+    outbox: "SimpleQueue[Any]",
+    take: Callable[[Any], None],
+    ended: Callable[[], None],
+) -> tuple[BaseProcess, Connection]:
+    """As `spawn`; the process is sent what comes into `outbox`, and `take` and `ended` are as for `read_messages`."""
+    process, pipe = spawn(main, arguments, name)
+    try:
+        start_sender(pipe, outbox)
+    except OSError:
+        process.kill()
+        pipe.close()
+        raise
+    read_messages(pipe, take, ended)
+    return process, pipe
 
 
 def ignore_signals() -> None:
@@ -78,9 +99,14 @@ def stop_reading(connection: Connection) -> None:
 def start_sender(connection: Connection, outbox: "SimpleQueue[Any]") -> None:
     """Starts a thread that sends what comes into `outbox`, so that a full pipe keeps nobody but it waiting.
 
-    At None it closes the connection and ends. What the other side can no longer take is lost.
+    At None it closes the connection and ends. What the other side can no longer take is lost. Raises OSError where
+    there is no room for a thread.
     """
-    threading.Thread(target=_send, args=(connection, outbox), name=SENDER, daemon=True).start()
+    thread = threading.Thread(target=_send, args=(connection, outbox), name=SENDER, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, str(error)) from error
 
 
 def _send(connection: Connection, outbox: "SimpleQueue[Any]") -> None:

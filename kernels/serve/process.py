@@ -1,5 +1,6 @@
 """The life of an engine's process, of either kind: start, service, end. Imports without torch."""
 
+import errno
 import os
 import re
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from kernels.serve.starting import Phases, settle
 Engine = TypeVar("Engine")
 OF_MEMORY = re.compile("out of memory|allocate memory|ALLOC_FAILED|size calculation overflow|integer multiplication")
 """What torch and CUDA write where the memory does not suffice."""
+NO_ROOM = {errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE}
+"""What the system says where there is no room for more memory, processes or open files."""
 GONE = (EOFError, BrokenPipeError, ConnectionResetError)
 """What the pipe raises when the server tells the process to end, or has ended itself."""
 
@@ -23,7 +26,7 @@ def live(
 ) -> None:
     """Builds an engine and serves until it is stopped, and until the other side of the pipe is closed.
 
-    A start that fails by what was asked for, or for want of memory, is told in one sentence.
+    A start that fails by what was asked for, or for want of memory or open files, is told in one sentence.
     """
     ignore_signals()
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # the server says its phase, and its log has lines
@@ -33,12 +36,12 @@ def live(
         except GONE:
             raise
         except (ValueError, OSError, PlanRefused) as error:
-            connection.send(Declined(str(error)))
+            connection.send(Declined(str(error), for_now=isinstance(error, OSError) and error.errno in NO_ROOM))
             return
         except (MemoryError, RuntimeError) as error:
             if not isinstance(error, MemoryError) and not OF_MEMORY.search(str(error)):
                 raise
-            connection.send(Declined(_too_large(error), of_memory=True))
+            connection.send(Declined(_too_large(error), for_now=True))
             return
         settle()
         connection.send(ready)

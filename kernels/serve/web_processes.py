@@ -8,8 +8,9 @@ import logging
 import shutil
 import socket
 import tempfile
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import Any
@@ -17,12 +18,13 @@ from typing import Any
 from kernels.serve import web_process
 from kernels.serve.connections import send_connection
 from kernels.serve.encoder import RequestVectors
-from kernels.serve.engine_process import LONGEST_PAUSE, REAP_SECONDS, RESTART_SECONDS, EngineProcess
+from kernels.serve.engine_process import EngineProcess
 from kernels.serve.engine_state import EngineState
 from kernels.serve.errors import ApiError
 from kernels.serve.hanging import ON_GPU_SECONDS, SignsOfLife
 from kernels.serve.messages import Added, Cancelled, News, Ping
-from kernels.serve.pipes import read_messages, spawn, start_sender
+from kernels.serve.pipes import start_process
+from kernels.serve.restarting import REAP_SECONDS, Restarts, end_of
 from kernels.serve.web_process import Alive, Drain, EndOpen, EngineDied, WebSpec
 
 logger = logging.getLogger(__name__)
@@ -62,8 +64,7 @@ class WebProcesses:
         self._state = replace(engine.state)
         self._processes: dict[int, _Process] = {}
         self._starts = itertools.count()
-        self._early_deaths: Counter[int] = Counter()
-        """How often the process of a number has died before it was ready, since it was last."""
+        self._restarts = [Restarts(f"web server {each}", partial(self._restart, each)) for each in range(count)]
         self._waiting: deque[socket.socket] = deque()
         self._next = 0
         self._draining = False
@@ -99,7 +100,7 @@ class WebProcesses:
             self._ended.clear()
             await self._ended.wait()
         for each in processes:
-            await asyncio.to_thread(each.join, REAP_SECONDS)
+            await end_of(each, REAP_SECONDS)
 
     def end_open(self) -> None:
         """Ends the open requests with an error, and soon the processes."""
@@ -151,26 +152,36 @@ class WebProcesses:
 
     def _start(self, number: int) -> None:
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        outbox = SimpleQueue[Any]()
         with theirs:
             control.setblocking(False)
-            prefix = f"{number}.{next(self._starts)}:"
+            arguments = (self._web, f"{number}.{next(self._starts)}:", theirs, self._folder)
             try:
-                process, pipe = spawn(web_process.main, (self._web, prefix, theirs, self._folder), f"web {number}")
+                process, _ = start_process(
+                    web_process.main,
+                    arguments,
+                    f"web {number}",
+                    outbox,
+                    lambda message: self._take(message, own),
+                    lambda: self._lost(own),
+                )
             except BaseException:
                 control.close()
                 raise
-        own = self._processes[number] = _Process(number, process, SimpleQueue(), control)
+        own = self._processes[number] = _Process(number, process, outbox, control)
         own.outbox.put(self._state)
         own.outbox.put(Ping())  # it gets connections once it has answered, and so knows the state
-        read_messages(pipe, lambda message: self._take(message, own), lambda: self._lost(own))
-        start_sender(pipe, own.outbox)
+
+    def _restart(self, number: int) -> None:
+        if not self._draining:
+            self._start(number)
 
     def _take(self, message: Any, own: _Process) -> None:
         if own.signs is not None:
             own.signs.heard = True
         if isinstance(message, Alive):
             if not own.ready:
-                own.ready, self._early_deaths[own.number] = True, 0
+                own.ready = True
                 own.signs = SignsOfLife(lambda: own.outbox.put(Ping()))
                 own.watch = self._task(self._kill_when_hung(own, own.signs))
         elif isinstance(message, Added):
@@ -198,23 +209,7 @@ class WebProcesses:
         del self._processes[own.number]
         self._ended.set()
         if not self._draining:
-            self._early_deaths[own.number] += not own.ready
-            self._task(self._start_again(own.number, own.process))
-
-    async def _start_again(self, number: int, ended: BaseProcess) -> None:
-        await asyncio.to_thread(ended.join, REAP_SECONDS)
-        while not self._draining:
-            pause = min(LONGEST_PAUSE, RESTART_SECONDS * 2 ** self._early_deaths[number])
-            said = "web server %d has ended (exit code %s); it is started again in %g s"
-            logger.error(said, number, ended.exitcode, pause)
-            await asyncio.sleep(pause)
-            try:
-                if not self._draining:
-                    self._start(number)
-                return
-            except OSError as error:
-                logger.error("web server %d was not started: %s", number, error)
-                self._early_deaths[number] += 1
+            self._task(self._restarts[own.number].again(own.process, own.ready))
 
     def _task(self, work: Any) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)

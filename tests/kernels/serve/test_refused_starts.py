@@ -149,7 +149,7 @@ def short_of_memory(spec: Spec, connection: Connection) -> None:
     file = Path(spec.model)
     file.write_text(starts := file.read_text() + "x")
     if len(starts) == 2:
-        connection.send(Declined("there is no memory now", of_memory=True))
+        connection.send(Declined("there is no memory now", for_now=True))
         return
     connection.send(Ready(8, 8, spec.model))
     while not isinstance(connection.recv(), Stop):

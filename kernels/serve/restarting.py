@@ -1,0 +1,57 @@
+"""A process that is started again when it dies, after a pause that grows while it does not come up."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+
+logger = logging.getLogger(__name__)
+RESTART_SECONDS = 1.0
+"""The pause before a dead process is started again; it doubles each time that one dies before it is ready, and each
+time that one cannot be started.
+"""
+LONGEST_PAUSE = 60.0
+REAP_SECONDS = 5.0
+"""How long the end of a dead process is waited for, so that its exit code is known."""
+LOOK_SECONDS = 0.02
+
+
+class Restarts:
+    """The restarts of one process. `name` is what the log calls it, `start` starts it."""
+
+    def __init__(self, name: str, start: Callable[[], None], failed: Callable[[str], None] = lambda why: None) -> None:
+        """`start` raises OSError or MemoryError where there is no room for the process; `failed` is then told why."""
+        self._name, self._start, self._failed = name, start, failed
+        self._pause = RESTART_SECONDS
+
+    async def again(self, ended: BaseProcess, was_ready: bool) -> None:
+        """Starts the process again after `ended`, which is dead or dies now. Ends once it has been started, however
+        often that fails before. `was_ready`: whether `ended` was ready before it died.
+        """
+        self._pause = RESTART_SECONDS if was_ready else _longer(self._pause)
+        await end_of(ended, REAP_SECONDS)
+        said = f"has ended (exit code {ended.exitcode})"
+        while True:
+            logger.error("%s %s; it is started again in %g s", self._name, said, self._pause)
+            await asyncio.sleep(self._pause)
+            try:
+                return self._start()
+            except (OSError, MemoryError) as error:
+                why = str(error) or "no memory is free"
+            said = f"was not started: {why}"
+            self._pause = _longer(self._pause)
+            self._failed(why)
+
+
+def _longer(pause: float) -> float:
+    return min(LONGEST_PAUSE, 2 * pause)
+
+
+async def end_of(process: BaseProcess, seconds: float) -> None:
+    """Waits for the end of a process, for so many seconds at most, and reaps it. It needs no thread, for which there
+    may be no room.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    while process.exitcode is None and loop.time() < until:
+        await asyncio.sleep(LOOK_SECONDS)
