@@ -121,6 +121,6 @@ async def _serve(web: WebSpec, prefix: str, control: socket.socket, pipe: Connec
         settle()
         read_messages(pipe, take, ended.set)
         start_sender(pipe, outbox)
-        with receiving_connections(control, server.take, lambda: None):
+        with receiving_connections(control, server.take, lambda: None, answers=True):
             await ended.wait()
     return bool(draining)

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from kernels.serve import web_process
-from kernels.serve.connections import send_connection
+from kernels.serve.connections import GivenConnections
 from kernels.serve.encoder import RequestVectors
 from kernels.serve.engine_process import EngineProcess
 from kernels.serve.engine_state import EngineState
@@ -43,7 +43,7 @@ class _Process:
     number: int
     process: BaseProcess
     outbox: "SimpleQueue[Any]"
-    control: socket.socket
+    given: GivenConnections
     open: set[str] = field(default_factory=set)
     """The names of its open requests."""
     ready: bool = False
@@ -83,7 +83,9 @@ class WebProcesses:
         return len(self._waiting) >= MOST_WAITING
 
     def take(self, connection: socket.socket) -> None:
-        """Gives a connection to one process after another; to the next one where one has no room for it."""
+        """Gives a connection to one process after another; to the next one where one has no room for it. While none has
+        room, it waits.
+        """
         self._waiting.append(connection)
         if len(self._waiting) == 1:
             self._deal()
@@ -114,6 +116,7 @@ class WebProcesses:
         for each in self._processes.values():
             each.process.kill()
             each.process.join(REAP_SECONDS)
+            each.given.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def state_changed(self, state: EngineState) -> None:
@@ -168,7 +171,7 @@ class WebProcesses:
             except BaseException:
                 control.close()
                 raise
-        own = self._processes[number] = _Process(number, process, outbox, control)
+        own = self._processes[number] = _Process(number, process, outbox, GivenConnections(control, self._given_back))
         own.outbox.put(self._state)
         own.outbox.put(Ping())  # it gets connections once it has answered, and so knows the state
 
@@ -205,8 +208,8 @@ class WebProcesses:
         if own.watch is not None:
             own.watch.cancel()
         own.outbox.put(None)
-        own.control.close()
         del self._processes[own.number]
+        own.given.close()
         self._ended.set()
         if not self._draining:
             self._task(self._restarts[own.number].again(own.process, own.ready))
@@ -217,25 +220,23 @@ class WebProcesses:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def _given_back(self, connection: socket.socket) -> None:
+        if self._draining:
+            connection.close()
+        else:
+            self.take(connection)
+
     def _deal(self) -> None:
         while self._waiting:
             for number in range(self._next, self._next + self._count):
                 own = self._processes.get(number % self._count)
-                if own is not None and own.ready and _sent(own.control, self._waiting[0]):
+                if own is not None and own.ready and own.given.give(self._waiting[0]):
                     self._next = (own.number + 1) % self._count
-                    self._waiting.popleft().close()
+                    self._waiting.popleft()
                     break
             else:
                 asyncio.get_running_loop().call_later(RETRY_SECONDS, self._deal)
                 return
-
-
-def _sent(control: socket.socket, connection: socket.socket) -> bool:
-    try:
-        send_connection(control, connection)
-    except OSError:  # it is full, or its process has ended, which the pipe tells
-        return False
-    return True
 
 
 def _number(name: str) -> int:

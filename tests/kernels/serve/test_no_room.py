@@ -3,22 +3,27 @@
 import asyncio
 import os
 import resource
+import select
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import httpx
 import pytest
 
 from kernels.serve import restarting
+from kernels.serve.connections import MOST_GIVEN
 from kernels.serve.engine_process import EngineProcess
 from kernels.serve.messages import Ready, Stop
 from kernels.serve.pipes import spawn
 from kernels.serve.process import live
 from kernels.serve.spec import Spec
 from kernels.serve.starting import Phases
-from tests.kernels.serve.conftest import engine_of, metric, ready, served, until
+from tests.kernels.serve.conftest import engine_of, metric, ready, served, spawned, until
 from tests.kernels.serve.test_starting import becomes
 
 ASKED = {"model": "voice-agent", "prompt": "A list is", "max_tokens": 6, "temperature": 0}
@@ -73,6 +78,42 @@ def test_a_server_whose_engine_cannot_be_started_ends_at_a_signal(tmp_path: Path
         server.send_signal(signal.SIGTERM)
         assert server.wait(120) == 0
     assert "Traceback" not in log.read_text()
+
+
+def test_connections_of_a_web_server_without_files_go_to_another(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as output, served("--web-processes", "2", output=output) as (api, server):
+        address = (api.base_url.host, api.base_url.port)
+        first, second = spawned(server)[False]
+        with without_files(first.pid):
+            assert {httpx.get(f"{api.base_url}/health", trust_env=False).status_code for _ in range(20)} == {200}
+            refused = log.read_text().count("a connection was given back")
+            assert refused >= 1
+            with without_files(second.pid):
+                held = [socket.create_connection(address, timeout=300) for _ in range(4)]
+                for each in held:
+                    each.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                until(lambda: log.read_text().count("a connection was given back") >= refused + 3)
+        assert [_whole(each)[:15] for each in held] == [b"HTTP/1.1 200 OK"] * 4
+
+
+def test_connections_that_a_dead_web_server_has_not_taken_go_to_another(tmp_path: Path) -> None:
+    with served("--web-processes", "2") as (api, server):
+        _, second = spawned(server)[False]
+        second.suspend()
+        address = (api.base_url.host, api.base_url.port)
+        held = [socket.create_connection(address, timeout=300) for _ in range(200)]
+        for each in held:
+            each.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        until(lambda: len(select.select(held, [], [], 0)[0]) == len(held) - MOST_GIVEN)
+        second.kill()
+        assert {_whole(each)[:15] for each in held} == {b"HTTP/1.1 200 OK"}
+
+
+def _whole(connection: socket.socket) -> bytes:
+    """What comes until the other side closes the connection."""
+    with connection:
+        return b"".join(iter(partial(connection.recv, 4096), b""))
 
 
 def without_files_itself(spec: Spec, connection: Connection) -> None:
