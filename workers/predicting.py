@@ -3,7 +3,7 @@
 Formula and assumptions: `docs/method.md`, *prediction*; the time of a pass: `kernels/measure/pass_time.py`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log
 
@@ -21,6 +21,7 @@ from workers.documents.measurement import Ceilings, Rates
 from workers.documents.model import ModelManifest
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
 from workers.documents.workload import Objective, Precision, Sla
+from workers.precisions import precisions_of_plans
 
 DEFAULT_N = 64
 """The token that TTF-N is predicted for where no objective names one."""
@@ -91,6 +92,19 @@ def predict(
     return Prediction(plans=plans, assumptions=_assumptions(workload, most, rates, unpacks), missing=missing)
 
 
+def predicted(
+    sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings], lowered: bool = True
+) -> Prediction:
+    """The prediction for a run on a class: of plans in the precision that the model is served in there and, where
+    `lowered`, in the lower ones that the workload allows. Form, choice of a class and run all predict by this.
+
+    `ceilings` are those that the newest runs measured, by the class of one GPU; without one it is by the datasheet.
+    """
+    served, lower = precisions_of_plans(sla, model, gpu_class)
+    lower = lower if lowered else []
+    return predict(sla, model, gpu_class, ceilings.get(single_gpu_class(gpu_class)), served, lower)
+
+
 def fastest(plans: Sequence[PredictedPlan], promise: Objective) -> tuple[float, PredictedPlan] | None:
     """The least median that is predicted of what the promise is about, at one request at a time, and the plan that has
     it; None where none is predicted.
@@ -105,11 +119,11 @@ def fastest(plans: Sequence[PredictedPlan], promise: Objective) -> tuple[float, 
     return min(known, key=lambda each: each[0], default=None)
 
 
-def fastest_ms(promise: Objective, sla: Sla, model: ModelManifest, gpu_class: str) -> float | None:
-    """As `fastest`, by the class's datasheet, of plans in all precisions that are allowed."""
-    served = exact_precision(sla)
-    lower = [each for each in sla.constraints.precisions if BYTES[each] < BYTES[served]]
-    found = fastest(predict(sla, model, gpu_class, None, served, lower).plans, promise)
+def fastest_ms(
+    promise: Objective, sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings]
+) -> float | None:
+    """As `fastest`, of all plans that are `predicted`."""
+    found = fastest(predicted(sla, model, gpu_class, ceilings).plans, promise)
     return found[0] if found else None
 
 
@@ -120,12 +134,6 @@ def divides(model: ModelManifest, gpus: int) -> bool:
     except (Unsupported, KeyError):
         return False
     return True
-
-
-def exact_precision(workload: Sla) -> Precision:
-    """The precision that a class without a run is predicted in: the first of 16 bits that is allowed, else 32."""
-    exact: tuple[Precision, ...] = ("bf16", "fp16", "fp32")
-    return next((each for each in exact if each in workload.constraints.precisions), "bf16")
 
 
 def _runners(model: ModelManifest, gpu_class: str) -> Iterator[tuple[str, int]]:

@@ -3,7 +3,8 @@
 Imports no torch.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from kernels.hardware import GPUS
 from kernels.measure.request_case import request_case
@@ -13,6 +14,7 @@ from kernels.model_files.families import is_mixture
 from kernels.ops import BYTES
 from workers.charts.text import plain, quantity
 from workers.documents.gpu_class import class_of_several, gpus_of, single_gpu_class
+from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective, Precision, Sla
 from workers.predicting import MEDIAN, divides, fastest_ms
@@ -21,15 +23,22 @@ VLLM_GENERATES = "vllm is a baseline for models that do; take eager or compiled"
 """Why no server of vLLM's is before with a model that generates no text, behind that fact."""
 
 
-def impossible(
-    objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, living: Collection[str] = ()
-) -> str:
+@dataclass(frozen=True)
+class Known:
+    """What is known where a workload would run: the classes that have a worker now, and the ceilings that the newest
+    runs measured, by the class of one GPU.
+    """
+
+    living: Collection[str] = ()
+    ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
+
+
+def impossible(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, known: Known) -> str:
     """A sentence when no runner can keep the promise on the GPUs of the class, with the floor; "" when one might.
 
     The floor: every weight, in the smallest precision that is allowed, and the keys and values are read once a token at
     the datasheet's bandwidth, and the prompt is multiplied at the chip's highest rate (`kernels.measure.roofline`).
-    Several GPUs divide both, where they can divide the model. The sentence also has `more_gpus`; `living` are the
-    classes that have a worker now.
+    Several GPUs divide both, where they can divide the model. The sentence also has `more_gpus`.
     """
     floor = floor_ms(objective, sla, model, gpu_class)
     if not floor or objective.limit is None:
@@ -45,44 +54,46 @@ def impossible(
         return ""
     else:
         bound = f"it takes at least {plain(floor)} ms in {precision}"
-        several = more_gpus(objective, sla, model, gpu_class, living)
+        several = more_gpus(objective, sla, model, gpu_class, known)
     return (
         f"{objective.label} of {quantity(objective.limit, objective.unit)} is impossible on {name}: {bound}, "
         f"reading the weights{' of its experts' if is_mixture(model.config) else ''} once a token{several}"
     )
 
 
-def predicted_miss(sla: Sla, model: ModelManifest, gpu_class: str) -> str:
+def predicted_miss(sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings]) -> str:
     """A sentence for the first promise that the fastest plan predicted on the class has a median beyond; "" for none.
 
-    Predictions are by the class's datasheet. What is not predicted counts as kept, and so does a promise below the
+    What is not predicted counts as kept, and so does a promise below the
     median or of a rate.
     """
     for each in sla.objectives:
-        found = fastest_ms(each, sla, model, gpu_class) if each.limit is not None else None
+        found = fastest_ms(each, sla, model, gpu_class, ceilings) if each.limit is not None else None
         if found and each.limit is not None and _beyond(each, found):
-            took = f"the median {each.title} is predicted to be {plain(found)} ms (modelled, by the datasheet)"
+            by = rates_words(gpu_class, ceilings)
+            took = f"the median {each.title} is predicted to be {plain(found)} ms (modelled, {by})"
             return f"On {gpu_class} {took}; promised are at most {plain(each.limit)} ms."
     return ""
 
 
-def why_several(
-    sla: Sla, model: ModelManifest, gpu_class: str, classes: Collection[str], living: Collection[str] = ()
-) -> str:
+def rates_words(gpu_class: str, ceilings: Mapping[str, Ceilings]) -> str:
+    """What predictions for the class are by, behind *modelled*."""
+    return "by measured rates" if single_gpu_class(gpu_class) in ceilings else "by the datasheet"
+
+
+def why_several(sla: Sla, model: ModelManifest, gpu_class: str, classes: Collection[str], known: Known) -> str:
     """Why a run goes to this class though `classes` has some of fewer GPUs: the first promise that one of those cannot
-    keep, else the first that is predicted to be missed, as a sentence; "" for none. `living` is as for `impossible`.
+    keep, else the first that is predicted to be missed, as a sentence; "" for none.
     """
     fewer = [each for each in classes if gpus_of(each) < gpus_of(gpu_class)]
     for name in fewer:
         for each in sla.objectives:
-            if said := impossible(each, sla, model, name, living):
+            if said := impossible(each, sla, model, name, known):
                 return f"{said}."
-    return next(filter(None, (predicted_miss(sla, model, each) for each in fewer)), "")
+    return next(filter(None, (predicted_miss(sla, model, each, known.ceilings) for each in fewer)), "")
 
 
-def more_gpus(
-    objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, living: Collection[str] = ()
-) -> str:
+def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, known: Known) -> str:
     """How many GPUs that divide the model could keep the promise, and their class, behind a sentence; "" for none.
 
     They are more than those of the class that divide it. Their floor lies within the limit, and the median that is
@@ -94,19 +105,21 @@ def more_gpus(
     now = _dividing(model, gpu_class)
     more = [each for each in RANKS if each > now and floor / each <= limit and divides(model, each)]
     classes = {each: class_of_several(gpu, each) for each in more}
-    median = {each: fastest_ms(objective, sla, model, name) if name else None for each, name in classes.items()}
+    rates = known.ceilings
+    median = {each: fastest_ms(objective, sla, model, name, rates) if name else None for each, name in classes.items()}
     kept = [each for each in more if not _beyond(objective, median[each])]
     if not (enough := kept or more):
         return ""
-    there = {*sla.constraints.gpu_classes, *living}
+    there = {*sla.constraints.gpu_classes, *known.living}
     gpus = next((each for each in enough if classes[each] in there), enough[0])
     choice, predicted = classes[gpus], median[gpus]
     said = f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms"
     if predicted and objective.percentile >= MEDIAN:
-        said += f" {'and' if kept else 'but'} are predicted to take {plain(predicted)} ms (modelled, by the datasheet)"
+        by = rates_words(gpu, rates)
+        said += f" {'and' if kept else 'but'} are predicted to take {plain(predicted)} ms (modelled, {by})"
     if not choice or choice in sla.constraints.gpu_classes or not kept:
         return said
-    return f"{said}: allow the class {choice}{', of which a worker is there' if choice in living else ''}"
+    return f"{said}: allow the class {choice}{', of which a worker is there' if choice in known.living else ''}"
 
 
 def _of_a_time(objective: Objective) -> bool:

@@ -5,9 +5,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from workbench.intake.models import Workload
+from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import class_memory_gib, needed_gib
 from workbench.prices.services import price_book
-from workbench.runs import predictions, services
+from workbench.runs import services
 from workbench.runs.models import Run, StageRun
 from workbench.runs.result_page import Drawn, shown_chart
 from workers.charts import front
@@ -17,7 +18,7 @@ from workers.documents.prediction import Prediction
 from workers.documents.stages import Results
 from workers.documents.workload import Workload as WorkloadDocument
 from workers.economics.front import points
-from workers.predicting import exact_precision, predict
+from workers.predicting import predicted
 
 READ = ("compose", "verify", "price")
 NOTE = (
@@ -39,18 +40,16 @@ def front_of(workload: Workload, document: WorkloadDocument, manifest: ModelMani
     measured = _measured(workload)
     others = [each for each in document.constraints.gpu_classes if each not in measured]
     held = [each for each in others if needed_gib(manifest, document) <= class_memory_gib(each)]
-    organisation = workload.organisation
-    precision = exact_precision(document)
-    predicted: dict[str, Prediction] = {
-        each: predict(document, manifest, each, predictions.known_ceilings(organisation, each), precision)
-        for each in held
+    ceilings = known_ceilings(workload.organisation, held)
+    modelled_on: dict[str, Prediction] = {
+        each: predicted(document, manifest, each, ceilings, lowered=False) for each in held
     }
     first = document.objectives[0]
-    found = points(document, price_book(organisation), measured, predicted)
+    found = points(document, price_book(workload.organisation), measured, modelled_on)
     if not found:
         return None
     shown = front.figure(found, first, manifest.counted), front.table(found, first, manifest.counted)
-    modelled = [*dict.fromkeys(single_gpu_class(name) for name, known in predicted.items() if known.plans)]
+    modelled = [*dict.fromkeys(single_gpu_class(name) for name, known in modelled_on.items() if known.plans)]
     return Front(shown_chart("front", "Cost against latency", NOTE, "modelled", "", *shown), modelled)
 
 

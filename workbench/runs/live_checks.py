@@ -12,7 +12,6 @@ from typing import Any
 import pydantic
 
 from kernels.model_files import catalogue as known_models
-from kernels.ops import BYTES
 from workbench.api.sentences import Problem, sentences
 from workbench.intake import sla
 from workbench.intake.forms.workload import WorkloadForm
@@ -21,7 +20,7 @@ from workbench.intake.services import promises
 from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.intake.services.recordings import named_recording
 from workbench.intake.services.workloads import class_memory_gib, needed_gib, reasons
-from workbench.runs import placement, predictions
+from workbench.runs import placement
 from workers.budget import MINUTES_WITH_VLLM
 from workers.charts.text import plain, request_words, speed_words
 from workers.documents.gpu_class import gpus_of
@@ -29,8 +28,8 @@ from workers.documents.model import ModelManifest
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.predicting import MEDIAN, divides, exact_precision, fastest, predict
-from workers.promises import more_gpus
+from workers.predicting import MEDIAN, divides, fastest, predicted
+from workers.promises import Known, more_gpus, rates_words
 
 NO_MODEL = "-"
 """Stands for the model while none is chosen."""
@@ -70,9 +69,10 @@ def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> 
         found.promises = [promises.words(each) for each in document.objectives]
         recording = named_recording(recordings, document)
         found.facts += [f"{recording.document.words}."] if recording else []
-        _check_model(found, document, rows, labels, recording)
+        known = placement.known(organisation, document)
+        _check_model(found, document, rows, labels, recording, known)
         if found.gpu_class and (facts := _facts(document.model, rows)):
-            _tell_prediction(found, document, facts, organisation)
+            _tell_prediction(found, document, facts, known)
     return found
 
 
@@ -128,14 +128,18 @@ def _load_words(most: int, traffic: Traffic) -> str:
 
 
 def _check_model(
-    found: Checks, document: WorkloadDocument, rows: Any, labels: Mapping[str, str], recording: Recording | None
+    found: Checks,
+    document: WorkloadDocument,
+    rows: Any,
+    labels: Mapping[str, str],
+    recording: Recording | None,
+    known: Known,
 ) -> None:
     facts = _facts(document.model, rows)
     if facts is None:
         found.missing.append(labels["model"])
         return
-    living = placement.alive()
-    _tell(found, reasons(facts, document, living, recording), labels)
+    _tell(found, reasons(facts, document, known, recording), labels)
     traffic = document.traffic
     what = request_words(traffic, facts)
     found.facts.insert(0, f"A request: {what}; batch {traffic.batch}, {traffic.concurrency} at once.")
@@ -147,7 +151,7 @@ def _check_model(
         f"{facts.name} needs about {needs:,.1f} GiB with this traffic (modelled): "
         f"{'it fits ' + ', '.join(fits) if fits else 'it fits no allowed class'}."
     )
-    found.warnings += promises.below_floor(facts, document, living)
+    found.warnings += promises.below_floor(facts, document, known)
     if document.baseline_runner == "vllm" and document.constraints.minutes < MINUTES_WITH_VLLM:
         found.warnings.append(
             f"vLLM's server takes about a minute to start: give the run {MINUTES_WITH_VLLM:g} minutes."
@@ -158,51 +162,49 @@ def _check_model(
         if fits:  # else that no allowed class holds it is said already
             found.reasons.append(f"{error}.")
         return
-    chosen = placement.choose_class(document, facts)
-    if refused := placement.refusal(document, facts, chosen):
+    chosen = placement.choose_class(document, facts, known.ceilings)
+    if refused := placement.refusal(document, facts, chosen, known):
         found.warnings = [each for each in found.warnings if each != f"{refused}."]
         if all(refused not in each for each in found.reasons):
             found.reasons.append(f"No run would start: {refused}.")
         return
     found.gpu_class = chosen
-    found.facts += placement.missed_by_fewer(document, facts, chosen)
+    found.facts += placement.missed_by_fewer(document, facts, chosen, known.ceilings)
     if gpus_of(chosen) > 1 and not divides(facts, gpus_of(chosen)):
         found.warnings.append(f"{facts.name} is not divided over GPUs: its plan runs on one of class {chosen}.")
-    if chosen in living:
+    if chosen in known.living:
         found.facts.append(f"A run of it would go to class {chosen}.")
-    elif placement.why_several(document, facts, chosen):
+    elif placement.why_several(document, facts, chosen, known):
         found.warnings.append(f"A run would wait for a worker of class {chosen}.")
     else:
         allowed = ", ".join(document.constraints.gpu_classes)
         found.warnings.append(f"No allowed class ({allowed}) has a living worker that holds it: a run would wait.")
 
 
-def _tell_prediction(found: Checks, document: WorkloadDocument, facts: ModelManifest, organisation: Any) -> None:
-    """What the fastest plan in 16 bits is predicted to take for the first promise that predictions are about.
+def _tell_prediction(found: Checks, document: WorkloadDocument, facts: ModelManifest, known: Known) -> None:
+    """What the fastest plan is predicted to take for the first promise that predictions are about.
 
-    It is a warning where the promise is shorter and no lower precision is allowed, with the class that could keep it.
-    Where no promise is predicted on a GPU, why.
+    It is a warning where the promise is shorter, with the class that could keep it. Where no promise is predicted on a
+    GPU, why.
     """
     gpu_class = found.gpu_class
-    ceilings, precision = predictions.known_ceilings(organisation, gpu_class), exact_precision(document)
-    prediction = predict(document, facts, gpu_class, ceilings, precision)
-    known = ((promise, fastest(prediction.plans, promise)) for promise in document.objectives)
-    promise, best = next(((promise, found) for promise, found in known if found), (None, None))
+    prediction = predicted(document, facts, gpu_class, known.ceilings)
+    times = ((promise, fastest(prediction.plans, promise)) for promise in document.objectives)
+    promise, best = next(((promise, found) for promise, found in times if found), (None, None))
     if promise is None or best is None:
         found.facts += prediction.missing if gpu_class != "cpu" else []
         return
     value, plan = best
     said = (
-        f"Predicted on {gpu_class} (modelled): the median {promise.title} is {plain(value)} ms with {plan.runner} in "
-        f"{plan.weights}{'' if plan.gpus == 1 else f' on {plan.gpus} GPUs'}"
+        f"Predicted on {gpu_class} (modelled, {rates_words(gpu_class, known.ceilings)}): the median {promise.title} is "
+        f"{plain(value)} ms with {plan.runner} in {plan.weights}{'' if plan.gpus == 1 else f' on {plan.gpus} GPUs'}"
     )
     if promise.limit is None:
         found.facts.append(f"{said}.")
         return
-    lower = any(BYTES[each] < BYTES[precision] for each in document.constraints.precisions)
-    misses = value > promise.limit and promise.percentile >= MEDIAN and not lower
+    misses = value > promise.limit and promise.percentile >= MEDIAN
     said += f"; promised are at most {plain(promise.limit)} ms"
     if misses:
-        found.warnings.append(f"{said}{more_gpus(promise, document, facts, gpu_class, placement.alive())}.")
+        found.warnings.append(f"{said}{more_gpus(promise, document, facts, gpu_class, known)}.")
     else:
         found.facts.append(f"{said}.")

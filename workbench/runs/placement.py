@@ -1,15 +1,18 @@
 """Knows the GPU workers that are alive, and chooses the GPU class of a run."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.utils import timezone
 
+from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import class_memory_gib, needed_gib
 from workbench.runs import state
 from workbench.runs.models import Run, Worker
 from workers import promises
 from workers.documents.gpu_class import gpus_of
+from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelManifest
 from workers.documents.worker_api import WORKER_ALIVE_SECONDS, Hello
 from workers.documents.workload import Workload
@@ -60,7 +63,12 @@ def check_fits(workload: Workload, manifest: ModelManifest, gpu_class: str | Non
     )
 
 
-def choose_class(workload: Workload, manifest: ModelManifest) -> str:
+def known(organisation: Any, workload: Workload) -> promises.Known:
+    """What is known where an organisation's run of the workload may go."""
+    return promises.Known(alive(), known_ceilings(organisation, workload.constraints.gpu_classes))
+
+
+def choose_class(workload: Workload, manifest: ModelManifest, ceilings: Mapping[str, Ceilings]) -> str:
     """The first allowed class with a worker that has enough memory, else the first with enough by its datasheet.
 
     Where its GPU cannot keep a promise, or is predicted not to, it is the first allowed class of several GPUs that is
@@ -72,32 +80,32 @@ def choose_class(workload: Workload, manifest: ModelManifest) -> str:
     chosen = _first(fits, living)
     tried = dict.fromkeys([chosen, *(name for name in fits if gpus_of(name) > 1)])
     possible = [name for name in tried if _possible(workload, manifest, name)]
-    predicted = [name for name in possible if not promises.predicted_miss(workload, manifest, name)]
+    predicted = [name for name in possible if not promises.predicted_miss(workload, manifest, name, ceilings)]
     there = [name for name in (*predicted, *possible) if name in living]
     return next(iter([*there, *predicted, *possible]), chosen)
 
 
-def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str) -> str:
+def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str, known: promises.Known) -> str:
     """Why no run of the workload may go to the class: a promise below its floor, with the class that could keep it."""
-    living = alive()
-    said = (promises.impossible(each, workload, manifest, gpu_class, living) for each in workload.objectives)
+    said = (promises.impossible(each, workload, manifest, gpu_class, known) for each in workload.objectives)
     return next(filter(None, said), "")
 
 
-def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str) -> str:
+def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str, known: promises.Known) -> str:
     """Why a run goes to a class of several GPUs though an allowed class of fewer has a worker, in a sentence, or ""."""
-    living = alive()
-    there = [each for each in workload.constraints.gpu_classes if each in living]
-    return promises.why_several(workload, manifest, gpu_class, there, living)
+    there = [each for each in workload.constraints.gpu_classes if each in known.living]
+    return promises.why_several(workload, manifest, gpu_class, there, known)
 
 
-def missed_by_fewer(workload: Workload, manifest: ModelManifest, gpu_class: str) -> list[str]:
+def missed_by_fewer(
+    workload: Workload, manifest: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings]
+) -> list[str]:
     """Sentences for allowed classes of fewer GPUs than this one's that might keep every promise, but are predicted not
     to.
     """
     allowed = workload.constraints.gpu_classes
     fewer = [each for each in allowed if gpus_of(each) < gpus_of(gpu_class) and _possible(workload, manifest, each)]
-    return [said for each in fewer if (said := promises.predicted_miss(workload, manifest, each))]
+    return [said for each in fewer if (said := promises.predicted_miss(workload, manifest, each, ceilings))]
 
 
 def _first(names: Sequence[str], living: Collection[str]) -> str:
@@ -105,7 +113,9 @@ def _first(names: Sequence[str], living: Collection[str]) -> str:
 
 
 def _possible(workload: Workload, manifest: ModelManifest, gpu_class: str) -> bool:
-    return not any(promises.impossible(each, workload, manifest, gpu_class) for each in workload.objectives)
+    return not any(
+        promises.impossible(each, workload, manifest, gpu_class, promises.Known()) for each in workload.objectives
+    )
 
 
 def greet(hello: Hello) -> None:
@@ -127,6 +137,7 @@ def reroute_waiting() -> None:
         document, manifest = run.workload.reading[0], run.workload.model.reading[0]
         if document is None or manifest is None:
             continue
-        chosen = choose_class(document, manifest)
+        ceilings = known_ceilings(run.organisation_id, document.constraints.gpu_classes)
+        chosen = choose_class(document, manifest, ceilings)
         if chosen in living:
             state.reroute(run, chosen)

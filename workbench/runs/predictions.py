@@ -1,4 +1,4 @@
-"""How far predictions were off on a GPU, over an organisation's runs; and the ceilings that they start from.
+"""How far predictions were off on a GPU, over an organisation's runs.
 
 Report stages keep what was predicted beside what was measured (`ReportResult.predicted`).
 """
@@ -6,12 +6,9 @@ Report stages keep what was predicted beside what was measured (`ReportResult.pr
 from statistics import median
 from typing import Any
 
-import pydantic
-
 from kernels.hardware import GPUS
-from workbench.runs.models import StageRun
-from workers.documents.gpu_class import SEVERAL, single_gpu_class
-from workers.documents.measurement import Ceilings
+from workbench.intake.services.ceilings import stage_fields
+from workers.documents.gpu_class import single_gpu_class
 from workers.documents.prediction import ComparedFigure
 
 LAST_RUNS = 100
@@ -25,7 +22,7 @@ def error_words(organisation: Any, gpu_class: str) -> str:
     """
     gpu = single_gpu_class(gpu_class)
     name = GPUS[gpu].name if gpu in GPUS else gpu_class
-    kept = _stages(organisation, gpu, "report", "result__predicted")[:LAST_RUNS]
+    kept = stage_fields(organisation, gpu, "report", "result__predicted")[:LAST_RUNS]
     runs = [known for found in kept if (known := [each for each in found or [] if each.get("runner")])]
     errors = [abs(ComparedFigure.model_validate(each).error) for found in runs for each in found]
     if not errors:
@@ -35,20 +32,3 @@ def error_words(organisation: Any, gpu_class: str) -> str:
         f"On {name} what was predicted before a run was off by {100 * median(errors):.0f} % in the median and "
         f"{100 * max(errors):.0f} % at most, over {len(errors)} figures of {count}."
     )
-
-
-def known_ceilings(organisation: Any, gpu_class: str) -> Ceilings | None:
-    """The ceilings that the newest profile on the GPU measured; None where there is none that can be read."""
-    found = _stages(organisation, single_gpu_class(gpu_class), "profile", "result__ceilings").first()
-    try:
-        return Ceilings.model_validate(found) if found else None
-    except pydantic.ValidationError:
-        return None
-
-
-def _stages(organisation: Any, gpu: str, stage: str, field: str) -> Any:
-    """One field of the results of a stage that is done, on one or several of a GPU, the newest first."""
-    classes = [gpu, *(name for name, (one, _) in SEVERAL.items() if one == gpu)]
-    done = StageRun.objects.filter(stage=stage, state=StageRun.State.DONE)
-    rows = done.filter(run__organisation=organisation, run__gpu_class__in=classes)
-    return rows.order_by("-finished_at", "-id").values_list(field, flat=True)

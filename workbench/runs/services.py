@@ -11,8 +11,9 @@ from django.db.models import Count, Q
 from workbench.api.sentences import sentence, sentences
 from workbench.intake.models import Unreadable, Workload
 from workbench.intake.services import quota
+from workbench.intake.services.ceilings import known_ceilings
 from workbench.prices.services import price_book
-from workbench.runs import placement, predictions, state
+from workbench.runs import placement, state
 from workbench.runs.budget import seconds_left
 from workbench.runs.documents import StageTime, times_since
 from workbench.runs.models import Run, StageRun
@@ -49,8 +50,9 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> R
         placement.check_fits(document, manifest, gpu_class)
     except placement.TooLarge as error:
         raise RunError(str(error), "model") from error
-    chosen = gpu_class or placement.choose_class(document, manifest)
-    if refused := placement.refusal(document, manifest, chosen):
+    known = placement.known(workload.organisation, document)
+    chosen = gpu_class or placement.choose_class(document, manifest, known.ceilings)
+    if refused := placement.refusal(document, manifest, chosen, known):
         raise RunError(refused, "gpu_class")
     run = Run(
         organisation=workload.organisation,
@@ -128,6 +130,7 @@ def headlines(runs: Iterable[UUID]) -> Mapping[Any, str]:
 def stage_input(run: Run, key: StageKey) -> StageInput:
     """The document that the stage's process gets. Raises Unreadable."""
     workload, recording = run.workload.sla, run.workload.recording
+    allowed = workload.constraints.gpu_classes
     stage: Stage = key.stage
     return StageInput(
         run_id=str(run.id),
@@ -138,7 +141,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         model=run.workload.model.facts,
         prices=price_book(run.organisation),
         results=results(run),
-        ceilings=predictions.known_ceilings(run.organisation, run.gpu_class) if stage == "admit" else None,
+        ceilings=known_ceilings(run.organisation, [run.gpu_class, *allowed]) if stage == "admit" else {},
         seconds_left=seconds_left(run, stage, workload),
         taken={each.stage: each.duration_s for each in stage_times(run) if each.stage != stage},
         organisation=str(run.organisation_id),
@@ -162,4 +165,5 @@ def waiting_for(run: Run) -> str:
     document, manifest = run.workload.reading[0], run.workload.model.reading[0]
     if document is None or manifest is None or run.gpu_class_fixed or gpus_of(run.gpu_class) == 1:
         return said
-    return f"{said} {placement.why_several(document, manifest, run.gpu_class)}".rstrip()
+    known = placement.known(run.organisation, document)
+    return f"{said} {placement.why_several(document, manifest, run.gpu_class, known)}".rstrip()

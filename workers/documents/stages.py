@@ -214,7 +214,7 @@ class StageInput(OnGpus):
     model: ModelManifest
     prices: PriceBook
     results: Results = Results()
-    ceilings: Ceilings | None = Field(default=None, description="of the newest run on this class of GPU, for admit")
+    ceilings: dict[str, Ceilings] = Field(default={}, description="of the newest runs, by class of one GPU, for admit")
     seconds_left: float = 600
     taken: dict[str, float] = Field(default={}, description="seconds that each earlier stage took")
     organisation: str = Field(default="", description="whose compiler caches the stage uses")

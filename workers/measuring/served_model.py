@@ -12,8 +12,7 @@ from kernels.plan import Plan
 from workers.documents.gpu_class import gpus_of
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
-
-FLOATS = ("bf16", "fp16", "fp32")
+from workers.precisions import serving_dtype
 
 
 def device_of(gpu_class: str) -> str:
@@ -25,18 +24,6 @@ def device_of(gpu_class: str) -> str:
     if (visible := torch.cuda.device_count()) < gpus_of(gpu_class):
         raise StageError(f"The run asks for {gpu_class}, but this worker has {visible} of its GPUs.")
     return "cuda"
-
-
-def serving_dtype(own: str, precisions: list[str], gpu_class: str) -> str:
-    """The precision that the model is served in before anything is optimised.
-
-    Its own when the workload allows it; on a CPU float32 when allowed, since most CPUs only emulate 16 bits and a
-    slow baseline would flatter the result; else the first that is allowed.
-    """
-    allowed = [each for each in FLOATS if each in precisions]
-    if gpu_class == "cpu" and "fp32" in allowed:
-        return "fp32"
-    return own if own in allowed or not allowed else allowed[0]
 
 
 def dtype_of(document: StageInput) -> str:

@@ -1,22 +1,8 @@
-"""Lower precision of the weights: whether a workload allows it, and whether a plan makes use of it."""
+"""Lower precision of the weights: whether a plan makes use of it."""
 
 from kernels import registry
 from kernels.plan import Plan
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from workers.documents.model import ModelManifest
-from workers.documents.workload import Constraints
-
-
-def lossy_refusal(weights: str, constraints: Constraints, model: ModelManifest) -> str:
-    """The sentence that forbids weights in this lower precision; "" when the workload allows them."""
-    if weights not in constraints.precisions:
-        return "Lower precision of the weights is not among the precisions that the workload allows."
-    if model.generated and not constraints.allow_unverified_quality:
-        return (
-            "The weights are generated, so quality cannot be measured, and the workload does not say "
-            "allow_unverified_quality."
-        )
-    return ""
 
 
 def weights_of(plan: Plan) -> list[str]:

@@ -7,7 +7,7 @@ from kernels.ops import ModelCase
 from kernels.registry import Refusal
 from workers.documents.gpu_class import class_of_several
 from workers.documents.stages import StageInput
-from workers.promises import impossible
+from workers.promises import Known, impossible
 
 
 def counts(variant: WholeModel, document: StageInput) -> list[int]:
@@ -42,5 +42,5 @@ def refusal(document: StageInput, gpus: int) -> Refusal | None:
     except Unsupported as error:
         return Refusal(str(error))
     workload, gpu_class = document.workload, class_of_several(document.gpu, gpus)
-    said = (impossible(each, workload, document.model, gpu_class) for each in workload.objectives)
+    said = (impossible(each, workload, document.model, gpu_class, Known()) for each in workload.objectives)
     return next((Refusal(f"Not tried: {each}.") for each in said if each), None)

@@ -5,7 +5,7 @@ Nothing runs here: the model is built on the meta device, and of the safetensors
 
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import psutil
 
@@ -17,16 +17,14 @@ from kernels.model_files.config import value
 from kernels.ops import BYTES
 from workers.documents.gpu_class import Feasibility, gpus_of, single_gpu_class
 from workers.documents.model import Counted
-from workers.documents.prediction import Prediction
 from workers.documents.prices import PriceBook
 from workers.documents.stages import AdmitResult, StageInput
-from workers.documents.workload import TOKEN_METRICS, Precision, Workload
+from workers.documents.workload import TOKEN_METRICS, Workload
 from workers.harness.context import Context, StageError
 from workers.measuring import texts
-from workers.measuring.served_model import serving_dtype
-from workers.planning.precision import lossy_refusal
-from workers.predicting import predict
-from workers.promises import VLLM_GENERATES, why_several
+from workers.precisions import serving_dtype
+from workers.predicting import predicted
+from workers.promises import VLLM_GENERATES, Known, why_several
 from workers.under_load.sentences import NO_VLLM
 
 GIB = 2**30
@@ -203,14 +201,6 @@ def _compare_tensors(document: StageInput, context: Context) -> list[str]:
     return check_tensors(context.model_dir, document.model.config)
 
 
-def _predicted(document: StageInput, dtype: str) -> Prediction:
-    """What is predicted of a plan in the precision of today, and in each lower one that the workload allows."""
-    constraints, served = document.workload.constraints, cast(Precision, dtype)
-    lower = [each for each in constraints.precisions if BYTES[each] < BYTES[served]]
-    lower = [each for each in lower if not lossy_refusal(each, constraints, document.model)]
-    return predict(document.workload, document.model, document.gpu_class, document.ceilings, served, lower)
-
-
 def run(document: StageInput, context: Context) -> AdmitResult:
     """The admit stage. Raises StageError with `refused` when the model or the workload cannot be served."""
     from kernels.engine import inputs
@@ -250,9 +240,11 @@ def run(document: StageInput, context: Context) -> AdmitResult:
         kv_bytes_per_token=facts.kv_bytes_per_token,
         dtype=dtype,
         classes=classes,
-        predicted=_predicted(document, dtype),
+        predicted=predicted(workload, document.model, document.gpu_class, document.ceilings),
         notes=notes,
-        why_several=why_several(workload, document.model, document.gpu_class, workload.constraints.gpu_classes),
+        why_several=why_several(
+            workload, document.model, document.gpu_class, workload.constraints.gpu_classes, Known((), document.ceilings)
+        ),
     )
 
 

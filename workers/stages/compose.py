@@ -26,10 +26,11 @@ from workers.measuring.served_model import dtype_of, load
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps, summaries
 from workers.planning.build_times import EXPECTED_SHARE, Builds
 from workers.planning.choosing import choose_plan
-from workers.planning.precision import lossy_refusal, lowers_precision
+from workers.planning.precision import lowers_precision
 from workers.planning.search_watch import parts_left_out
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, Times, Trier, reference_of, untried
 from workers.planning.whole_models import whole_models
+from workers.precisions import lossy_refusal
 
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
@@ -153,10 +154,8 @@ class _Composer:
         case = several_gpus.case_of(variant, self.document, gpus)
         refusal = self._excluded(variant) or variant.serves(case, GPUS[self.document.gpu])
         refusal = refusal or several_gpus.refusal(self.document, gpus)
-        if refusal is None and variant.lossy:
-            forbidden = lossy_refusal(variant.weights, self.document.workload.constraints, self.document.model)
-            return Refusal(forbidden) if forbidden else None
-        return refusal
+        forbidden = lossy_refusal(variant.weights, self.document.workload.constraints, self.document.model)
+        return refusal or (Refusal(forbidden) if variant.lossy and forbidden else None)
 
     def _try_whole(self, variant: WholeModel, gpus: int) -> None:
         case, label = several_gpus.case_of(variant, self.document, gpus), several_gpus.label(variant, gpus)

@@ -30,7 +30,7 @@ from workers.measuring.conditions import watched
 from workers.measuring.journal import Journal
 from workers.measuring.served_model import device_of
 from workers.planning import kernels_plan
-from workers.planning.precision import lossy_refusal
+from workers.precisions import lossy_refusal
 
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
 CASES_SHARE = 0.9

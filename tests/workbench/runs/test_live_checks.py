@@ -216,11 +216,13 @@ def test_a_model_that_no_allowed_class_holds_is_refused_once(said):
 )
 def test_what_is_predicted_stands_beside_the_promise(said, gpu_class, limit, words):
     page = said(**EIGHT | {"constraints.gpu_classes": [gpu_class], "objectives[0].limit": limit})
-    assert f"Predicted on {gpu_class} (modelled): the median TPOT is {words}" in page
+    assert f"Predicted on {gpu_class} (modelled, by the datasheet): the median TPOT is {words}" in page
     warned = '<p class="notice notice-warning">Predicted' in page
     assert warned == (gpu_class == "h200x2")
-    lower = said(**EIGHT | {"constraints.gpu_classes": [gpu_class], "constraints.precisions": ["bf16", "fp8"]})
+    fp8 = {"constraints.precisions": ["bf16", "fp8"], "constraints.allow_unverified_quality": "on"}
+    lower = said(**EIGHT | {"constraints.gpu_classes": [gpu_class], "objectives[0].limit": limit} | fp8)
     assert '<p class="notice notice-warning">Predicted' not in lower
+    assert "ms with megakernel in fp8 on" in lower
 
 
 def test_nothing_is_predicted_of_a_promise_that_predictions_are_not_about(said):

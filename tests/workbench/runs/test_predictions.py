@@ -5,10 +5,11 @@ import sample_runs
 from django.urls import reverse
 
 from tests.workers.test_promises import model
+from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import create_workload
 from workbench.runs import services
 from workbench.runs.line import key_of
-from workbench.runs.predictions import error_words, known_ceilings
+from workbench.runs.predictions import error_words
 from workers.documents.workload import Workload as WorkloadDocument
 
 NONE_YET = "On NVIDIA H200 no run has yet compared what was predicted with what was measured."
@@ -34,13 +35,15 @@ def test_errors_of_the_roofline_alone_do_not_count(organisation, engineer):
 
 
 def test_admit_starts_from_the_ceilings_of_the_newest_run(organisation, engineer):
-    assert known_ceilings(organisation, "h200") is None
+    assert known_ceilings(organisation, ["h200", "h100x2"]) == {}
     done = sample_runs.run(organisation, engineer)
     waiting = sample_runs.run(organisation, engineer, "queued", "admit")
     ceilings = services.stage_input(waiting, key_of(waiting)).ceilings
-    assert ceilings.model_dump(mode="json") == done.stages.get(stage="profile").result["ceilings"]
+    assert list(ceilings) == ["h200"]
+    assert ceilings["h200"].model_dump(mode="json") == done.stages.get(stage="profile").result["ceilings"]
+    assert ceilings == known_ceilings(organisation, ["h200x4", "h200", "h100"])
     later = sample_runs.run(organisation, engineer, "running", "verify")
-    assert services.stage_input(later, key_of(later)).ceilings is None
+    assert services.stage_input(later, key_of(later)).ceilings == {}
 
 
 def test_every_page_with_modelled_figures_says_the_known_error(browser, organisation, engineer, done, report):

@@ -236,7 +236,7 @@ def test_a_class_without_the_memory_is_not_chosen(db: None) -> None:
     manifest = sample_results.manifest().model_copy(update={"parameters": 60_000_000_000})
     document = sample_results.workload()
     document.constraints.gpu_classes = ["l40s", "h200", "b200"]
-    assert placement.choose_class(document, manifest) == "h200"
+    assert placement.choose_class(document, manifest, {}) == "h200"
 
 
 def test_a_waiting_run_says_so_and_moves_when_a_worker_comes(run: Run, workload: Any, engineer: Any) -> None:

@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
+from kernels import engine
 from kernels.engine import load
+from kernels.model_files import catalogue
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelFile
 from workers.documents.prices import PriceBook, default_price_book
 from workers.documents.workload import Objective
 from workers.harness.context import Context, StageError
-from workers.measuring.served_model import serving_dtype
+from workers.precisions import own_precision, serving_dtype
 from workers.stages import admit
 from workers.under_load.sentences import NO_VLLM
 
@@ -240,6 +242,13 @@ def test_the_serving_precision_is_one_that_is_allowed(own, allowed, gpu_class, e
     assert serving_dtype(own, allowed, gpu_class) == expected
 
 
+@pytest.mark.parametrize("name", catalogue.names())
+def test_the_precision_of_a_configuration_is_that_in_which_transformers_makes_the_model(name):
+    config = catalogue.entry(name)[0]
+    for changes in ({}, {"torch_dtype": None, "dtype": None}, {"torch_dtype": "float16", "dtype": "float16"}):
+        assert own_precision(config | changes) == engine.describe(config | changes).dtype
+
+
 def test_it_predicts_the_plan_in_every_precision_that_may_be_used(tmp_path):
     config = TINY | {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 4, "head_dim": 512}
     ceilings = Ceilings(read_tbps=0.02, copy_tbps=0.02, matrix_tflops={"fp32": 0.5}, launch_us=1)
@@ -247,7 +256,7 @@ def test_it_predicts_the_plan_in_every_precision_that_may_be_used(tmp_path):
     for generated, weights in (({}, ["fp32"]), ({"allow_unverified_quality": True}, ["fp32", "fp8"])):
         document = stage_input("admit", manifest(config), constraints=allowed | generated)
         (tmp_path / "config.json").write_text(json.dumps(config))
-        document = document.model_copy(update={"ceilings": ceilings})
+        document = document.model_copy(update={"ceilings": {"cpu": ceilings}})
         found = admit.run(document, Context(tmp_path, tmp_path, seconds=30))
         assert [each.weights for each in found.predicted.plans] == weights
         assert found.predicted.basis == "modelled"

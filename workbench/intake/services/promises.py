@@ -1,12 +1,10 @@
 """What a promise says in words, and which of the allowed GPUs could never keep it."""
 
-from collections.abc import Collection
-
 from workers.charts.text import capitalised, plain, quantity
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.promises import impossible
+from workers.promises import Known, impossible
 
 
 def words(objective: Objective) -> str:
@@ -31,11 +29,11 @@ def words(objective: Objective) -> str:
     }[objective.metric]
 
 
-def below_floor(facts: ModelManifest, document: WorkloadDocument, living: Collection[str]) -> list[str]:
+def below_floor(facts: ModelManifest, document: WorkloadDocument, known: Known) -> list[str]:
     """A sentence for each promise that some of the allowed GPU classes can never keep; by all of them it is refused."""
     found = []
     for objective in document.objectives:
-        said = [impossible(objective, document, facts, each, living) for each in document.constraints.gpu_classes]
+        said = [impossible(objective, document, facts, each, known) for each in document.constraints.gpu_classes]
         if not all(said):
             found += [f"{each}." for each in said if each]
     return found

@@ -1,7 +1,7 @@
 """A workload from its document: whether it fits its model and the GPUs, and its row."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,12 +18,13 @@ from workbench.audit.services import record
 from workbench.intake.models import Model, Recording, Workload
 from workbench.intake.services import endpoints, quota, recordings
 from workbench.intake.services.catalogue import model_for
+from workbench.intake.services.ceilings import known_ceilings
 from workbench.short_text import check_short_text
 from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.model import ModelManifest
 from workers.documents.workload import TOKEN_METRICS
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.promises import VLLM_GENERATES, impossible
+from workers.promises import VLLM_GENERATES, Known, impossible
 
 GIB = 2**30
 EXACT = ("bf16", "fp16", "fp32")
@@ -74,17 +75,18 @@ def check_workload(organisation: Any, user: Any, document: WorkloadDocument, rec
         facts, unreadable = model.reading
         if facts is None:
             raise invalid([{"field": "model", "reason": unreadable}])
-        if found := reasons(facts, document, recording=recording):
+        known = Known(ceilings=known_ceilings(organisation, document.constraints.gpu_classes))
+        if found := reasons(facts, document, known, recording):
             raise invalid(found)
     return model
 
 
 def reasons(
-    facts: ModelManifest, document: WorkloadDocument, living: Collection[str] = (), recording: Recording | None = None
+    facts: ModelManifest, document: WorkloadDocument, known: Known, recording: Recording | None = None
 ) -> list[dict[str, str]]:
     """Why the workload cannot be measured with this model, each with its field; empty when it can.
 
-    `living` are the GPU classes that have a worker now, `recording` is the one that it names.
+    `known` is where it would run, `recording` the one that it names.
     """
     return [
         *_text_reasons(document),
@@ -94,7 +96,7 @@ def reasons(
         *_unit_reasons(facts, document),
         *_length_reasons(facts, document),
         *_fit_reasons(facts, document),
-        *_impossible_reasons(facts, document, living),
+        *_impossible_reasons(facts, document, known),
         *_quality_text_reasons(facts, document),
         *recordings.reasons(facts, document, recording.document if recording else None),
         *(endpoints.reasons(document.endpoint, facts) if document.endpoint else ()),
@@ -163,13 +165,11 @@ def _length_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[di
     return [{"field": "traffic.prompt_tokens", "reason": reason}]
 
 
-def _impossible_reasons(
-    facts: ModelManifest, document: WorkloadDocument, living: Collection[str]
-) -> Iterator[dict[str, str]]:
+def _impossible_reasons(facts: ModelManifest, document: WorkloadDocument, known: Known) -> Iterator[dict[str, str]]:
     """Promises that no allowed class can keep; of a CPU nothing is known."""
     for index, objective in enumerate(document.objectives):
         allowed = sorted(document.constraints.gpu_classes, key=_bandwidth)
-        found = [impossible(objective, document, facts, each, living) for each in allowed]
+        found = [impossible(objective, document, facts, each, known) for each in allowed]
         if all(found):
             yield {"field": f"objectives[{index}].limit", "reason": found[-1]}
 

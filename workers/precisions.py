@@ -1,0 +1,52 @@
+"""The precisions of a model: the one that it is served in today, and lower ones in which plans may hold its weights.
+
+Imports no torch.
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from kernels.ops import BYTES
+from workers.documents.model import ModelManifest
+from workers.documents.workload import Constraints, Precision, Sla
+
+FLOATS = ("bf16", "fp16", "fp32")
+NAMES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+
+def own_precision(config: dict[str, Any]) -> str:
+    """The precision that a model's configuration names, float32 where it names none."""
+    name = str(config.get("dtype") or config.get("torch_dtype") or "float32").removeprefix("torch.")
+    return NAMES.get(name, name)
+
+
+def serving_dtype(own: str, precisions: Sequence[str], gpu_class: str) -> str:
+    """The precision that the model is served in before anything is optimised.
+
+    Its own when the workload allows it; on a CPU float32 when allowed, since most CPUs only emulate 16 bits and a
+    slow baseline would flatter the result; else the first that is allowed.
+    """
+    allowed = [each for each in FLOATS if each in precisions]
+    if gpu_class == "cpu" and "fp32" in allowed:
+        return "fp32"
+    return own if own in allowed or not allowed else allowed[0]
+
+
+def lossy_refusal(weights: str, constraints: Constraints, model: ModelManifest) -> str:
+    """The sentence that forbids weights in this lower precision; "" when the workload allows them."""
+    if weights not in constraints.precisions:
+        return "Lower precision of the weights is not among the precisions that the workload allows."
+    if model.generated and not constraints.allow_unverified_quality:
+        return (
+            "The weights are generated, so quality cannot be measured, and the workload does not say "
+            "allow_unverified_quality."
+        )
+    return ""
+
+
+def precisions_of_plans(sla: Sla, model: ModelManifest, gpu_class: str) -> tuple[Precision, list[Precision]]:
+    """The precision that the model is served in today on the class, and the lower ones that a plan may hold it in."""
+    constraints = sla.constraints
+    served = cast(Precision, serving_dtype(own_precision(model.config), constraints.precisions, gpu_class))
+    lower = [each for each in constraints.precisions if BYTES[each] < BYTES[served]]
+    return served, [each for each in lower if not lossy_refusal(each, constraints, model)]
