@@ -35,7 +35,7 @@ class Attempt:
     `seconds` is the time that measuring took, `ready_seconds` that of loading and warming up both sides. Five texts are
     "" where they do not apply: `no_profile` says why the plan has no profile, `failure` which further process failed,
     `refusal` why the plan's requests are not valid, `choice` why what runs today is verified, and `passed_over` why
-    another confirmed plan is the result. `today` is what sentences call the present deployment (`before_words`).
+    another confirmed plan is the result. `today` is what sentences call the present deployment (`today_words`).
     """
 
     label: str
@@ -148,7 +148,7 @@ def present_plan(document: StageInput) -> Plan:
     )
 
 
-def before_words(workload: Workload) -> str:
+def today_words(workload: Workload) -> str:
     """What sentences call the side that plans are compared with.
 
     It is "what runs today", or transformers' `generate` for a workload whose baseline under load is vLLM.

@@ -27,12 +27,12 @@ from workers.measuring.served_model import dtype_of, load, planned, prepared
 from workers.planning import summaries
 from workers.planning.confirmation import (
     Attempt,
-    before_words,
     gives_way,
     in_more_processes,
     is_change,
     present_plan,
     to_verify,
+    today_words,
     unchanged,
     with_result_last,
     without_void_verdicts,
@@ -152,7 +152,7 @@ class _Bench:
                 seconds=0.0,
                 ready_seconds=ready_seconds,
                 choice=_choice(document),
-                today=before_words(document.workload),
+                today=today_words(document.workload),
             )
             left: PlanProfile | str = ""
             if not attempt.why_not:
