@@ -119,14 +119,6 @@ def fastest(plans: Sequence[PredictedPlan], promise: Objective) -> tuple[float, 
     return min(known, key=lambda each: each[0], default=None)
 
 
-def fastest_ms(
-    promise: Objective, sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings]
-) -> float | None:
-    """As `fastest`, of all plans that are `predicted`."""
-    found = fastest(predicted(sla, model, gpu_class, ceilings).plans, promise)
-    return found[0] if found else None
-
-
 def divides(model: ModelManifest, gpus: int) -> bool:
     """Whether the megakernel can divide the model over `gpus` GPUs."""
     try:

@@ -17,7 +17,7 @@ from workers.documents.gpu_class import class_of_several, gpus_of, single_gpu_cl
 from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective, Precision, Sla
-from workers.predicting import MEDIAN, divides, fastest_ms
+from workers.predicting import MEDIAN, divides, fastest, predicted
 
 VLLM_GENERATES = "vllm is a baseline for models that do; take eager or compiled"
 """Why no server of vLLM's is before with a model that generates no text, behind that fact."""
@@ -64,11 +64,10 @@ def impossible(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: 
 def predicted_miss(sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings]) -> str:
     """A sentence for the first promise that the fastest plan predicted on the class has a median beyond; "" for none.
 
-    What is not predicted counts as kept, and so does a promise below the
-    median or of a rate.
+    What is not predicted counts as kept, and so does a promise below the median or of a rate.
     """
     for each in sla.objectives:
-        found = fastest_ms(each, sla, model, gpu_class, ceilings) if each.limit is not None else None
+        found = _fastest_ms(each, sla, model, gpu_class, ceilings) if each.limit is not None else None
         if found and each.limit is not None and _beyond(each, found):
             by = rates_words(gpu_class, ceilings)
             took = f"the median {each.title} is predicted to be {plain(found)} ms (modelled, {by})"
@@ -106,20 +105,28 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     more = [each for each in RANKS if each > now and floor / each <= limit and divides(model, each)]
     classes = {each: class_of_several(gpu, each) for each in more}
     rates = known.ceilings
-    median = {each: fastest_ms(objective, sla, model, name, rates) if name else None for each, name in classes.items()}
+    median = {each: _fastest_ms(objective, sla, model, name, rates) if name else None for each, name in classes.items()}
     kept = [each for each in more if not _beyond(objective, median[each])]
     if not (enough := kept or more):
         return ""
     there = {*sla.constraints.gpu_classes, *known.living}
     gpus = next((each for each in enough if classes[each] in there), enough[0])
-    choice, predicted = classes[gpus], median[gpus]
+    choice, likely = classes[gpus], median[gpus]
     said = f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms"
-    if predicted and objective.percentile >= MEDIAN:
+    if likely and objective.percentile >= MEDIAN:
         by = rates_words(gpu, rates)
-        said += f" {'and' if kept else 'but'} are predicted to take {plain(predicted)} ms (modelled, {by})"
+        said += f" {'and' if kept else 'but'} are predicted to take {plain(likely)} ms (modelled, {by})"
     if not choice or choice in sla.constraints.gpu_classes or not kept:
         return said
     return f"{said}: allow the class {choice}{', of which a worker is there' if choice in known.living else ''}"
+
+
+def _fastest_ms(
+    promise: Objective, sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings]
+) -> float | None:
+    """The least median that is predicted of what the promise is about; None where none is."""
+    found = fastest(predicted(sla, model, gpu_class, ceilings).plans, promise)
+    return found[0] if found else None
 
 
 def _of_a_time(objective: Objective) -> bool:
@@ -127,8 +134,8 @@ def _of_a_time(objective: Objective) -> bool:
     return objective.unit == "ms" and objective.percentile >= MEDIAN
 
 
-def _beyond(objective: Objective, predicted: float | None) -> bool:
-    return bool(predicted and _of_a_time(objective) and predicted > (objective.limit or 0.0))
+def _beyond(objective: Objective, likely: float | None) -> bool:
+    return bool(likely and _of_a_time(objective) and likely > (objective.limit or 0.0))
 
 
 def _at_once(sla: Sla) -> int:
