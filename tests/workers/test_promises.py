@@ -114,12 +114,12 @@ def test_several_gpus_have_a_floor_of_their_own(gpu, limit, said):
 @pytest.mark.parametrize(
     ("living", "said"),
     [
-        (set(), f"2 GPUs that divide the model have a floor of 0.782 ms{predicted(0.973)}: allow the class h200x2"),
-        ({"h200"}, f"2 GPUs that divide the model have a floor of 0.782 ms{predicted(0.973)}: allow the class h200x2"),
-        ({"h200x4"}, f"a floor of 0.391 ms{predicted(0.591)}: allow the class h200x4, of which a worker is there"),
+        (set(), f"2 GPUs that divide the model have a floor of 0.782 ms{predicted(1.12)}: allow the class h200x2"),
+        ({"h200"}, f"2 GPUs that divide the model have a floor of 0.782 ms{predicted(1.12)}: allow the class h200x2"),
+        ({"h200x4"}, f"a floor of 0.391 ms{predicted(0.714)}: allow the class h200x4, of which a worker is there"),
         (
             {"h200x2", "h200x4"},
-            f"a floor of 0.782 ms{predicted(0.973)}: allow the class h200x2, of which a worker is there",
+            f"a floor of 0.782 ms{predicted(1.12)}: allow the class h200x2, of which a worker is there",
         ),
     ],
 )
