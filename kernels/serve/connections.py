@@ -61,8 +61,8 @@ class GivenConnections:
                     self._back(connection)
         except BlockingIOError:
             return
-        except OSError:  # its process has ended, as at the end of the answers
-            pass
+        except ConnectionResetError:  # it ended before it read all; the answers that it gave come after this
+            return self._read()
         self._loop.remove_reader(self._control)
 
 
