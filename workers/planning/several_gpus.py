@@ -41,6 +41,7 @@ def refusal(document: StageInput, gpus: int) -> Refusal | None:
         part_of(shape_of(document.model.config), gpus)
     except Unsupported as error:
         return Refusal(str(error))
-    workload, gpu_class = document.workload, class_of_several(document.gpu, gpus)
-    said = (impossible(each, workload, document.model, gpu_class, Known()) for each in workload.objectives)
+    workload, gpu_class, profile = document.workload, class_of_several(document.gpu, gpus), document.results.profile
+    known = Known(ceilings={document.gpu: profile.ceilings} if profile else {})
+    said = (impossible(each, workload, document.model, gpu_class, known) for each in workload.objectives)
     return next((Refusal(f"Not tried: {each}.") for each in said if each), None)

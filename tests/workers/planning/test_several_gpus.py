@@ -1,12 +1,13 @@
 """Which variants a worker of several GPUs tries over how many, and what it does not try."""
 
 import pytest
+import sample_results
 
 from kernels import registry
 from kernels.engine.whole_model import WholeModel
 from kernels.model_files import catalogue
 from tests.workers.conftest import manifest, stage_input
-from workers.documents.stages import StageInput
+from workers.documents.stages import Results, StageInput
 from workers.planning import several_gpus
 
 
@@ -53,4 +54,12 @@ def test_what_cannot_keep_the_promise_is_not_tried() -> None:
     refusal = several_gpus.refusal(document("h200x4", limit=1.5), 2)
     assert refusal is not None
     assert refusal.reason.startswith("Not tried: TPOT p50 of 1.50 ms is impossible on 2 NVIDIA H200")
+    assert "(modelled, by the datasheet): allow" in refusal.reason
     assert several_gpus.refusal(document("h200x4", limit=1.5), 4) is None
+
+
+def test_what_would_keep_it_is_predicted_by_the_rates_that_the_run_measured() -> None:
+    measured = Results(profile=sample_results.results().profile)
+    refusal = several_gpus.refusal(document("h200x4", limit=1.5).model_copy(update={"results": measured}), 2)
+    assert refusal is not None
+    assert "(modelled, by measured rates): allow" in refusal.reason
