@@ -71,7 +71,7 @@ def test_a_time_without_a_fidelity_of_its_own_is_marked_beside_that_of_fewer_gpu
     without = row | {"kl": None}
     assert several_gpus._fidelity([row, None, without]) == ["0.050 (0.0013)", "30.0 %"]
     assert [several_gpus._unheld(each) for each in (row, without, without | {"case": {"weights": "bf16"}}, None)] == [
-        *("", "³", "", "")
+        *("", " ³", "", "")
     ]
     assert several_gpus._fidelity([without | {"torch_kl": None}]) == [NOT_MEASURED] * 2
     assert several_gpus._fidelity([None, None]) == ["–", "–"]
