@@ -77,7 +77,8 @@ def predicted_miss(sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Map
 
 def rates_words(gpu_class: str, ceilings: Mapping[str, Ceilings]) -> str:
     """What predictions for the class are by, behind *modelled*."""
-    return "by measured rates" if single_gpu_class(gpu_class) in ceilings else "by the datasheet"
+    gpu = single_gpu_class(gpu_class)
+    return "by measured rates" if gpu in ceilings or GPUS[gpu].source == "measured" else "by the datasheet"
 
 
 def why_several(sla: Sla, model: ModelManifest, gpu_class: str, classes: Collection[str], known: Known) -> str:

@@ -1,6 +1,7 @@
 """What no chip can do is refused with its floor, and what was measured is not."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from kernels.model_files.families import estimated_parameters
 from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Sla
-from workers.promises import Known, impossible, why_several
+from workers.promises import Known, impossible, predicted_miss, why_several
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200" / "decode.json"
 
@@ -221,3 +222,13 @@ def test_it_says_why_a_run_takes_several_gpus(limit, gpu, classes, said):
     found = why_several(sla, model("llama-3.1-8b"), gpu, classes, Known())
     assert found.startswith(said)
     assert bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(("source", "said"), [("measured", "by measured rates"), ("datasheet", "by the datasheet")])
+def test_a_prediction_says_where_the_rates_of_a_gpu_come_from(monkeypatch, source, said):
+    """Those of a GPU that its bring-up described are measured before any run."""
+    monkeypatch.setitem(GPUS, "x900", replace(GPUS["h200"], gpu_class="x900", name="NVIDIA X900", source=source))
+    sla = Sla.model_validate(
+        {"objectives": [{"metric": "tpot", "percentile": 50, "limit": 3.2}], "constraints": {"precisions": ["bf16"]}}
+    )
+    assert f"(modelled, {said})" in predicted_miss(sla, model("llama-3.1-8b"), "x900", {})
