@@ -116,7 +116,9 @@ def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> st
 def choice_of(taken: LoadCurve, other: LoadCurve) -> str:
     """Which of two ways to run the plan is after, with what both hold."""
     if taken.limit.held:
-        why, said = "holds more", [_held(each.limit) for each in (taken, other)]
+        same = taken.limit.level == other.limit.level
+        why = "gave more tokens per second at the highest load that holds, which is the same" if same else "holds more"
+        said = [_held(each.limit) for each in (taken, other)]
     else:
         why = "gave more tokens per second, since neither is shown to hold every objective"
         rates = [max(each.tokens_per_second for each in curve.limit.loads) for curve in (taken, other)]
