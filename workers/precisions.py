@@ -24,12 +24,15 @@ def serving_dtype(own: str, precisions: Sequence[str], gpu_class: str) -> str:
     """The precision that the model is served in before anything is optimised.
 
     Its own when the workload allows it; on a CPU float32 when allowed, since most CPUs only emulate 16 bits and a
-    slow baseline would flatter the result; else the first that is allowed.
+    slow baseline would flatter the result; else the first that is allowed. Where only lower ones are, its own, and
+    float32 for float64.
     """
     allowed = [each for each in FLOATS if each in precisions]
     if gpu_class == "cpu" and "fp32" in allowed:
         return "fp32"
-    return own if own in allowed or not allowed else allowed[0]
+    if own in allowed:
+        return own
+    return allowed[0] if allowed else own if own in FLOATS else "fp32"
 
 
 def lossy_refusal(weights: str, constraints: Constraints, model: ModelManifest) -> str:

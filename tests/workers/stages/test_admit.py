@@ -236,6 +236,8 @@ def test_a_stored_promise_in_tokens_is_refused_where_the_model_gives_images():
         ("bf16", ["bf16"], "cpu", "bf16"),
         ("fp32", ["bf16", "int8"], "h200", "bf16"),
         ("bf16", ["int8"], "h200", "bf16"),
+        ("float64", ["fp8"], "h200", "fp32"),
+        ("torch.float64", ["fp8"], "h200", "fp32"),
     ],
 )
 def test_the_serving_precision_is_one_that_is_allowed(own, allowed, gpu_class, expected):
