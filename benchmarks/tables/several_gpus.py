@@ -98,7 +98,7 @@ def _fidelity(found: Sequence[Row | None]) -> list[str]:
 
 
 def _unheld(row: Row | None) -> str:
-    """³ behind a time in lower precision of a row without a fidelity, apart from another mark; "" behind any other."""
+    """³ behind a time in lower precision of a row without a fidelity; "" behind any other."""
     return " ³" if row and is_lossy(row) and row["kl"] is None else ""
 
 
