@@ -3,7 +3,7 @@
 from kernels.model_files.answers import AnswerKind, answer_of, answer_of_config
 from kernels.model_files.errors import ModelRefused
 from kernels.model_files.headers import Tensor, read_header
-from kernels.model_files.inspection import ModelFacts, inspect, inspect_config
+from kernels.model_files.inspection import ModelFacts, check_config_size, inspect, inspect_config, inspect_config_file
 from kernels.model_files.memory import kv_bytes_per_token, needed_bytes
 from kernels.model_files.paths import check_paths
 from kernels.model_files.positions import longest_sequence
@@ -15,9 +15,11 @@ __all__ = [
     "Tensor",
     "answer_of",
     "answer_of_config",
+    "check_config_size",
     "check_paths",
     "inspect",
     "inspect_config",
+    "inspect_config_file",
     "kv_bytes_per_token",
     "longest_sequence",
     "needed_bytes",

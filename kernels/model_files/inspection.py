@@ -14,7 +14,7 @@ from kernels.model_files.errors import ModelRefused
 from kernels.model_files.families import check_family_fields, estimated_parameters
 from kernels.model_files.headers import BITS, Tensor
 from kernels.model_files.paths import check_content, check_paths
-from kernels.model_files.strict_json import read_json
+from kernels.model_files.strict_json import check_size, read_json
 from kernels.model_files.tensors import INDEX, MAX_INDEX, check_against_config, read_tensors
 
 MAX_CONFIG = 4 * 2**20
@@ -54,16 +54,14 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
     sizes = {path: _plain_size(path, at) for path, at in files.items()}
     if quota is not None and sum(sizes.values()) > quota:
         raise ModelRefused("", "files", f"{sum(sizes.values()):,} bytes are over the quota of {quota:,}")
-    for path, at in files.items():
-        with at.open("rb") as stream:
-            check_content(path, stream.read(HEAD), sizes[path])
     if FILE not in files:
         raise ModelRefused(FILE, "", "the file is missing; a model directory has it at its top")
-    config = read_json(FILE, files[FILE], MAX_CONFIG)
-    facts = inspect_config(config)
+    facts = inspect_config_file(files[FILE])
+    for path in sorted(files.keys() - {FILE}):
+        _check_head(path, files[path])
     _check_others(files, sizes)
     tensors = read_tensors(files)
-    check_against_config(tensors, config)
+    check_against_config(tensors, facts.config)
     facts.files = sizes
     facts.has_tokenizer = any(name in files for name in TOKENIZERS)
     if tensors:
@@ -72,6 +70,22 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
         facts.weight_bytes = sum(tensor.end - tensor.start for tensor in tensors.values())
         facts.dtype = _common_dtype(tensors)
     return facts
+
+
+def check_config_size(size: int) -> None:
+    """Refuses a config.json of `size` bytes that is empty or too large, before it is there. Raises ModelRefused."""
+    check_size(FILE, size, MAX_CONFIG)
+
+
+def inspect_config_file(at: Path) -> ModelFacts:
+    """Checks the config.json whose content lies at `at`, without the model's other files. Raises ModelRefused."""
+    _check_head(FILE, at)
+    return inspect_config(read_json(FILE, at, MAX_CONFIG))
+
+
+def _check_head(path: str, at: Path) -> None:
+    with at.open("rb") as stream:
+        check_content(path, stream.read(HEAD), at.stat().st_size)
 
 
 def inspect_config(config: Any) -> ModelFacts:

@@ -17,9 +17,16 @@ TOO_DEEP = f"the JSON is nested deeper than {MAX_DEPTH} levels"
 
 def read_json(name: str, path: Path, max_bytes: int) -> Any:
     """The document in the file. Raises ModelRefused when it is too large, broken or repeats a key."""
-    if (size := path.stat().st_size) > max_bytes:
-        raise ModelRefused(name, "", f"the file has {size:,} bytes, more than the {max_bytes:,} allowed")
+    check_size(name, path.stat().st_size, max_bytes)
     return parse_json(name, path.read_bytes())
+
+
+def check_size(name: str, size: int, max_bytes: int) -> None:
+    """Refuses a file of `size` bytes that is empty, which is no JSON, or has more than `max_bytes`."""
+    if not size:
+        raise ModelRefused(name, "", "the file is empty")
+    if size > max_bytes:
+        raise ModelRefused(name, "", f"the file has {size:,} bytes, more than the {max_bytes:,} allowed")
 
 
 def parse_json(name: str, raw: bytes) -> Any:

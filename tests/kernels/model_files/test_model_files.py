@@ -179,7 +179,7 @@ def test_broken_json_by_line_and_column(tmp_path: Path) -> None:
         ("[" * 100_000, "nested"),
         ('{"vocab_size": ' + "9" * 5000 + "}", "digits"),
         ("[1]", "object"),
-        ("", "broken JSON"),
+        ("", "the file is empty"),
     ],
 )
 def test_json_that_is_no_configuration(tmp_path: Path, text: str, reason: str) -> None:
