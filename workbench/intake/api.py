@@ -44,7 +44,8 @@ def read_model(request: Any, model_id: UUID) -> dict[str, Any]:
 def create_upload(request: Any, body: schemas.NewUpload) -> Status[dict[str, Any]]:
     """Names the files of a model directory, or a recording of traffic, and their sizes.
 
-    Then PATCH each file's bytes, then finish: `/finish` makes a model of it, `/recording` a recording.
+    Then PATCH each file's bytes, those of a model's config.json first, then finish: `/finish` makes a model of it,
+    `/recording` a recording.
     """
     files = [uploads.Announced(file.path, file.size, file.sha256) for file in body.files]
     if body.holds == "recording":
@@ -101,7 +102,11 @@ def read_upload_file(request: Any, upload_id: UUID, number: int, response: HttpR
 )
 @submitter_required
 def send_bytes(request: Any, upload_id: UUID, number: int, response: HttpResponse) -> Any:
-    """The body goes at `Upload-Offset`; a 409 carries the right offset in the same header."""
+    """The body goes at `Upload-Offset`; a 409 carries the right offset in the same header.
+
+    With its last byte a model's config.json is checked, as it is at the end. A 422 says why it is refused; the upload
+    has then ended, and nothing of it is kept.
+    """
     upload = _upload(request, upload_id)
     try:
         file = receiving.append(upload, number, _offset(request), request, _length(request))

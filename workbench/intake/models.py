@@ -93,11 +93,18 @@ class StoredFile(models.Model):
 
 
 class Upload(models.Model):
-    """A model that is being uploaded. The row ends when it becomes a Model, is refused, deleted or abandoned."""
+    """A model or a recording that is being uploaded. The row ends with what is made of it, or when it is refused,
+    deleted or abandoned.
+    """
+
+    class Holds(models.TextChoices):
+        MODEL = "model"
+        RECORDING = "recording"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="uploads")
     name = models.CharField(max_length=120)
+    holds = models.CharField(max_length=9, choices=Holds, default=Holds.MODEL)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(auto_now_add=True)

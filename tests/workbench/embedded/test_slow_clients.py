@@ -84,10 +84,10 @@ class Site:
 
     def upload_slowly(self) -> httpx.Response:
         """Send a file in drips, which takes about twelve seconds."""
-        announced = [{"path": "config.json", "size": UPLOAD_BYTES}]
+        announced = [{"path": "config.json", "size": 2}, {"path": "model.safetensors", "size": UPLOAD_BYTES}]
         upload = self.post("/uploads", {"name": "slow", "files": announced})
         headers = {"Upload-Offset": "0", "Content-Length": str(UPLOAD_BYTES)}
-        return self.api.patch(f"/uploads/{upload['id']}/files/0", content=_drips(), headers=headers)
+        return self.api.patch(f"/uploads/{upload['id']}/files/1", content=_drips(), headers=headers)
 
 
 def _drips() -> Iterator[bytes]:

@@ -65,14 +65,16 @@ def finish(client: Client, upload: str, files: dict[str, bytes]) -> Any:
 
 @pytest.fixture
 def upload_model() -> Callable[[Client, dict[str, bytes]], Any]:
-    """`upload_model(client, files)`: the last answer of a whole upload."""
+    """`upload_model(client, files)`: the last answer of a whole upload, or the first that refuses it."""
 
     def whole(client: Client, files: dict[str, bytes]) -> Any:
         answer = announce(client, files)
         if answer.status_code != 201:
             return answer
         upload = answer.json()["id"]
-        send_files(client, upload, files)
+        for number, content in enumerate(files.values()):
+            if content and (answer := send(client, upload, number, content)).status_code != 200:
+                return answer
         return finish(client, upload, files)
 
     return whole

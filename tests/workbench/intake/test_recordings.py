@@ -1,5 +1,6 @@
 """Recorded traffic: handed in once, checked line by line, named by workloads, and gone with the last of them."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tests.workbench.intake.conftest import nothing_kept, send, sha
+from tests.workbench.intake.conftest import CONFIG, nothing_kept, send, sha
 from tests.workbench.intake.workload_documents import GOOD, Clients, fields, post, shown_errors
 from workbench.accounts.models import User
 from workbench.intake import blobs
@@ -112,11 +113,12 @@ def test_one_that_is_too_large_or_has_another_hash_is_refused(
     monkeypatch.setattr(files, "MOST_REQUESTS", 60)
     assert "line 62: has request 61; a recording has at most 60" in hand_in(client).json()["detail"]
     assert nothing_kept(settings)
-    announced = {"name": "calls", "files": [{"path": "config.json", "size": len(CALLS)}]}
+    config = json.dumps(CONFIG).encode()
+    announced = {"name": "calls", "files": [{"path": "config.json", "size": len(config)}]}
     model = client.post("/api/v1/uploads", announced, content_type="application/json").json()["id"]
-    assert send(client, model, 0, CALLS).status_code == 200
-    monkeypatch.setattr(recordings, "MOST_BYTES", len(CALLS) - 1)
-    body = {"files": [{"path": "config.json", "sha256": sha(CALLS)}]}
+    assert send(client, model, 0, config).status_code == 200
+    monkeypatch.setattr(recordings, "MOST_BYTES", len(config) - 1)
+    body = {"files": [{"path": "config.json", "sha256": sha(config)}]}
     finished = client.post(f"/api/v1/uploads/{model}/recording", body, content_type="application/json")
     assert finished.status_code == 413, "a model's upload may be larger than a recording"
     settings.ORGANISATION_QUOTA_BYTES = len(CALLS) - 1

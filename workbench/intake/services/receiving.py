@@ -1,4 +1,7 @@
-"""Bytes of an upload on their way to the disk: at an offset, in chunks, hashed as they pass."""
+"""Bytes of an upload on their way to the disk: at an offset, in chunks, hashed as they pass.
+
+A model's config.json is checked as soon as all of it is there.
+"""
 
 import fcntl
 import hashlib
@@ -16,10 +19,14 @@ from django.http import Http404
 from django.http.request import UnreadablePostError
 from django.utils import timezone
 
-from workbench.api.sentences import Problem
+from kernels.model_files import ModelRefused, inspect_config_file
+from workbench.api.sentences import Problem, invalid
 from workbench.intake import blobs
 from workbench.intake.models import Upload, UploadFile
 from workbench.intake.services import quota
+
+CONFIG = "config.json"
+ENDED = "The upload has ended, and nothing of it is kept; begin again with a corrected config.json"
 
 
 class Readable(Protocol):
@@ -88,6 +95,11 @@ def file_of(upload: Upload, number: int) -> Path:
     return folder_of(upload) / str(number)
 
 
+def refused(error: ModelRefused) -> Problem:
+    """The 422 of a model that is not taken."""
+    return invalid([{"file": error.file, "field": error.field, "reason": error.reason}])
+
+
 def discard(upload: Upload) -> None:
     """Removes the upload, its rows and its bytes."""
     Upload.objects.filter(pk=upload.pk).delete()
@@ -97,7 +109,8 @@ def discard(upload: Upload) -> None:
 def append(upload: Upload, number: int, offset: int, stream: Readable, length: int) -> UploadFile:
     """Writes up to `length` bytes from the stream at `offset`; what came before a broken connection is kept.
 
-    Raises WrongOffset, Problem 409, 413 or (the disk is full) 507, and Http404 when the upload is gone.
+    Raises WrongOffset, Problem 409, 413 or (the disk is full) 507, and Http404 when the upload is gone. Problem 422
+    when these are the last bytes of a model's config.json and it is refused: then the upload is removed.
     """
     with (
         _folder_lock(upload, fcntl.LOCK_SH, "another request finishes it, and it takes no bytes meanwhile"),
@@ -116,11 +129,23 @@ def append(upload: Upload, number: int, offset: int, stream: Readable, length: i
         except BaseException:
             out.truncate(offset)
             raise
+        _check_config(row)
         if offset == 0:
             running.forget(row)
         row.digest = running.follow(row, out, CATCH_UP_BYTES)
         _record(row, offset)
         return row
+
+
+def _check_config(row: UploadFile) -> None:
+    """Refuses a model's config.json that has come in full, as the end of the upload would. Raises Problem 422."""
+    if row.path != CONFIG or row.received != row.size or row.upload.holds != Upload.Holds.MODEL:
+        return
+    try:
+        inspect_config_file(file_of(row.upload, row.number))
+    except ModelRefused as error:
+        discard(row.upload)
+        raise refused(ModelRefused(error.file, error.field, f"{error.reason}. {ENDED}")) from None
 
 
 def _copy(stream: Readable, out: RawIOBase, length: int) -> int:

@@ -12,13 +12,13 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from kernels.model_files import longest_sequence
+from kernels.model_files import ModelRefused, longest_sequence
 from workbench.accounts.models import Organisation
 from workbench.api.sentences import invalid
 from workbench.intake import blobs
 from workbench.intake.models import Recording, Upload, UploadFile, Workload
 from workbench.intake.services import quota, uploads
-from workbench.intake.services.receiving import discard, file_of, unchanging
+from workbench.intake.services.receiving import discard, file_of, refused, unchanging
 from workers.documents.model import ModelManifest
 from workers.documents.recording import Recording as RecordingDocument
 from workers.documents.recording import longest
@@ -43,7 +43,8 @@ def announce(organisation: Any, user: Any, file: uploads.Announced) -> Upload:
         Organisation.objects.select_for_update().get(pk=organisation.pk)
         _check_count(organisation)
         quota.check_upload(organisation, file.size)
-        upload = Upload.objects.create(organisation=organisation, name=file.path[:120], created_by=user)
+        stated = {"name": file.path[:120], "holds": Upload.Holds.RECORDING}
+        upload = Upload.objects.create(organisation=organisation, created_by=user, **stated)
         UploadFile.objects.create(upload=upload, number=0, path=file.path, size=file.size, sha256=file.sha256)
     return upload
 
@@ -67,9 +68,9 @@ def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Recording:
         try:
             uploads.check_hash(file, where, hashes)
             found = facts(where)
-        except uploads.ModelRefused as error:
+        except ModelRefused as error:
             discard(upload)
-            raise uploads.refused(error) from None
+            raise refused(error) from None
         except BrokenRecording as error:
             discard(upload)
             raise invalid([{"file": file.path, "field": "", "reason": error.reason}]) from None

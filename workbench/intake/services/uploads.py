@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from kernels.model_files import ModelRefused, check_paths, inspect
+from kernels.model_files import ModelRefused, check_config_size, check_paths, inspect
 from workbench.accounts.models import Organisation
 from workbench.api.sentences import Problem, invalid
 from workbench.intake import blobs
@@ -16,7 +16,7 @@ from workbench.intake.models import Model, Upload, UploadFile
 from workbench.intake.services import quota
 from workbench.intake.services.catalogue import manifest_of, save_model
 from workbench.intake.services.chat_templates import check_templates
-from workbench.intake.services.receiving import discard, file_of, running, unchanging
+from workbench.intake.services.receiving import CONFIG, discard, file_of, refused, running, unchanging
 from workers.documents.model import ModelFile
 
 
@@ -28,20 +28,16 @@ class Announced(NamedTuple):
     sha256: str = ""
 
 
-def refused(error: ModelRefused) -> Problem:
-    """The 422 of a model that is not taken."""
-    return invalid([{"file": error.file, "field": error.field, "reason": error.reason}])
-
-
 def create(organisation: Any, user: Any, name: str, files: Sequence[Announced]) -> Upload:
     """Announces an upload. Raises Problem when a path, a size or the quota does not allow it."""
     paths = _without_common_folder([file.path for file in files])
     try:
         check_paths(paths)
+        if CONFIG not in paths:
+            raise ModelRefused(CONFIG, "", "the file is missing")
+        check_config_size(files[paths.index(CONFIG)].size)
     except ModelRefused as error:
         raise refused(error) from None
-    if "config.json" not in paths:
-        raise invalid([{"file": "config.json", "field": "", "reason": "the file is missing"}])
     with transaction.atomic():
         Organisation.objects.select_for_update().get(pk=organisation.pk)
         quota.check(organisation, [file.size for file in files])

@@ -64,7 +64,9 @@ def sync_detailed(
 
      Names the files of a model directory, or a recording of traffic, and their sizes.
 
-    Then PATCH each file's bytes, then finish: `/finish` makes a model of it, `/recording` a recording.
+    Then PATCH each file's bytes, those of a model's config.json first, then finish: `/finish` makes a
+    model of it,
+    `/recording` a recording.
 
     Args:
         idempotency_key (str | Unset):
@@ -101,7 +103,9 @@ def sync(
 
      Names the files of a model directory, or a recording of traffic, and their sizes.
 
-    Then PATCH each file's bytes, then finish: `/finish` makes a model of it, `/recording` a recording.
+    Then PATCH each file's bytes, those of a model's config.json first, then finish: `/finish` makes a
+    model of it,
+    `/recording` a recording.
 
     Args:
         idempotency_key (str | Unset):
@@ -133,7 +137,9 @@ async def asyncio_detailed(
 
      Names the files of a model directory, or a recording of traffic, and their sizes.
 
-    Then PATCH each file's bytes, then finish: `/finish` makes a model of it, `/recording` a recording.
+    Then PATCH each file's bytes, those of a model's config.json first, then finish: `/finish` makes a
+    model of it,
+    `/recording` a recording.
 
     Args:
         idempotency_key (str | Unset):
@@ -168,7 +174,9 @@ async def asyncio(
 
      Names the files of a model directory, or a recording of traffic, and their sizes.
 
-    Then PATCH each file's bytes, then finish: `/finish` makes a model of it, `/recording` a recording.
+    Then PATCH each file's bytes, those of a model's config.json first, then finish: `/finish` makes a
+    model of it,
+    `/recording` a recording.
 
     Args:
         idempotency_key (str | Unset):

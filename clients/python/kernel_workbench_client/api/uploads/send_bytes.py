@@ -73,6 +73,10 @@ def sync_detailed(
 
      The body goes at `Upload-Offset`; a 409 carries the right offset in the same header.
 
+    With its last byte a model's config.json is checked, as it is at the end. A 422 says why it is
+    refused; the upload
+    has then ended, and nothing of it is kept.
+
     Args:
         upload_id (UUID):
         number (int):
@@ -113,6 +117,10 @@ def sync(
 
      The body goes at `Upload-Offset`; a 409 carries the right offset in the same header.
 
+    With its last byte a model's config.json is checked, as it is at the end. A 422 says why it is
+    refused; the upload
+    has then ended, and nothing of it is kept.
+
     Args:
         upload_id (UUID):
         number (int):
@@ -147,6 +155,10 @@ async def asyncio_detailed(
     """Send bytes of a file
 
      The body goes at `Upload-Offset`; a 409 carries the right offset in the same header.
+
+    With its last byte a model's config.json is checked, as it is at the end. A 422 says why it is
+    refused; the upload
+    has then ended, and nothing of it is kept.
 
     Args:
         upload_id (UUID):
@@ -185,6 +197,10 @@ async def asyncio(
     """Send bytes of a file
 
      The body goes at `Upload-Offset`; a 409 carries the right offset in the same header.
+
+    With its last byte a model's config.json is checked, as it is at the end. A 422 says why it is
+    refused; the upload
+    has then ended, and nothing of it is kept.
 
     Args:
         upload_id (UUID):

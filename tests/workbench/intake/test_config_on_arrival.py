@@ -1,0 +1,92 @@
+"""A model's config.json is checked when its last byte comes, before the weights or after them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernels.model_files import ModelRefused, inspect
+from tests.workbench.intake.conftest import CONFIG, Api, Files, announce, nothing_kept, send, sha
+from workbench.accounts.models import User
+from workbench.intake.models import Recording, Upload
+
+REFUSED: dict[str, bytes] = {
+    "no model type": json.dumps({key: CONFIG[key] for key in CONFIG.keys() - {"model_type"}}).encode(),
+    "a field that the family needs": json.dumps({key: CONFIG[key] for key in CONFIG.keys() - {"vocab_size"}}).encode(),
+    "an unknown family": json.dumps(CONFIG | {"model_type": "nonesuch"}).encode(),
+    "an unknown class": json.dumps(CONFIG | {"architectures": ["NoneSuchForCausalLM"]}).encode(),
+    "remote code": json.dumps(CONFIG | {"auto_map": {"AutoModel": "code.Model"}}).encode(),
+    "no JSON": b"model_type: llama",
+    "a pickle": b"\x80\x04N.",
+}
+CALLS = b'{"prompt_tokens": 8, "output_tokens": 4}\n'
+
+
+def _sentence_at_the_end(folder: Path, files: Files) -> str:
+    """What the check of the whole directory says."""
+    for path, content in files.items():
+        (folder / path).write_bytes(content)
+    with pytest.raises(ModelRefused) as caught:
+        inspect(folder)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_bad_one_is_refused_before_the_weights_come(
+    api: Api, engineer: User, model_files: Files, settings: Any, tmp_path: Path, case: str
+) -> None:
+    files = model_files | {"config.json": REFUSED[case]}
+    client = api(engineer)
+    upload = announce(client, files).json()["id"]
+    answer = send(client, upload, 0, files["config.json"])
+    assert answer.status_code == 422
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    said = _sentence_at_the_end(tmp_path, files)
+    assert answer.json()["detail"].startswith(f"{said}. The upload has ended, and nothing of it is kept; begin again")
+    assert [error["file"] for error in answer.json()["errors"]] == ["config.json"]
+    assert nothing_kept(settings)
+    assert send(client, upload, 1, files["model.safetensors"]).status_code == 404
+
+
+def test_a_bad_one_is_refused_with_its_last_byte_also_after_the_weights(
+    api: Api, engineer: User, model_files: Files, settings: Any
+) -> None:
+    bad = REFUSED["remote code"]
+    client = api(engineer)
+    upload = announce(client, model_files | {"config.json": bad}).json()["id"]
+    assert send(client, upload, 1, model_files["model.safetensors"]).status_code == 200
+    assert send(client, upload, 0, bad[:-1]).status_code == 200
+    answer = send(client, upload, 0, bad[-1:], offset=len(bad) - 1)
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith("config.json: auto_map: remote code is not run")
+    assert nothing_kept(settings)
+
+
+def test_one_in_a_folder_below_is_no_configuration_of_the_model(api: Api, engineer: User, model_files: Files) -> None:
+    files = {"config.json": model_files["config.json"], "onnx/config.json": b'{"provider": "cpu"}'}
+    client = api(engineer)
+    upload = announce(client, files).json()["id"]
+    assert send(client, upload, 1, files["onnx/config.json"]).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [(0, "the file is empty"), (2**22 + 1, "the file has 4,194,305 bytes, more than the 4,194,304 allowed")],
+)
+def test_a_size_that_none_has_is_refused_when_it_is_announced(api: Api, engineer: User, size: int, reason: str) -> None:
+    files = [{"path": "tiny/model.safetensors", "size": 9}, {"path": "tiny/config.json", "size": size}]
+    answer = api(engineer).post("/api/v1/uploads", {"name": "m", "files": files}, content_type="application/json")
+    assert (answer.status_code, answer.json()["detail"]) == (422, f"config.json: {reason}")
+    assert not Upload.objects.exists()
+
+
+def test_a_recording_may_have_that_name(api: Api, engineer: User) -> None:
+    client = api(engineer)
+    announced = {"name": "calls", "holds": "recording", "files": [{"path": "config.json", "size": len(CALLS)}]}
+    upload = client.post("/api/v1/uploads", announced, content_type="application/json").json()["id"]
+    assert send(client, upload, 0, CALLS).status_code == 200
+    body = {"files": [{"path": "config.json", "sha256": sha(CALLS)}]}
+    finished = client.post(f"/api/v1/uploads/{upload}/recording", body, content_type="application/json")
+    assert finished.status_code == 201, finished.content
+    assert Recording.objects.get().sha256 == sha(CALLS)
