@@ -135,6 +135,27 @@ def test_dropped_files_are_refused_with_a_sentence_and_nothing_stays(page: Page)
     assert listed(page, "models") == before
 
 
+def test_a_bad_config_is_refused_before_anything_else_is_sent(page: Page, folder: Path) -> None:
+    (folder / "added_tokens.json").write_text("{}")
+    (folder / "config.json").write_text(json.dumps({key: WIDE[key] for key in WIDE.keys() - {"vocab_size"}}))
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url) if request.method == "PATCH" else None)
+    page.goto("/models/upload/")
+    page.get_by_label("or a folder").set_input_files(folder)
+    page.get_by_role("button", name="Upload", exact=True).click()
+    beside = page.get_by_role("row", name="config.json").locator(".error")
+    expect(beside).to_contain_text("vocab_size: ", timeout=SENT_MS)
+    expect(beside).to_contain_text("The upload has ended")
+    expect(page.get_by_role("alert")).to_contain_text("config.json: vocab_size: ")
+    expect(page.get_by_role("button", name="Discard")).to_be_hidden()
+    assert [address.rpartition("/")[2] for address in sent] == ["1"], "config.json alone, the second of the files"
+    assert listed(page, "uploads") == []
+    (folder / "config.json").write_text(json.dumps(WIDE | {"bos_token_id": 9}))
+    page.get_by_label("or a folder").set_input_files(folder)
+    page.get_by_role("button", name="Upload", exact=True).click()
+    page.wait_for_url("**/models/*-*/", timeout=SENT_MS)
+
+
 def test_the_form_by_keyboard_with_an_error_on_the_way(page: Page) -> None:
     before = listed(page, "workloads")
     page.goto("/workloads/new/")

@@ -83,12 +83,12 @@ def upload_recording(api: ApiClient, file: Path, say: Say) -> str:
 
 
 def _send(api: ApiClient, entry: dict[str, Any], files: list[LocalFile], say: Say) -> None:
-    """Sends what is missing of each file."""
+    """Sends what is missing of each file. config.json goes first: the server checks it before the weights are sent."""
     local = {file.path: file for file in files}
     total = sum(file.size for file in files)
     done = sum(row["received"] for row in entry["files"])
     chunk_bytes = min(entry["chunk_bytes"], MOST_CHUNK_BYTES)
-    for row in entry["files"]:
+    for row in sorted(entry["files"], key=lambda row: row["path"] != "config.json"):
         address = f"/uploads/{entry['id']}/files/{row['number']}"
         before, file = done - row["received"], local[row["path"]]
         for offset in _send_file(api, address, file, row["received"], chunk_bytes):

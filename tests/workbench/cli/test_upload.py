@@ -1,14 +1,16 @@
 """An upload that is broken off goes on where it stopped."""
 
+import json
 from types import SimpleNamespace
 
 import httpx
 import pytest
 
+from tests.workbench.intake.conftest import CONFIG
 from workbench.cli import upload as uploading
 from workbench.cli.client import ApiClient
 from workbench.cli.errors import CliError, Exit
-from workbench.intake.models import Model, UploadFile
+from workbench.intake.models import Model, Upload, UploadFile
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -90,4 +92,22 @@ def test_bytes_that_are_not_what_was_announced_are_refused(live_server, secret, 
     monkeypatch.setattr(uploading, "read_directory", then_change)
     with pytest.raises(CliError, match=r"tokenizer\.json: sha256: the content that came has"):
         uploading.upload(ApiClient(live_server.url, secret), model_dir, _say)
+    assert not Model.objects.exists()
+
+
+def test_a_bad_config_is_refused_before_anything_else_is_sent(live_server, secret, model_dir):
+    (model_dir / "added_tokens.json").write_text("{}")
+    (model_dir / "config.json").write_text(json.dumps(CONFIG | {"auto_map": {"AutoModel": "code.Model"}}))
+    line = Flaky({})
+    with pytest.raises(CliError, match=r"config\.json: auto_map: remote code is not run.+ The upload has ended"):
+        uploading.upload(ApiClient(live_server.url, secret, line), model_dir, _say)
+    assert line.sent == (model_dir / "config.json").stat().st_size
+    assert not Upload.objects.exists()
+
+
+def test_the_command_says_so_and_ends_with_bad_input(cli, model_dir, sla_file):
+    (model_dir / "config.json").write_text(json.dumps(CONFIG | {"model_type": "nonesuch"}))
+    done = cli("submit", model_dir, "--sla", sla_file)
+    assert done.exit_code == Exit.USAGE
+    assert "config.json: model_type: 'nonesuch' is unknown" in done.stderr
     assert not Model.objects.exists()

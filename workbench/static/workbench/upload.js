@@ -123,16 +123,16 @@ async function sendFile(entry, row) {
   return { path: entry.path, sha256: await uploads.send(state.upload, row, entry.file, moved) };
 }
 
-// A model that is refused leaves no upload behind.
-async function finish(hashes) {
-  try {
-    const model = await uploads.call("POST", `/${state.upload.id}/finish`, { files: hashes });
-    state.upload = null;
-    return model;
-  } catch (error) {
-    if (error.status === 422) state.upload = null;
-    throw error;
+// config.json goes first: the workbench checks it before the weights are sent.
+async function sendFiles() {
+  const pairs = state.files.map((entry, index) => [entry, state.upload.files[index]]);
+  const isConfig = ([{ path }]) => path === "config.json";
+  const hashes = [];
+  for (const [entry, row] of pairs.sort((a, b) => isConfig(b) - isConfig(a))) {
+    say(`Sending ${entry.path}`);
+    hashes.push(await sendFile(entry, row));
   }
+  return hashes;
 }
 
 async function start() {
@@ -142,13 +142,10 @@ async function start() {
   part("list").querySelectorAll(".error").forEach((line) => line.remove());
   try {
     state.upload = await begin();
-    const hashes = [];
-    for (const [index, entry] of state.files.entries()) {
-      say(`Sending ${entry.path}`);
-      hashes.push(await sendFile(entry, state.upload.files[index]));
-    }
+    const hashes = await sendFiles();
     say("Checking the files");
-    const model = await finish(hashes);
+    const model = await uploads.call("POST", `/${state.upload.id}/finish`, { files: hashes });
+    state.upload = null;
     say("Done.");
     window.location.assign(`/models/${model.id}/`);
   } catch (error) {
@@ -163,6 +160,7 @@ function ended(error) {
     say("Paused. Upload again to go on.");
     return;
   }
+  if (error.status === 422) state.upload = null; // a model that is refused leaves no upload behind
   say("");
   fail(sentence(error));
   for (const reason of error.reasons ?? []) {

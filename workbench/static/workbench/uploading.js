@@ -23,7 +23,7 @@ export const sentence = (error) =>
 function refusal(request) {
   try {
     const document = JSON.parse(request.responseText);
-    return new Refused(document.detail, document.errors);
+    return new Refused(document.detail, document.errors, request.status);
   } catch {
     return new Refused(`The workbench answered ${request.status}.`);
   }
