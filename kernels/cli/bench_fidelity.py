@@ -1,4 +1,4 @@
-"""`bench decode --fidelity`: how far runners are from the float32 model, with torch's own ops in bf16 beside them."""
+"""`bench decode --fidelity`: how far runners are from the float32 model, with torch's own ops beside them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

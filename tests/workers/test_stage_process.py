@@ -156,7 +156,6 @@ def test_verify_goes_on_with_the_next_plan(run_stage):
     assert result.checks[0].reason.startswith(why)
     assert result.refusal == result.checks[0].reason
     assert result.recommended, result.sentence
-    assert result.verdict == "met", (result.sentence, result.outcomes)
     assert result.plan["runner"] == "eager"
 
 

@@ -41,10 +41,10 @@ def without_files(pid: int) -> Iterator[None]:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_an_engine_that_cannot_be_started_again_is_tried_again(tmp_path: Path, processes: str) -> None:
+def test_an_engine_that_cannot_be_started_again_is_tried_again(tmp_path: Path) -> None:
+    """Behind two web servers, which the main process tells of it."""
     log = tmp_path / "log"
-    with log.open("wb") as output, served("--web-processes", processes, output=output) as (api, server):
+    with log.open("wb") as output, served("--web-processes", "2", output=output) as (api, server):
         before = api.post("/v1/completions", json=ASKED).json()["choices"]
         tokens, steps = metric(api, "generated_tokens_total"), metric(api, "steps_total")
         with without_files(server.pid):
@@ -68,11 +68,10 @@ def test_an_engine_that_cannot_be_started_again_is_tried_again(tmp_path: Path, p
     assert waits == ["1 s", "2 s", "4 s"]
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_server_whose_engine_cannot_be_started_ends_at_a_signal(tmp_path: Path, processes: str) -> None:
+def test_a_server_whose_engine_cannot_be_started_ends_at_a_signal(tmp_path: Path) -> None:
+    """With the one web server that the main process is itself."""
     log = tmp_path / "log"
-    options = ("--web-processes", processes)
-    with log.open("wb") as output, served(*options, output=output) as (_, server), without_files(server.pid):
+    with log.open("wb") as output, served(output=output) as (_, server), without_files(server.pid):
         os.kill(engine_of(server), signal.SIGKILL)
         until(lambda: "was not started" in log.read_text())
         server.send_signal(signal.SIGTERM)
