@@ -174,7 +174,7 @@ def test_no_web_server_has_a_name_of_one_before_it(tmp_path: Path) -> None:
             servers.take(theirs)
             ours.sendall(request)
             held.append(ours)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while len(names.read_text().splitlines()) < count:
                 await asyncio.sleep(0.05)
 
@@ -187,7 +187,7 @@ def test_no_web_server_has_a_name_of_one_before_it(tmp_path: Path) -> None:
             await asked(servers, 2)
             for each in list(servers._processes.values()):
                 each.process.kill()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 while servers._processes:
                     await asyncio.sleep(0.05)
             await asked(servers, 4)
