@@ -46,9 +46,9 @@ def describe_error(error: Mapping[str, Any], path: str) -> tuple[str, str]:
         return path, "should be an object with named fields"
     if kind == "json_invalid":
         return path, f"is not valid JSON: {error.get('ctx', {}).get('error', message)}"
-    words = KINDS.get(kind.partition("_")[0]) or message.removeprefix("Input ").removeprefix("String ").removeprefix(
-        "List "
-    )
+    words = KINDS.get(kind.partition("_")[0]) or message
+    for subject in ("Input ", "String ", "List "):
+        words = words.removeprefix(subject)
     words = words.replace(" after validation", "")
     given = error.get("input")
     shown = f", not {given!r}" if isinstance(given, str | int | float | bool) and len(repr(given)) <= 60 else ""

@@ -1,4 +1,4 @@
-"""The form, the choice of a class and the run say the same of what is predicted, whoever says it."""
+"""The form, the placement of a run and the run itself give the same prediction."""
 
 import json
 import re
