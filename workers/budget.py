@@ -5,19 +5,20 @@ from collections.abc import Mapping
 from workers.documents.stages import GPU_STAGES, STAGES, Stage
 from workers.documents.workload import Workload
 
-DEFAULT_SHARE = 0.1
-SHARES: dict[str, float] = {
-    "admit": 0.05,
-    "baseline": 0.14,
-    "profile": 0.14,
-    "explore": 0.14,
-    "compose": 0.26,
-    "verify": 0.27,
-    "load": 0.4,
+NEEDED_SECONDS: dict[str, float] = {
+    "admit": 5.0,
+    "baseline": 20.0,
+    "profile": 20.0,
+    "explore": 20.0,
+    "compose": 40.0,
+    "verify": 75.0,
 }
-"""Shares of the workload's minutes, beside each other. A GPU stage that is not listed gets DEFAULT_SHARE."""
-LOAD_WITH_VLLM = 0.8
-"""The load stage's share where vLLM is before: its server takes about a minute to start."""
+"""Seconds that a stage is expected to need. The minutes are one budget: a stage may spend all that is left but what the
+stages after it need."""
+LOAD_SHARE = 0.3
+"""The load stage's share of the minutes."""
+LOAD_SHARE_WITH_VLLM = 0.45
+"""Its share where vLLM is before: vLLM's server takes about a minute to start."""
 MINUTES_WITH_VLLM = 8.0
 """Fewer of them leave vLLM's server little time under load."""
 LEAST_SECONDS = 20.0
@@ -26,38 +27,45 @@ LEAST_WORK = {
     "baseline": "loading the model and two requests",
     "profile": "loading the model and the trace of a request",
     "explore": "proving the variants that were begun",
-    "compose": "one alternative to what runs today, and up to 20 s of a build that was begun",
+    "compose": "a plan that is predicted to keep the promises, and up to 20 s of a build that was begun",
     "verify": "nine pairs of requests, and quality over as many tokens or answers as proof takes",
     "load": "starting each side, three loads of three seconds of it, and judging one of its answers",
 }
 """What a stage does even when its time is up."""
 WORTH_NAMING = 1.0
-"""Seconds beyond its share from which a stage is named."""
+"""Seconds beyond what it was granted from which a stage is named."""
 
 
-def share(stage: str, workload: Workload) -> float:
-    """The stage's share of the minutes, beside those of the others; 0 for the load stage of a run without one."""
-    if stage != "load":
-        return SHARES.get(stage, DEFAULT_SHARE)
+def load_share(workload: Workload) -> float:
+    """The share of the minutes that is kept for the load stage; 0 for a run without one."""
     if workload.load is None:
         return 0.0
-    return LOAD_WITH_VLLM if workload.baseline_runner == "vllm" else SHARES[stage]
+    return LOAD_SHARE_WITH_VLLM if workload.baseline_runner == "vllm" else LOAD_SHARE
 
 
 def granted(stage: Stage, workload: Workload, spent: float) -> float:
-    """Seconds for `stage` after earlier stages spent `spent` seconds: its share of what is left.
+    """Seconds for `stage` after earlier stages spent `spent` seconds: what is left, but for what later stages need.
 
-    What a stage does not use goes to those after it; LEAST_SECONDS when nothing is left.
+    Where the minutes are fewer than all stages need, each keeps its part of them. When nothing is left it is
+    LEAST_SECONDS, and for verify what it needs, within twice the minutes and unless the workload is strict about them:
+    a plan that was found late is verified all the same.
     """
     if stage not in GPU_STAGES:
         return LEAST_SECONDS
-    ahead = sum(share(name, workload) for name in GPU_STAGES[GPU_STAGES.index(stage) :])
-    left = workload.constraints.minutes * 60 - spent
-    return max(LEAST_SECONDS, left * share(stage, workload) / ahead if ahead else 0.0)
+    minutes = workload.constraints.minutes * 60
+    if stage == "load":
+        return max(LEAST_SECONDS, minutes - spent if workload.load else 0.0)
+    left = minutes * (1 - load_share(workload)) - spent
+    own = NEEDED_SECONDS.get(stage, LEAST_SECONDS)
+    later = sum(NEEDED_SECONDS.get(each, 0.0) for each in GPU_STAGES[GPU_STAGES.index(stage) + 1 :])
+    least = LEAST_SECONDS
+    if stage == "verify" and not workload.constraints.strict_minutes:
+        least = max(least, min(own, 2 * minutes - spent))
+    return max(least, left - later, left * own / (own + later))
 
 
 def sentence(workload: Workload, taken: Mapping[str, float]) -> str:
-    """Whether the stages kept to the workload's minutes; else which took longer than planned, and why.
+    """Whether the stages kept to the workload's minutes; else which took longer than granted, and why.
 
     `taken`: seconds of each finished stage, waiting in a queue not counted. "" when none has finished.
     """
@@ -69,10 +77,10 @@ def sentence(workload: Workload, taken: Mapping[str, float]) -> str:
         return f"The stages took {total} of the {allowed} that the workload allows."
     over, spent = [], 0.0
     for stage in (each for each in STAGES if each in taken):
-        planned = granted(stage, workload, spent)
+        seconds = granted(stage, workload, spent)
         spent += taken[stage]
-        if stage in LEAST_WORK and taken[stage] > planned + WORTH_NAMING:
-            over.append(f"{stage} {_words(taken[stage])} of {_words(planned)} ({LEAST_WORK[stage]})")
+        if stage in LEAST_WORK and taken[stage] > seconds + WORTH_NAMING:
+            over.append(f"{stage} {_words(taken[stage])} of {_words(seconds)} ({LEAST_WORK[stage]})")
     said = f"The stages took {total}, where the workload allows {allowed}."
     if not over:
         return f"{said} Each kept to its share, or to the {LEAST_SECONDS:.0f} s that every stage gets."

@@ -105,6 +105,19 @@ def predicted(
     return predict(sla, model, gpu_class, ceilings.get(single_gpu_class(gpu_class)), served, lower)
 
 
+def predicted_value(plan: PredictedPlan, objective: Objective, workload: Sla) -> float | None:
+    """The median of the objective's metric, at one request at a time, that is predicted of the plan; None for none.
+
+    A gap between tokens is predicted as the time per token, and a rate follows from the end-to-end latency.
+    """
+    figures = {(each.metric, each.n): each.value for each in plan.figures if each.users is None}
+    traffic, whole = workload.traffic, figures.get(("e2e", None))
+    if objective.metric == "throughput":
+        return whole and 1000 * traffic.batch * traffic.output_tokens / whole
+    metric = {"itl": "tpot", "batch_latency": "e2e"}.get(objective.metric, objective.metric)
+    return figures.get((metric, objective.n))
+
+
 def fastest(plans: Sequence[PredictedPlan], promise: Objective) -> tuple[float, PredictedPlan] | None:
     """The least median that is predicted of what the promise is about, at one request at a time, and the plan that has
     it; None where none is predicted.

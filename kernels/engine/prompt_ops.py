@@ -10,7 +10,7 @@ from kernels.attention import flash_triton
 from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.engine.prompts import bucket
 from kernels.hardware import Gpu
-from kernels.ops import TORCH_VARIANTS, AttentionCase, Case, LinearCase, RmsNormCase
+from kernels.ops import TORCH_VARIANTS, AttentionCase, Case, LinearCase, LmHeadCase, RmsNormCase, case_from
 from kernels.plan import PlannedOp
 from kernels.tune.plan_search import planned_op
 from kernels.tune.plan_search import usable as in_pass
@@ -73,14 +73,17 @@ def last_rows(
 
 def of_prompts(ops: Collection[PlannedOp], traffic: BatchShape) -> list[PlannedOp]:
     """The ops of a whole plan that its prompts run, including the head, which every pass runs."""
-    batch, queries = traffic.batch, bucket(traffic.prompt)
+    return [op for op in ops if is_of_prompts(case_from.validate_python(op.case), traffic)]
 
-    def mine(op: PlannedOp) -> bool:
-        if op.op == "lm_head":
-            return True
-        return op.case["q_len"] == queries if "q_len" in op.case else op.case.get("m") == batch * queries
 
-    return [op for op in ops if mine(op)]
+def is_of_prompts(case: Case, traffic: BatchShape) -> bool:
+    """Whether a prompt's pass runs the case; every pass runs the head."""
+    queries = bucket(traffic.prompt)
+    if isinstance(case, LmHeadCase):
+        return True
+    if hasattr(case, "q_len"):
+        return bool(case.q_len == queries)
+    return getattr(case, "m", None) == traffic.batch * queries
 
 
 def _alone(op: PlannedOp) -> PlannedOp:

@@ -58,6 +58,8 @@ class BaselineResult(Document):
     requests: int
     distributions: list[Distribution]
     tokens_per_second: float
+    primary: Interval | None = Field(default=None, description="the median of the first objective's metric")
+    keeps: Verdict | None = Field(default=None, description="on the promises with a limit, by these requests")
     peak_memory_gib: float | None = None
 
 
@@ -65,6 +67,7 @@ class ExploreResult(Document):
     environment: Environment
     ceilings: Ceilings
     candidates: list[Candidate]
+    sentence: str = Field(default="", description="why some of the model's operations were not explored")
 
 
 class PlanTrial(Document):
@@ -75,12 +78,16 @@ class PlanTrial(Document):
     plan: dict[str, Any]
     primary: Interval | None = Field(default=None, description="the first objective's metric, quick measurement")
     unit: str = "ms"
+    predicted: float | None = Field(default=None, description="of the same metric, modelled before the plan was built")
     tokens_per_second: float | None = Field(default=None, description="in the quick measurement")
     keeps: Verdict | None = Field(default=None, description="on the promises with a limit, in the quick measurement")
     build_seconds: float | None = None
     gate: str
     chosen: bool = False
     reason: str = ""
+    seconds_wanted: float | None = Field(
+        default=None, description="what building and measuring it takes, where that time was not left"
+    )
     notes: list[str] = Field(default=[], description="what was timed in the whole model to find the plan's parts")
 
 
@@ -172,6 +179,9 @@ class VerifyResult(Document):
     no_profile: str = Field(default="", description="why there is no profile of the plan, where it was confirmed")
     counted: Counted = Field(default="tokens", description="what the rates per second count")
     verdict: Verdict
+    minutes_wanted: float | None = Field(
+        default=None, description="what the workload would have to allow for the plans that were left out for time"
+    )
     sentence: str
     endpoint: EndpointResult | None = Field(default=None, description="by the worker, at the workload's endpoint")
 

@@ -129,6 +129,11 @@ class Constraints(Document):
         default="cheapest", description="of the plans that keep every promise, the cheapest by the token or the fastest"
     )
     minutes: Number = Field(default=6, gt=0, le=240, description="time to spend on the whole run")
+    strict_minutes: bool = Field(
+        default=False,
+        description="end the run when the minutes are over, also where a plan that is predicted to keep the promises "
+        "was not tried; otherwise the run may take up to as much again",
+    )
     max_quality_loss: Number | None = Field(
         default=None,
         ge=0,

@@ -18,7 +18,7 @@ LEAST_PAIRS = 9
 LEAST_SECONDS = 8.0
 """The least interleaved pairs and seconds, even when time is up. The pairs are one more than a p50 needs."""
 ENOUGH_PAIRS = 2 * LEAST_REQUESTS
-"""Pairs after which before is not served any more, once it is decided."""
+"""Pairs after which before is not served any more, once it is decided. Slow requests are paired for LEAST_SECONDS."""
 
 
 @dataclass(frozen=True)
@@ -46,24 +46,26 @@ def alternate(
     """Before and after alternate until the objectives of both are decided, then after alone until they are decided.
 
     `hours` are the USD per hour of each. Before is not pursued where it is too close to call. Once before is decided,
-    after goes on alone when ENOUGH_PAIRS are served, or as soon as the time left is twice what the requests take that
-    after still needs. Stops when `reserve` seconds of the stage are left, but never before LEAST_PAIRS and
-    LEAST_SECONDS.
+    after goes on alone when ENOUGH_PAIRS are served, or LEAST_PAIRS in LEAST_SECONDS, or as soon as the time left is
+    twice what the requests take that after still needs. A promise relative to before takes pairs alone. Stops when
+    `reserve` seconds of the stage are left, but never before LEAST_PAIRS and LEAST_SECONDS.
     """
     objectives = workload.objectives
     limited = [each for each in objectives if each.limit is not None]
+    least_pairs = LEAST_PAIRS if limited == list(objectives) else LEAST_REQUESTS
     soonest, spent, alone = time.monotonic() + LEAST_SECONDS, 0.0, False
     while True:
         late = context.seconds_left <= reserve and time.monotonic() > soonest
         pairs, done = len(before.served), len(after.served)
         past = verdicts(objectives, before.served, hours[0])
-        paired = pairs >= LEAST_REQUESTS and "not_enough_samples" not in past
+        slow = pairs >= least_pairs and time.monotonic() > soonest
+        paired = (slow or pairs >= LEAST_REQUESTS) and "not_enough_samples" not in past
         if pairs >= LEAST_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
             return
         if paired and not alone:
             wanted = max([LEAST_REQUESTS, *(needed(each, [after.served], hours[1]) for each in limited)])
             short = 2 * (wanted - done) * spent / done >= context.seconds_left - reserve
-            alone = pairs >= ENOUGH_PAIRS or short
+            alone = short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == LEAST_PAIRS)
         if not alone:
             before.serve()
         start = time.monotonic()

@@ -24,6 +24,9 @@ from workers.planning.served_checks import of_processes
 from workers.statistics import joined
 from workers.verdicts import overall
 
+CLEARLY_FASTER = 1.5
+"""A plan that is faster by this factor in each process, and decided on every promise, is measured in no more of them
+than ENOUGH_PROCESSES."""
 MOST_PLANS = 3
 """The most plans that are verified, the composed one included."""
 
@@ -180,8 +183,17 @@ def _measured_again(attempt: Attempt, document: StageInput, context: Context, us
     seconds = attempt.process_seconds(context)
     if seconds is None:
         return attempt
-    further = measure_again(document, attempt.plan, context, seconds)
-    processes, objectives = [*attempt.processes, *further.alternations], document.workload.objectives
+    objectives = document.workload.objectives
+
+    def is_clear(further: Sequence[Alternation]) -> bool:
+        processes = [*attempt.processes, *further]
+        gain = speedup(objectives[0], processes, usd_per_hour, attempt.plan.gpus)
+        outcomes = outcomes_of(objectives, processes, usd_per_hour, attempt.plan.gpus)
+        faster = all(each.ratio >= CLEARLY_FASTER for each in gain.processes)
+        return faster and all(each.verdict in ("met", "missed") for each in outcomes)
+
+    further = measure_again(document, attempt.plan, context, seconds, is_clear)
+    processes = [*attempt.processes, *further.alternations]
     return replace(
         attempt,
         processes=processes,

@@ -29,11 +29,9 @@ def composes(document: StageInput, model: Any) -> bool:
     return _may_compose(document) and decoder.refusal(model) is None
 
 
-def unrounded(model: Any) -> registry.Refusal | None:
-    """Why the model's weights are not rounded in such a plan; None where they are."""
-    if has_experts(model.config):
-        return registry.Refusal("Weights of a mixture of experts are not held in lower precision.")
-    return None
+def unrounded(model: Any) -> str:
+    """Why the model's weights are not rounded in such a plan, as a sentence; "" where they are."""
+    return "Weights of a mixture of experts are not held in lower precision." if has_experts(model.config) else ""
 
 
 def _may_compose(document: StageInput) -> bool:
@@ -51,6 +49,14 @@ def cases(document: StageInput) -> dict[Case, float]:
     return layer_ops(document, decoder.Decoder(model)).cases() if composes(document, model) else {}
 
 
+def prompt_cases(document: StageInput) -> dict[Case, float]:
+    """The cases of `cases` that a prompt's pass runs, and the head's."""
+    found = cases(document)
+    traffic = document.workload.traffic
+    shape = BatchShape(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
+    return {case: count for case, count in found.items() if defaults.is_of_prompts(case, shape)}
+
+
 def layer_ops(document: StageInput, model: decoder.Decoder) -> LayerOps:
     """The model's passes at the workload's traffic."""
     traffic = document.workload.traffic
@@ -65,8 +71,15 @@ def chosen_ops(
     journal: Journal,
     lossy: bool,
 ) -> Chosen:
-    """The candidates that make the fastest passes; lossy ones among them only when asked for."""
+    """The candidates that make the fastest passes; lossy ones among them only when asked for.
+
+    Without candidates, as where explore expected another plan to be taken, ops are tuned here, quickly.
+    """
     wanted, watch = layer_ops(document, model), SearchWatch(journal)
+    if not candidates:
+        from kernels.engine.defaults import default_ops  # it imports transformers
+
+        return default_ops(model, wanted.traffic, "fp8" if lossy else "")
     timer = pass_timer(document, model, wanted.traffic, watch)
     end = time.monotonic() + min(TUNING_SECONDS, TUNING_SHARE * seconds)
     chosen = search_plan(wanted, options(candidates, lossy), timer, lambda: time.monotonic() < end)

@@ -4,6 +4,7 @@ import secrets
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kernels.plan import Plan
@@ -14,6 +15,8 @@ from workers.harness.context import Context
 from workers.measuring.alternation import Alternation
 from workers.planning.fresh_process import Result, VerifyTask
 
+ENOUGH_PROCESSES = 4
+"""So many processes are enough where the result is clear in each of them."""
 MOST_PROCESSES = 6
 """The smallest and the largest ratio of six processes enclose the median of all processes with 96.9 % confidence."""
 PAIRS = 10
@@ -34,17 +37,26 @@ class Further:
     refusal: str = ""
 
 
-def measure_again(document: StageInput, plan: Plan, context: Context, seconds: float) -> Further:
+def measure_again(
+    document: StageInput,
+    plan: Plan,
+    context: Context,
+    seconds: float,
+    is_clear: Callable[[Sequence[Alternation]], bool],
+) -> Further:
     """Measures the plan beside what runs today in one process after another, each expected to take `seconds`.
 
-    With verify's own there are LEAST_PROCESSES to MOST_PROCESSES of them; where the stage's time is too short for that
-    many, none is started. The caller has freed the device's memory. The first process that fails, or whose figures are
-    void, is the last one; the requests of those before it are kept.
+    With verify's own there are LEAST_PROCESSES to MOST_PROCESSES of them, and no more than ENOUGH_PROCESSES where
+    `is_clear` says of the further ones that their result is; where the stage's time is too short for LEAST_PROCESSES,
+    none is started. The caller has freed the device's memory. The first process that fails, or whose figures are void,
+    is the last one; the requests of those before it are kept.
     """
     found = Further()
     if context.seconds_left < (LEAST_PROCESSES - 1) * seconds:
         return found
     while len(found.alternations) < MOST_PROCESSES - 1 and context.seconds_left >= seconds:
+        if len(found.alternations) >= ENOUGH_PROCESSES - 1 and is_clear(found.alternations):
+            break
         number, start = len(found.alternations) + 2, time.monotonic()
         context.say(0.95, f"measuring in process {number}")
         result = _run(document, plan, context, number, max(seconds, context.seconds_left))

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from workers.charts.text import capitalised, in_a_sentence, percent, plain, promised, times
+from workers.charts.text import capitalised, in_a_sentence, percent, plain, promised, quantity, times
 from workers.documents.base import Verdict
 from workers.documents.left_out import LeftOut
 from workers.documents.quality import Quality
 from workers.documents.speedup import Speedup
-from workers.documents.stages import ObjectiveOutcome
+from workers.documents.stages import ObjectiveOutcome, PlanTrial
 from workers.documents.workload import Objective
 from workers.planning.confirmation import Attempt
 from workers.verdicts import needed_requests, overall
@@ -54,6 +54,23 @@ def no_change_sentence(
         reasons.append(f"Quality could not be measured: {tried[-1].no_quality}.")
     sla = f"With {tried[-1].today} the SLA is {in_a_sentence(verdict)}."
     return f"No change is recommended. {' '.join(reasons)} {sla} {values}"
+
+
+def left_out_words(left_out: Sequence[PlanTrial], objective: Objective, verdict: Verdict) -> str:
+    """Which plans were not tried for want of time, as a sentence; "" for none, or where the SLA is met.
+
+    `left_out` of a verdict that is not *missed* are those that are predicted to keep the promise.
+    """
+    if not left_out or verdict == "met":
+        return ""
+    names = ", ".join(
+        f"{each.label} (predicted: {quantity(each.predicted, each.unit)})" if each.predicted else each.label
+        for each in left_out
+    )
+    if verdict == "missed":
+        return f"Missed by the plans that were tried; left out for want of time: {names}."
+    limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {objective.unit}"
+    return f"Undecided: of plans that may keep {objective.label} of {limit}, time was too short for {names}."
 
 
 def _change_words(objective: Objective, gain: Speedup, before: str) -> str:

@@ -1,5 +1,7 @@
 """Measures what the customer runs today, at the workload's traffic."""
 
+import time
+
 import torch
 
 from kernels import engine
@@ -10,16 +12,19 @@ from workers.measuring.conditions import watched
 from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough
 from workers.measuring.served_model import device_of, dtype_of, load, prepared
 from workers.measuring.sound_logits import check_logits
+from workers.planning.trials import keeps, primary
 from workers.pricing import hourly_price
 from workers.statistics import tokens_per_second
 
-TIME_SHARE = 0.8
-"""Share of the stage's seconds for loading and measuring; the rest is for finishing."""
+MEASURE_SECONDS = 6.0
+"""Requests are measured for this long, unless their objectives are decided before. Verify measures the same runner
+again, beside the plan."""
+LEAST_MEASURED = 2
+"""Requests that are measured however long they take."""
 
 
 def run(document: StageInput, context: Context) -> BaselineResult:
-    """The baseline stage: requests until the objectives have their samples or the stage's time is spent."""
-    reserve = (1 - TIME_SHARE) * context.seconds_left
+    """The baseline stage: requests until the objectives are decided or MEASURE_SECONDS are spent."""
     context.say(0.0, "loading the model")
     model = load(document, context)
     if document.model.kind == "decoder":
@@ -34,8 +39,9 @@ def run(document: StageInput, context: Context) -> BaselineResult:
         if device == "cuda":
             torch.cuda.reset_peak_memory_stats()
         with watched(document) as environment:
+            end = time.monotonic() + min(MEASURE_SECONDS, context.seconds_left)
             while not is_enough(workload.objectives, clients.served, usd_per_hour):
-                if context.seconds_left <= reserve and len(clients.served) > 1:
+                if time.monotonic() > end and len(clients.served) >= LEAST_MEASURED:
                     break
                 clients.serve()
                 done = len(clients.served)
@@ -49,6 +55,8 @@ def run(document: StageInput, context: Context) -> BaselineResult:
         requests=sum(each.requests for each in served),
         distributions=distributions(document.model, workload.objectives, served, usd_per_hour),
         tokens_per_second=tokens_per_second(served),
+        primary=primary(document, clients),
+        keeps=keeps(document, clients, gpus=1),
         peak_memory_gib=peak,
     )
 

@@ -1,7 +1,8 @@
-"""Whole-model plans from the parts that won, each built, compared with the model and measured; one of them is taken.
+"""Whole-model plans, each built, compared with the model and measured, the most valuable first; one of them is taken.
 
-Tried are every whole-model variant, and the best of them with the op variants that won in explore: first those that
-keep the precision, then the lossy ones where the workload allows them.
+The present deployment's figure is baseline's. Of the other plans the next one is that with the most predicted gain for
+each second (`planning/trial_order.py`), until no other is predicted to be better than the best. Where no plan of
+composed kernels can be made, the best plan is then tried with the op variants that won in explore.
 """
 
 import time
@@ -13,9 +14,8 @@ from kernels import engine, registry
 from kernels.engine import Runner, decoder
 from kernels.engine.loading import kind_of
 from kernels.engine.whole_model import WholeModel
-from kernels.hardware import GPUS
 from kernels.plan import Plan, PlannedOp
-from kernels.registry import Refusal, Variant
+from kernels.registry import Variant
 from kernels.tune.plan_search import Chosen
 from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, StageInput
@@ -24,13 +24,12 @@ from workers.measuring.conditions import watched
 from workers.measuring.journal import MOST_SECONDS, Journal
 from workers.measuring.served_model import dtype_of, load
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps, summaries
-from workers.planning.build_times import EXPECTED_SHARE, Builds
+from workers.planning.build_times import Builds
 from workers.planning.choosing import choose_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.search_watch import parts_left_out
+from workers.planning.trial_order import CandidatePlan, TrialOrder
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, Times, Trier, reference_of, untried
-from workers.planning.whole_models import whole_models
-from workers.precisions import lossy_refusal
 
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
@@ -75,19 +74,18 @@ class _Composer:
         self.choice = ""
         self._chosen: dict[bool, Chosen] = {}
         self._journal = Journal(document, context)
-        self._whole_models = whole_models(document)
+        self._order = TrialOrder(document)
 
     def trials(self) -> list[PlanTrial]:
         """Every trial, the winner flagged, each with its reason."""
         self._set_reference()
-        for variant in self._whole_models:
-            if self.done and variant.build_seconds > peers.WORST_START_SECONDS * EXPECTED_SHARE:
-                self._measure_peers()
-            for gpus in several_gpus.counts(variant, self.document):
-                self._once(f"whole {variant.name} {gpus}", partial(self._try_whole, variant, gpus))
-            if variant.name == kernels_plan.VARIANT:
-                left = self.context.seconds_left
-                self.steps = steps.of_kernels(self._journal, self.trier, self.model, self.done, left)
+        self._once("present", self._take_present)
+        left = self._order.candidates()
+        while left:
+            following = self._order.ranked(left, ranking.fastest(self.done, self._lower))[0]
+            left.remove(following)
+            self._once(f"whole {following.label}", partial(self._try_whole, following))
+        self.steps = steps.of_kernels(self._journal, self.trier, self.model, self.done, self.context.seconds_left)
         self._measure_peers()
         best = ranking.fastest(self.done, self._lower)
         if best is not None:
@@ -129,7 +127,7 @@ class _Composer:
     def _set_reference(self) -> None:
         """Sets the logits that trials are compared with, of more tokens where precision may be lowered."""
         lossy = self._lower_dtype() is not None or bool(ranking.winners(self._candidates, lossy=True))
-        lossy = lossy or any(each.lossy and self._refusal(each) is None for each in self._whole_models)
+        lossy = lossy or any(each.variant.lossy and not self._order.refusal(each) for each in self._order.candidates())
         self.trier.reference = reference_of(self.document, self.context, self.model, COMPARED_TOKENS if lossy else 0)
 
     def _lower_dtype(self) -> str | None:
@@ -149,46 +147,45 @@ class _Composer:
         """Whether a plan other than the present one has been measured."""
         return sum(trial.primary is not None for trial in self.done) > 1
 
-    def _refusal(self, variant: WholeModel, gpus: int = 1) -> Refusal | None:
-        """Why the variant cannot serve, or the workload does not allow it or its precision."""
-        case = several_gpus.case_of(variant, self.document, gpus)
-        refusal = self._excluded(variant) or variant.serves(case, GPUS[self.document.gpu])
-        refusal = refusal or several_gpus.refusal(self.document, gpus)
-        forbidden = lossy_refusal(variant.weights, self.document.workload.constraints, self.document.model)
-        return refusal or (Refusal(forbidden) if variant.lossy and forbidden else None)
+    def _take_present(self) -> None:
+        """The present deployment's plan with baseline's figure; measured here where baseline has none."""
+        present, baseline = self.document.workload.present_runner, self.document.results.baseline
+        plan = self._plan(present, {}, [])
+        if baseline is None or baseline.primary is None or baseline.runner != present or baseline.dtype != self.dtype:
+            self._attempt(present, plan, lambda: engine.runner(present, self.model), lossy=False, worst=0.0)
+            return
+        trial = untried(present, plan, self.document, "pass")
+        trial.primary, trial.keeps = baseline.primary, baseline.keeps
+        trial.tokens_per_second = baseline.tokens_per_second
+        self.done.append(trial)
 
-    def _try_whole(self, variant: WholeModel, gpus: int) -> None:
-        case, label = several_gpus.case_of(variant, self.document, gpus), several_gpus.label(variant, gpus)
-        refusal = self._refusal(variant, gpus) or self._too_long(variant)
+    def _try_whole(self, candidate: CandidatePlan) -> None:
+        """Tries the candidate, unless it is refused, is predicted to be no better than others, or time is short."""
+        variant, gpus, label, count = candidate.variant, candidate.gpus, candidate.label, len(self.done)
         plan = self._plan(variant.runner_name, variant.options, [], gpus)
-        if refusal is not None:
-            self._refuse(label, plan, refusal.reason)
+        reason = self._order.refusal(candidate) or self._order.why_not(candidate, self.done)
+        late = "" if reason else self._too_late(candidate)
+        if reason or late:
+            self._refuse(label, plan, reason or late)
+            self.done[-1].seconds_wanted = candidate.seconds if late else None
+        elif variant.name == kernels_plan.VARIANT:
+            self._try_kernels(variant)
+        elif variant.runner_name == kernels_plan.MEGAKERNEL:
+            self._try_megakernel(label, plan, variant)
         else:
-            if variant.name == kernels_plan.VARIANT:
-                trial = self._try_kernels(variant)
-            elif variant.runner_name == kernels_plan.MEGAKERNEL:
-                trial = self._try_megakernel(label, plan, variant)
-            else:
-                make, worst = variant.build(case, {}), variant.build_seconds
-                trial = self._attempt(variant.name, plan, lambda: make(self.model), variant.lossy, worst)
-            if trial is not None and trial.build_seconds is not None:
+            make = variant.build(several_gpus.case_of(variant, self.document, gpus), {})
+            self._attempt(label, plan, lambda: make(self.model), variant.lossy, variant.build_seconds)
+        for trial in self.done[count:]:
+            trial.predicted = candidate.predicted
+            if trial.build_seconds is not None:
                 Builds(self.document).note(variant.name, trial.build_seconds)
 
-    def _too_long(self, variant: Variant) -> Refusal | None:
-        """A Refusal when building takes longer than the time left. The first plan, today's, is always built."""
-        expected = Builds(self.document).expect(variant.name, variant.build_seconds)
+    def _too_late(self, candidate: CandidatePlan) -> str:
+        """Why there is no time for the candidate, as a sentence; "" where there is."""
         left = self.context.seconds_left
-        most = left + (0.0 if self._has_alternative else GRACE_SECONDS) if self._journal.most_seconds else 0.0
-        if not self.done or expected < most:
-            return None
-        return Refusal(f"Not tried: building takes about {expected:.0f} s and {left:.0f} s were left.")
-
-    def _excluded(self, variant: Variant) -> Refusal | None:
-        """The refusal of a variant that the workload excludes. What serves today is measured all the same."""
-        workload = self.document.workload
-        if variant.name in workload.constraints.exclude and variant.name != workload.present_runner:
-            return Refusal("The workload excludes it.")
-        return None
+        grace = 0.0 if self._has_alternative else GRACE_SECONDS
+        most = left + grace if self._journal.most_seconds else 0.0
+        return self._order.too_late(candidate, left, most, self._order.beyond(self.context, self.done))
 
     def _try_kernels(self, variant: Variant) -> PlanTrial | None:
         """The plan of composed variants, or None where lower precision changes nothing."""
@@ -202,16 +199,19 @@ class _Composer:
 
     def _try_lossy_kernels(self) -> None:
         variant = registry.variant(kernels_plan.LOSSY_VARIANT)
-        refusal = self._excluded(variant) or kernels_plan.unrounded(self.model) or self._too_long(variant)
-        if refusal is None:
-            self._try_kernels(variant)
+        assert isinstance(variant, WholeModel)
+        candidate = self._order.candidate(variant)
+        reason = self._order.excluded(variant) or kernels_plan.unrounded(self.model)
+        if reason := reason or self._order.why_not(candidate, self.done) or self._too_late(candidate):
+            self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), reason)
         else:
-            self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), refusal.reason)
+            self._try_kernels(variant)
 
     def _try_megakernel(self, label: str, plan: Plan, variant: WholeModel) -> PlanTrial:
         """The megakernel plan. On one GPU its prompts use the ops that the kernels plan has for them."""
         if plan.gpus == 1:
-            ops = kernels_plan.prompt_ops(self.document, self.model, self._chosen_ops(lossy=False).ops)
+            explored = self._chosen_ops(lossy=False).ops if self._candidates else []
+            ops = kernels_plan.prompt_ops(self.document, self.model, explored)
             plan = plan.model_copy(update={"ops": ops})
         return self._apply(label, plan, variant)
 

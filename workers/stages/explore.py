@@ -1,10 +1,11 @@
-"""Every variant that is offered for the model's own shapes, through the accuracy gate and timed side by side.
+"""The variants that the leading plan may use at the model's own shapes, proven by the accuracy gate and timed.
 
-Cases come from the profile, the costliest first; each gets a share of the stage's seconds by the time it costs. Every
-candidate is kept, with the reason it was chosen or not.
+Which plan leads is predicted (`planning/trial_order.py`). Cases are tried the costliest first; each gets a share of the
+stage's seconds by the time it costs. Every candidate is kept, with the reason it was chosen or not.
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,23 +25,27 @@ from workers.documents.measurement import Candidate, Ceilings
 from workers.documents.model import ModelManifest
 from workers.documents.profile import ProfileResult
 from workers.documents.stages import ExploreResult, StageInput
-from workers.documents.workload import Constraints, Workload
+from workers.documents.workload import BETWEEN_TOKENS, Constraints, Objective, Workload
 from workers.harness.context import Context, StageError
 from workers.measuring.conditions import watched
 from workers.measuring.journal import Journal
 from workers.measuring.served_model import device_of
 from workers.planning import kernels_plan
+from workers.planning.trial_order import CandidatePlan, TrialOrder, leading
 from workers.precisions import lossy_refusal
 
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
 CASES_SHARE = 0.9
 """Share of the stage's seconds that the cases divide among themselves."""
-MOST_CASE_SECONDS = 600.0
-"""The most seconds that one case gets, also where the stage has no limit."""
 CASE_RULE = StoppingRule(seconds=1.5, width=0.02, least=8)
 """The rule by which the timing of one case stops."""
 COMPOSED_SECONDS = 0.4
 """Seconds of timing one case, where compose times the best candidates again in the whole model."""
+MOST_SECONDS = 60.0
+"""The most seconds that the cases get together."""
+PROMPT_SHARE = 0.1
+"""Where reading the prompt is a smaller share of what the first promise is about, no variant of its operations changes
+which plan is taken."""
 
 
 @dataclass(frozen=True)
@@ -69,26 +74,51 @@ def run(document: StageInput, context: Context) -> ExploreResult:
         note_reference=lambda case: journal.note(case.key, f"the reference of {case.key}", journal.most_seconds),
         left_out={each.key: each.sentence for each in journal.left_out},
     )
+    wanted, sentence = wanted_cases(document, profile)
     with watched(document) as environment:
         choices = TuningCache(environment().model_dump())
-        candidates = _explore(document, profile, context, bench, journal, choices)
-    return ExploreResult(environment=environment(), ceilings=profile.ceilings, candidates=candidates)
+        candidates = _explore(document, wanted, context, bench, journal, choices)
+    return ExploreResult(environment=environment(), ceilings=profile.ceilings, candidates=candidates, sentence=sentence)
+
+
+def wanted_cases(document: StageInput, profile: ProfileResult) -> tuple[list[ProfiledCase], str]:
+    """The cases that the leading plan may consist of, costliest first, and why others are left out ("" for none).
+
+    Without a plan of composed variants they are the model's own, one by one, as the profile saw them.
+    """
+    composed = composed_cases(kernels_plan.cases(document), profile.ceilings)
+    plan = leading(document)
+    if plan is None or plan.variant.runner_name != kernels_plan.MEGAKERNEL:
+        return composed or read_cases(profile.cases, profile.ceilings), ""
+    said = f"{plan.label} is predicted to be the fastest plan, and runs no operation of a decode step by itself"
+    share = _prompt_share(document, plan)
+    if share < PROMPT_SHARE:
+        return [], f"Nothing was explored: {said}; the prompt is {share:.0%} of what the first promise is about."
+    cases = composed_cases(kernels_plan.prompt_cases(document), profile.ceilings)
+    return cases, f"Only a prompt's operations were explored: {said}."
+
+
+def _prompt_share(document: StageInput, plan: CandidatePlan) -> float:
+    """The share of the first objective's predicted time that the plan reads the prompt for."""
+    first = document.workload.objectives[0]
+    if first.metric in BETWEEN_TOKENS:
+        return 0.0
+    prompt = TrialOrder(document).predicted(plan.variant, plan.gpus, Objective(metric="ttft", limit=1))
+    whole = plan.predicted if first.unit == "ms" else None
+    return prompt / whole if prompt and whole else 1.0
 
 
 def _explore(
     document: StageInput,
-    profile: ProfileResult,
+    wanted: list[ProfiledCase],
     context: Context,
     bench: Bench,
     journal: Journal,
     choices: TuningCache,
 ) -> list[Candidate]:
     candidates: list[Candidate] = []
-    wanted = composed_cases(document, profile.ceilings)
-    if wanted:
+    if kernels_plan.cases(document):
         bench = replace(bench, rule=replace(CASE_RULE, seconds=COMPOSED_SECONDS))
-    else:
-        wanted = read_cases(profile.cases, profile.ceilings)
     for position, (each, seconds) in enumerate(_shares(wanted, context)):
         known = _known(candidates)
         context.say(position / len(wanted), f"trying {each.case.op} variants: {_shape(each.case)}", known)
@@ -115,15 +145,11 @@ def offered(workload: Workload) -> frozenset[str]:
     return frozenset(each.name for each in registry.variants()) - set(workload.constraints.exclude)
 
 
-def composed_cases(document: StageInput, ceilings: Ceilings) -> list[ProfiledCase]:
-    """The cases of a plan of composed variants, which packs matrices and fuses what follows them, costliest first.
-
-    Empty where there can be no such plan: then the cases are the model's own, one by one, as the profile saw them.
-    """
-    found = kernels_plan.cases(document).items()
+def composed_cases(cases: Mapping[Case, float], ceilings: Ceilings) -> list[ProfiledCase]:
+    """The cases of a plan of composed variants, which packs matrices and fuses what follows them, costliest first."""
     rates = in_burst(ceilings.model_dump())
-    all_wanted = [ProfiledCase(case, count, count * (floor_ms(case, rates) or 0.0)) for case, count in found]
-    return sorted(all_wanted, key=lambda each: -each.ms)
+    wanted = [ProfiledCase(case, count, count * (floor_ms(case, rates) or 0.0)) for case, count in cases.items()]
+    return sorted(wanted, key=lambda each: -each.ms)
 
 
 def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledCase]:
@@ -149,8 +175,9 @@ def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledC
 def _shares(wanted: list[ProfiledCase], context: Context) -> Iterator[tuple[ProfiledCase, float]]:
     """Each case with its seconds, in proportion to its time, but at least half of an even share."""
     reserve = context.seconds_left * (1 - CASES_SHARE) if context.seconds_left != float("inf") else 0.0
+    end = time.monotonic() + MOST_SECONDS
     for position, each in enumerate(wanted):
-        left = min(MOST_CASE_SECONDS, context.seconds_left - reserve)
+        left = min(end - time.monotonic(), context.seconds_left - reserve)
         ahead = wanted[position:]
         cost = sum(other.ms for other in ahead)
         share = max(each.ms / cost if cost else 0.0, 0.5 / len(ahead))

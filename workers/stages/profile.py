@@ -1,5 +1,6 @@
 """Where the time of one request goes: traced once, counted once, joined into a table with its bottlenecks."""
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
@@ -24,16 +25,15 @@ from workers.traces.cases import profiled_cases
 from workers.traces.timed_requests import REQUESTS_TIMED, answer, median_ms, request
 from workers.traces.windows import Sampled, Window, longer, sample, windows
 
-SECONDS_FOR_GRAPHS = 15.0
-"""Compiling may take longer than is left, but compose finds the compilers' caches warm and gets that time back."""
+SAMPLE_SECONDS = 6.0
+"""Further windows of a request are traced only within this time: layers repeat, so the first one tells most of it."""
 
 
-def _answers(
-    runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool, context: Context | None = None
-) -> list[Generation]:
-    """The answers to REQUESTS_TIMED requests; to fewer, but one, where the time of `context` is over before."""
+def _answers(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool) -> list[Generation]:
+    """The answers to REQUESTS_TIMED requests; to fewer, but one, where these take longer than SAMPLE_SECONDS."""
+    end = time.monotonic() + SAMPLE_SECONDS
     answers = [answer(runner, prompt, tokens, generates)]
-    while len(answers) < REQUESTS_TIMED and (context is None or context.seconds_left):
+    while len(answers) < REQUESTS_TIMED and time.monotonic() < end:
         answers.append(answer(runner, prompt, tokens, generates))
     return answers
 
@@ -53,7 +53,9 @@ def _sampled(runner: Runner, prompt: torch.Tensor, steps: int, generates: bool, 
         ids = longer(prompt, window.skipped) if window.skipped else prompt
         return request(runner, ids, window.steps + 1, generates)
 
-    return sample(runner.model, generates, windows(steps) if generates else [Window(0, 0)], in_window, folder)
+    end = time.monotonic() + SAMPLE_SECONDS
+    wanted = windows(steps) if generates else [Window(0, 0)]
+    return sample(runner.model, generates, wanted, in_window, folder, lambda: time.monotonic() < end)
 
 
 def _replayed(
@@ -73,14 +75,13 @@ def _replayed(
     return table.with_idle(table.rows(work, sampled.counted, found, scale), wall)
 
 
-def _wants_graphs(document: StageInput, context: Context, generates: bool) -> bool:
-    if not generates or device_of(document.gpu_class) != "cuda":
-        return False
-    return document.workload.present_runner == "compiled" or context.seconds_left > SECONDS_FOR_GRAPHS
+def _wants_graphs(document: StageInput, generates: bool) -> bool:
+    on_gpu = device_of(document.gpu_class) == "cuda"
+    return generates and on_gpu and document.workload.present_runner == "compiled"
 
 
 def run(document: StageInput, context: Context) -> ProfileResult:
-    """The profile stage: always of the eager model, whose operations have names; of its CUDA graphs if time allows."""
+    """The profile stage: of the eager model, whose operations have names, and of CUDA graphs where these run today."""
     device, traffic = device_of(document.gpu_class), document.workload.traffic
     context.say(0.0, "measuring the device's ceilings")
     limits = Ceilings.model_validate(ceilings.measure_ceilings(device))
@@ -91,7 +92,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
     prompt, steps = Clients(runner, traffic, seed=3).draw(), traffic.output_tokens - 1
     with watched(document) as environment:
-        answers = _answers(runner, prompt, traffic.output_tokens, generates, context)
+        answers = _answers(runner, prompt, traffic.output_tokens, generates)
         context.say(0.5, "tracing one request")
         sampled = _sampled(runner, prompt, steps, generates, context.artifacts)
     context.say(0.7, "attributing the trace")
@@ -103,7 +104,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     request_ms = median_ms(answers)
     launches = table.launches(sampled.work, scale)
     replayed: list[OpRow] = []
-    if _wants_graphs(document, context, generates):
+    if _wants_graphs(document, generates):
         context.say(0.8, "tracing the compiled model's CUDA graphs")
         replayed = _replayed(document, model, prompt, sampled, limits, context)
     shown, doubt = table.with_idle(rows, request_ms), table.beyond(device_ms, request_ms)
@@ -134,7 +135,8 @@ def run(document: StageInput, context: Context) -> ProfileResult:
 def _notes(traffic: Traffic, sampled: Sampled, generates: bool) -> list[str]:
     notes, steps = [], traffic.output_tokens - 1
     if generates and sampled.steps < steps:
-        notes.append(f"Traced: the prompt and {sampled.steps} decode steps, early, middle and late, scaled to {steps}.")
+        where = "the first" if sampled.cut_short else "early, middle and late"
+        notes.append(f"Traced: the prompt and {sampled.steps} decode steps, {where}, scaled to {steps}.")
     if sampled.left_out:
         first = min(window.skipped for window in sampled.left_out)
         notes.append(

@@ -42,7 +42,8 @@ from workers.planning.plan_profile import profile_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.served_checks import judge_served
 from workers.planning.serving import serving_of
-from workers.planning.verdict_words import no_change_sentence, overall_verdict, sentence
+from workers.planning.trial_order import left_out_for_time, minutes_wanted, predicted_to_keep
+from workers.planning.verdict_words import left_out_words, no_change_sentence, overall_verdict, sentence
 from workers.pricing import hourly_price
 from workers.statistics import goodput, tokens_per_second
 
@@ -236,7 +237,9 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     refusal = next((each.refusal for each in tried if each.plan == plan_of(document)), ended)
     workload, plan = document.workload, final.plan
     usd_after = usd and usd * plan.gpus
-    verdict = overall_verdict(final.outcomes, final.quality, final.changed)
+    verdict, waiting = overall_verdict(final.outcomes, final.quality, final.changed), left_out_for_time(document)
+    if verdict == "missed" and (hopeful := predicted_to_keep(waiting, workload.objectives[0])):
+        verdict, waiting = "not_enough_samples", hopeful
     if not final.void:
         plan.expected = expected_of(plan, document, final.processes, final.environment, usd_after)
     plan.serving, not_served = serving_of(plan, document)
@@ -244,7 +247,8 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality, workload.compared_with)
     else:
         said = no_change_sentence(tried, left_out, final.outcomes, verdict, document.left_out)
-    said = " ".join(part for part in (said, "" if final.void in said else final.void, final.failure) if part)
+    for_time = left_out_words(waiting, workload.objectives[0], verdict)
+    said = " ".join(filter(None, (for_time, said, "" if final.void in said else final.void, final.failure)))
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),
@@ -265,6 +269,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         profile=final.profile,
         no_profile=final.no_profile,
         verdict=verdict,
+        minutes_wanted=minutes_wanted(document, context, waiting) if verdict != "met" else None,
         counted=document.model.counted,
         sentence=said,
     )

@@ -54,6 +54,8 @@ class Sampled:
     plain_ms: float = 0.0
     traced_ms: float = 0.0
     left_out: list[Window] = field(default_factory=list)
+    cut_short: bool = False
+    """Whether later windows were not traced, for want of time."""
     first: Trace = field(default_factory=Trace)
     """The trace of the first window."""
 
@@ -82,15 +84,19 @@ def sample(
     wanted: Sequence[Window],
     request: Callable[[Window], Callable[[], float]],
     folder: Path,
+    goes_on: Callable[[], bool] = lambda: True,
 ) -> Sampled:
     """Counts and traces the windows. `request` returns, for a window, a function that runs it and returns its ms.
 
     A window with skipped steps is a request whose prompt is longer by as many tokens. The traces are written as
     `trace-0.json.gz` and so on into `folder`. A window that does not fit into the GPU's memory, since its prompt is
-    longer, is listed in `left_out`.
+    longer, is listed in `left_out`. Further windows are traced while `goes_on` says so.
     """
     found = Sampled()
     for index, window in enumerate(wanted):
+        if index and not goes_on():
+            found.cut_short = True
+            break
         try:
             _add(found, model, generates, window, request(window), folder / f"trace-{index}.json.gz")
         except torch.OutOfMemoryError:

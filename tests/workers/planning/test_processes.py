@@ -148,11 +148,16 @@ def test_a_fresh_process_serves_both_sides_in_turns(context):
     assert found.refusal == ""
 
 
+def never(alternations):
+    """The result of no process is clear."""
+    return False
+
+
 def test_a_process_that_takes_too_long_is_named(context):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
     left = Context(context.model_dir, context.artifacts, seconds=0.1)
-    found = processes.measure_again(document, plan, left, 0.04)
+    found = processes.measure_again(document, plan, left, 0.04, never)
     assert found.alternations == []
     assert found.failure == "Process 2 did not end within 0 s."
 
@@ -160,5 +165,5 @@ def test_a_process_that_takes_too_long_is_named(context):
 def test_where_time_is_short_no_process_is_started(context):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
-    assert processes.measure_again(document, plan, context, 20.0) == processes.Further()
+    assert processes.measure_again(document, plan, context, 20.0, never) == processes.Further()
     assert not list(context.artifacts.iterdir())

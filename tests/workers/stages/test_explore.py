@@ -10,6 +10,7 @@ from workers.documents.profile import ProfileResult
 from workers.documents.stages import Results
 from workers.documents.workload import Constraints
 from workers.harness.context import StageError
+from workers.planning import kernels_plan
 from workers.stages import explore
 
 CEILINGS = Ceilings(read_tbps=0.01, copy_tbps=0.01, matrix_tflops={"fp32": 0.1, "bf16": 0.2}, launch_us=1)
@@ -120,7 +121,7 @@ def test_costliest_case_comes_first_and_unknown_ones_are_left_out():
 def test_a_composed_plan_is_explored_in_the_forms_it_can_take():
     """On a GPU the matrices are packed and fused: those are the shapes to try, not the model's own one by one."""
     document = stage_input("explore", manifest(TINY | {"dtype": "bfloat16"}), gpu_class="h200")
-    found = explore.composed_cases(document, CEILINGS)
+    found = explore.composed_cases(kernels_plan.cases(document), CEILINGS)
     linear = [each.case for each in found if isinstance(each.case, LinearCase)]
     assert {(case.n, case.k) for case in linear if case.epilogue == "rmsnorm_scale"} == {(128, 64), (256, 64)}
     assert {case.m for case in linear} == {1, 64}
@@ -128,16 +129,15 @@ def test_a_composed_plan_is_explored_in_the_forms_it_can_take():
     assert {each.case.op for each in found} >= {"attention", "step_attention", "lm_head", "rmsnorm", "rope"}
     assert [each.ms for each in found] == sorted((each.ms for each in found), reverse=True)
     excluded = stage_input("explore", gpu_class="h200", constraints={"exclude": ["kernels"]})
-    assert explore.composed_cases(excluded, CEILINGS) == []
-    assert explore.composed_cases(stage_input("explore"), CEILINGS) == []
+    assert kernels_plan.cases(excluded) == kernels_plan.cases(stage_input("explore")) == {}
 
 
 def test_no_model_is_built_where_no_composed_plan_can_be_made():
     """A model_type that transformers does not know shows it: building it raises ValueError."""
     unknown = manifest(TINY).model_copy(update={"config": TINY | {"model_type": "none-such"}})
     with pytest.raises(ValueError, match="none-such"):
-        explore.composed_cases(stage_input("explore", unknown, gpu_class="h200"), CEILINGS)
-    assert explore.composed_cases(stage_input("explore", unknown), CEILINGS) == []
+        kernels_plan.cases(stage_input("explore", unknown, gpu_class="h200"))
+    assert kernels_plan.cases(stage_input("explore", unknown)) == {}
 
 
 def test_excluded_variants_are_not_tried(context):

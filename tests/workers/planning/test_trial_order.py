@@ -1,0 +1,160 @@
+"""Which plan is tried first, which are left out, and what is said of those that time was too short for."""
+
+import pytest
+
+from kernels.model_files import catalogue
+from tests.workers.conftest import manifest, stage_input
+from workers.documents.measurement import Ceilings, Interval, Rates
+from workers.documents.stages import PlanTrial
+from workers.documents.workload import Objective
+from workers.planning.trial_order import TrialOrder, keeps_promise, leading, minutes_wanted, predicted_to_keep
+from workers.planning.verdict_words import left_out_words
+from workers.stages import explore
+
+H200 = {"bf16": 700.0, "fp16": 700.0, "fp32": 50.0, "fp8": 1300.0}
+CEILINGS = Ceilings(
+    read_tbps=4.4, copy_tbps=4.2, matrix_tflops=H200, launch_us=2.0,
+    burst=Rates(read_tbps=4.4, copy_tbps=4.2, matrix_tflops=H200),
+)  # fmt: skip
+PROMISE = {"metric": "ttf_n", "n": 64, "limit": 60}
+TRAFFIC = {"prompt_tokens": 128, "output_tokens": 64}
+
+
+def document(stage="compose", objectives=(PROMISE,), gpu_class="h200", **constraints):
+    config, _ = catalogue.entry("llama-3.2-1b")
+    found = stage_input(
+        stage,
+        manifest(config),
+        gpu_class=gpu_class,
+        traffic=TRAFFIC,
+        objectives=list(objectives),
+        constraints={"gpu_classes": [gpu_class], **constraints},
+    )
+    return found.model_copy(update={"ceilings": {"h200": CEILINGS}})
+
+
+def trial(label, ms, runner, keeps="missed", gpus=1, **more):
+    plan = {"model_digest": "d", "gpu": "h200", "runner": runner, "dtype": "bf16", "gpus": gpus}
+    primary = Interval(value=ms, low=0.99 * ms, high=1.01 * ms)
+    return PlanTrial(label=label, plan=plan, primary=primary, gate="pass", keeps=keeps, **more)
+
+
+def tried_first(made, best=None):
+    order = TrialOrder(made)
+    candidates = [each for each in order.candidates() if not order.refusal(each)]
+    return order.ranked(candidates, best)
+
+
+def test_the_most_gain_for_a_second_comes_first_and_slow_builds_last():
+    before = trial("eager", 700.0, "eager")
+    labels = [each.label for each in tried_first(document(), before)]
+    assert labels[0] == "megakernel"
+    assert labels.index("kernels") < labels.index("compiled") < labels.index("compiled_max_autotune")
+
+
+def test_a_plan_that_is_predicted_to_be_slower_than_a_measured_one_is_not_tried():
+    made = document()
+    order = TrialOrder(made)
+    by_label = {each.label: each for each in order.candidates()}
+    tried = [trial("eager", 700.0, "eager"), trial("megakernel", 37.5, "megakernel", keeps="met")]
+    said = order.why_not(by_label["compiled"], tried)
+    assert said.startswith("Not tried: ")
+    assert said.endswith("are predicted, and megakernel was measured with 37.5 ms.")
+    assert order.why_not(by_label["megakernel"], tried[:1]) == ""
+    slow = [tried[0], trial("megakernel", 90.0, "megakernel")]
+    assert order.why_not(by_label["kernels"], slow) == "", "the megakernel took longer than predicted"
+
+
+def test_a_plan_of_lower_precision_leaves_those_that_keep_it_to_be_tried():
+    """Verify may refuse its quality, and then needs another plan."""
+    made = document(precisions=["bf16", "fp8"], allow_unverified_quality=True)
+    order = TrialOrder(made)
+    by_label = {each.label: each for each in order.candidates()}
+    fast = trial("megakernel_fp8", 25.0, "megakernel", keeps="met")
+    fast.plan["options"] = {"weights": "fp8"}
+    tried = [trial("eager", 700.0, "eager"), fast]
+    assert order.why_not(by_label["megakernel"], tried) == ""
+    assert order.why_not(by_label["megakernel_fp8"], [tried[0], trial("megakernel", 37.0, "megakernel")]) == ""
+
+
+def test_more_gpus_are_left_out_where_fewer_keep_the_promise_and_the_cheapest_is_wanted():
+    tried = [trial("eager", 700.0, "eager"), trial("megakernel", 37.5, "megakernel", keeps="met")]
+    for prefer, said in (("cheapest", "megakernel keeps every promise on fewer GPUs"), ("fastest", "")):
+        order = TrialOrder(document(gpu_class="h200x2", prefer=prefer))
+        two = next(each for each in order.candidates() if each.label == "megakernel on 2 GPUs")
+        assert said in order.why_not(two, tried)
+
+
+def test_what_is_promised_decides_over_the_minutes_only_where_it_is_predicted_to_be_kept():
+    order = TrialOrder(document())
+    by_label = {each.label: each for each in order.candidates()}
+    assert order.too_late(by_label["megakernel"], 2.0, 2.0, 200.0) == ""
+    said = order.too_late(by_label["compiled_max_autotune"], 2.0, 2.0, 200.0)
+    assert said.startswith("Not tried: building takes about 84 s and 2 s were left. It is predicted to reach ")
+    assert "megakernel" not in order.too_late(by_label["megakernel"], 2.0, 2.0, 0.0)
+    assert order.too_late(by_label["megakernel"], 2.0, 2.0, 0.0)
+
+
+def test_the_extension_ends_at_twice_the_minutes_and_needs_a_promise_that_nothing_keeps(context):
+    open_run, strict = document(minutes=3), document(minutes=3, strict_minutes=True)
+    missed, kept = [trial("eager", 700.0, "eager")], [trial("kernels", 45.0, "kernels", keeps="met")]
+    assert 180 < TrialOrder(open_run).beyond(context, missed) <= 210
+    assert TrialOrder(open_run).beyond(context, kept) == 0.0
+    assert TrialOrder(strict).beyond(context, missed) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("objective", "value", "kept"),
+    [
+        ({"metric": "tpot", "limit": 3}, 2.9, True),
+        ({"metric": "tpot", "limit": 3}, 3.1, False),
+        ({"metric": "throughput", "limit": 1000}, 1100.0, True),
+        ({"metric": "throughput", "limit": 1000}, 900.0, False),
+        ({"metric": "tpot", "at_least_faster": 2}, 1.0, False),
+        ({"metric": "tpot", "limit": 3}, None, False),
+    ],
+)
+def test_a_promise_is_predicted_to_be_kept_on_its_own_side_of_the_limit(objective, value, kept):
+    assert keeps_promise(value, Objective(**objective)) == kept
+
+
+def test_plans_that_were_left_out_for_time_are_named_with_the_minutes_that_they_take(context):
+    left = [
+        trial("megakernel", 0, "megakernel", predicted=39.0, seconds_wanted=13.0),
+        trial("compiled", 0, "compiled", predicted=73.0, seconds_wanted=24.0),
+    ]
+    promise = document().workload.objectives[0]
+    assert predicted_to_keep(left, promise) == left[:1]
+    undecided = left_out_words(left[:1], promise, "not_enough_samples")
+    assert undecided == (
+        "Undecided: of plans that may keep TTF64 p50 of at most 60 ms, time was too short for megakernel "
+        "(predicted: 39.0 ms)."
+    )
+    missed = left_out_words(left[1:], promise, "missed")
+    assert missed.startswith("Missed by the plans that were tried; left out for want of time: compiled (predicted")
+    assert left_out_words(left, promise, "met") == ""
+    assert minutes_wanted(document(minutes=3), context, left) == 4.0
+    assert minutes_wanted(document(minutes=3), context, []) is None
+
+
+def test_explore_serves_the_leading_plan():
+    """A megakernel runs no operation of a decode step by itself; of a promise about the first token alone, the prompt
+    is all."""
+    assert leading(document("explore")).label == "megakernel"
+    found = document("explore")
+    profile = _profile()
+    cases, said = explore.wanted_cases(found, profile)
+    assert cases == []
+    assert said.startswith("Nothing was explored: megakernel is predicted to be the fastest plan")
+    first = document("explore", objectives=[{"metric": "ttft", "limit": 5}])
+    cases, said = explore.wanted_cases(first, profile)
+    assert {getattr(each.case, "m", 128) for each in cases} <= {1, 128}
+    assert said.startswith("Only a prompt's operations were explored")
+    without = document("explore", exclude=["megakernel"])
+    assert len(explore.wanted_cases(without, profile)[0]) > len(cases)
+
+
+def _profile():
+    from tests.workers.stages.test_explore import profile
+
+    return profile().model_copy(update={"ceilings": CEILINGS})

@@ -1,0 +1,228 @@
+"""Which whole-model plan is tried next, and which are not worth a trial: by what is predicted of each.
+
+The next plan is the one with the most expected gain for each second of building and measuring. The gain is the
+logarithm of the ratio between the best figure so far and the predicted one. Plans without a prediction follow, the
+quickest to build first. A plan is left out where even a prediction that is too slow by PREDICTION_ERROR, or the floor
+of the model's bytes and FLOPs, does not lead below the best figure by more than NOISE.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log
+
+from kernels.engine.whole_model import WholeModel
+from kernels.hardware import GPUS
+from kernels.measure.request_case import request_case
+from kernels.measure.roofline import floor_ms, in_burst
+from kernels.plan import Plan
+from workers.charts.text import quantity
+from workers.documents.prediction import PredictedPlan
+from workers.documents.stages import PlanTrial, StageInput
+from workers.documents.workload import Objective
+from workers.harness.context import Context
+from workers.planning import ranking, several_gpus
+from workers.planning.build_times import Builds
+from workers.planning.precision import lowers_precision
+from workers.planning.whole_models import whole_models
+from workers.precisions import lossy_refusal, precisions_of_plans
+from workers.predicting import MEDIAN, predicted, predicted_value
+
+PREDICTION_ERROR = 0.1
+"""The share of a predicted time by which the measured one may be shorter; `docs/method.md` has the measured errors."""
+NOISE = 0.03
+"""A plan that is faster by a smaller share is not worth another trial."""
+MEASURING_SECONDS = 4.0
+"""What comparing and measuring a plan takes beside building it."""
+
+
+@dataclass(frozen=True)
+class CandidatePlan:
+    """A whole-model variant on a number of GPUs: what is predicted of the first objective's metric, and the seconds
+    that building and measuring it is expected to take.
+    """
+
+    variant: WholeModel
+    gpus: int
+    predicted: float | None
+    seconds: float
+
+    @property
+    def label(self) -> str:
+        """The trial's label: `megakernel on 2 GPUs`."""
+        return several_gpus.label(self.variant, self.gpus)
+
+
+class TrialOrder:
+    """The order of trials for a stage's document, by the rates that its run measured."""
+
+    def __init__(self, document: StageInput) -> None:
+        self._document = document
+        self._objective: Objective = document.workload.objectives[0]
+        self._lower = self._objective.direction != "at_least"
+        profile = document.results.profile
+        rates = {document.gpu: profile.ceilings} if profile else document.ceilings
+        self._plans = predicted(document.workload, document.model, document.gpu_class, rates).plans
+        self._floor = _floor(document)
+        self._precision = precisions_of_plans(document.workload, document.model, document.gpu_class)[0]
+
+    def candidates(self) -> list[CandidatePlan]:
+        """Every variant but the present deployment's, on each number of GPUs that it may run on."""
+        today = self._document.workload.present_runner
+        return [
+            self.candidate(variant, gpus)
+            for variant in whole_models(self._document)
+            if variant.name != today
+            for gpus in several_gpus.counts(variant, self._document)
+        ]
+
+    def candidate(self, variant: WholeModel, gpus: int = 1) -> CandidatePlan:
+        """The variant on so many GPUs, with what is predicted of it."""
+        building = Builds(self._document).expect(variant.name, variant.build_seconds)
+        return CandidatePlan(variant, gpus, self.predicted(variant, gpus), building + MEASURING_SECONDS)
+
+    def predicted(self, variant: WholeModel, gpus: int = 1, objective: Objective | None = None) -> float | None:
+        """The predicted median of an objective's metric (default: the first), in its unit; None where there is none."""
+        weights = variant.weights if variant.lossy else self._precision
+        plan = next((each for each in self._plans if _is_of(each, variant, gpus, weights)), None)
+        return None if plan is None else predicted_value(plan, objective or self._objective, self._document.workload)
+
+    def ranked(self, candidates: Sequence[CandidatePlan], best: PlanTrial | None) -> list[CandidatePlan]:
+        """The candidates, the most valuable first. Without a `best`, gains are over the worst prediction."""
+        known = [each.predicted for each in candidates if each.predicted is not None]
+        worst = max(known, default=0.0) if self._lower else min(known, default=0.0)
+        reference = best.primary.value if best and best.primary else worst
+
+        def value(candidate: CandidatePlan) -> tuple[bool, float]:
+            if candidate.predicted is None:
+                return False, -candidate.seconds
+            ratio = reference / candidate.predicted if self._lower else candidate.predicted / reference
+            return True, log(ratio) / candidate.seconds
+
+        return sorted(candidates, key=value, reverse=True)
+
+    def refusal(self, candidate: CandidatePlan) -> str:
+        """Why the variant cannot serve, or the workload does not allow it or its precision, as a sentence; or ""."""
+        document, variant = self._document, candidate.variant
+        if said := self.excluded(variant):
+            return said
+        case = several_gpus.case_of(variant, document, candidate.gpus)
+        refused = variant.serves(case, GPUS[document.gpu]) or several_gpus.refusal(document, candidate.gpus)
+        if refused:
+            return refused.reason
+        return lossy_refusal(variant.weights, document.workload.constraints, document.model) if variant.lossy else ""
+
+    def excluded(self, variant: WholeModel) -> str:
+        """That the workload excludes the variant, as a sentence; "" where it does not."""
+        return "The workload excludes it." if variant.name in self._document.workload.constraints.exclude else ""
+
+    def why_not(self, candidate: CandidatePlan, tried: Sequence[PlanTrial]) -> str:
+        """Why a trial of the candidate is worth nothing beside those that were `tried`, as a sentence; or "".
+
+        A plan that keeps the precision is compared with others that do: verify may refuse the quality of the rest.
+        """
+        lossless = [each for each in tried if not lowers_precision(Plan.model_validate(each.plan), self._precision)]
+        best = ranking.fastest(tried if candidate.variant.lossy else lossless, self._lower)
+        if said := self._no_more_gpus(candidate, tried):
+            return said
+        if best is None or best.primary is None or candidate.predicted is None:
+            return ""
+        reached, unit = best.primary.value, self._objective.unit
+        if self._lower:
+            possible = max(candidate.predicted * (1 - PREDICTION_ERROR), self._floor / candidate.gpus)
+            if possible < reached * (1 - NOISE):
+                return ""
+        elif candidate.predicted * (1 + PREDICTION_ERROR) > reached * (1 + NOISE):
+            return ""
+        return (
+            f"Not tried: {quantity(candidate.predicted, unit)} are predicted, and {best.label} was measured with "
+            f"{quantity(reached, unit)}."
+        )
+
+    def beyond(self, context: Context, tried: Sequence[PlanTrial]) -> float:
+        """Seconds until the run has taken twice its minutes; 0 where they are strict, or a plan keeps the promises."""
+        constraints = self._document.workload.constraints
+        if constraints.strict_minutes or any(each.keeps == "met" for each in tried):
+            return 0.0
+        return context.seconds_left - context.overtime + 60 * constraints.minutes
+
+    def too_late(self, candidate: CandidatePlan, seconds_left: float, most: float, beyond: float) -> str:
+        """Why there is no time for the candidate, as a sentence; "" where there is.
+
+        It may take `most` seconds, and `beyond` where it is predicted to keep the promise.
+        """
+        if candidate.seconds < max(most, beyond if self.keeps(candidate) else 0.0):
+            return ""
+        said = f"Not tried: building takes about {candidate.seconds:.0f} s and {seconds_left:.0f} s were left."
+        if candidate.predicted is None:
+            return said
+        return f"{said} It is predicted to reach {quantity(candidate.predicted, self._objective.unit)}."
+
+    def _no_more_gpus(self, candidate: CandidatePlan, tried: Sequence[PlanTrial]) -> str:
+        """Why more GPUs are not tried: where the cheapest plan is wanted and fewer GPUs keep every promise."""
+        if candidate.gpus == 1 or self._document.workload.constraints.prefer == "fastest":
+            return ""
+        fewer = [each for each in tried if each.keeps == "met" and each.plan.get("gpus", 1) < candidate.gpus]
+        return f"Not tried: {fewer[0].label} keeps every promise on fewer GPUs." if fewer else ""
+
+    def keeps(self, candidate: CandidatePlan) -> bool:
+        """Whether the candidate is predicted to keep the first promise, which has a limit."""
+        return keeps_promise(candidate.predicted, self._objective)
+
+
+def keeps_promise(value: float | None, objective: Objective) -> bool:
+    """Whether a predicted median lies within the promise's limit; False where nothing is predicted or limited."""
+    if value is None or objective.limit is None:
+        return False
+    if objective.direction == "at_least":
+        return value >= objective.limit
+    return objective.percentile >= MEDIAN and value <= objective.limit
+
+
+def leading(document: StageInput) -> CandidatePlan | None:
+    """The plan that compose tries first, by its prediction; None where nothing is predicted."""
+    order = TrialOrder(document)
+    allowed = [each for each in order.candidates() if each.predicted is not None and not order.refusal(each)]
+    baseline = document.results.baseline
+    best = PlanTrial(label="", plan={}, gate="pass", primary=baseline.primary) if baseline else None
+    return next(iter(order.ranked(allowed, best)), None)
+
+
+def left_out_for_time(document: StageInput) -> list[PlanTrial]:
+    """The plans that compose did not try because too little time was left."""
+    composed = document.results.compose
+    return [each for each in composed.trials if each.seconds_wanted is not None] if composed else []
+
+
+def predicted_to_keep(trials: Sequence[PlanTrial], objective: Objective) -> list[PlanTrial]:
+    """Those of the trials whose prediction keeps the promise."""
+    return [each for each in trials if keeps_promise(each.predicted, objective)]
+
+
+def minutes_wanted(document: StageInput, context: Context, left_out: Sequence[PlanTrial]) -> float | None:
+    """Minutes, in halves, with which a run would have tried the plans that were `left_out`; None for none."""
+    if not left_out:
+        return None
+    wanted = sum(each.seconds_wanted or 0.0 for each in left_out)
+    missing = max(wanted, wanted + context.overtime - context.seconds_left)
+    return ceil((60 * document.workload.constraints.minutes + 1.2 * missing) / 30) / 2
+
+
+def _is_of(plan: PredictedPlan, variant: WholeModel, gpus: int, weights: str) -> bool:
+    runner = "cuda_graphs" if variant.name == "cuda_graphs" else variant.runner_name
+    return (plan.runner, plan.gpus, plan.weights) == (runner, gpus, weights)
+
+
+def _floor(document: StageInput) -> float:
+    """The least ms of a whole request by the measured rates, in the smallest allowed precision; 0 where it is not known
+    or the first objective is about another time.
+    """
+    workload, model, profile = document.workload, document.model, document.results.profile
+    objective, traffic = workload.objectives[0], workload.traffic
+    whole = objective.metric in ("e2e", "batch_latency") or objective.n == traffic.output_tokens
+    if profile is None or model.kind != "decoder" or not whole:
+        return 0.0
+    served, lower = precisions_of_plans(workload, model, document.gpu_class)
+    shape = traffic.batch, traffic.prompt_tokens, traffic.output_tokens
+    cases = [request_case(model.config, model.parameters, each, *shape) for each in (served, *lower)]
+    rates = in_burst(profile.ceilings.model_dump())
+    return min((floor_ms(case, rates) or 0.0 for case in cases if case), default=0.0)
