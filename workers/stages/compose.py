@@ -201,7 +201,8 @@ class _Composer:
         variant = registry.variant(kernels_plan.LOSSY_VARIANT)
         assert isinstance(variant, WholeModel)
         candidate = self._order.candidate(variant)
-        reason = self._order.excluded(variant) or kernels_plan.unrounded(self.model)
+        explored = self._order.excluded(variant) if self._candidates else self._order.refusal(candidate)
+        reason = explored or kernels_plan.unrounded(self.model)
         if reason := reason or self._order.why_not(candidate, self.done) or self._too_late(candidate):
             self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), reason)
         else:
