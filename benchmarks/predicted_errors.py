@@ -79,11 +79,15 @@ def ceilings_of(known: Any) -> Ceilings:
 
 def manifest(name: str) -> ModelManifest:
     """The manifest of a catalogue model, without its files."""
-    config, parameters = catalogue.entry(name)[0], 0
-    parameters = estimated_parameters(config)
+    return manifest_of(name, catalogue.entry(name)[0])
+
+
+def manifest_of(name: str, config: dict[str, Any]) -> ModelManifest:
+    """The manifest of a decoder with this configuration, without its files."""
     architecture = {"architecture": config["architectures"][0], "model_type": config["model_type"], "kind": "decoder"}
     source = {"digest": "", "name": name, "source": "catalogue", "generated": True, "files": [], "weight_bytes": 0}
-    return ModelManifest.model_validate(architecture | source | {"config": config, "parameters": parameters})
+    sizes = {"config": config, "parameters": estimated_parameters(config)}
+    return ModelManifest.model_validate(architecture | source | sizes)
 
 
 def plan_of(case: dict[str, Any], runner: str, ceilings: Ceilings, users: int = 0) -> PredictedPlan:

@@ -159,6 +159,17 @@ def written(folder: Path, name: str, content: Callable[[], bytes]) -> None:
         (folder / name).write_bytes(content())
 
 
+def surroundings(results: dict[str, Any]) -> dict[str, Any]:
+    """Where a run measured: the device, the libraries and the commit that its first measuring stage names, and now."""
+    measured = [stage["environment"] for stage in results.values() if stage and stage.get("environment")]
+    environment: dict[str, Any] = measured[0] if measured else {}
+    return {
+        **{name: environment.get(name) for name in FACTS},
+        "commit": environment.get("commit") or commit(),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
 def collected(api: ApiClient, folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
     """Writes plan and report, and gives the document of the newest run."""
     run = api.get(f"/runs/{next(api.rows('/runs', 1))['id']}")
@@ -166,13 +177,9 @@ def collected(api: ApiClient, folder: Path, facts: dict[str, Any]) -> dict[str, 
     written(folder, "plan.json", lambda: json.dumps(api.get(f"{path}/plan"), indent=1).encode() + b"\n")
     written(folder, "report.html", lambda: api.content(f"{path}/report"))
     results = api.get(f"{path}/result")["results"]
-    measured = [stage["environment"] for stage in results.values() if stage and stage.get("environment")]
-    environment: dict[str, Any] = measured[0] if measured else {}
     return {
         **facts,
-        **{name: environment.get(name) for name in FACTS},
-        "commit": environment.get("commit") or commit(),
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **surroundings(results),
         "verdict": run["verdict"],
         "run": run,
         "results": results,

@@ -58,10 +58,10 @@ step() {
     if ((status)); then failed+=("$name"); fi
 }
 
-# workbench_run ARGUMENTS...: a run of the workbench into OUT. With DETACHED it is started in a session of its own; with
-# COLLECT, in a later call, it is waited for and its results are taken.
-workbench_run() {
-    local run=("$PYTHON" -m benchmarks.workbench_run "$@" --data "$scratch/data")
+# site_run MODULE ARGUMENTS...: benchmarks.MODULE, which starts a site, into OUT. With DETACHED it is started in a session
+# of its own; with COLLECT, in a later call, it is waited for and its results are taken.
+site_run() {
+    local run=("$PYTHON" -m "benchmarks.$1" "${@:2}" --data "$scratch/data")
     if [[ -n ${DETACHED:-} ]]; then
         step start 5 bash -c 'setsid nohup "$@" > "$0/log.txt" 2>&1 < /dev/null & echo "$!" > "$0/pid"' "$scratch" \
             "${run[@]}" --output "$scratch/out"
@@ -69,7 +69,7 @@ workbench_run() {
         step wait 570 bash -c 'while kill -0 "$(cat "$0/pid")" 2> /dev/null; do sleep 1; done; cat "$0/log.txt"' "$scratch"
         step take 10 cp -r "$scratch/out/." "$OUT"
     else
-        step run 585 "${run[@]}" --seconds 550 --output "$OUT"
+        step run 585 "${run[@]}" --seconds $((${LIMIT:-590} - SECONDS - 40)) --output "$OUT"
     fi
 }
 

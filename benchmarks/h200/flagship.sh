@@ -17,6 +17,6 @@ LIMIT=${LIMIT:-590}
 if [[ -n $VLLM_PYTHON ]]; then WORKER_VLLM=$(dirname "$(dirname "$VLLM_PYTHON")"); export WORKER_VLLM; fi
 excluded=()
 for name in ${EXCLUDE:+${EXCLUDE//,/ }}; do excluded+=(--exclude "$name"); done
-workbench_run llama-3.2-1b --sla benchmarks/h200/flagship.yaml --minutes "$MINUTES" "${excluded[@]}" --rerun
+site_run workbench_run llama-3.2-1b --sla benchmarks/h200/flagship.yaml --minutes "$MINUTES" "${excluded[@]}" --rerun
 keep logs "$scratch/data/log"
 finish

@@ -11,6 +11,6 @@ MINUTES=${MINUTES:-3.5}
 LIMIT=${LIMIT:-300}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-workbench_run llama-3.1-8b --sla benchmarks/h200/gpus-run.yaml --minutes "$MINUTES" --exclude compiled_tuned
+site_run workbench_run llama-3.1-8b --sla benchmarks/h200/gpus-run.yaml --minutes "$MINUTES" --exclude compiled_tuned
 keep logs "$scratch/data/log"
 finish

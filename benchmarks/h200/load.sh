@@ -26,6 +26,6 @@ if [[ -n $VLLM_PYTHON ]]; then
     baseline=(--baseline vllm)
 fi
 
-workbench_run "${1:-llama-3.2-1b}" --sla benchmarks/h200/load.yaml "${baseline[@]}" --minutes "$MINUTES"
+site_run workbench_run "${1:-llama-3.2-1b}" --sla benchmarks/h200/load.yaml "${baseline[@]}" --minutes "$MINUTES"
 keep logs "$scratch/data/log"
 finish

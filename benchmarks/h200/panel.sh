@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Whole runs of many models on one site and one GPU, an H100 or an H200, and the regret of each chosen plan.
+#
+#   MODELS=         names of the panel or the catalogue, divided by spaces; default: all of the panel, and the trained
+#                   one where its folder is known
+#   MINUTES=3       of each workload; "3 6" runs all models with 3 minutes, then all with 6
+#   AGAIN=1         submits each workload twice
+#   TRAINED=        folder of the trained SmolLM2-135M-Instruct
+#   PARTS=          or the folder that `python -m benchmarks.trained_model FOLDER --pack PARTS` wrote elsewhere
+#   LIMIT=590       seconds; the run that they end is cancelled, and panel.json keeps those before
+#   DETACHED=1      starts the panel in a session of its own and returns; COLLECT=1, in a later call, waits for it and
+#                   takes its results: for panels that are longer than a call
+#
+# Writes panel.json, in which device and rows name the card, after each run. Predicted: 590 s, which three models with 3
+# minutes each take; all twelve take 2,400 s.
+set -euo pipefail
+MINUTES=${MINUTES:-3}
+LIMIT=${LIMIT:-590}
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+if [[ -n ${PARTS:-} ]]; then
+    TRAINED=$scratch/smollm2
+    if [[ -z ${COLLECT:-} && ! -f $TRAINED/tokenizer.json ]]; then
+        step unpack 120 "$PYTHON" -m benchmarks.trained_model "$TRAINED" --unpack "$PARTS"
+    fi
+fi
+models=()
+if [[ -n ${MODELS:-} ]]; then models=(--models $MODELS); fi
+site_run panel "${models[@]}" --minutes $MINUTES ${AGAIN:+--again} ${TRAINED:+--trained "$TRAINED"} \
+    --seconds $((LIMIT - SECONDS - 40))
+keep logs "$scratch/data/log"
+finish

@@ -1,0 +1,192 @@
+"""Whole runs of many models, and how far each chosen plan is from the best that is known of the model (*regret*).
+
+    python -m benchmarks.panel --output FOLDER                    # the panel, 3 minutes each; --trained adds a model
+    python -m benchmarks.panel --output FOLDER --models smollm2-360m llama-9-layers --minutes 3 6
+    python -m benchmarks.panel --output FOLDER --models qwen3-0.6b --data DATA --again
+
+Starts one site, submits one workload after the other with default settings but the minutes, and writes
+FOLDER/panel.json after each run. Times are counted from the API call that creates the run. `--again` submits each
+workload twice; with `--data` a second command finds what the first one left.
+"""
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.panel_promises import PANEL, TRAFFIC, TRAINED, Entry, Promise, entry, promise
+from benchmarks.workbench_run import surroundings
+from workbench.cli.client import ApiClient
+from workbench.cli.errors import CliError
+from workbench.cli.follow import OVER
+from workbench.cli.references import model_reference
+from workbench.embedded import Workbench
+from workbench.embedded.devices import find_devices
+from workers.documents.stages import PlanTrial, Results
+from workers.planning.summaries import SHORT_OF_TIME
+
+PRESENT = "eager"
+"""The plan that runs today, by default."""
+POLL_SECONDS = 0.5
+CANCEL_SECONDS = 30
+UNKNOWN: dict[str, Any] = {
+    **dict.fromkeys(("seconds_to_first_plan", "seconds_to_verdict", "verdict", "chosen", "figure", "unit", "before")),
+    **{"regret": None, "stages": {}, "not_tried_for_time": [], "sentence": ""},
+}
+"""What a row has of a run that found nothing."""
+FIGURE = re.compile(r"[\d.,e+-]+ \S+")
+"""A measured figure with its unit, as the stage says it of a plan while it tries others."""
+
+
+def submitted(api: ApiClient, of: Entry, promised: Promise, minutes: float) -> dict[str, Any]:
+    """The run that was created. Raises CliError where the workbench refuses it."""
+    workload = {
+        "name": f"{of.name}, {minutes:g} minutes",
+        "model": model_reference(api, of.reference),
+        "traffic": TRAFFIC,
+        "objectives": [promised.objective],
+        "constraints": {"minutes": minutes},
+    }
+    run: dict[str, Any] = api.post("/runs", {"workload": api.post("/workloads", workload)["id"]})
+    return run
+
+
+def followed(api: ApiClient, run: dict[str, Any], end: float) -> tuple[dict[str, Any], float | None]:
+    """The run when it is over, and the seconds until another plan than today's had a figure; cancelled at `end`."""
+    began, first, cancelled = time.monotonic(), None, False
+    while run["state"] not in OVER and time.monotonic() < end + CANCEL_SECONDS:
+        if time.monotonic() > end and not cancelled:
+            api.post(f"/runs/{run['id']}/cancel", {})
+            cancelled = True
+        time.sleep(POLL_SECONDS)
+        if first is None and measured_plans(api.get(f"/runs/{run['id']}/stages/compose")):
+            first = time.monotonic() - began
+        run = api.get(f"/runs/{run['id']}")
+    return run, first
+
+
+def measured_plans(compose: dict[str, Any]) -> set[str]:
+    """The plans, but for today's, of which the stage has a figure; it may still be trying others."""
+    tried = (compose["result"] or {}).get("trials", [])
+    found = {each["label"] for each in tried if each["primary"]}
+    found |= {label for label, said in (compose["partial"] or {}).items() if FIGURE.fullmatch(str(said))}
+    return found - {PRESENT}
+
+
+def seconds(begun: str | None, ended: str | None) -> float | None:
+    """The seconds between two times of the API; None where one of them has not come."""
+    if begun is None or ended is None:
+        return None
+    return round((datetime.fromisoformat(ended) - datetime.fromisoformat(begun)).total_seconds(), 1)
+
+
+def outcome(run: dict[str, Any], results: Results, best: float | None) -> dict[str, Any]:
+    """What a run found, and how long it took to find it."""
+    stages = {each["stage"]: each for each in run["stages"]}
+    taken = {name: seconds(each["started_at"], each["finished_at"]) for name, each in stages.items()}
+    trials: list[PlanTrial] = results.compose.trials if results.compose else []
+    found = {
+        "seconds_to_verdict": seconds(run["created_at"], stages["verify"]["finished_at"]),
+        "verdict": run["verdict"],
+        "stages": {name: each for name, each in taken.items() if each is not None},
+        "not_tried_for_time": [each.label for each in trials if SHORT_OF_TIME.search(each.reason)],
+        "sentence": (run["error"] or {}).get("sentence", f"The run was {run['state']}."),
+    }
+    if results.verify:
+        first = results.verify.outcomes[0]
+        confirmed = [each.label for each in results.verify.checks if each.confirmed]
+        found |= {
+            "chosen": confirmed[-1] if confirmed else PRESENT,
+            "figure": first.after,
+            "unit": first.objective.unit,
+            "before": first.before,
+            "regret": round(first.after / best, 4) if first.after and best else None,
+            "sentence": results.verify.sentence,
+        }
+    return UNKNOWN | found
+
+
+class Panel:
+    """The rows so far, written into the folder after each."""
+
+    def __init__(self, api: ApiClient, gpu_class: str, folder: Path, end: float) -> None:
+        self._api, self._gpu, self._end = api, gpu_class, end
+        self._file = folder / "panel.json"
+        self._document: dict[str, Any] = {}
+        self._rows: list[dict[str, Any]] = []
+
+    def add(self, of: Entry, minutes: float) -> bool:
+        """Measures a model and adds its row; whether its run has ended by itself, with a verdict."""
+        promised = promise(of, self._gpu, self._rows)
+        stated = {"model": of.name, "gpu": self._gpu, "minutes": minutes, "promise": promised.objective}
+        known = {"predicted": promised.predicted, "best": promised.best, "best_source": promised.source}
+        names = {each["model_name"] for each in self._api.rows("/runs", 1000)}
+        stated["again"] = bool(names & {of.name, Path(of.reference).name})
+        try:
+            run = submitted(self._api, of, promised, minutes)
+        except CliError as error:
+            self._write(stated | UNKNOWN | known | {"sentence": " ".join(error.lines)}, {})
+            return False
+        run, first = followed(self._api, run, self._end)
+        raw = self._api.get(f"/runs/{run['id']}/result")["results"]
+        found = outcome(run, Results.model_validate(raw), promised.best)
+        found["seconds_to_first_plan"] = None if first is None else round(first, 1)
+        self._write(stated | found | known, raw)
+        return bool(found["verdict"])
+
+    def _write(self, row: dict[str, Any], results: dict[str, Any]) -> None:
+        where = surroundings(results)
+        self._rows.append(row)
+        if self._document.get("device") is None:
+            self._document = where
+        document = self._document | {"at": where["at"], "traffic": TRAFFIC, "rows": self._rows}
+        self._file.write_text(json.dumps(document, indent=1) + "\n")
+        times = f"first plan {row['seconds_to_first_plan']} s, verdict {row['seconds_to_verdict']} s"
+        figures = f"{row['figure']} of {row['best']}, regret {row['regret']}"
+        print(f"{row['model']}, {row['minutes']:g} minutes: {row['verdict']}, {row['chosen']}, {figures}; {times}")
+        print(f"  {row['sentence']}", flush=True)
+
+
+def main() -> int:
+    """0 when every run has ended by itself, with a verdict."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", help="of the panel or the catalogue, in this order")
+    parser.add_argument("--minutes", nargs="+", type=float, default=[3.0], help="of the workloads, one panel for each")
+    parser.add_argument("--output", type=Path, required=True, help="folder for panel.json")
+    parser.add_argument("--data", type=Path, help="the workbench's data, with its compilers' caches, kept for another")
+    parser.add_argument("--again", action="store_true", help="submit each workload twice")
+    parser.add_argument("--trained", type=Path, metavar="FOLDER", help="of the trained SmolLM2-135M-Instruct")
+    parser.add_argument("--seconds", type=float, default=7200, help="cancel what runs so long after the start, and end")
+    options = parser.parse_args()
+    end = time.monotonic() + options.seconds
+    try:
+        models = options.models or [name for name in PANEL if options.trained or name != TRAINED]
+        entries = [entry(name, options.trained) for name in models]
+    except ValueError as error:
+        parser.error(str(error))
+    options.output.mkdir(parents=True, exist_ok=True)
+    wanted = [(each, minutes) for minutes in options.minutes for each in entries for _ in range(1 + options.again)]
+    with tempfile.TemporaryDirectory() as temporary:
+        (device, *_) = find_devices()
+        with Workbench(data=options.data or Path(temporary) / "data", port=0, devices=[device]) as workbench:
+            login = json.loads(workbench.manage("create_login", "--token", "--json"))
+            print(f"serving on {workbench.url} for {device.gpu_class}", flush=True)
+            panel = Panel(ApiClient(workbench.url, login["token"]), device.gpu_class, options.output, end)
+            complete = 0
+            with suppress(KeyboardInterrupt):
+                for of, minutes in wanted:
+                    if time.monotonic() > end:
+                        break
+                    complete += panel.add(of, minutes)
+    print(f"{complete} of {len(wanted)} runs ended with a verdict: {options.output / 'panel.json'}")
+    return int(complete < len(wanted))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""Whole runs of many models, and their regret."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import trained_model
+from benchmarks.panel import measured_plans
+from benchmarks.panel_promises import BEST, PANEL, TRAINED, entry, promise
+from benchmarks.predicted_errors import manifest_of
+from tests.benchmarks.test_h200_scripts import FOLDER, commands
+from workers.documents.workload import Objective
+from workers.predicting import divides
+
+
+def test_the_smallest_panel_on_a_cpu(tmp_path: Path) -> None:
+    """The same model twice, through a site of its own; on a busy machine a run may end without a better plan."""
+    command = [sys.executable, "-m", "benchmarks.panel", "--models", "tiny-llama", "--minutes", "0.3", "--again"]
+    command += ["--output", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "panel.json").read_text())
+    assert document["device"]
+    assert document["versions"]["torch"]
+    assert document["commit"]
+    assert document["at"]
+    first, second = document["rows"]
+    assert (first["again"], second["again"]) == (False, True)
+    for row in (first, second):
+        assert (row["model"], row["gpu"], row["minutes"]) == ("tiny-llama", "cpu", 0.3)
+        assert Objective.model_validate(row["promise"]).label == "TTF64 p50"
+        assert row["verdict"]
+        assert row["sentence"]
+        assert row["chosen"]
+        assert row["unit"] == "ms"
+        assert row["figure"] > 0
+        assert row["before"] > 0
+        assert {"admit", "baseline", "compose", "verify", "report"} <= set(row["stages"])
+        assert row["seconds_to_verdict"] >= row["stages"]["verify"]
+        assert row["seconds_to_first_plan"] is None or row["seconds_to_first_plan"] < row["seconds_to_verdict"]
+        assert isinstance(row["not_tried_for_time"], list)
+    assert (first["best"], first["regret"]) == (None, None)
+    assert second["best"] == first["figure"]
+    assert second["regret"] == pytest.approx(second["figure"] / first["figure"], abs=1e-3)
+
+
+def test_a_promise_has_room_over_what_is_predicted_and_known() -> None:
+    for gpu in ("h100", "h200"):
+        found = promise(entry("llama-3.2-1b", None), gpu)
+        assert found.predicted
+        assert found.best
+        assert found.source.startswith("results/")
+        assert max(found.predicted, found.best) * 1.1 < found.objective["limit"] < found.best * 1.5
+
+
+def test_a_better_run_becomes_the_best() -> None:
+    of = entry("llama-3.2-1b", None)
+    row = {"model": of.name, "gpu": "h200", "figure": 30.5, "chosen": "megakernel", "minutes": 3.0}
+    found = promise(of, "h200", [row, row | {"figure": None}])
+    assert (found.best, found.source) == (30.5, "this panel: megakernel, 3 minutes")
+    assert promise(of, "h100", [row]).best != 30.5
+
+
+def test_the_trained_model_is_judged_by_what_is_known_of_its_shape(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(entry("smollm2-135m", None).config))
+    known = {(each["model"], each["gpu"]): each["ms"] for each in json.loads(BEST.read_text())}
+    assert promise(entry(TRAINED, tmp_path), "h100").best == known["smollm2-135m", "h100"]
+
+
+def test_every_model_of_the_panel_is_there() -> None:
+    found = [entry(name, None) for name in PANEL if name != TRAINED]
+    assert all(manifest_of(each.name, each.config).parameters for each in found)
+    nine = entry("llama-9-layers", None)
+    assert divides(manifest_of(nine.name, nine.config), 1)
+    with pytest.raises(ValueError, match="--trained"):
+        entry(TRAINED, None)
+    with pytest.raises(ValueError, match=r"the models are .*llama-9-layers"):
+        entry("llama-10-layers", None)
+
+
+def test_a_plan_of_today_or_one_without_a_figure_is_not_the_first() -> None:
+    assert measured_plans({"partial": {"eager": "220 ms", "megakernel": "error"}, "result": None}) == set()
+    assert measured_plans({"partial": {"eager": "220 ms", "kernels": "1,204 ms"}, "result": None}) == {"kernels"}
+    trials = [{"label": name, "primary": {"value": 1.0}} for name in ("eager", "megakernel")]
+    assert measured_plans({"partial": None, "result": {"trials": trials}}) == {"megakernel"}
+
+
+def test_packages_that_were_divided_are_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trained_model, "MOST_BYTES", 1000)
+    wheels = {"a-1.0-py3-none-any.whl": bytes(range(256)) * 11, "b-1.0-py3-none-any.whl": b"b"}
+    for name, content in wheels.items():
+        (tmp_path / name).write_bytes(content)
+    parts = tmp_path / "parts"
+    trained_model.pack(tmp_path, parts, "digest")
+    assert len(list(parts.glob("a-*"))) == 3
+    assert all(each.stat().st_size <= 1000 for each in parts.iterdir())
+    with trained_model.unpacked(parts) as folder:
+        assert {each.name: each.read_bytes() for each in folder.iterdir()} == wheels
+
+
+def test_the_script_of_the_panel_unpacks_the_trained_model_first(tmp_path: Path) -> None:
+    words = {"MODELS": "smollm2-360m llama-9-layers", "MINUTES": "3 6", "PARTS": "/srv/parts", "AGAIN": "1"}
+    unpack, panel = commands(FOLDER / "panel.sh", tmp_path, **words)
+    assert unpack[-2:] == ["--unpack", "/srv/parts"]
+    assert panel[panel.index("--trained") + 1] == unpack[3]
+    at = panel.index("--models")
+    assert panel[at : at + 7] == ["--models", "smollm2-360m", "llama-9-layers", "--minutes", "3", "6", "--again"]
+    assert [each[0] for each in commands(FOLDER / "panel.sh", tmp_path, COLLECT="1", **words)] == ["bash", "cp"]
