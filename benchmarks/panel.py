@@ -72,7 +72,7 @@ def followed(api: ApiClient, run: dict[str, Any], end: float) -> tuple[dict[str,
 
 
 def measured_plans(compose: dict[str, Any]) -> set[str]:
-    """The plans, but for today's, of which the stage has a figure; it may still be trying others."""
+    """The plans other than today's that the stage has a figure of, while it tries others too."""
     tried = (compose["result"] or {}).get("trials", [])
     found = {each["label"] for each in tried if each["primary"]}
     found |= {label for label, said in (compose["partial"] or {}).items() if FIGURE.fullmatch(str(said))}

