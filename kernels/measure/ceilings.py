@@ -6,7 +6,7 @@ timed one by one. *Settled* it works without a pause, and power holds the clocks
 
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,24 +25,20 @@ _FP8_SINCE = (8, 9)
 _CPU_SIDE = {"fp32": 1024, "bf16": 512, "fp16": 512}
 
 
-def measure_ceilings(
-    device: str | None = None, quick: bool = True, precisions: Collection[str] | None = None
-) -> dict[str, Any]:
+def measure_ceilings(device: str | None = None, quick: bool = True) -> dict[str, Any]:
     """Limits in the shape of `workers.documents.measurement.Ceilings`: TB/s, TFLOP/s and µs.
 
     GPU: 16-byte reads over 8 GiB (less if memory is short) and the best cuBLAS rate, fp8 where the GPU supports it:
     settled after 0.3 s of the same work (2 s when not `quick`), and under `burst` as single calls after pauses. CPU:
-    all threads over 256 MiB, at most about 3 s in all, in one regime. `precisions` names the matrix rates that are
-    measured, default all; a second for each on a GPU.
+    all threads over 256 MiB, at most about 3 s in all, in one regime.
     """
     import torch
 
     wanted = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    names = [each for each in (*_CPU_SIDE, "fp8") if precisions is None or each in precisions]
-    return _gpu(0.3 if quick else 2.0, names) if wanted.startswith("cuda") else _cpu(names)
+    return _gpu(0.3 if quick else 2.0) if wanted.startswith("cuda") else _cpu()
 
 
-def _gpu(warm_up: float, names: Sequence[str]) -> dict[str, Any]:
+def _gpu(warm_up: float) -> dict[str, Any]:
     import torch
 
     from kernels.measure.read_bandwidth import read_calls
@@ -56,9 +52,8 @@ def _gpu(warm_up: float, names: Sequence[str]) -> dict[str, Any]:
     settled = _rates(size / _settled_seconds(best, warm_up), 2 * size / _settled_seconds(copy, warm_up), {})
     del source, copy, best
     torch.cuda.empty_cache()
+    names = [*_CPU_SIDE, *(["fp8"] if torch.cuda.get_device_capability() >= _FP8_SINCE else [])]
     for name in names:
-        if name == "fp8" and torch.cuda.get_device_capability() < _FP8_SINCE:
-            continue
         sides = [each // 2 if name == "fp32" else each for each in _GPU_SIDES]
         products = [(2 * side**3 / 1e12, product(name, side, "cuda")) for side in sides]
         burst["matrix_tflops"][name] = max(tflop / _burst_seconds(call) for tflop, call in products)
@@ -123,7 +118,7 @@ def _gpu_launch() -> float:
     return min(gpu_seconds(empty.zero_, 1000) for _ in range(3))
 
 
-def _cpu(names: Sequence[str]) -> dict[str, Any]:
+def _cpu() -> dict[str, Any]:
     import numpy as np
     import torch
 
@@ -133,7 +128,7 @@ def _cpu(names: Sequence[str]) -> dict[str, Any]:
     with ThreadPoolExecutor(len(parts[0])) as pool:
         read = _CPU_BYTES / _cpu_seconds(lambda: list(pool.map(np.add.reduce, parts[0])))
         copy = 2 * _CPU_BYTES / _cpu_seconds(lambda: list(pool.map(np.copyto, parts[1], parts[0])))
-    rates = {name: _cpu_matrix_rate(name, side) for name, side in _CPU_SIDE.items() if name in names}
+    rates = {name: _cpu_matrix_rate(name, side) for name, side in _CPU_SIDE.items()}
     empty = torch.zeros(1)
     return _rates(read, copy, rates) | {"launch_us": _cpu_seconds(empty.zero_) * 1e6}
 

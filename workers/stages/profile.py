@@ -18,7 +18,7 @@ from workers.documents.stages import StageInput
 from workers.documents.traffic import Traffic
 from workers.harness.context import Context
 from workers.measuring.conditions import watched
-from workers.measuring.served_model import device_of, dtype_of, load, prepared
+from workers.measuring.served_model import device_of, load, prepared
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.bottlenecks import RequestFacts, bottlenecks, paces, waits
 from workers.traces.cases import profiled_cases
@@ -84,8 +84,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     """The profile stage: of the eager model, whose operations have names, and of CUDA graphs where these run today."""
     device, traffic = device_of(document.gpu_class), document.workload.traffic
     context.say(0.0, "measuring the device's ceilings")
-    precisions = {dtype_of(document), *document.workload.constraints.precisions}
-    limits = Ceilings.model_validate(ceilings.measure_ceilings(device, precisions=precisions))
+    limits = Ceilings.model_validate(ceilings.measure_ceilings(device))
     context.say(0.25, "loading the model")
     model = load(document, context)
     generates = kind_of(model) == "decoder"
