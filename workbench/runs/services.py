@@ -6,12 +6,14 @@ from uuid import UUID
 
 import pydantic
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Count, Q
 
 from workbench.api.sentences import sentence, sentences
 from workbench.intake.models import Unreadable, Workload
 from workbench.intake.services import quota
 from workbench.intake.services.ceilings import known_ceilings
+from workbench.intake.services.workloads import create_workload
 from workbench.prices.services import price_book
 from workbench.runs import placement, state
 from workbench.runs.budget import seconds_left
@@ -63,6 +65,29 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> R
     )
     state.start(run)
     return run
+
+
+def minutes_wanted(run: Run) -> float | None:
+    """The minutes with which the run would have tried the plans that it left out for time; None for none."""
+    verified = StageRun.objects.filter(run=run, stage="verify", state=StageRun.State.DONE)
+    found = verified.values_list("result__minutes_wanted", flat=True).first()
+    return float(found) if found else None
+
+
+def go_on(run: Run, user: Any) -> Run:
+    """Start a run of the same workload with the minutes that `minutes_wanted` says, on the same class of GPU.
+
+    Raises RunError where the run left out nothing, and as `create_run`.
+    """
+    minutes = minutes_wanted(run)
+    if minutes is None:
+        raise RunError("the run left out no plan for time", "state")
+    document = run.workload.sla
+    constraints = document.constraints.model_copy(update={"minutes": minutes})
+    longer = document.model_copy(update={"constraints": constraints})
+    with transaction.atomic():
+        workload = create_workload(run.organisation, user, longer, run.workload)
+        return create_run(workload, user, run.gpu_class if run.gpu_class_fixed else None)
 
 
 def _check_counts(organisation: Any) -> None:

@@ -16,6 +16,7 @@ urlpatterns = [
     path("compare/", compare.compare, name="compare"),
     path("runs/<uuid:run_id>/", runs.run_page, name="run"),
     path("runs/<uuid:run_id>/cancel/", runs.cancel, name="run-cancel"),
+    path("runs/<uuid:run_id>/go-on/", runs.go_on, name="run-go-on"),
     path("runs/<uuid:run_id>/result/", runs.result, name="run-result"),
     path("runs/<uuid:run_id>/fleet/", fleet.fleet, name="run-fleet"),
     path("runs/<uuid:run_id>/timeline/before.json", runs.timeline, {"side": "before"}, name="run-timeline-before"),

@@ -144,15 +144,17 @@ def figure(results: Results) -> Figure | None:
 
 
 def table(results: Results) -> Table:
-    headers = ["plan", "what it runs", "median", "low", "high", "unit", "gate", "chosen", "reason"]
+    headers = ["plan", "what it runs", "predicted", "median", "low", "high", "unit", "gate", "chosen", "reason"]
     rows: list[list[Cell]] = []
     for each in ranked(results):
         answer = "yes" if each.chosen else "no"
-        rows.append([each.label, each.summary, *_spread(each), each.unit, each.gate, answer, each.reason])
+        rows.append(
+            [each.label, each.summary, each.predicted, *_spread(each), each.unit, each.gate, answer, each.reason]
+        )
     for peer in peers(results):
         what = "; ".join(f"{name} {value}" for name, value in peer.settings.items())
         name = f"{peer.label} {peer.version}".strip()
-        rows.append([name, what, *_spread(peer), peer.unit, peer.gate, "peer", peer.sentence])
+        rows.append([name, what, None, *_spread(peer), peer.unit, peer.gate, "peer", peer.sentence])
     return headers, rows
 
 
@@ -165,7 +167,8 @@ CHART = Chart(
     "plans",
     "Whole-model plans that were tried",
     "A quick measurement of the first objective's metric for each plan in one process, with its 95 % interval there. "
-    "Verify measures today's and the chosen plan again: its figures count, and may differ from these. A peer is "
+    "Verify measures today's and the chosen plan again: its figures count, and may differ from these. Plans were tried "
+    "in the order of their predicted gain for each second of building and measuring. A peer is "
     "another engine beside them, never chosen.",
     "compose",
     "measured",

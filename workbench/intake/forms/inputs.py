@@ -219,6 +219,7 @@ def constraints() -> list[Input]:
         ),
         Input("constraints.prefer", "Plan to prefer", "select", choices=PREFERRED, hint=_said(Constraints, "prefer")),
         Input("constraints.minutes", "Minutes", hint=_said(Constraints, "minutes")),
+        Input("constraints.strict_minutes", "Strict minutes", "check", hint=_said(Constraints, "strict_minutes")),
         Input("constraints.max_quality_loss", "Quality loss, at most", hint=_said(Constraints, "max_quality_loss")),
         Input(
             "constraints.allow_unverified_quality",

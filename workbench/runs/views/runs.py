@@ -19,6 +19,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from workbench.accounts.permissions import submitter_required
+from workbench.api.sentences import Problem
 from workbench.intake.blobs import path_of
 from workbench.runs import line, result_page, services
 from workbench.runs.models import Event, Run, StageRun, StoredArtifact
@@ -104,6 +105,18 @@ def cancel(request: HttpRequest, run_id: UUID) -> HttpResponse:
     return redirect("run", run.id)
 
 
+@require_POST
+@submitter_required
+def go_on(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """Starts a run of the same workload with the minutes that plans which were left out take."""
+    run = get_run(request, run_id)
+    try:
+        return redirect("run", services.go_on(run, request.user).id)
+    except (services.RunError, Problem) as error:
+        messages.error(request, f"Not started: {error}.")
+    return redirect("run-result", run.id)
+
+
 @require_safe
 def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """The results, the verdict first. For an unfinished run the page shows what is known so far."""
@@ -114,6 +127,7 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
         "body": found.html,
         "stages": found.stages,
         "unreadable": found.unreadable,
+        "minutes_wanted": services.minutes_wanted(run),
         "artifacts": run.artifacts.all(),
         "reports": run.reports.defer("snapshot"),
     }
