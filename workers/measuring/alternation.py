@@ -21,6 +21,10 @@ ENOUGH_PAIRS = 2 * LEAST_REQUESTS
 """Pairs after which before is not served any more, once it is decided. Slow requests are paired for LEAST_SECONDS."""
 
 
+FEWEST_PAIRS, LATEST_SECONDS = 2, 120.0
+"""The pairs that are kept in place of LEAST_PAIRS once the stage is so many seconds over its time."""
+
+
 @dataclass(frozen=True)
 class Alternation:
     """What one process served: today's and the plan's requests alternated for the first `pairs` of each."""
@@ -48,7 +52,8 @@ def alternate(
     `hours` are the USD per hour of each. Before is not pursued where it is too close to call. Once before is decided,
     after goes on alone when ENOUGH_PAIRS are served, or LEAST_PAIRS in LEAST_SECONDS, or as soon as the time left is
     twice what the requests take that after still needs. A promise relative to before takes pairs alone. Stops when
-    `reserve` seconds of the stage are left, but never before LEAST_PAIRS and LEAST_SECONDS.
+    `reserve` seconds of the stage are left, but not before LEAST_PAIRS and LEAST_SECONDS; with FEWEST_PAIRS where the
+    stage is LATEST_SECONDS over its time.
     """
     objectives = workload.objectives
     limited = [each for each in objectives if each.limit is not None]
@@ -57,6 +62,8 @@ def alternate(
     while True:
         late = context.seconds_left <= reserve and time.monotonic() > soonest
         pairs, done = len(before.served), len(after.served)
+        if pairs >= FEWEST_PAIRS and context.overtime > LATEST_SECONDS:
+            return
         past = verdicts(objectives, before.served, hours[0])
         slow = pairs >= least_pairs and time.monotonic() > soonest
         paired = (slow or pairs >= LEAST_REQUESTS) and "not_enough_samples" not in past

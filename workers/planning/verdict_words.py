@@ -56,6 +56,30 @@ def no_change_sentence(
     return f"No change is recommended. {' '.join(reasons)} {sla} {values}"
 
 
+def busy_words(found: Sequence[ObjectiveOutcome], busy: float | None) -> str:
+    """That other programs, which used the share `busy` of the CPU, may be why promises are missed, as a sentence.
+
+    "" where the share is None, or a promise is missed by more than that: the plan had 1 - `busy` of the machine, so
+    alone on it no time would be shorter by more than this factor.
+    """
+    missed = [each for each in found if each.verdict == "missed"]
+    if busy is None or not missed or not all(_within_reach(each, 1 - busy) for each in missed):
+        return ""
+    return (
+        f"Nothing is decided: the machine was busy. Other programs used {percent(busy, 0)} of the CPU, without which "
+        "the promises may be kept. Run it again on an idle machine."
+    )
+
+
+def _within_reach(outcome: ObjectiveOutcome, factor: float) -> bool:
+    """Whether times shorter by `factor` would bring the measured value within the limit."""
+    limit = outcome.objective.limit_beside(outcome.before)
+    if limit is None or outcome.after is None:
+        return False
+    reached = outcome.after / factor if outcome.objective.direction == "at_least" else outcome.after * factor
+    return reached >= limit if outcome.objective.direction == "at_least" else reached <= limit
+
+
 def left_out_words(left_out: Sequence[PlanTrial], objective: Objective, verdict: Verdict) -> str:
     """Which plans were not tried for want of time, as a sentence; "" for none, or where the SLA is met.
 

@@ -12,6 +12,7 @@ from kernels.engine import Runner
 from kernels.engine.clients import Clients
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan
+from workers.charts import provenance
 from workers.documents.left_out import LeftOut
 from workers.documents.measurement import Environment
 from workers.documents.profile import PlanProfile
@@ -43,7 +44,7 @@ from workers.planning.precision import lowers_precision
 from workers.planning.served_checks import judge_served
 from workers.planning.serving import serving_of
 from workers.planning.trial_order import left_out_for_time, minutes_wanted, predicted_to_keep
-from workers.planning.verdict_words import left_out_words, no_change_sentence, overall_verdict, sentence
+from workers.planning.verdict_words import busy_words, left_out_words, no_change_sentence, overall_verdict, sentence
 from workers.pricing import hourly_price
 from workers.statistics import goodput, tokens_per_second
 
@@ -238,8 +239,11 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     workload, plan = document.workload, final.plan
     usd_after = usd and usd * plan.gpus
     verdict, waiting = overall_verdict(final.outcomes, final.quality, final.changed), left_out_for_time(document)
+    busy = busy_words(final.outcomes, provenance.busy_share(final.environment)) if verdict == "missed" else ""
     if verdict == "missed" and (hopeful := predicted_to_keep(waiting, workload.objectives[0])):
         verdict, waiting = "not_enough_samples", hopeful
+    elif busy:
+        verdict = "not_enough_samples"
     if not final.void:
         plan.expected = expected_of(plan, document, final.processes, final.environment, usd_after)
     plan.serving, not_served = serving_of(plan, document)
@@ -248,7 +252,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     else:
         said = no_change_sentence(tried, left_out, final.outcomes, verdict, document.left_out)
     for_time = left_out_words(waiting, workload.objectives[0], verdict)
-    said = " ".join(filter(None, (for_time, said, "" if final.void in said else final.void, final.failure)))
+    said = " ".join(filter(None, (busy or for_time, said, "" if final.void in said else final.void, final.failure)))
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),

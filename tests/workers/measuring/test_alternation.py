@@ -3,7 +3,7 @@
 from kernels.measure.latency import Served
 from workers.documents.workload import Workload
 from workers.measuring import alternation
-from workers.measuring.alternation import ENOUGH_PAIRS, LEAST_PAIRS, alternate
+from workers.measuring.alternation import ENOUGH_PAIRS, FEWEST_PAIRS, LEAST_PAIRS, alternate
 from workers.measuring.sample_sizes import LEAST_REQUESTS
 from workers.verdicts import needed_requests
 
@@ -22,6 +22,10 @@ class Clock:
     @property
     def seconds_left(self) -> float:
         return max(0.0, self.end - self.now)
+
+    @property
+    def overtime(self) -> float:
+        return max(0.0, self.now - self.end)
 
     def say(self, progress: float, message: str) -> None:
         """Nobody listens."""
@@ -76,3 +80,8 @@ def test_without_time_it_serves_the_least_pairs(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=0, before=0.7)
     assert len(before.served) >= LEAST_PAIRS
     assert len(before.served) == len(after.served) < LEAST_REQUESTS
+
+
+def test_what_there_is_is_kept_where_the_least_pairs_take_far_too_long(monkeypatch):
+    before, after, _ = alternated(monkeypatch, seconds=3, before=40.0, after=30.0)
+    assert FEWEST_PAIRS <= len(before.served) == len(after.served) < LEAST_PAIRS

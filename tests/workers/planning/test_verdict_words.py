@@ -7,7 +7,7 @@ from workers.documents.measurement import Interval
 from workers.documents.speedup import Drift, Speedup
 from workers.documents.stages import ObjectiveOutcome
 from workers.documents.workload import Objective
-from workers.planning.verdict_words import no_change_sentence, sentence
+from workers.planning.verdict_words import busy_words, no_change_sentence, sentence
 
 FASTER = {"metric": "ttf_n", "n": 64, "at_least_faster": 1.5}
 
@@ -51,6 +51,23 @@ def test_a_promise_relative_to_today_says_the_ratio_that_was_found():
     )
     said = sentence([found], gain, None, "met", "no reason", "generate of transformers")
     assert "2.00x faster than generate of transformers (" in said
+
+
+def _timed(after, verdict="missed", **objective):
+    promise = Objective.model_validate({"metric": "ttft", "limit": 100} | objective)
+    facts = {"before": 900, "after": after, "samples": 40, "over": 40, "needed": 8}
+    return ObjectiveOutcome(objective=promise, verdict_before="missed", verdict=verdict, **facts)
+
+
+def test_a_busy_cpu_decides_no_promise_that_it_may_be_the_cause_of():
+    said = busy_words([_timed(200)], 0.61)
+    assert said.startswith("Nothing is decided: the machine was busy. Other programs used 61 % of the CPU")
+    assert busy_words([_timed(300)], 0.61) == "", "39 % of 300 ms are still too long"
+    assert busy_words([_timed(200), _timed(300)], 0.61) == "", "one promise is missed whatever the others used"
+    assert busy_words([_timed(50, "met")], 0.61) == busy_words([_timed(200)], None) == ""
+    rate = {"metric": "throughput", "limit": 1000, "unit": "tokens/s"}
+    assert busy_words([_timed(500, **rate)], 0.61)
+    assert not busy_words([_timed(300, **rate)], 0.61)
 
 
 def test_where_nothing_is_changed_no_ratio_is_said():
