@@ -49,10 +49,11 @@ def of_model(
     servers: Sequence[ServerSize],
     weights: Sequence[str],
     gpus: Sequence[int] = (),
+    explored: bool = True,
 ) -> Iterator[Build | Proof]:
-    """Every build of a model in bf16 on the GPU: of what explore and compose try at each traffic, the kernels runner,
-    the megakernel with the proofs of its programs, and the servers. `weights` are the lower precisions that are tried
-    too, `gpus` the numbers of GPUs that the megakernel is divided over beside one.
+    """Every build of a model in bf16 on the GPU: the megakernel with the proofs of its programs and the default ops of
+    its prompts, where `explored` what explore and compose try at each traffic, and the servers. `weights` are the lower
+    precisions that are tried too, `gpus` the numbers of GPUs that the megakernel is divided over beside one.
 
     Raises ValueError for a model that the compact decoder does not run, and for a number that does not divide it.
     """
@@ -63,7 +64,8 @@ def of_model(
     yield EMPTY_BUILD
     yield of_gpu.build_of(gpu.sm)
     for traffic in traffics:
-        yield from _tried(decoder, gpu, traffic, weights)
+        if explored:
+            yield from _tried(decoder, gpu, traffic, weights)
         yield from _prompts(decoder, gpu, traffic)
         for each in ("bf16", *weights):
             room = room_for(traffic.prompt, traffic.tokens)

@@ -43,6 +43,7 @@ def compile_arguments(parser: argparse.ArgumentParser) -> None:
         "--context", **several, help="tokens of a server's sequences (default: the model's, at most 8,192); repeatable"
     )
     parser.add_argument("--checks", action="store_true", help="what `check` proves on such a GPU")
+    parser.add_argument("--plans-only", action="store_true", help="leave out variants that only explore tries")
     parser.add_argument("--no-server", action="store_true", help="leave out what only servers need")
 
 
@@ -99,7 +100,13 @@ def _wanted(options: argparse.Namespace) -> Iterator["Build | Proof"]:
     for model in options.model:
         config = _config(model)
         yield from of_model(
-            config, gpu, traffics, () if options.no_server else servers, options.weights or (), options.gpus or ()
+            config,
+            gpu,
+            traffics,
+            () if options.no_server else servers,
+            options.weights or (),
+            options.gpus or (),
+            explored=not options.plans_only,
         )
 
 

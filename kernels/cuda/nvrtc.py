@@ -1,6 +1,6 @@
 """CUDA C++ compiled by NVRTC, for sm_90a or another, and loaded through CuPy; `kernels.cuda.launch` launches it.
 
-A compiled kernel is a file, as is the proof of a megakernel's programs. It is looked for in the folder that
+A compiled kernel is a file, as is the proof of a megakernel's programs. It is looked for in the folders that
 KERNELS_PREBUILT names, which nobody writes to but `python -m kernels compile`, then in `cache_directory`, where it is
 kept if it had to be made.
 """
@@ -19,7 +19,7 @@ ARCHITECTURE = "sm_90a"
 TILES = Path(__file__).parents[1] / "tiles"
 """The header layer that every CUDA source may include."""
 PREBUILT = "KERNELS_PREBUILT"
-"""The environment variable that names a folder of kernels that were compiled ahead."""
+"""The environment variable that names folders of kernels that were compiled ahead, divided by os.pathsep."""
 STANDARD = "--std=c++17"
 
 
@@ -89,9 +89,9 @@ def options(source: Path, defines: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def made_ahead(name: str) -> Path | None:
-    """The file of that name in the folder that KERNELS_PREBUILT names, or None where there is none."""
-    ahead = os.environ.get(PREBUILT)
-    return path if ahead and (path := Path(ahead) / name).exists() else None
+    """The file of that name in the first folder of KERNELS_PREBUILT that has it, or None where none has."""
+    folders = filter(None, os.environ.get(PREBUILT, "").split(os.pathsep))
+    return next((path for each in folders if (path := Path(each) / name).exists()), None)
 
 
 def cache_directory() -> Path:
