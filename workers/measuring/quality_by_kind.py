@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from kernels import engine
 from kernels.engine import Runner
+from kernels.engine.float32_arithmetic import Float32Runner
 from kernels.engine.inputs import random_input
 from kernels.engine.loading import answer_of
 from kernels.model_files import AnswerKind
@@ -18,7 +19,8 @@ from workers.harness.context import Context, StageError
 from workers.harness.sentences import sentence_of
 from workers.measuring import answers, quality, texts
 from workers.measuring.allowed_rises import allowed_rises
-from workers.measuring.served_model import load, vocabulary
+from workers.measuring.served_model import dtype_of, load, vocabulary
+from workers.precisions import own_precision
 
 QUALITY_SECONDS = 60.0
 """Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
@@ -40,13 +42,25 @@ def measure(
     `unverified`: whether the workload lets the plan's quality be unverified, so that any rise is allowed.
     """
     try:
-        reference = load(document, context, "fp32")
-    except StageError:
-        return None, "the float32 model does not fit beside the others"
-    try:
-        return _judge(document, context, engine.runner("eager", reference), before, after, unverified), ""
+        reference = _float32(document, context, before)
+        return _judge(document, context, reference, before, after, unverified), ""
     except Exception as error:  # a model may fail on inputs that timing never gave it
         return None, sentence_of(error)
+
+
+def _float32(document: StageInput, context: Context, before: Runner) -> Runner:
+    """The model in float32: a copy of its own, or the present deployment's in float32 arithmetic.
+
+    The latter where its weights are those of the files bit by bit, in 16 bits, and where no copy fits beside it. A
+    generated model is then compared by its weights as they are served.
+    """
+    served = dtype_of(document)
+    if not document.model.generated and served != "fp32" and own_precision(document.model.config) == served:
+        return Float32Runner(before.model)
+    try:
+        return engine.runner("eager", load(document, context, "fp32"))
+    except StageError:
+        return Float32Runner(before.model)
 
 
 def _judge(

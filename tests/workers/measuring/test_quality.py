@@ -16,7 +16,8 @@ from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import ComposeResult
 from workers.documents.workload import Constraints, Objective
-from workers.measuring import quality, texts
+from workers.harness.context import StageError
+from workers.measuring import quality, quality_by_kind, texts
 from workers.measuring.allowed_rises import OF_ANSWERS, OF_GENERATED, OF_TRAINED, Allowed, allowed_rises
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes
@@ -249,3 +250,17 @@ def test_a_model_without_text_writes_its_own():
     assert found.ids.shape == (4, 24)
     assert not found.written
     assert "sampled from the model" in found.source
+
+
+def test_a_model_without_room_for_a_float32_copy_is_compared_in_float32_arithmetic(context, monkeypatch):
+    def no_room(*_, **__):
+        raise StageError("The model does not fit.")
+
+    monkeypatch.setattr(quality_by_kind, "load", no_room)
+    document = stage_input("verify", manifest(TINY), constraints={"precisions": ["bf16"]})
+    before, after = runner("eager", model("bf16")), runner("eager", model("bf16"))
+    found, why_not = quality_by_kind.measure(document, context, before, after, unverified=False)
+    assert why_not == ""
+    assert found.acceptable
+    assert found.tokens >= 4096
+    assert found.kl_before == found.kl_after > 0, "bf16 arithmetic differs from float32 with the same weights"
