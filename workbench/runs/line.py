@@ -72,6 +72,17 @@ def _claim_next(asked: StageKey, worker: str, gpu_class: str, claim_id: str) -> 
     return None
 
 
+def claim_following(run: Run, claim_id: str) -> Run | None:
+    """Give the worker that held the run its next stage, for which no message is sent then.
+
+    None where the run has no further stage for a GPU, or another run of the class goes before it.
+    """
+    following = next_run(run.gpu_class)
+    if following is None or following.id != run.id:
+        return None
+    return state.claim(key_of(following), run.worker, run.gpu_class, claim_id)
+
+
 def key_of(run: Run) -> StageKey:
     """The attempt that the run is at."""
     return StageKey(run_id=str(run.id), stage=run.stage, attempt=run.attempt)  # type: ignore[arg-type]

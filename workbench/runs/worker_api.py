@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pydantic
+from django.db import transaction
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
 from django.utils.crypto import constant_time_compare
 from ninja import Query, Router, Status
@@ -60,6 +61,11 @@ def claim(request: HttpRequest, body: Claim, response: HttpResponse) -> StageInp
     run = line.claim(body, body.worker, body.gpu_class, body.claim_id)
     if run is None:
         raise _not_yours(body)
+    return _granted(run, response)
+
+
+def _granted(run: Run, response: HttpResponse) -> StageInput:
+    """The answer to a claim that has got the run."""
     key = line.key_of(run)
     logs.bind(**key.model_dump())
     response[CLAIM_HEADER] = _claim_token(run)
@@ -95,25 +101,35 @@ def endpoint(request: HttpRequest, body: StageKey, response: HttpResponse) -> En
     return endpoints.access(run.workload)
 
 
-@router.post("/result", response={204: None})
-def result(request: HttpRequest, body: Outcome) -> Any:
-    """How the attempt ended."""
-    _check_claim(request, body)
-    if body.result is not None:
-        accepted = state.advance(body, _checked(body), body.artifacts)
-    elif body.failure is not None:
-        accepted = state.fail(body, body.failure)
-    elif body.cancelled:
-        accepted = state.stop(body)
-    elif body.handed_back:
-        accepted = state.hand_back(body)
-    elif body.died:
-        accepted = state.retry(body, body.died)
-    else:
-        raise Problem(422, "result: an outcome has a result, a failure, a death, a cancel or a hand-back")
+@router.post("/result", response={200: StageInput, 204: None})
+def result(request: HttpRequest, body: Outcome, response: HttpResponse) -> Any:
+    """How the attempt ended. Where the run's next stage is claimed with it and granted, the answer is that of a claim.
+
+    No message about that stage is sent, so no other worker is woken for it.
+    """
+    run, following = _check_claim(request, body), None
+    with transaction.atomic():
+        accepted = _accept(body)
+        if accepted and body.next_claim_id:
+            following = line.claim_following(run, body.next_claim_id)
     if not accepted:
         raise _not_yours(body)
-    return Status(204, None)
+    return Status(204, None) if following is None else Status(200, _granted(following, response))
+
+
+def _accept(body: Outcome) -> bool:
+    """Move the run on. Raises Problem 422."""
+    if body.result is not None:
+        return state.advance(body, _checked(body), body.artifacts)
+    if body.failure is not None:
+        return state.fail(body, body.failure)
+    if body.cancelled:
+        return state.stop(body)
+    if body.handed_back:
+        return state.hand_back(body)
+    if body.died:
+        return state.retry(body, body.died)
+    raise Problem(422, "result: an outcome has a result, a failure, a death, a cancel or a hand-back")
 
 
 @router.get("/runs/{uuid:run_id}/{stage}/{int:attempt}/files/{path:path}")

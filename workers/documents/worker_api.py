@@ -93,6 +93,9 @@ class Outcome(StageKey):
     handed_back: bool = False
     artifacts: list[Artifact] = []
     receipts: dict[str, str] = Field(default={}, description="by an artifact's SHA-256, what its upload was answered")
+    next_claim_id: Annotated[str, AfterValidator(_identity)] | Literal[""] = Field(
+        default="", description="with a result: a claim of the run's next stage, if the run is next in its class"
+    )
 
 
 class Hello(Document):
