@@ -39,28 +39,35 @@ def shown(outer: Mapping[str, str], gpu_class: str, uuids: Sequence[str]) -> dic
     return {**outer, "CUDA_VISIBLE_DEVICES": ",".join(uuids), **NO_MULTICAST}
 
 
+def template_environment(outer: Mapping[str, str], code: Path = ROOT) -> dict[str, str]:
+    """The machine's own variables, as every stage has them, for a process that imports `code` and has no run."""
+    kept = {name: value for name, value in outer.items() if name in KEPT_NAMES or name.startswith(KEPT_PREFIXES)}
+    search = [str(code), *filter(None, outer.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **kept,
+        "PYTHONPATH": os.pathsep.join(search),
+        "WORKBENCH_COMMIT": commit(),
+        **vllm_folder.variables(outer),
+        "USER": "stage",
+        **thread_settings(outer),
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+
+
 def stage_environment(outer: Mapping[str, str], scratch: Path, caches: Path, code: Path = ROOT) -> dict[str, str]:
     """Variables for a stage that works in `scratch`, keeps what its compilers make under `caches`, and imports `code`.
 
     The stage does not see the repository, so it is told the commit, and where vLLM is when that is configured.
     """
-    kept = {name: value for name, value in outer.items() if name in KEPT_NAMES or name.startswith(KEPT_PREFIXES)}
     temporary = scratch / "tmp"
     temporary.mkdir(exist_ok=True)
     for directory in COMPILER_CACHES.values():
         (caches / directory).mkdir(parents=True, exist_ok=True)
-    search = [str(code), *filter(None, outer.get("PYTHONPATH", "").split(os.pathsep))]
     return {
-        **kept,
+        **template_environment(outer, code),
         **{name: str(caches / directory) for name, directory in COMPILER_CACHES.items()},
-        "PYTHONPATH": os.pathsep.join(search),
-        "WORKBENCH_COMMIT": commit(),
-        **vllm_folder.variables(outer),
         "HOME": str(scratch),
-        "USER": "stage",
         "TMPDIR": str(temporary),
-        **thread_settings(outer),
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
     }

@@ -80,9 +80,7 @@ class Client:
 
         A claim without an answer is sent again under its `claim_id`, so that what it got is not left lying.
         """
-        answer = self._call("POST", "/claim", claim)
-        self.claim_token = answer.headers.get(CLAIM_HEADER, "")
-        return StageInput.model_validate_json(answer.content)
+        return self._granted(self._call("POST", "/claim", claim))
 
     def heartbeat(self, key: StageKey) -> HeartbeatAnswer:
         """Extend the lease. Raises Unreachable without a second try, since the next heartbeat follows soon."""
@@ -97,9 +95,23 @@ class Client:
         """What is needed to speak to the endpoint of the held run."""
         return EndpointAccess.model_validate_json(self._call("POST", "/endpoint", key).content)
 
-    def finish(self, outcome: Outcome) -> None:
-        """Post how the attempt ended."""
-        self._call("POST", "/result", outcome)
+    def finish(self, outcome: Outcome, worker: str) -> StageInput | None:
+        """Post how the attempt ended; the run's next stage, where it is claimed with that and granted.
+
+        Where the answer was lost, the same again is refused, and the next stage is asked for by its claim.
+        """
+        try:
+            answer = self._call("POST", "/result", outcome)
+        except AttemptRefused:
+            if not outcome.next_claim_id:
+                raise
+            key = outcome.model_dump(include={"run_id", "stage", "attempt"})
+            return self.claim(Claim(**key, worker=worker, claim_id=outcome.next_claim_id))
+        return self._granted(answer) if answer.status_code == httpx.codes.OK else None
+
+    def _granted(self, answer: httpx.Response) -> StageInput:
+        self.claim_token = answer.headers.get(CLAIM_HEADER, "")
+        return StageInput.model_validate_json(answer.content)
 
     def file(self, key: StageKey, path: str) -> Iterator[bytes]:
         """One file of the run's model, in chunks.

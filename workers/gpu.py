@@ -1,4 +1,6 @@
-"""The task on a GPU host: it claims a stage over the worker API and runs it in a child process.
+"""The task on a GPU host: it claims a stage over the worker API, and then the run's next ones as long as it gets them.
+
+All of them run in one child process.
 
     celery -A workers.gpu worker -Q gpu.cpu -c 1 -n gpu-cpu-0@%h
 
@@ -10,21 +12,23 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 from celery import Task
 from celery.exceptions import WorkerShutdown
-from celery.signals import worker_ready
+from celery.signals import worker_process_init, worker_ready
 from pydantic import ValidationError
 
 from workers import bytecode, child, gpu_lock, logs, stage_process
-from workers.child_environment import shown
+from workers.child_environment import shown, template_environment
 from workers.client import AttemptRefused, Client, Rejected, Unreachable
 from workers.config import WorkerConfig
-from workers.delivery import celery_app
+from workers.delivery import celery_app, worker_is_stopping
 from workers.device_memory import gpus_for, memory_gib, visible_gpus
 from workers.documents.base import Artifact
 from workers.documents.broker import GPU_TASK, gpu_class_of
@@ -38,9 +42,15 @@ from workers.reporter import Reporter
 from workers.scratch import scratch
 from workers.stage_files import Folders
 from workers.stage_output import open_plain, read_stage_document
+from workers.stage_process import RunProcess, StageEnd
+from workers.template_process import Template
 
 log = logging.getLogger(__name__)
 app = celery_app("workers", fixups=[])
+
+LATEST_SECONDS = 3600
+"""A task begins no further stage later than this: a stage may take four hours, and the task LONGEST_STAGE_SECONDS."""
+_template: Template | None = None
 
 
 class _Stopped(Exception):
@@ -83,50 +93,91 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
     except ValidationError as error:
         log.error("dropped a message that names no stage of a run: %s", error)
         return
+    began = time.monotonic()
     with logs.bound(request_id=self.request.id), Client(config) as client:
         try:
-            document = client.claim(claim)
-            key = StageKey(run_id=document.run_id, stage=document.stage, attempt=document.attempt)
-            with logs.bound(**key.model_dump()), Reporter(config, key, client.claim_token) as reporter:
-                outcome = _perform(config, client, document, key, reporter)
-                if not reporter.superseded:
-                    reporter.close()
-                    _finish(client, outcome)
-                    log.info("%s of run %s has ended", key.stage, key.run_id)
+            document: StageInput | None = client.claim(claim)
+            with _Run(config, client) as run:
+                while document is not None:
+                    document = _one_stage(run, document, claim, time.monotonic() - began < LATEST_SECONDS)
         except AttemptRefused as error:
             log.info("dropped %s of run %s, attempt %s: %s", stage, run_id, attempt, error)
         except (Rejected, Unreachable) as error:
             log.error("gave up %s of run %s, attempt %s: %s", stage, run_id, attempt, error)
 
 
-def _perform(config: WorkerConfig, client: Client, document: StageInput, key: StageKey, reporter: Reporter) -> Outcome:
+def _one_stage(run: "_Run", document: StageInput, claim: Claim, goes_on: bool) -> StageInput | None:
+    """Run the stage and post how it ended; the next stage of the run, where it `goes_on` and that is granted."""
+    key = StageKey(run_id=document.run_id, stage=document.stage, attempt=document.attempt)
+    with logs.bound(**key.model_dump()), Reporter(run.config, key, run.client.claim_token) as reporter:
+        outcome = _perform(run, document, key, reporter)
+        if reporter.superseded:
+            return None
+        reporter.close()
+        if outcome.result is not None and goes_on and not worker_is_stopping():
+            outcome.next_claim_id = str(uuid4())
+        following = _finish(run.client, outcome, claim.worker)
+        log.info("%s of run %s has ended", key.stage, key.run_id)
+        return following
+
+
+class _Run:
+    """What the stages of one run share on this worker: the run's files, its GPUs and its process."""
+
+    def __init__(self, config: WorkerConfig, client: Client) -> None:
+        self.config, self.client = config, client
+        self._held = ExitStack()
+        self._folders: Folders | None = None
+        self._process: RunProcess | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+
+    def folders(self, document: StageInput, key: StageKey, reporter: Reporter) -> Folders:
+        """The run's files, fetched for its first stage here. Raises BadModel, _Stopped and what the client raises."""
+        if self._folders is None:
+            files = _Files(self.client, key, reporter.stop)
+            cache = ModelCache(self.config.cache / "models", self.config.cache_bytes)
+            directory = self._held.enter_context(scratch())
+            recordings = self._held.enter_context(fetched(document.recording, files.recording))
+            self._folders = Folders(directory, self._held.enter_context(cache.model(document.model, files)), recordings)
+        return self._folders
+
+    def process(self, document: StageInput, folders: Folders, reporter: Reporter) -> RunProcess:
+        """The process of its stages, which has the run's GPUs for itself. Raises GaveUp and ValueError."""
+        if self._process is None:
+            uuids = gpus_for(document.gpu_class, list(visible_gpus()))
+            outer = shown(os.environ, document.gpu_class, uuids)
+            self._held.enter_context(gpu_lock.held(uuids, reporter.stop.is_set))
+            self._process = RunProcess(self.config, folders, outer, _template)
+            self._held.callback(self._process.close)
+        return self._process
+
+
+def _perform(run: _Run, document: StageInput, key: StageKey, reporter: Reporter) -> Outcome:
     """Run the stage and say how it ended; artifacts are uploaded when it is done."""
-    cache = ModelCache(config.cache / "models", config.cache_bytes)
     identity: dict[str, Any] = key.model_dump()
     try:
-        files = _Files(client, key, reporter.stop)
-        with scratch() as directory, fetched(document.recording, files.recording) as recordings:
-            with cache.model(document.model, files) as model_dir:
-                folders = Folders(directory, model_dir, recordings)
-                there = _at_endpoint(client, document, key, reporter, recordings)
-                if there:
-                    there.before_stage()
-                    document = there.left_for(document)
-                uuids = gpus_for(document.gpu_class, list(visible_gpus()))
-                outer = shown(os.environ, document.gpu_class, uuids)
-                with gpu_lock.held(uuids, reporter.stop.is_set):
-                    ended, confinement = stage_process.run(config, document, folders, reporter, outer)
-            outcome = _outcome(document, directory, ended, key, reporter)
-            if outcome.result and isinstance(measured := outcome.result.get("environment"), dict):
-                measured["confinement"] = confinement.model_dump()
-            if outcome.result:
-                outcome.result.pop("endpoint", None)  # the worker alone says what was measured there
-            if outcome.result and there:
-                there.after_stage(outcome.result)
-            for artifact in outcome.artifacts:
-                with open_plain(directory, f"kept/{artifact.sha256}") as kept:
-                    outcome.receipts[artifact.sha256] = client.upload(key, kept, artifact.sha256)
-            return outcome
+        folders = run.folders(document, key, reporter)
+        there = _at_endpoint(run.client, document, key, reporter, folders.recordings)
+        if there:
+            there.before_stage()
+            document = there.left_for(document)
+        end = run.process(document, folders, reporter).run(document, reporter)
+        outcome = _outcome(document, folders.scratch, end, key, reporter)
+        if outcome.result and isinstance(measured := outcome.result.get("environment"), dict):
+            measured["confinement"] = end.confinement.model_dump()
+        if outcome.result:
+            outcome.result.pop("endpoint", None)  # the worker alone says what was measured there
+        if outcome.result and there:
+            there.after_stage(outcome.result)
+        for artifact in outcome.artifacts:
+            with open_plain(folders.scratch, f"{key.stage}/kept/{artifact.sha256}") as kept:
+                outcome.receipts[artifact.sha256] = run.client.upload(key, kept, artifact.sha256)
+        return outcome
     except (_Stopped, Stopped, gpu_lock.GaveUp):
         return _stopped(key, reporter)
     except (BadModel, Rejected, child.Unconfined, ValueError) as error:
@@ -154,30 +205,30 @@ def _at_endpoint(
     return AtEndpoint(document, endpoint, access, reporter.stop, say, recordings or Path())
 
 
-def _finish(client: Client, outcome: Outcome) -> None:
+def _finish(client: Client, outcome: Outcome, worker: str) -> StageInput | None:
     """Post the outcome; a result that the workbench does not accept fails the run with its sentence."""
     try:
-        client.finish(outcome)
+        return client.finish(outcome, worker)
     except Rejected as error:
         sentence = f"The {outcome.stage} stage's result was not accepted: {error}"
         identity = outcome.model_dump(include={"run_id", "stage", "attempt"})
-        client.finish(Outcome(**identity, failure=StageFailure(sentence=sentence)))
+        return client.finish(Outcome(**identity, failure=StageFailure(sentence=sentence)), worker)
 
 
-def _outcome(document: StageInput, directory: Path, ended: child.Ended, key: StageKey, reporter: Reporter) -> Outcome:
-    """Read the result, the failure or the artifacts that the child process wrote."""
+def _outcome(document: StageInput, scratch: Path, end: StageEnd, key: StageKey, reporter: Reporter) -> Outcome:
+    """Read the result, the failure or the artifacts that the stage wrote."""
     identity: dict[str, Any] = key.model_dump()
+    ended, failure, output = end.ended, end.failure, f"{key.stage}/out.json"
     if ended.why == "stopped":
         return _stopped(key, reporter)
     try:
         if ended.code == 0:
-            kept = json.loads(read_stage_document(directory, "kept.json"))
+            kept = json.loads(read_stage_document(scratch, f"{key.stage}/kept.json"))
             artifacts = [Artifact.model_validate(artifact) for artifact in kept]
-            return Outcome(
-                **identity, result=json.loads(read_stage_document(directory, "out.json")), artifacts=artifacts
-            )
-        if (directory / "out.json").exists():
-            failure = StageFailure.model_validate_json(read_stage_document(directory, "out.json"))
+            return Outcome(**identity, result=json.loads(read_stage_document(scratch, output)), artifacts=artifacts)
+        if failure is None and (scratch / output).exists():
+            failure = StageFailure.model_validate_json(read_stage_document(scratch, output))
+        if failure is not None:
             return Outcome(**identity, failure=failure)
     except (OSError, ValueError, ValidationError) as error:
         log.error("the stage's output cannot be read: %s", error)
@@ -191,6 +242,13 @@ def _stopped(key: StageKey, reporter: Reporter) -> Outcome:
     """Why the stage was stopped; what is said of a superseded attempt is not sent."""
     died = "" if reporter.cancelled or reporter.handed_back else "it was superseded"
     return Outcome(**key.model_dump(), cancelled=reporter.cancelled, handed_back=reporter.handed_back, died=died)
+
+
+@worker_process_init.connect
+def _start_template(**_: Any) -> None:
+    """Import what stages import in the background, in a process that is forked for each run."""
+    global _template
+    _template = Template(WorkerConfig.from_environment().stage_package, template_environment(os.environ))
 
 
 @worker_ready.connect

@@ -1,7 +1,9 @@
 """Reads what a stage left in its scratch directory; the stage's code may have put anything there."""
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,6 +16,24 @@ def open_plain(directory: Path, name: str) -> BinaryIO:
     Raises OSError when anything beneath `directory` on the way is a link, or the file is not a regular one with a
     single name.
     """
+    with _folder_of(directory, name) as (at, last):
+        opened = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+    found = os.fstat(opened)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(opened)
+        raise OSError(f"{name} is not a plain file")
+    return os.fdopen(opened, "rb")
+
+
+def remove(directory: Path, name: str) -> None:
+    """Remove `directory/name` if it is there, and follow no link beneath `directory`."""
+    with contextlib.suppress(OSError), _folder_of(directory, name) as (at, last):
+        os.unlink(last, dir_fd=at)
+
+
+@contextlib.contextmanager
+def _folder_of(directory: Path, name: str) -> Iterator[tuple[int, str]]:
+    """The descriptor of the folder that `directory/name` lies in, and the last part of the name. Raises OSError."""
     *folders, last = name.split("/")
     at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -21,14 +41,9 @@ def open_plain(directory: Path, name: str) -> BinaryIO:
             inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
             os.close(at)
             at = inner
-        opened = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+        yield at, last
     finally:
         os.close(at)
-    found = os.fstat(opened)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        os.close(opened)
-        raise OSError(f"{name} is not a plain file")
-    return os.fdopen(opened, "rb")
 
 
 def read_stage_document(directory: Path, name: str) -> str:

@@ -6,13 +6,14 @@ import os
 import shlex
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
-from workers import bytecode, child, stage_files
+from tests.workers import one_command
+from workers import bytecode, stage_files
 from workers.child_environment import stage_environment
+from workers.confinement.bounds import Bounds, ResourceLimits
 
 
 @pytest.fixture
@@ -81,12 +82,11 @@ def test_a_confined_stage_loads_the_bytecode_that_its_worker_names(
     os.utime(source, ns=(made.st_atime_ns, made.st_mtime_ns))
     said: list[str] = []
     inner = stage_environment(outer, scratch, tmp_path / "caches")
-    ended = child.run(
-        child.ChildCommand([sys.executable, "-c", f"import {library.name}"], inner, scratch, tmp_path / "log"),
-        limits=child.ResourceLimits(seconds=60),
-        bounds=child.Bounds(readable=stage_files.readable(outer, [], []), writable=(str(scratch),)),
-        on_line=said.append,
-        on_start=lambda protection: None,
-        stop=threading.Event(),
+    ended = one_command.run(
+        one_command.code_command(f"import {library.name}", inner, scratch),
+        ResourceLimits(),
+        Bounds(readable=stage_files.readable(outer, [], []), writable=(str(scratch),)),
+        said.append,
+        times=(60, 15),
     )
-    assert (ended.code, said) == (0, ["bytecode\n"]), (tmp_path / "log").read_text()
+    assert (ended.code, said) == (0, ["bytecode\n"]), (scratch / "log").read_text()

@@ -5,26 +5,51 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.waiting import wait_for
-from workers import child
+from tests.workers import one_command
+from tests.workers.templates import ready_template
 from workers.child import Ended
 from workers.confinement.bounds import Bounds, ResourceLimits
 from workers.stage_files import python_files
+from workers.template_process import Template
+
+Run = Callable[..., tuple[Ended, list[str]]]
 
 
-def _run(tmp_path: Path, code: str, stop: threading.Event | None = None, **limits: float) -> tuple[Ended, list[str]]:
-    lines: list[str] = []
-    ended = child.run(
-        child.ChildCommand([sys.executable, "-c", code], {"PATH": os.environ["PATH"]}, tmp_path, tmp_path / "log"),
-        limits=ResourceLimits(**{"seconds": 120, **limits}),  # type: ignore[arg-type]
-        bounds=Bounds(readable=python_files(), writable=(str(tmp_path),)),
-        on_line=lines.append,
-        on_start=lambda _: None,
-        stop=stop or threading.Event(),
-    )
-    return ended, lines
+@pytest.fixture(scope="module", params=["started", "forked"])
+def template(request: pytest.FixtureRequest) -> Iterator[Template | None]:
+    """None, or a template process that is ready."""
+    if request.param == "started":
+        yield None
+        return
+    made = ready_template("email.mime")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def run(tmp_path: Path, template: Template | None) -> Run:
+    def _run(
+        code: str, stop: threading.Event | None = None, times: tuple[float, float] = (120, 15), **limits: int
+    ) -> tuple[Ended, list[str]]:
+        lines: list[str] = []
+        ended = one_command.run(
+            one_command.code_command(code, {"PATH": os.environ["PATH"]}, tmp_path),
+            ResourceLimits(**limits),
+            Bounds(readable=python_files(), writable=(str(tmp_path),)),
+            lines.append,
+            stop=stop,
+            times=times,
+            template=template,
+        )
+        return ended, lines
+
+    return _run
 
 
 def _gone(pid: int) -> bool:
@@ -32,18 +57,18 @@ def _gone(pid: int) -> bool:
     return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-def test_it_passes_lines_on_and_keeps_errors_in_the_log(tmp_path: Path) -> None:
-    ended, lines = _run(tmp_path, "import sys; print('one'); print('two'); print('oops', file=sys.stderr); sys.exit(3)")
+def test_it_passes_lines_on_and_keeps_errors_in_the_log(run: Run, tmp_path: Path) -> None:
+    ended, lines = run("import sys; print('one'); print('two'); print('oops', file=sys.stderr); sys.exit(3)")
     assert (ended, lines) == (Ended(3, "exit"), ["one\n", "two\n"])
     assert (tmp_path / "log").read_text() == "oops\n"
 
 
-def test_it_tells_the_signal_that_killed_the_command(tmp_path: Path) -> None:
-    assert _run(tmp_path, "import os; os.kill(os.getpid(), 9)")[0] == Ended(-9, "exit")
-    assert _run(tmp_path, "import os; os.abort()")[0] == Ended(-signal.SIGABRT, "exit")
+def test_it_tells_the_signal_that_killed_the_command(run: Run, tmp_path: Path) -> None:
+    assert run("import os; os.kill(os.getpid(), 9)")[0] == Ended(-9, "exit")
+    assert run("import os; os.abort()")[0] == Ended(-signal.SIGABRT, "exit")
 
 
-def test_stop_kills_the_command_and_its_children(tmp_path: Path) -> None:
+def test_stop_kills_the_command_and_its_children(run: Run, tmp_path: Path) -> None:
     stop = threading.Event()
     code = (
         "import subprocess, sys, time\n"
@@ -54,61 +79,62 @@ def test_stop_kills_the_command_and_its_children(tmp_path: Path) -> None:
     )
     waiting = threading.Thread(target=lambda: (_wait(tmp_path / "ready"), stop.set()))
     waiting.start()
-    ended, _ = _run(tmp_path, code, stop)
+    ended, _ = run(code, stop)
     waiting.join()
     assert ended == Ended(-9, "stopped")
     _wait_until_gone([int((tmp_path / "pid").read_text())])
 
 
-def test_what_a_finished_command_left_running_is_killed(tmp_path: Path) -> None:
+def test_what_a_finished_command_left_running_is_killed(run: Run, tmp_path: Path) -> None:
     code = (
         "import subprocess, sys\n"
         "print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], stdout=2).pid)"
     )
-    ended, lines = _run(tmp_path, code)
+    ended, lines = run(code)
     assert ended.code == 0
     _wait_until_gone([int(lines[0])])
 
 
-def test_what_left_the_session_is_killed_as_well(tmp_path: Path) -> None:
+def test_what_left_the_session_is_killed_as_well(run: Run, tmp_path: Path) -> None:
     code = (
         "import ctypes, subprocess, sys\n"
         "alone = 'import ctypes, time; ctypes.CDLL(None).prctl(1, 0); time.sleep(600)'\n"
         "print(subprocess.Popen([sys.executable, '-c', alone], stdout=2, start_new_session=True).pid)"
     )
-    ended, lines = _run(tmp_path, code)
+    ended, lines = run(code)
     assert ended.code == 0
     _wait_until_gone([int(lines[0])])
 
 
-def _out_of_time(tmp_path: Path, code: str, **limits: float) -> Ended:
+def _out_of_time(run: Run, code: str, grace: float) -> Ended:
     """How the code ends that outlives its seconds; it prints a line as soon as it is ready for that."""
     for seconds in (1, 4, 16, 64):
-        ended, lines = _run(tmp_path, code, seconds=seconds, **limits)
+        ended, lines = run(code, times=(seconds, grace))
         if lines:
             return ended
     raise AssertionError("it was never ready")
 
 
-def test_out_of_time_it_is_asked_and_then_killed(tmp_path: Path) -> None:
+def test_out_of_time_it_is_asked_and_then_killed(run: Run, tmp_path: Path) -> None:
     told = "; print(1, flush=True); time.sleep(600)"
     polite = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7))" + told
-    assert _out_of_time(tmp_path, polite, grace_seconds=60) == Ended(7, "timeout")
+    assert _out_of_time(run, polite, grace=60) == Ended(7, "timeout")
     stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN)" + told
-    assert _out_of_time(tmp_path, stubborn, grace_seconds=0.5) == Ended(-9, "timeout")
+    assert _out_of_time(run, stubborn, grace=0.5) == Ended(-9, "timeout")
 
 
-def test_limits_hold(tmp_path: Path) -> None:
-    assert _run(tmp_path, "while True: pass", cpu_seconds=1)[0] == Ended(-signal.SIGXCPU, "exit")
-    ended, _ = _run(tmp_path, "with open('big', 'wb') as f: f.write(bytes(2000))", file_bytes=1000)
+def test_limits_hold(run: Run, tmp_path: Path) -> None:
+    assert run("while True: pass", cpu_seconds=1)[0] == Ended(-signal.SIGXCPU, "exit")
+    ended, _ = run("with open('big', 'wb') as f: f.write(bytes(2000))", file_bytes=1000)
     assert ended.code != 0
     assert "File too large" in (tmp_path / "log").read_text()
-    ended, lines = _run(tmp_path, "import resource as r; print(r.getrlimit(r.RLIMIT_AS)[0] == r.RLIM_INFINITY)")
+    ended, lines = run("import resource as r; print(r.getrlimit(r.RLIMIT_AS)[0] == r.RLIM_INFINITY)")
     assert lines == ["True\n"]
 
 
-def test_it_dies_with_the_thread_that_started_it(tmp_path: Path) -> None:
-    """A parent that is killed outright leaves neither the command nor what the command started."""
+@pytest.mark.parametrize("made", ["None", "ready_template('email.mime')"])
+def test_it_dies_with_the_thread_that_started_it(tmp_path: Path, made: str) -> None:
+    """A parent that is killed outright leaves neither the command nor what the command started, nor its template."""
     code = (
         "import subprocess, sys, time\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
@@ -117,23 +143,23 @@ def test_it_dies_with_the_thread_that_started_it(tmp_path: Path) -> None:
         "time.sleep(600)"
     )
     parent = (
-        "import threading, os, sys\n"
+        "import os\n"
         "from pathlib import Path\n"
-        "from workers import child\n"
+        "from tests.workers import one_command\n"
+        "from tests.workers.templates import ready_template\n"
         "from workers.confinement.bounds import Bounds, ResourceLimits\n"
         "from workers.stage_files import python_files\n"
-        f"bounds = Bounds(python_files(), ({str(tmp_path)!r},))\n"
-        "env = dict(PATH=os.environ['PATH'])\n"
-        f"command = child.ChildCommand([sys.executable, '-c', {code!r}], env,\n"
-        f"  cwd=Path({str(tmp_path)!r}), log_file=Path({str(tmp_path / 'log')!r}))\n"
-        "child.run(command, limits=ResourceLimits(600), bounds=bounds,\n"
-        "  on_line=print, on_start=print, stop=threading.Event())"
+        f"folder, template = Path({str(tmp_path)!r}), {made}\n"
+        "(folder / 'template').write_text(str(template.pid if template else os.getpid()))\n"
+        f"command = one_command.code_command({code!r}, dict(PATH=os.environ['PATH']), folder)\n"
+        "bounds = Bounds(python_files(), (str(folder),))\n"
+        "one_command.run(command, ResourceLimits(), bounds, print, template=template)"
     )
     process = subprocess.Popen([sys.executable, "-c", parent], cwd=Path(__file__).parents[2])
     _wait(tmp_path / "ready")
     process.kill()
     process.wait()
-    _wait_until_gone([int(pid) for pid in (tmp_path / "pids").read_text().split()])
+    _wait_until_gone([int(pid) for name in ("pids", "template") for pid in (tmp_path / name).read_text().split()])
 
 
 def _wait_until_gone(pids: list[int]) -> None:

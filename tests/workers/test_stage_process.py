@@ -5,6 +5,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from workers.config import WorkerConfig
 from workers.documents.stages import ExploreResult, Results, StageInput, VerifyResult
 from workers.scratch import scratch
 from workers.stage_files import Folders
+from workers.stage_process import RunProcess
 
 
 @pytest.fixture
@@ -36,11 +38,12 @@ def run_stage(outside: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Stage
         said: list[str] = []
         reporter = SimpleNamespace(line=lambda line: said.append(json.loads(line)["message"]), stop=threading.Event())
         with scratch() as directory:
-            folders = Folders(directory, model, None)
-            ended, _ = stage_process.run(WorkerConfig.from_environment(), document, folders, reporter, os.environ)
-            output = directory / "out.json"
+            process = RunProcess(WorkerConfig.from_environment(), Folders(directory, model, None), os.environ)
+            with closing(process):
+                end = process.run(document, reporter)
+            output = directory / document.stage / "out.json"
             found = json.loads(output.read_text()) if output.exists() else {}
-        return SimpleNamespace(code=ended.code, said=said, document=found)
+        return SimpleNamespace(code=end.ended.code, said=said, document=found, failure=end.failure)
 
     return run
 
@@ -88,7 +91,7 @@ def test_a_stage_whose_process_dies_again_and_again_fails_with_all_the_names(run
     monkeypatch.setattr(stage_process, "MOST_LEFT_OUT", 1)
     found = run_stage(named("aborts1 aborts2 first"))
     assert found.code != 0
-    assert found.document["sentence"] == (
+    assert found.failure.sentence == (
         "The baseline stage's process was ended 2 times by what it tried: the plan aborts1 (its process was killed by "
         "SIGABRT); the plan aborts2 (its process was killed by SIGABRT)."
     )

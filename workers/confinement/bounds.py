@@ -7,15 +7,13 @@ from typing import Self
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """`seconds` of wall time until SIGTERM, `grace_seconds` more until SIGKILL; the rest is the kernel's to hold.
+    """What the kernel holds a process to.
 
     `memory_bytes` and `processes` (threads count as processes) hold for all processes together where a control group
     can be made. Elsewhere the memory is limited for each process, with `mapped_bytes` more, which files of that size
     take when they are mapped. None leaves the memory unlimited.
     """
 
-    seconds: float
-    grace_seconds: float = 15
     cpu_seconds: int = 3600
     file_bytes: int = 64 * 2**30
     open_files: int = 65_536

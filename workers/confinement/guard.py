@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,12 +26,12 @@ KILL_SECONDS = 5
 def main() -> NoReturn:
     """Arguments: limits and bounds as JSON, the parent's process id, the descriptor to report to, the command."""
     limits, bounds = ResourceLimits(**json.loads(sys.argv[1])), Bounds(**json.loads(sys.argv[2]))
-    guard(limits, bounds, int(sys.argv[3]), int(sys.argv[4]), sys.argv[5:])
+    command = sys.argv[5:]
+    guard(limits, bounds, int(sys.argv[3]), int(sys.argv[4]), lambda: os.execvp(command[0], command))
 
 
-def guard(limits: ResourceLimits, bounds: Bounds, parent: int, report: int, command: list[str]) -> NoReturn:
-    """Run the command, pass SIGTERM on to it, and end with its exit code or by its signal."""
-    os.set_inheritable(report, False)
+def guard(limits: ResourceLimits, bounds: Bounds, parent: int, report: int, start: Callable[[], NoReturn]) -> NoReturn:
+    """Call `start` in a confined process, pass SIGTERM on to it, and end with its exit code or by its signal."""
     system.prctl(system.CHILD_SUBREAPER, 1)
     group = ControlGroup(_group_limits(limits))
     if privileges.to_reach_files() is not None:
@@ -38,7 +39,8 @@ def guard(limits: ResourceLimits, bounds: Bounds, parent: int, report: int, comm
     own_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(limits, bounds, group, own_pid, report, command)
+        _become(limits, bounds, group, own_pid, report)
+        start()
     os.close(report)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGTERM))
     signal.signal(signal.SIGUSR1, lambda *_: _end(-signal.SIGKILL, group))
@@ -49,20 +51,17 @@ def guard(limits: ResourceLimits, bounds: Bounds, parent: int, report: int, comm
     _end(os.waitstatus_to_exitcode(ended[1]), group)
 
 
-def _become(
-    limits: ResourceLimits, bounds: Bounds, group: ControlGroup, guard_pid: int, report: int, command: list[str]
-) -> NoReturn:
-    """Confine this process and turn into the command; it ends when the guard ends."""
+def _become(limits: ResourceLimits, bounds: Bounds, group: ControlGroup, guard_pid: int, report: int) -> None:
+    """Confine this process; it ends when the guard ends."""
     try:
         protection = confine(limits, bounds, group)
         os.write(report, protection.to_json().encode())
+        os.close(report)
         if protection.missing and bounds.required:
             os._exit(REFUSED_CODE)
         _when_parent_dies(signal.SIGKILL, guard_pid)
-        os.execvp(command[0], command)
     except OSError as error:
-        print(f"the stage cannot be started: {error}", file=sys.stderr, flush=True)
-    finally:
+        print(f"the stage cannot be confined: {error}", file=sys.stderr, flush=True)
         os._exit(REFUSED_CODE)
 
 

@@ -9,6 +9,7 @@ _LIBC.syscall.restype = ctypes.c_long
 NO_NEW_PRIVILEGES = 38
 PARENT_DEATH_SIGNAL = 1
 CHILD_SUBREAPER = 36
+DUMPABLE = 4
 
 
 def call(number: int, *arguments: object) -> int:

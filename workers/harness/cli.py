@@ -21,7 +21,7 @@ from typing import NoReturn, TextIO
 
 from pydantic import BaseModel, ValidationError
 
-from workers.documents.stages import Progress, StageFailure, StageInput
+from workers.documents.stages import StageFailure, StageInput
 from workers.harness.context import Context, GpuLost, StageError
 from workers.harness.sentences import sentence_of
 
@@ -39,8 +39,7 @@ def main(run: StageFunction) -> NoReturn:
     arguments = parser.parse_args()
     if not (folder := arguments.output.resolve().parent).is_dir():
         parser.error(f"output: there is no directory {folder}")
-    speech = _take_stdout()
-    signal.signal(signal.SIGTERM, _out_of_time)
+    speech = take_stdout()
     with ExitStack() as stack:
         try:
             document = StageInput.model_validate_json(arguments.input.read_bytes())
@@ -48,15 +47,34 @@ def main(run: StageFunction) -> NoReturn:
             model_dir = arguments.model or _write_config(document, artifacts / "model")
             left = document.seconds_left - (started or 0.0)
             context = Context(
-                model_dir, artifacts, lambda said: _print(speech, said), left, started, arguments.recordings
+                model_dir, artifacts, lambda said: tell(speech, said), left, started, arguments.recordings
             )
-            output, code = _attempt(run, document, context)
-            (artifacts / "kept.json").write_text(json.dumps([kept.model_dump() for kept in context.kept]))
+            code = perform(run, document, context, arguments.output)
         except (OSError, ValidationError) as error:
-            output, code = StageFailure(sentence=f"{arguments.input}: {sentence_of(error)}"), 1
-        _write(arguments.output, output)
+            failure, code = StageFailure(sentence=f"{arguments.input}: {sentence_of(error)}"), 1
+            _write(arguments.output, failure)
+    leave(code)
+
+
+def perform(run: StageFunction, document: StageInput, context: Context, path: Path) -> int:
+    """Run the stage, write its output to `path` and the list of its kept files beside them; its exit code.
+
+    SIGTERM means that its time is over.
+    """
+    before = signal.signal(signal.SIGTERM, _out_of_time)
+    try:
+        output, code = _attempt(run, document, context)
+        (context.artifacts / "kept.json").write_text(json.dumps([kept.model_dump() for kept in context.kept]))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    _write(path, output)
     if code:
         print(output.model_dump_json(indent=2), file=sys.stderr)
+    return code
+
+
+def leave(code: int) -> NoReturn:
+    """End the process without waiting for what a stage has left running."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -96,15 +114,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _take_stdout() -> TextIO:
+def take_stdout() -> TextIO:
     """Reserve standard output for progress. What libraries print, C++ included, goes to standard error."""
     speech = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
     return speech
 
 
-def _print(speech: TextIO, progress: Progress) -> None:
-    print(progress.model_dump_json(), file=speech, flush=True)
+def tell(speech: TextIO, said: BaseModel) -> None:
+    """Write the document as a line for the worker."""
+    print(said.model_dump_json(), file=speech, flush=True)
 
 
 def _write_config(document: StageInput, directory: Path) -> Path:

@@ -37,7 +37,7 @@ class Context:
     `seconds` is the stage's time that is left, below 0 where its earlier processes took more.
     `startup_seconds` is how long the stage's process took to start and to import; None where it has none of its own.
     `recordings` is where the recording of the workload's traffic lies, under the name that the traffic gives it.
-    `heard` is called after each line of progress, where it is set.
+    `heard` is called after each line of progress, where it is set. `shared` is what the stages of one process share.
     """
 
     def __init__(
@@ -48,11 +48,13 @@ class Context:
         seconds: float = float("inf"),
         startup_seconds: float | None = None,
         recordings: Path = Path(),
+        shared: dict[str, Any] | None = None,
     ) -> None:
         self.model_dir = model_dir
         self.artifacts = artifacts
         self.startup_seconds = startup_seconds
         self.recordings = recordings
+        self.shared = {} if shared is None else shared
         self.kept: list[Artifact] = []
         self.heard: Callable[[], None] | None = None
         self._listener = listener

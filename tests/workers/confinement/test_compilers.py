@@ -1,8 +1,6 @@
 """The compilers of a stage work confined: torch.compile with its caches, as a worker starts it."""
 
 import os
-import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -13,9 +11,9 @@ from kernels.megakernel.layout import Layout
 from kernels.megakernel.shape import shape_of
 from kernels.megakernel.validate import Proof
 from kernels.model_files.catalogue import entry
-from workers import child
+from tests.workers import one_command
 from workers.child_environment import stage_environment
-from workers.confinement.bounds import Bounds, ResourceLimits
+from workers.confinement.bounds import Bounds, Protection, ResourceLimits
 from workers.scratch import scratch
 from workers.stage_files import code_folder, readable, user_of
 
@@ -50,23 +48,22 @@ def test_torch_compiles_into_its_organisations_cache(tmp_path: Path, tmp_path_fa
     ahead.parent.chmod(0o755)
     outer = {**os.environ, PREBUILT: str(ahead.parent)}
     lines: list[str] = []
-    protections: list[child.Protection] = []
+    protections: list[Protection] = []
     caches = tmp_path / "caches/ours"
     with scratch() as directory:
         env = stage_environment(outer, directory, caches, code_folder(directory, []))
-        ended = child.run(
-            child.ChildCommand([sys.executable, "-c", CODE], env, cwd=directory, log_file=directory / "stage.log"),
-            limits=ResourceLimits(300, memory_bytes=8 * 2**30),
-            bounds=Bounds(
+        ended = one_command.run(
+            one_command.code_command(CODE, env, directory),
+            ResourceLimits(memory_bytes=8 * 2**30),
+            Bounds(
                 readable=readable(outer, [], [tmp_path]),
                 writable=(str(directory), str(caches)),
                 user=user_of("ours"),
             ),
-            on_line=lines.append,
-            on_start=protections.append,
-            stop=threading.Event(),
+            lines.append,
+            protections.append,
         )
-        log = (directory / "stage.log").read_text()
+        log = (directory / "log").read_text()
     assert (ended.code, ended.why) == (0, "exit"), log
     assert lines == [f"{env['WORKBENCH_COMMIT']}\n", f"{ahead}\n", "0\n"]
     assert list((caches / "inductor").rglob("*.so")), "nothing was compiled"

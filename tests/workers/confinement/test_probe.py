@@ -46,9 +46,12 @@ def host() -> Iterator[dict[str, Any]]:
         data.chmod(0o700)
         (root / "scratch").mkdir()
         (root / "code/workers").mkdir(parents=True)
-        for name in ("__init__.py", "child.py", "stage_files.py", "threads.py", "vllm_folder.py"):
+        for name in ("__init__.py", "child.py", "lifeline.py", "stage_files.py", "template_process.py", "threads.py",
+                     "vllm_folder.py"):  # fmt: skip
             shutil.copy(ROOT / "workers" / name, root / "code/workers")
         shutil.copytree(ROOT / "workers/confinement", root / "code/workers/confinement")
+        (root / "code/tests/workers").mkdir(parents=True)
+        shutil.copy(HERE.parent / "one_command.py", root / "code/tests/workers")
         for name in ("worker.py", "attacks.py"):
             shutil.copy(HERE / name, root / "code")
         ports = [open_sockets.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(2)]
@@ -72,8 +75,8 @@ def _as_stage(host: dict[str, Any], user: int, profile: str, **more: Any) -> dic
         for path in [root, *root.rglob("*")]:
             os.chown(path, user, user)
     wanted = {
-        "user": user, "profile": profile, "scratch": str(root / "scratch"), "attacks": str(root / "code/attacks.py"),
-        "memory": MEMORY, **more, "targets": host["targets"] | more.get("targets", {}),
+        "user": user, "profile": profile, "scratch": str(root / "scratch"), "memory": MEMORY, "forked": False,
+        **more, "targets": host["targets"] | more.get("targets", {}),
     }  # fmt: skip
     done = subprocess.run(
         [str(PYTHON), "-S", str(root / "code/worker.py"), json.dumps(wanted)],
@@ -84,10 +87,13 @@ def _as_stage(host: dict[str, Any], user: int, profile: str, **more: Any) -> dic
     return dict(json.loads(done.stdout))
 
 
+@pytest.mark.parametrize("forked", [False, True])
 @pytest.mark.parametrize("profile", ["none", "docker"])
 @pytest.mark.parametrize("user", USERS)
-def test_no_attack_succeeds_and_what_stages_need_works(host: dict[str, Any], user: int, profile: str) -> None:
-    ended = _as_stage(host, user, profile)
+def test_no_attack_succeeds_and_what_stages_need_works(
+    host: dict[str, Any], user: int, profile: str, forked: bool
+) -> None:
+    ended = _as_stage(host, user, profile, forked=forked)
     assert ended["code"] == 0, ended["log"]
     answers = json.loads(ended["lines"][-1])
     assert {name: answer for name, answer in answers["needs"].items() if answer != "done"} == {}
@@ -111,11 +117,12 @@ def test_a_stage_that_connects_to_itself_reaches_nothing_else(host: dict[str, An
         assert (reached, missing) == ([], [])
 
 
+@pytest.mark.parametrize("forked", [False, True])
 @pytest.mark.parametrize("user", USERS)
-def test_more_memory_than_its_own_ends_it(host: dict[str, Any], user: int) -> None:
-    within = _as_stage(host, user, "none", targets={"allocate": MEMORY // 4})
+def test_more_memory_than_its_own_ends_it(host: dict[str, Any], user: int, forked: bool) -> None:
+    within = _as_stage(host, user, "none", targets={"allocate": MEMORY // 4}, forked=forked)
     assert json.loads(within["lines"][-1]) == {"allocated": MEMORY // 4}
-    beyond = _as_stage(host, user, "none", targets={"allocate": 2 * MEMORY})
+    beyond = _as_stage(host, user, "none", targets={"allocate": 2 * MEMORY}, forked=forked)
     assert (beyond["code"] != 0, beyond["lines"]) == (True, [])
 
 

@@ -7,16 +7,18 @@ import errno
 import json
 import os
 import sys
-import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tests.workers import one_command
 from workers import child
 from workers.confinement import landlock, privileges, syscall_filter, system
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
 from workers.stage_files import python_files
+from workers.template_process import Template
 
 DOCKER_CAPABILITIES = sum(1 << bit for bit in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))
 """What Docker leaves root by default, from CAP_CHOWN to CAP_SETFCAP."""
@@ -57,38 +59,46 @@ def _main(wanted: dict[str, Any]) -> None:
     lines: list[str] = []
     protections: list[Protection] = []
     scratch, targets = Path(wanted["scratch"]), wanted["targets"] | {"worker": os.getpid()}
-    command = [sys.executable, wanted["attacks"], json.dumps(targets)]
     answer: dict[str, Any] = {}
     try:
-        answer["code"] = _run(command, wanted, lines.append, protections.append)
+        answer["code"] = _run(wanted, targets, lines.append, protections.append)
     except child.Unconfined as refused:
         answer["unconfined"] = str(refused)
-    answer |= {"lines": lines, "protection": asdict(protections[0]), "log": (scratch / "log").read_text()}
-    print(json.dumps(answer))
+    answer |= {"lines": lines, "log": (scratch / "log").read_text()}
+    print(json.dumps(answer | {"protection": asdict(protections[0]) if protections else {}}))
 
 
 def _run(
-    command: list[str],
     wanted: dict[str, Any],
+    targets: dict[str, Any],
     on_line: Callable[[str], None],
     on_start: Callable[[Protection], None],
 ) -> int:
-    scratch, targets = Path(wanted["scratch"]), wanted["targets"]
+    scratch = Path(wanted["scratch"])
     env = {"PATH": os.environ["PATH"], "HOME": str(scratch), "TMPDIR": str(scratch / "tmp")}
-    ended = child.run(
-        child.ChildCommand(command, env, cwd=scratch, log_file=scratch / "log"),
-        limits=ResourceLimits(300, processes=targets["processes"], memory_bytes=wanted["memory"]),
-        bounds=Bounds(
+    env["PYTHONPATH"] = targets["code"]
+    ended = one_command.run(
+        child.ChildCommand("attacks", [json.dumps(targets)], env, cwd=scratch, log_file=scratch / "log"),
+        ResourceLimits(processes=targets["processes"], memory_bytes=wanted["memory"]),
+        Bounds(
             readable=(*python_files(), targets["code"], targets["model"]),
             writable=(str(scratch), targets["cache"]),
             required=wanted.get("required", False),
             loopback=wanted.get("loopback", False),
         ),
-        on_line=on_line,
-        on_start=on_start,
-        stop=threading.Event(),
+        on_line,
+        on_start,
+        template=_template(targets["code"]) if wanted["forked"] else None,
     )
     return ended.code
+
+
+def _template(code: str) -> Template:
+    """One that is ready."""
+    made = Template("email.mime", {"PATH": os.environ["PATH"], "PYTHONPATH": code})
+    while not made.ready:
+        time.sleep(0.01)
+    return made
 
 
 _main(json.loads(sys.argv[1]))

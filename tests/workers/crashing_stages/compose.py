@@ -4,16 +4,19 @@ from kernels import registry
 from kernels.engine.pass_timer import GraphTimer
 from kernels.hardware import GPUS
 from tests.workers.crashing_stages.plants import AbortsInAModel, Crashing, HangingModel, plant
-from workers.harness.cli import main
+from workers.documents.stages import ComposeResult, StageInput
+from workers.harness.context import Context
 from workers.measuring import journal
 from workers.planning import kernels_plan
 from workers.stages import compose
 
-if __name__ == "__main__":
+
+def run(document: StageInput, context: Context) -> ComposeResult:
+    """Compose with what is planted."""
     plant(AbortsInAModel, Crashing, HangingModel)
     registry.variant("kernels").serves = lambda case, gpu: None
     kernels_plan.composes = lambda document, model: True
     kernels_plan.pass_timer = lambda document, model, traffic, watch: GraphTimer(model, GPUS["cpu"], traffic, watch)
     compose.MEASURE_SECONDS = 0.3
     journal.LEAST_SECONDS, journal.SHARE = 8.0, 0.0
-    main(compose.run)
+    return compose.run(document, context)

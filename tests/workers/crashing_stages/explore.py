@@ -1,12 +1,15 @@
 """Explore, with variants that end its process."""
 
 from tests.workers.crashing_stages.plants import Aborts, Hangs, LosesTheGpu, plant
-from workers.harness.cli import main
+from workers.documents.stages import ExploreResult, StageInput
+from workers.harness.context import Context
 from workers.measuring import journal
 from workers.stages import explore
 
-if __name__ == "__main__":
+
+def run(document: StageInput, context: Context) -> ExploreResult:
+    """Explore with what is planted."""
     plant(Aborts, Hangs, LosesTheGpu)
     journal.LEAST_SECONDS = journal.LONGEST_SECONDS = 10.0
     explore.CASE_RULE.seconds = 0.3
-    main(explore.run)
+    return explore.run(document, context)

@@ -4,7 +4,6 @@ from kernels.engine import running
 from tests.workers.crashing_stages import plants
 from tests.workers.crashing_stages.plants import Crashing, plant
 from workers.documents.stages import StageInput, VerifyResult
-from workers.harness.cli import main
 from workers.harness.context import Context
 from workers.measuring import alternation, journal, overruns
 from workers.stages import verify
@@ -12,6 +11,9 @@ from workers.stages import verify
 
 def run(document: StageInput, context: Context) -> VerifyResult:
     """Verify. Plans of a workload named *hangs* may do so for 2 s past the stage's time, of another for 8 s at once."""
+    plant(Crashing)
+    running.RUNNERS["compiled"] = "tests.workers.stages.test_confirmed_plans.SlowRunner"
+    alternation.LEAST_SECONDS = 0.0
     if document.workload.name == "hangs in time":
         running.RUNNERS["megakernel"] = f"{plants.__name__}.HangingIn16Bits"
         journal.LEAST_SECONDS, journal.SHARE = 8.0, 0.0
@@ -19,10 +21,3 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         running.RUNNERS["megakernel"] = f"{plants.__name__}.HangingRunner"
         overruns.LEAST_SECONDS = 2.0
     return verify.run(document, context)
-
-
-if __name__ == "__main__":
-    plant(Crashing)
-    running.RUNNERS["compiled"] = "tests.workers.stages.test_confirmed_plans.SlowRunner"
-    alternation.LEAST_SECONDS = 0.0
-    main(run)

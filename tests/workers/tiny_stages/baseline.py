@@ -1,5 +1,1 @@
-from tests.workers.tiny_stages.behaviour import run
-from workers.harness.cli import main
-
-if __name__ == "__main__":
-    main(run)
+from tests.workers.tiny_stages.behaviour import run as run

@@ -2,7 +2,6 @@
 
 from workers.documents.load import UnderLoadResult
 from workers.documents.stages import StageInput
-from workers.harness.cli import main
 from workers.harness.context import Context, StageError
 from workers.traffic.recording import read
 
@@ -17,7 +16,3 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
         objectives = [each for each in document.workload.objectives if each.limit is not None]
         return UnderLoadResult(sentence=f"It has {lengths}.", recording=document.recording, objectives=objectives)
     raise StageError("the recording can be changed")
-
-
-if __name__ == "__main__":
-    main(run)

@@ -1,0 +1,15 @@
+"""Template processes that are ready to be forked."""
+
+import os
+from collections.abc import Mapping
+
+from tests.waiting import wait_for
+from workers.child_environment import template_environment
+from workers.template_process import Template
+
+
+def ready_template(package: str, env: Mapping[str, str] | None = None) -> Template:
+    """One that has imported the package."""
+    made = Template(package, env or template_environment(os.environ))
+    wait_for(lambda: made.ready, 300, "the template process")
+    return made
