@@ -40,7 +40,7 @@ from workers.model_cache import BadModel, ModelCache
 from workers.recordings import fetched
 from workers.reporter import Reporter
 from workers.scratch import scratch
-from workers.stage_files import Folders
+from workers.stage_files import Folders, stage_modules
 from workers.stage_output import open_plain, read_stage_document
 from workers.stage_process import RunProcess, StageEnd
 from workers.template_process import Template
@@ -248,7 +248,8 @@ def _stopped(key: StageKey, reporter: Reporter) -> Outcome:
 def _start_template(**_: Any) -> None:
     """Import what stages import in the background, in a process that is forked for each run."""
     global _template
-    _template = Template(WorkerConfig.from_environment().stage_package, template_environment(os.environ))
+    modules = stage_modules(WorkerConfig.from_environment().stage_package)
+    _template = Template(modules, template_environment(os.environ))
 
 
 @worker_ready.connect

@@ -1,7 +1,9 @@
 """What a stage's process may read beside the system's files: Python, the libraries and our own code; and its user."""
 
 import hashlib
+import importlib
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -76,6 +78,11 @@ def code_folder(scratch: Path, packages: Iterable[str]) -> Path:
     for package in {*CODE, *packages}:
         (folder / package).symlink_to(ROOT / package)
     return folder
+
+
+def stage_modules(package: str) -> list[str]:
+    """The modules of a package of stages."""
+    return [f"{package}.{each.name}" for each in pkgutil.iter_modules(importlib.import_module(package).__path__)]
 
 
 def user_of(organisation: str) -> int:

@@ -25,7 +25,7 @@ from workers.documents.measurement import Confinement
 from workers.documents.stage_command import StageCommand, StageEnded
 from workers.documents.stages import Progress, StageFailure, StageInput
 from workers.reporter import Reporter
-from workers.stage_files import Folders, code_folder, make_device_files, readable, user_of
+from workers.stage_files import Folders, code_folder, make_device_files, readable, stage_modules, user_of
 from workers.stage_output import open_plain, read_end, remove
 from workers.template_process import Template
 from workers.threads import inheriting
@@ -63,6 +63,7 @@ class RunProcess:
         """`outer`: the worker's environment, with the GPUs that the stages see."""
         make_device_files()
         self._config, self._folders, self._outer, self._template = config, folders, outer, template
+        self._modules = stage_modules(config.stage_package)
         self._child: child.Child | None = None
         self._bounds: Bounds | None = None
         self._env: dict[str, str] = {}
@@ -147,7 +148,7 @@ class RunProcess:
             self.close()
             scratch = self._folders.scratch
             self._child = child.Child(
-                child.ChildCommand(HARNESS, [], self._env, cwd=scratch, log_file=scratch / LOG_FILE),
+                child.ChildCommand(HARNESS, self._modules, self._env, cwd=scratch, log_file=scratch / LOG_FILE),
                 ResourceLimits(
                     cpu_seconds=LONGEST_STAGE_SECONDS * (os.cpu_count() or 1),
                     memory_bytes=self._config.stage_memory_bytes,

@@ -11,7 +11,6 @@ import json
 import logging
 import multiprocessing
 import os
-import pkgutil
 import runpy
 import signal
 import socket
@@ -32,9 +31,12 @@ log = logging.getLogger(__name__)
 
 ROOT = str(Path(__file__).resolve().parents[1])
 START = f"import sys; sys.path.insert(0, {ROOT!r}); from workers.template_process import main; main()"
+IMPORTED_LATE = ("triton", "cupy", "transformers.generation", "transformers.models.llama.modeling_llama")
+"""What the modules that bring torch import only when it is needed."""
 READY = b"ready"
 ANSWER_SECONDS = 30
 REQUEST_BYTES = 2**18
+GPUS = "/dev/nvidia"
 DESCRIPTORS = 4
 """Standard input, output and error of the forked process, and where it reports how far it is confined."""
 
@@ -42,10 +44,10 @@ DESCRIPTORS = 4
 class Template:
     """The worker's side. It is made, and used, on the thread that lives longest: its process dies with that thread."""
 
-    def __init__(self, package: str, env: Mapping[str, str]) -> None:
-        """Start to import the modules of the package in a process with this environment."""
+    def __init__(self, modules: Sequence[str], env: Mapping[str, str]) -> None:
+        """Start to import the modules in a process with this environment."""
         system.prctl(system.CHILD_SUBREAPER, 1)
-        self._package, self._env = package, dict(env)
+        self._modules, self._env = modules, dict(env)
         self._ready = False
         self._start()
 
@@ -97,7 +99,7 @@ class Template:
         self._ready = False
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", START, str(theirs.fileno()), str(os.getpid()), self._package],
+                [sys.executable, "-c", START, str(theirs.fileno()), str(os.getpid()), *self._modules],
                 env=self._env,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -106,12 +108,14 @@ class Template:
 
 
 def main() -> None:
-    """Arguments: the descriptor of the socket to the worker, the worker's process id, the package to import."""
+    """Arguments: the descriptor of the socket to the worker, the worker's process id, the modules to import."""
     link, worker = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     die_with_parent(worker)
-    package = importlib.import_module(sys.argv[3])
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
+    for name in sys.argv[3:]:
+        importlib.import_module(name)
+    for name in IMPORTED_LATE if "torch" in sys.modules else ():
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     os.waitpid(_fork_idle(), 0)
     link.send(READY)
     while True:
@@ -129,7 +133,7 @@ def why_not() -> str:
     if (threads := len(os.listdir("/proc/self/task"))) > 1:
         return f"it runs {threads} threads"
     opened = (os.path.realpath(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd"))
-    if device := next((each for each in opened if each.startswith("/dev/nvidia")), ""):
+    if device := next((each for each in opened if each.startswith(GPUS)), ""):
         return f"it has opened {device}"
     torch = sys.modules.get("torch")
     return "it has initialized CUDA" if torch and torch.cuda.is_initialized() else ""

@@ -8,8 +8,8 @@ from workers.child_environment import template_environment
 from workers.template_process import Template
 
 
-def ready_template(package: str, env: Mapping[str, str] | None = None) -> Template:
-    """One that has imported the package."""
-    made = Template(package, env or template_environment(os.environ))
+def ready_template(*modules: str, env: Mapping[str, str] | None = None) -> Template:
+    """One that has imported the modules."""
+    made = Template(modules, env or template_environment(os.environ))
     wait_for(lambda: made.ready, 300, "the template process")
     return made

@@ -27,7 +27,7 @@ def template(request: pytest.FixtureRequest) -> Iterator[Template | None]:
     if request.param == "started":
         yield None
         return
-    made = ready_template("email.mime")
+    made = ready_template("email.mime.text")
     yield made
     made.close()
 
@@ -132,7 +132,7 @@ def test_limits_hold(run: Run, tmp_path: Path) -> None:
     assert lines == ["True\n"]
 
 
-@pytest.mark.parametrize("made", ["None", "ready_template('email.mime')"])
+@pytest.mark.parametrize("made", ["None", "ready_template('email.mime.text')"])
 def test_it_dies_with_the_thread_that_started_it(tmp_path: Path, made: str) -> None:
     """A parent that is killed outright leaves neither the command nor what the command started, nor its template."""
     code = (

@@ -35,7 +35,7 @@ class Context:
     `model_dir` holds the model's files (config.json at least), `artifacts` is a scratch directory that lasts as long
     as the stage. `listener` receives every Progress; it may be called from any thread, one call at a time.
     `seconds` is the stage's time that is left, below 0 where its earlier processes took more.
-    `startup_seconds` is how long the stage's process took to start and to import; None where it has none of its own.
+    `startup_seconds` is how long a fresh process takes to start and to import; None where the stage may start none.
     `recordings` is where the recording of the workload's traffic lies, under the name that the traffic gives it.
     `heard` is called after each line of progress, where it is set. `shared` is what the stages of one process share.
     """

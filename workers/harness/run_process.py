@@ -1,4 +1,5 @@
-"""The process of a run's stages: `python -m workers.harness.run_process`, to which the worker writes a line per stage.
+"""The process of a run's stages: `python -m workers.harness.run_process MODULE…`, to which the worker writes a line per
+stage. The modules are those that stages need.
 
 Its standard input brings a StageCommand a line. The stage's document, its kept files and the list of them go into its
 folder; its progress goes to standard output, and then StageEnded. Stages share what they load (`Context.shared`).
@@ -15,14 +16,18 @@ from pathlib import Path
 from typing import IO, Any, TextIO
 
 from workers.documents.stage_command import StageCommand, StageEnded
+from workers.harness import fresh_processes
 from workers.harness.cli import leave, perform, take_stdout, tell
 from workers.harness.context import Context
 
 
 def main() -> None:
     """Run stages until there is no further command, or one has failed: what it left of this process is not known."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     commands, speech, shared = _take_stdin(), take_stdout(), dict[str, Any]()
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+    fresh_processes.prepare()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in commands:
         code = _run(StageCommand.model_validate_json(line), speech, shared)
         tell(speech, StageEnded(ended=code))
@@ -42,6 +47,7 @@ def _run(command: StageCommand, speech: TextIO, shared: dict[str, Any]) -> int:
         folder.absolute(),
         lambda said: tell(speech, said),
         command.deadline - time.monotonic(),
+        fresh_processes.START_SECONDS,
         recordings=Path(command.recordings),
         shared=shared,
     )

@@ -1,5 +1,6 @@
 """Loads the model of a stage: its device, its precision and its runner."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -53,6 +54,25 @@ def load(document: StageInput, context: Context, dtype: str | None = None, parts
         raise StageError(str(error), refused=True) from error
     except torch.OutOfMemoryError as error:
         raise StageError(f"The model does not fit: {str(error).splitlines()[0]}") from error
+
+
+def load_once(document: StageInput, context: Context) -> Any:
+    """The whole model in the serving precision, loaded once for all stages that share a process.
+
+    A later stage gets the same object: whoever changes a model's weights or modules loads one of their own. How long
+    loading took is in `context.shared["loading_seconds"]`.
+    """
+    if "model" not in context.shared:
+        started = time.monotonic()
+        context.shared["model"] = load(document, context)
+        context.shared["loading_seconds"] = time.monotonic() - started
+    return context.shared["model"]
+
+
+def release(context: Context) -> None:
+    """Give up the model that stages share, and its memory, once nothing else refers to it."""
+    context.shared.pop("model", None)
+    engine.free()
 
 
 def planned(document: StageInput, context: Context, plan: Plan) -> Runner:

@@ -2,7 +2,6 @@
 
 import secrets
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from kernels.plan import Plan
 from workers.documents.measurement import ServedIds
 from workers.documents.speedup import LEAST_PROCESSES
 from workers.documents.stages import StageInput
+from workers.harness import fresh_processes
 from workers.harness.context import Context
 from workers.measuring.alternation import Alternation
 from workers.planning.fresh_process import Result, VerifyTask
@@ -78,15 +78,13 @@ def _run(document: StageInput, plan: Plan, context: Context, number: int, second
     request.write_text(
         VerifyTask(document=document, plan=plan, pairs=PAIRS, seed=secrets.randbits(32)).model_dump_json()
     )
-    command = [sys.executable, "-m", "workers.planning.fresh_process", str(request), str(result)]
-    command += ["--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
+    arguments = [str(request), str(result), "--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
     try:
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=seconds)
+        if code := fresh_processes.run("workers.planning.fresh_process", arguments, seconds):
+            return f"ended with code {code}"
         served = Result.model_validate_json(result.read_bytes())
     except subprocess.TimeoutExpired:
         return f"did not end within {seconds:.0f} s"
-    except subprocess.CalledProcessError as error:
-        return f"ended with code {error.returncode}"
     except (OSError, ValueError) as error:
         return f"left no result: {type(error).__name__}"
     if void := served.environment.telemetry.void:

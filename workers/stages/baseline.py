@@ -10,7 +10,7 @@ from workers.documents.stages import BaselineResult, StageInput
 from workers.harness.context import Context
 from workers.measuring.conditions import watched
 from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough
-from workers.measuring.served_model import device_of, dtype_of, load, prepared
+from workers.measuring.served_model import device_of, dtype_of, load_once, prepared
 from workers.measuring.sound_logits import check_logits
 from workers.planning.trials import keeps, primary
 from workers.pricing import hourly_price
@@ -26,7 +26,7 @@ LEAST_MEASURED = 2
 def run(document: StageInput, context: Context) -> BaselineResult:
     """The baseline stage: requests until the objectives are decided or MEASURE_SECONDS are spent."""
     context.say(0.0, "loading the model")
-    model = load(document, context)
+    model = load_once(document, context)
     if document.model.kind == "decoder":
         check_logits(model)
     workload = document.workload

@@ -5,7 +5,6 @@ each second (`planning/trial_order.py`), until no other is predicted to be bette
 composed kernels can be made, the best plan is then tried with the op variants that won in explore.
 """
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,7 +21,7 @@ from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, StageI
 from workers.harness.context import Context, StageError
 from workers.measuring.conditions import watched
 from workers.measuring.journal import MOST_SECONDS, Journal
-from workers.measuring.served_model import dtype_of, load
+from workers.measuring.served_model import dtype_of, load_once, planned
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps, summaries
 from workers.planning.build_times import Builds
 from workers.planning.choosing import choose_plan
@@ -63,9 +62,8 @@ class _Composer:
     def __init__(self, document: StageInput, context: Context) -> None:
         self.document, self.context = document, context
         self.dtype = dtype_of(document)
-        started = time.monotonic()
-        self.model = load(document, context)
-        self._loading_seconds = time.monotonic() - started
+        self.model = load_once(document, context)
+        self._loading_seconds = context.shared["loading_seconds"]
         self.kind = kind_of(self.model)
         self.trier = Trier(document)
         self.done: list[PlanTrial] = []
@@ -237,24 +235,22 @@ class _Composer:
             return
         plan = base.model_copy(update={"ops": [ranking.planned(each) for each in ops]})
         name = f"{label} + {' + '.join(dict.fromkeys(each.variant for each in ops))}"
-        self._rebuild(label, name, plan, None, lossy or lowers_precision(base, self.dtype))
+        self._rebuild(label, name, plan, lossy or lowers_precision(base, self.dtype))
 
     def _try_lower_dtype(self, label: str, base: Plan) -> None:
         """The base plan in 16 bits, where the workload allows it and the model is served in 32."""
         if (dtype := self._lower_dtype()) is None:
             return
         plan = base.model_copy(update={"dtype": dtype})
-        self._rebuild(label, f"{label} in {dtype}", plan, dtype, lossy=True)
+        self._rebuild(label, f"{label} in {dtype}", plan, lossy=True)
 
-    def _rebuild(self, base: str, label: str, plan: Plan, dtype: str | None, lossy: bool) -> None:
+    def _rebuild(self, base: str, label: str, plan: Plan, lossy: bool) -> None:
         """Tries the plan on a model of its own, if building the plan `base` took less time than is left."""
         took = next((each.build_seconds or 0.0 for each in self.done if each.label == base), 0.0)
         if took > self.context.seconds_left:
             self._refuse(label, plan, f"Not tried: {self.context.seconds_left:.0f} s were left.")
         else:
-            self._attempt(
-                label, plan, lambda: engine.apply(load(self.document, self.context, dtype), plan), lossy, took
-            )
+            self._attempt(label, plan, partial(planned, self.document, self.context, plan), lossy, took)
 
     def _attempt(self, label: str, plan: Plan, make: Callable[[], Runner], lossy: bool, worst: float) -> PlanTrial:
         """Tries the plan, whose build takes `worst` seconds at worst. The first plan, today's, may take any time."""

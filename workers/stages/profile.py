@@ -18,7 +18,7 @@ from workers.documents.stages import StageInput
 from workers.documents.traffic import Traffic
 from workers.harness.context import Context
 from workers.measuring.conditions import watched
-from workers.measuring.served_model import device_of, load, prepared
+from workers.measuring.served_model import device_of, load_once, prepared
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
 from workers.traces.bottlenecks import RequestFacts, bottlenecks, paces, waits
 from workers.traces.cases import profiled_cases
@@ -86,7 +86,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     context.say(0.0, "measuring the device's ceilings")
     limits = Ceilings.model_validate(ceilings.measure_ceilings(device))
     context.say(0.25, "loading the model")
-    model = load(document, context)
+    model = load_once(document, context)
     generates = kind_of(model) == "decoder"
     runner = engine.runner("eager", model)
     runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)

@@ -24,7 +24,7 @@ from workers.measuring.conditions import watched
 from workers.measuring.journal import Journal
 from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.sample_sizes import distributions, is_enough
-from workers.measuring.served_model import dtype_of, load, planned, prepared
+from workers.measuring.served_model import dtype_of, load_once, planned, prepared, release
 from workers.planning import summaries
 from workers.planning.confirmation import (
     Attempt,
@@ -201,10 +201,11 @@ def _in_this_process(
     document: StageInput, context: Context, usd: float | None
 ) -> tuple[list[Attempt], list[str], Attempt]:
     """The plans that were measured, the labels of those left out, and the result. The models are freed at its end."""
-    composed, started = plan_of(document), time.monotonic()
+    composed = plan_of(document)
     with ExitStack() as stack:
         context.say(0.0, "loading the model twice, for before and after")
-        model = load(document, context)
+        model = load_once(document, context)
+        started = time.monotonic() - context.shared["loading_seconds"]
         runner = stack.enter_context(prepared(engine.runner(document.workload.present_runner, model), document))
         bench = _Bench(document, context, model, runner, usd, started)
         tried, left_out = bench.attempts(composed)
@@ -227,7 +228,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     """The verify stage. Where no plan is confirmed, the result is what runs today."""
     usd = hourly_price(document.prices, document.gpu_class)
     tried, left_out, final = _in_this_process(document, context, usd)
-    engine.free()
+    release(context)
     if not tried[-1].why_not:
         tried = in_more_processes(tried, document, context, usd)
         final = tried[-1]

@@ -28,14 +28,14 @@ class SlowMLP(torch.nn.Module):
 @pytest.fixture
 def slow_model(monkeypatch):
     """Every model that the profile stage loads has the slow MLP in its second layer."""
-    load = profile.load
+    load = profile.load_once
 
     def load_slow(document, context):
         model = load(document, context)
         model.model.layers[1].mlp = SlowMLP(model.model.layers[1].mlp)
         return model
 
-    monkeypatch.setattr(profile, "load", load_slow)
+    monkeypatch.setattr(profile, "load_once", load_slow)
 
 
 @pytest.fixture(scope="module")

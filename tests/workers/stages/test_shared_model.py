@@ -1,0 +1,54 @@
+"""The stages of a run share the model that one of them has loaded, and leave it as it was."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.workers.conftest import TINY, manifest, stage_input
+from workers.documents.stages import Results
+from workers.harness.context import Context
+from workers.measuring import served_model
+from workers.stages import admit, baseline, compose, explore, profile, verify
+
+pytestmark = pytest.mark.usefixtures("known_ceilings")
+
+
+def _surroundings(model: torch.nn.Module) -> tuple[Any, ...]:
+    """What else than weights a later stage would notice."""
+    modules = [
+        (name, type(each), vars(each).get("forward"), len(each._forward_hooks) + len(each._forward_pre_hooks))
+        for name, each in model.named_modules()
+    ]
+    return modules, model.config.to_dict(), model.training  # type: ignore[union-attr, operator]
+
+
+def test_each_stage_gets_the_model_and_leaves_it_bit_for_bit(context: Context, monkeypatch: Any) -> None:
+    loads, load = list[str](), served_model.load
+
+    def counted(*given: Any, **more: Any) -> Any:
+        loads.append("load")
+        return load(*given, **more)
+
+    monkeypatch.setattr(served_model, "load", counted)
+    results, shared = Results(), dict[str, Any]()
+    model = manifest(TINY)
+    for stage in (admit, baseline, profile, explore, compose):
+        name = stage.__name__.rpartition(".")[2]
+        here = Context(context.model_dir, context.artifacts, seconds=20, shared=shared)
+        setattr(results, name, stage.run(stage_input(name, model, results), here))
+        if name == "baseline":
+            kept = {each: value.clone() for each, value in shared["model"].state_dict().items()}
+            surroundings = _surroundings(shared["model"])
+        if name != "admit":
+            now = shared["model"].state_dict()
+            assert now.keys() == kept.keys(), name
+            assert [each for each in kept if not torch.equal(now[each], kept[each])] == [], name
+            assert _surroundings(shared["model"]) == surroundings, name
+    assert loads == ["load"]
+    before = shared["model"]
+    here = Context(context.model_dir, context.artifacts, seconds=20, shared=shared)
+    verify.run(stage_input("verify", model, results), here)
+    assert "model" not in shared, "its further processes and the load stage need the memory"
+    assert all(torch.equal(value, kept[each]) for each, value in before.state_dict().items())
+    assert _surroundings(before) == surroundings

@@ -1,0 +1,111 @@
+"""The template process: what is forked from it starts at once, has nothing of another run, and is lost with no run."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import wait_for
+from tests.workers import one_command
+from tests.workers.templates import ready_template
+from workers.child import Child
+from workers.confinement.bounds import Bounds, ResourceLimits
+from workers.stage_files import python_files
+from workers.template_process import Template
+
+IMPORTED = "import sys; print('email.mime.text' in sys.modules)"
+
+
+@pytest.fixture
+def template() -> Iterator[Template]:
+    made = ready_template("email.mime.text")
+    yield made
+    made.close()
+
+
+def _lines(folder: Path, code: str, template: Template, **env: str) -> list[str]:
+    lines: list[str] = []
+    ended = one_command.run(
+        one_command.code_command(code, {"PATH": os.environ["PATH"], **env}, folder),
+        ResourceLimits(),
+        Bounds(readable=python_files(), writable=(str(folder),)),
+        lines.append,
+        template=template,
+    )
+    assert ended.code == 0, (folder / "log").read_text()
+    return [line.strip() for line in lines]
+
+
+def test_a_fork_has_imported_what_the_template_has_and_nothing_of_another(tmp_path: Path, template: Template) -> None:
+    code = (
+        "import json, multiprocessing, os, sys, tempfile\n"
+        "print(json.dumps({'imported': 'email.mime.text' in sys.modules, 'environment': dict(os.environ),\n"
+        "  'temporary': tempfile.gettempdir(), 'key': multiprocessing.current_process().authkey.hex(),\n"
+        "  'files': len(os.listdir('/proc/self/fd')), 'path': sys.path[:2], 'name': __name__, 'argv': sys.argv[1:],\n"
+        "  'shell': os.popen('echo $RUN').read()}))"
+    )
+    found = []
+    for run in ("one", "two"):
+        folder = tmp_path / run
+        (folder / "tmp").mkdir(parents=True)
+        env = {run: "its own", "RUN": run, "TMPDIR": str(folder / "tmp"), "PYTHONPATH": str(folder / "code")}
+        (line,) = _lines(folder, code, template, **env)
+        found.append(json.loads(line))
+        environment = found[-1].pop("environment")
+        environment.pop("LC_CTYPE", None)
+        assert environment == {"PATH": os.environ["PATH"], **env}
+        assert found[-1].pop("path") == [str(folder), str(folder / "code")]
+        assert found[-1].pop("temporary") == str(folder / "tmp")
+        assert found[-1].pop("shell") == f"{run}\n"
+    assert found[0].pop("key") != found[1].pop("key")
+    assert found[0] == found[1] == {"imported": True, "files": 4, "name": "__main__", "argv": []}
+
+
+def test_a_template_that_was_killed_is_replaced_and_meanwhile_a_process_is_started(
+    tmp_path: Path, template: Template
+) -> None:
+    os.kill(template.pid, signal.SIGKILL)
+    wait_for(lambda: not _runs(template.pid), 60, "the end of the template")
+    assert _lines(tmp_path, IMPORTED, template) == ["False"]
+    wait_for(lambda: template.ready, 120, "the next template")
+    assert _lines(tmp_path, IMPORTED, template) == ["True"]
+
+
+def test_a_template_that_is_killed_leaves_what_was_forked_running(tmp_path: Path, template: Template) -> None:
+    command = one_command.code_command("import sys; print(1, flush=True); sys.stdin.readline(); print(2)", {}, tmp_path)
+    lines: list[str] = []
+    bounds = Bounds(readable=python_files(), writable=(str(tmp_path),))
+    with Child(command, ResourceLimits(), bounds, lines.append, template) as child:
+        wait_for(lambda: lines, 120, "its first line")
+        os.kill(template.pid, signal.SIGKILL)
+        wait_for(lambda: not _runs(template.pid), 60, "the end of the template")
+        child.send("on")
+        assert child.wait(120, 15, threading.Event(), lambda: False) == "exit"
+        assert child.close() == 0
+    assert lines == ["1\n", "2\n"]
+
+
+STATES = {
+    "tests.workers.template_states.thread": "it runs 2 threads",
+    "tests.workers.template_states.device": "it has opened /dev/zero",
+    "tests.workers.template_states.cuda": "it has initialized CUDA",
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_template_that_no_fork_would_survive_is_not_forked(
+    tmp_path: Path, state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(ready_template("email.mime.text", state)) as template:
+        assert _lines(tmp_path, IMPORTED, template) == ["False"]
+    assert caplog.messages == [f"the template process cannot be forked: {STATES[state]}"]
+
+
+def _runs(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
