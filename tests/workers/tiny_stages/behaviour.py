@@ -24,7 +24,7 @@ def run(document: StageInput, context: Context) -> Any:
     action, _, stage = document.workload.name.partition(" ")
     context.say(0.5, f"half of {document.stage}")
     _check_surroundings(context)
-    if stage == document.stage:
+    if stage in (document.stage, "everywhere"):
         ACTIONS[action](document, context)
     note = context.artifacts / "note.txt"
     note.write_text(document.stage)
@@ -84,4 +84,8 @@ def _crash(document: StageInput, context: Context) -> None:
     raise ValueError("the numbers do not add up\nsecond line")
 
 
-ACTIONS = {"hang": _hang_once, "pause": _pause, "crash": _crash}
+def _tell_who(document: StageInput, context: Context) -> None:
+    _tell(context, {"pid": os.getpid()})
+
+
+ACTIONS = {"tell": _tell_who, "hang": _hang_once, "pause": _pause, "crash": _crash}

@@ -1,0 +1,25 @@
+"""A stage whose import takes long. It says which process it runs in, and does what the workload's name asks."""
+
+import os
+import time
+from typing import Any
+
+from tests.sample_results import results
+from workers.documents.stages import StageInput
+from workers.harness.context import Context
+
+IMPORT_SECONDS = 4.0
+time.sleep(IMPORT_SECONDS)
+
+
+def run(document: StageInput, context: Context) -> Any:
+    """The sample result of the stage."""
+    known = sorted(context.shared)
+    context.shared[document.stage] = True
+    context.say(0.5, f"{os.getpid()} knows {known}")
+    name, _, stage = document.workload.name.partition(" ")
+    if stage == document.stage and name == "hang":
+        time.sleep(600)
+    if stage == document.stage and name == "exit":
+        os._exit(0)
+    return getattr(results(), document.stage)

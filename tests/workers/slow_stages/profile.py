@@ -1,0 +1,1 @@
+from tests.workers.slow_stages.behaviour import run as run

@@ -1,0 +1,116 @@
+"""The process of a run's stages: one for all of them, at once from the template, and a new one where it has ended."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.workers.conftest import TINY, stage_input
+from tests.workers.slow_stages import behaviour
+from tests.workers.templates import ready_template
+from workers import stage_process
+from workers.config import WorkerConfig
+from workers.documents.stages import Stage
+from workers.scratch import scratch
+from workers.stage_files import Folders, stage_modules
+from workers.stage_process import RunProcess
+from workers.template_process import Template
+
+PACKAGE = "tests.workers.slow_stages"
+
+
+class Runs:
+    """Runs of one organisation after another, and what their stages said."""
+
+    def __init__(self, outside: Path, stack: ExitStack) -> None:
+        self._stack, self.model = stack, outside / "model"
+        self.model.mkdir()
+        (self.model / "config.json").write_text(json.dumps(TINY))
+
+    def process(self, template: Template | None) -> RunProcess:
+        directory = self._stack.enter_context(scratch())
+        made = RunProcess(WorkerConfig.from_environment(), Folders(directory, self.model, None), os.environ, template)
+        self._stack.callback(made.close)
+        return made
+
+    def stage(self, process: RunProcess, stage: Stage, name: str = "nothing", stop: bool = False) -> Any:
+        """How the stage ended, which process it ran in, what it found there, and the seconds to its first line."""
+        document = stage_input(stage)
+        document.workload.name = name
+        said, began, stopped = list[str](), time.monotonic(), threading.Event()
+        found = SimpleNamespace(seconds=0.0)
+
+        def line(text: str) -> None:
+            found.seconds = found.seconds or time.monotonic() - began
+            said.append(json.loads(text)["message"])
+            if stop:
+                stopped.set()
+
+        reporter: Any = SimpleNamespace(line=line, stop=stopped)
+        found.end = process.run(document, reporter)
+        spoken = [each for each in said if " knows " in each]
+        found.pid, _, found.known = spoken[-1].partition(" knows ") if spoken else ("", "", "")
+        return found
+
+
+@pytest.fixture
+def runs(outside: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
+    monkeypatch.setenv("WORKBENCH_STAGE_PACKAGE", PACKAGE)
+    monkeypatch.setenv("WORKER_CACHE", str(outside / "cache"))
+    monkeypatch.setenv("WORKBENCH_DATA", str(outside / "data"))
+    with ExitStack() as stack:
+        yield Runs(outside, stack)
+
+
+@pytest.fixture(scope="module")
+def template() -> Iterator[Template]:
+    made = ready_template(*stage_modules(PACKAGE))
+    yield made
+    made.close()
+
+
+def test_a_forked_process_starts_without_the_imports(runs: Runs, template: Template) -> None:
+    started = runs.stage(runs.process(None), "baseline")
+    forked = runs.stage(runs.process(template), "baseline")
+    assert (started.end.ended.code, forked.end.ended.code) == (0, 0)
+    assert forked.seconds < behaviour.IMPORT_SECONDS <= started.seconds
+
+
+def test_the_stages_of_a_run_share_a_process_and_those_of_two_runs_do_not(runs: Runs, template: Template) -> None:
+    one, two = runs.process(template), runs.process(template)
+    first, other, second = runs.stage(one, "baseline"), runs.stage(two, "baseline"), runs.stage(one, "profile")
+    assert (first.pid, first.known) == (second.pid, "[]")
+    assert second.known == "['baseline']"
+    assert (other.known, other.pid != first.pid) == ("[]", True)
+    assert second.seconds < behaviour.IMPORT_SECONDS
+    assert second.end.confinement == first.end.confinement
+
+
+def test_a_process_that_ends_without_a_word_is_replaced_for_the_next_stage(runs: Runs, template: Template) -> None:
+    process = runs.process(template)
+    gone, next_one = runs.stage(process, "baseline", "exit baseline"), runs.stage(process, "profile")
+    assert (gone.end.ended.code, gone.end.ended.why) == (0, "exit")
+    assert (next_one.end.ended.code, next_one.known) == (0, "[]")
+    assert next_one.pid != gone.pid
+
+
+def test_a_stage_that_uses_up_its_time_or_is_stopped_ends_its_process(
+    runs: Runs, template: Template, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage_process, "OVERTIME", 0.0)
+    monkeypatch.setattr(stage_process, "OVERTIME_SECONDS", 5.0)
+    process = runs.process(template)
+    late = runs.stage(process, "baseline", "hang baseline")
+    assert (late.end.ended.code, late.end.ended.why) == (1, "timeout")
+    monkeypatch.setattr(stage_process, "OVERTIME_SECONDS", 240.0)
+    stopped = runs.stage(process, "profile", "hang profile", stop=True)
+    assert stopped.end.ended.why == "stopped"
+    after = runs.stage(process, "baseline")
+    assert (after.end.ended.code, after.known) == (0, "[]")
