@@ -24,7 +24,7 @@ from celery.exceptions import WorkerShutdown
 from celery.signals import worker_process_init, worker_ready
 from pydantic import ValidationError
 
-from workers import bytecode, child, gpu_lock, logs, stage_process
+from workers import bytecode, child, compile_ahead, gpu_lock, logs, stage_process
 from workers.child_environment import shown, template_environment
 from workers.client import AttemptRefused, Client, Rejected, Unreachable
 from workers.config import WorkerConfig
@@ -152,6 +152,7 @@ class _Run:
             uuids = gpus_for(document.gpu_class, list(visible_gpus()))
             outer = shown(os.environ, document.gpu_class, uuids)
             self._held.enter_context(gpu_lock.held(uuids, reporter.stop.is_set))
+            compile_ahead.start(document, folders.model, self.config.cache, template_environment(outer))
             self._process = RunProcess(self.config, folders, outer, _template)
             self._held.callback(self._process.close)
         return self._process

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from workers import child, vllm_folder
+from kernels.cuda.nvrtc import PREBUILT
+from workers import child, compile_ahead, vllm_folder
 from workers.child_environment import stage_environment
 from workers.config import WorkerConfig
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
@@ -136,9 +137,12 @@ class RunProcess:
         if not self._env:
             code = code_folder(self._folders.scratch, [package])
             self._env = stage_environment(self._outer, self._folders.scratch, caches, code)
+            self._env |= {PREBUILT: compile_ahead.prebuilt(self._outer, self._config.cache)}
         closed = [self._config.data, self._config.cache]
+        compiled = compile_ahead.folder_of(self._config.cache)
+        compiled.mkdir(parents=True, exist_ok=True)
         bounds = Bounds(
-            readable=(*readable(os.environ, [package], closed), *self._folders.read),
+            readable=(*readable(os.environ, [package], closed), *self._folders.read, str(compiled)),
             writable=(str(self._folders.scratch), str(caches)),
             user=user_of(document.organisation),
             required=self._config.require_sandbox,
