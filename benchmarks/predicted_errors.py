@@ -1,4 +1,4 @@
-"""How far the model that predicts a plan's figures is off, over the committed results of H200s.
+"""How far the model that predicts a plan's figures is off, over the committed results of H200s and H100s.
 
 python -m benchmarks.predicted_errors     # every figure: predicted, measured, error, and the roofline's error
 """
@@ -20,12 +20,16 @@ from workers.documents.prediction import PredictedPlan
 from workers.documents.workload import Workload
 from workers.predicting import predict
 
-DECODED = ("decode", "decode-aef7729", "decode-vllm", "decode-vllm-f357c07", "decode-f706c2e", "decode-e6890ad")
+DECODED = [
+    *("decode", "decode-aef7729", "decode-vllm", "decode-vllm-f357c07", "decode-f706c2e", "decode-e6890ad"),
+    *("decode-olmoe", "h100x2/decode-1b-b326b1d", "h100x4/decode-1b", "h100x4/decode-8b"),
+]
 SERVED = ("serve-4895f2b", "serve-194ddaf", "serve-alone", "serve-steps", "serve-megakernel")
 RUNS = ("llama-3.2-1b*", "qwen2.5-1.5b*")
 TURNS = "megakernel-turns"
 CALIBRATED = (
-    ("cuda_graphs", "bf16", "", 1),
+    ("cuda_graphs", "bf16", "llama-3.2-1b", 1),
+    ("cuda_graphs", "bf16", "qwen2.5-1.5b", 1),
     ("megakernel", "nvfp4", "llama-3.2-1b", 1),
     ("megakernel", "bf16", "llama-3.2-1b", 8),
 )
@@ -37,6 +41,7 @@ class Error:
     """A predicted figure beside the measured one; `roofline` is what bytes or FLOPs alone predict."""
 
     source: str
+    gpu: str
     runner: str
     weights: str
     model: str
@@ -65,7 +70,7 @@ def errors() -> list[Error]:
 
 
 def _is(found: Error, runner: str, weights: str, model: str, batch: int) -> bool:
-    return (found.runner, found.weights, found.batch) == (runner, weights, batch) and model in ("", found.model)
+    return (found.runner, found.weights, found.model, found.batch) == (runner, weights, model, batch)
 
 
 def ceilings_of(known: Any) -> Ceilings:
@@ -90,12 +95,12 @@ def manifest_of(name: str, config: dict[str, Any]) -> ModelManifest:
     return ModelManifest.model_validate(architecture | source | sizes)
 
 
-def plan_of(case: dict[str, Any], runner: str, ceilings: Ceilings, users: int = 0) -> PredictedPlan:
+def plan_of(case: dict[str, Any], gpu: str, runner: str, ceilings: Ceilings, users: int = 0) -> PredictedPlan:
     """What is predicted of a runner for the case of a committed row: model, weights, batch, prompt and tokens."""
     sizes = {"batch": case.get("batch", 1), "prompt_tokens": case["prompt"], "output_tokens": case["tokens"]}
     stated = {"model": case["model"], "traffic": sizes, "objectives": [{"metric": "ttf_n", "n": 64, "limit": 100}]}
     workload = Workload.model_validate(stated | ({"load": {"most_users": max(2, users)}} if users else {}))
-    found = predict(workload, manifest(case["model"]), "h200", ceilings, "bf16", [case["weights"]])
+    found = predict(workload, manifest(case["model"]), gpu, ceilings, "bf16", [case["weights"]])
     return next(each for each in found.plans if (each.runner, each.weights) == (runner, case["weights"]))
 
 
@@ -124,13 +129,14 @@ def _roofline(case: dict[str, Any], rates: Any, users: int = 0) -> dict[str, flo
 
 
 def _compare(source: str, case: dict[str, Any], runner: str, known: Any, measured: dict[str, float]) -> Iterator[Error]:
+    gpu = "h100" if source.startswith("h100") else "h200"
     ceilings, users = ceilings_of(known), case.get("users", 0)
     settled = "throughput" in measured
     roofline = _roofline(case, ceilings if settled else Ceilings.model_validate(known).of_single_calls, users)
-    values = {(each.metric, each.users): each.value for each in plan_of(case, runner, ceilings, users).figures}
+    values = {(each.metric, each.users): each.value for each in plan_of(case, gpu, runner, ceilings, users).figures}
     for metric, value in measured.items():
         predicted = values[metric, users or None]
-        place = (source, runner, case["weights"], case["model"], users or case.get("batch", 1), case["prompt"])
+        place = (source, gpu, runner, case["weights"], case["model"], users or case.get("batch", 1), case["prompt"])
         yield Error(*place, metric, predicted, roofline[metric], value)
 
 
@@ -140,7 +146,11 @@ def _decoded() -> Iterator[Error]:
         for row in found["rows"]:
             runner = row["variant"].split("_fp8")[0].split("_nvfp4")[0]
             runner = "compiled" if runner.startswith("compiled") else runner
-            if row["ms"] and runner in ("compiled", "cuda_graphs", "kernels", "megakernel"):
+            if (
+                row["ms"]
+                and row["case"].get("gpus") is None
+                and runner in ("compiled", "cuda_graphs", "kernels", "megakernel")
+            ):
                 step, case = row["ms_per_token"], row["case"]
                 first = row["ttf64_ms"] - (case["tokens"] - 1) * step
                 measured = {"ttft": first, "tpot": step, "ttf_n": row["ttf64_ms"]}
@@ -191,6 +201,6 @@ def _served() -> Iterator[Error]:
 
 if __name__ == "__main__":
     for each in errors():
-        words = f"{each.source:28} {each.runner:11} {each.weights:5} {each.model:15} {each.batch:3} {each.prompt:5}"
-        figures = f"{each.metric:10} {each.predicted:9.3f} {each.measured:9.3f} {each.error:+6.0%}"
-        print(f"{words} {figures} {each.roofline_error:+6.0%}")
+        plan = f"{each.source:28} {each.gpu} {each.runner:11} {each.weights:5} {each.model:15} {each.batch:3}"
+        figures = f"{each.prompt:5} {each.metric:10} {each.predicted:9.3f} {each.measured:9.3f} {each.error:+6.0%}"
+        print(f"{plan} {figures} {each.roofline_error:+6.0%}")

@@ -8,28 +8,30 @@ from benchmarks.predicted_errors import TURNS, Error, errors
 from benchmarks.tables.models import MODELS
 from benchmarks.tables.writing import markdown, table
 
+NAMES = MODELS | {"llama-3.1-8b": "Llama-3.1-8B", "olmoe-1b-7b": "OLMoE-1B-7B"}
 LATENCIES = {"ttft": "TTFT", "tpot": "TPOT", "ttf_n": "TTF64"}
 
 
 @table("predicted-latencies")
 def latencies() -> str:
-    """The median errors of each runner, precision, model, batch and prompt over all documents."""
-    groups: dict[tuple[str, str, str, int, int], list[Error]] = defaultdict(list)
+    """The median errors of each GPU, runner, precision, model, batch and prompt over all documents."""
+    groups: dict[tuple[str, str, str, str, int, int], list[Error]] = defaultdict(list)
     for each in errors():
         if each.source != TURNS and each.metric in LATENCIES:
-            groups[each.runner, each.weights, MODELS[each.model], each.batch, each.prompt].append(each)
+            groups[each.gpu, each.runner, each.weights, NAMES[each.model], each.batch, each.prompt].append(each)
     lines = []
-    for (runner, *of, batch, prompt), found in sorted(groups.items()):
+    for (gpu, runner, *of, batch, prompt), found in sorted(groups.items()):
         sides = ([each for each in found if each.metric == metric] for metric in LATENCIES)
-        place = [runner.replace("_", " "), *of, f"{batch}", f"{prompt:,}"]
+        place = [gpu.upper(), runner.replace("_", " "), *of, f"{batch}", f"{prompt:,}"]
         lines.append([*place, f"{len(found) // len(LATENCIES)}", *(_medians(side) for side in sides)])
-    return markdown(["runner", "weights", "model", "batch", "prompt", "measured", *LATENCIES.values()], lines)
+    return markdown(["GPU", "runner", "weights", "model", "batch", "prompt", "measured", *LATENCIES.values()], lines)
 
 
 @table("predicted-corrected")
 def corrected() -> str:
     """Median errors of one model as predicted, and corrected by what the other model measured of the same runner."""
-    known = [each for each in errors() if each.source != TURNS and each.metric in LATENCIES]
+    found = [each for each in errors() if each.gpu == "h200" and each.model in MODELS]
+    known = [each for each in found if each.source != TURNS and each.metric in LATENCIES]
     lines = []
     for runner in ("megakernel", "kernels", "compiled"):
         for judged, name in MODELS.items():

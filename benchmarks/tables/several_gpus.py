@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from benchmarks.documents import Row, document, field, is_lossy
 from benchmarks.predicted_errors import manifest
 from benchmarks.tables.writing import borrowed, fidelity, markdown, table
+from kernels.measure.pass_time import MEGAKERNEL
 from workers.documents.workload import Workload
-from workers.predicting import MEGAKERNEL, predict
+from workers.predicting import predict
 
 CLASSES = {2: "h200x2", 4: "h200x4"}
 SUMS = {"symm_mem": "symm_mem", "nccl": "NCCL"}

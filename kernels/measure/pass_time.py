@@ -1,4 +1,4 @@
-"""How long a runner takes for one pass over a decoder, a prompt's or a decode step's. Imports without torch.
+"""How long a runner takes for one pass over a model: a prompt's, a decode step's, or an encoder's. Without torch.
 
 A pass takes the bytes that it reads by the bandwidth, and its FLOPs by the matrix rate: both, since a kernel with few
 tiles for each SM hides little of one behind the other. In each layer the memory also stands idle, wherever a kernel or
@@ -7,11 +7,11 @@ H200s. `docs/method.md`, *prediction*, has the formula and how far it was off.
 """
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, prod
 from typing import Any
 
 from kernels.model_files.config import value
-from kernels.model_files.families import attention_shape, head_shape
+from kernels.model_files.families import FAMILIES, ExpertSizes, attention_shape, expert_sizes, head_shape
 from kernels.model_files.memory import kv_bytes_per_token
 
 KERNEL_US = 2.4
@@ -51,19 +51,35 @@ and the 70B's shape in fp8 on one, two and four H200s (`h200x2/decode-8b.json`, 
 KERNELS = {"kernels": (5, 8), "compiled": (15, 13), "cuda_graphs": (44, 45)}
 """Dependent kernels of a layer, in a decode step and in a prompt. `kernels`: `docs/kernels/whole-model.md`; the others
 as profiles of Llama-3.2-1B counted launches (`llama-3.2-1b.json`)."""
+MIXTURE_KERNELS = {"kernels": (13, 14), "compiled": (26, 26), "cuda_graphs": (78, 74)}
+"""The same of a layer with experts, whose norms of q and k are left out. `kernels`: `docs/kernels/whole-model.md`. The
+others run transformers' modules: as torch's dispatcher counts their calls (`cuda_graphs`) and as Inductor fuses them,
+on a CPU, with two kernels each where a GPU has two (best, histogram, sum, grouped product, masked copy)."""
+HEAD_NORMS = {"kernels": (3, 2), "compiled": (0, 0), "cuda_graphs": (16, 16)}
+"""Kernels of a layer that norms of q and k add: two norms, and in a step rotation and attention are two kernels with
+them. Inductor fuses them with the rotation; torch has eight kernels a norm."""
 MEGAKERNEL = "megakernel"
 """It reads prompts by the same kernels as the runner `kernels`."""
 
 
 @dataclass(frozen=True)
-class DecoderSizes:
-    """Sizes of a decoder: parameters of all layers and of the head, KV bytes a token in 16 bits, width of q."""
+class ModelSizes:
+    """Sizes of a model: parameters of all layers that multiply a token and of the head, KV bytes a token in 16 bits,
+    width of q, the experts of a mixture, and whether heads of q and k are normed.
+    """
 
     layers: int
     body: int
     head: int
     kv_bytes: int
     q_width: int
+    experts: ExpertSizes | None = None
+    head_norms: bool = False
+
+    def read(self, rows: float) -> float:
+        """Parameters of the layers that `rows` tokens read: of a mixture each expert that one of them has, once."""
+        of = self.experts
+        return self.body if of is None else self.body + of.parameters * (distinct(of, rows) - of.chosen)
 
 
 @dataclass(frozen=True)
@@ -89,13 +105,23 @@ class LayerTime:
     unpacked: float = inf
 
 
-def decoder(config: dict[str, Any], parameters: int) -> DecoderSizes:
-    """The sizes of a model; `parameters` of its parameters multiply a token (`request_case`)."""
+def distinct(of: ExpertSizes, tokens: float) -> float:
+    """How many experts so many tokens have between them, in the mean, where each chooses evenly and by itself."""
+    return of.experts * (1 - (1 - of.chosen / of.experts) ** tokens)
+
+
+def decoder(config: dict[str, Any], parameters: int) -> ModelSizes:
+    """The sizes of a model that generates; `parameters` of its parameters multiply a token (`request_case`)."""
     heads, _, head_dim = attention_shape(config)
-    vocabulary, hidden = head_shape(config)
-    head = vocabulary * hidden
-    return DecoderSizes(
-        value(config, "layers") or 1, parameters - head, head, kv_bytes_per_token(config, 2), heads * head_dim
+    head, family = prod(head_shape(config)), FAMILIES.get(config.get("model_type", ""))
+    return ModelSizes(
+        layers=value(config, "layers") or 1,
+        body=parameters - head,
+        head=head,
+        kv_bytes=kv_bytes_per_token(config, 2),
+        q_width=heads * head_dim,
+        experts=expert_sizes(config),
+        head_norms=family is not None and family.qk_norm,
     )
 
 
@@ -114,22 +140,32 @@ def exchanges_us(gpus: int) -> float:
     return (EXCHANGES - GPU_EXCHANGES) * EXCHANGE_US + GPU_EXCHANGES * GPU_EXCHANGE_US[gpus]
 
 
-def layer(
-    runner: str, weights: str, kernel_us: float, sequences: float, reads_prompt: bool, gpus: int = 1
-) -> LayerTime:
-    """What a layer costs beside bytes and FLOPs; `kernel_us` is KERNEL_US, or what is known of another device."""
-    if runner == MEGAKERNEL and not reads_prompt:
-        least, idle, further = EXCHANGES * ALL_TO_ALL_US, exchanges_us(gpus), SEQUENCE_US * (sequences - 1)
-        if weights not in UNPACKED:
-            return LayerTime(idle + further, least + further)
-        least = max(least, LOSSY_LAYER_US / gpus)
-        return LayerTime(idle + UNPACK_US + further, least + further, gpus * UNPACKED[weights])
-    count = KERNELS["kernels" if runner == MEGAKERNEL else runner][reads_prompt]
-    return LayerTime(count * kernel_us + GPU_EXCHANGES * PROMPT_SUM_US[gpus])
+def kernels_of(of: ModelSizes, runner: str, reads_prompt: bool) -> int:
+    """Dependent kernels of a layer of a model that generates."""
+    by = "kernels" if runner == MEGAKERNEL else runner
+    counted = KERNELS if of.experts is None else MIXTURE_KERNELS
+    return counted[by][reads_prompt] + (HEAD_NORMS[by][reads_prompt] if of.head_norms else 0)
+
+
+def megakernel_layer(weights: str, sequences: float, gpus: int) -> LayerTime:
+    """What a layer of the megakernel costs in a decode step beside bytes and FLOPs."""
+    least, idle, further = EXCHANGES * ALL_TO_ALL_US, exchanges_us(gpus), SEQUENCE_US * (sequences - 1)
+    if weights not in UNPACKED:
+        return LayerTime(idle + further, least + further)
+    least = max(least, LOSSY_LAYER_US / gpus)
+    return LayerTime(idle + UNPACK_US + further, least + further, gpus * UNPACKED[weights])
+
+
+def kernels_layer(kernels: int, kernel_us: float, gpus: int = 1) -> LayerTime:
+    """The same of a layer of so many dependent kernels; `kernel_us` is KERNEL_US, or that of another device.
+
+    Of several GPUs it is a prompt's layer, which has sums over all of them.
+    """
+    return LayerTime(kernels * kernel_us + GPU_EXCHANGES * PROMPT_SUM_US[gpus])
 
 
 def pass_ms(
-    of: DecoderSizes, work: PassWork, weight_bytes: float, kv_share: float, rates: tuple[float, float], each: LayerTime
+    of: ModelSizes, work: PassWork, weight_bytes: float, kv_share: float, rates: tuple[float, float], each: LayerTime
 ) -> float:
     """Milliseconds of a pass whose weights have `weight_bytes` bytes and whose keys `kv_share` of 16 bits.
 
@@ -138,7 +174,7 @@ def pass_ms(
     read, multiplied = rates[0] * 1e9, rates[1] * 1e9
     weight = max(weight_bytes / read, 1 / (each.unpacked * 1e9))
     attention = 4.0 * of.q_width * of.layers * work.pairs
-    body = of.body * weight + work.cached * of.kv_bytes * kv_share / read
+    body = of.read(work.rows) * weight + work.cached * of.kv_bytes * kv_share / read
     body += (2.0 * of.body * work.rows + attention) / multiplied
     head = of.head * weight + 2.0 * of.head * work.answered / multiplied
     return of.layers * max(body / of.layers + each.idle_us / 1e3, each.least_us / 1e3) + head

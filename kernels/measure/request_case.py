@@ -10,19 +10,30 @@ from kernels.ops import BYTES, ModelCase, Weights
 from kernels.ops.model import last_only
 
 
-def unbounded(config: dict[str, Any], parameters: int, weights: Weights) -> str:
-    """What keeps a configuration from bounding its requests' time, as words behind "of"; "" where nothing does."""
+def uncounted(config: dict[str, Any]) -> str:
+    """Why the parameters that multiply a token are not known, as words behind "of"; "" where they are."""
     if unchosen_parameters(config) is None:
         return "a mixture of experts"
     if config.get("model_type", "") not in FAMILIES:
         return f"the family {config.get('model_type') or 'without a name'}, whose tensors are not known one by one"
-    size = _multiplied(config, parameters) * BYTES[weights]
-    if size < CACHED_BYTES:
-        return f"{size / 1e6:,.3g} MB of weights: under {CACHED_BYTES / 1e6:.0f} MB a GPU's cache may hold them"
     return ""
 
 
-def _multiplied(config: dict[str, Any], parameters: int) -> int:
+def unbounded(config: dict[str, Any], parameters: int, weights: Weights) -> str:
+    """What keeps a configuration from bounding its requests' time, as words behind "of"; "" where nothing does."""
+    size = multiplied(config, parameters) * BYTES[weights]
+    return uncounted(config) or cached(size)
+
+
+def cached(weight_bytes: float) -> str:
+    """That the memory's bandwidth does not bound such weights, as words behind "of"; "" where it does."""
+    if weight_bytes >= CACHED_BYTES:
+        return ""
+    mb = weight_bytes / 1e6
+    return f"{mb:,.3g} MB of weights: under {CACHED_BYTES / 1e6:.0f} MB a GPU's cache may hold them"
+
+
+def multiplied(config: dict[str, Any], parameters: int) -> int:
     """The parameters that a token is multiplied by: all but an embedding that is only looked up, and other experts."""
     vocabulary, hidden = head_shape(config)
     return parameters - (0 if is_tied(config) else vocabulary * hidden) - (unchosen_parameters(config) or 0)
@@ -40,7 +51,7 @@ def request_case(
     if unbounded(config, parameters, weights):
         return None
     vocabulary, hidden = head_shape(config)
-    multiplied = _multiplied(config, parameters)
+    taken = multiplied(config, parameters)
     layers = value(config, "layers")
     cache = batch * (prompt + tokens / 2) * kv_bytes_per_token(config, BYTES[weights])
     return ModelCase(
@@ -49,7 +60,7 @@ def request_case(
         batch=batch,
         prompt=prompt,
         tokens=tokens,
-        parameters=multiplied,
-        last_only=last_only(multiplied, vocabulary * hidden, layers) if layers else None,
-        bytes_per_token=multiplied * BYTES[weights] + cache,
+        parameters=taken,
+        last_only=last_only(taken, vocabulary * hidden, layers) if layers else None,
+        bytes_per_token=taken * BYTES[weights] + cache,
     )

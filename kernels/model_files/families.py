@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernels.model_files.config import FILE, check_required, value
 from kernels.model_files.errors import ModelRefused
@@ -257,16 +257,30 @@ def is_mixture(config: dict[str, Any]) -> bool:
     return bool(value(config, "experts") or (family is not None and family.mixture is not None))
 
 
-def unchosen_parameters(config: dict[str, Any]) -> int | None:
-    """Parameters of experts that multiply nothing of one token; None for a mixture where that is not known."""
-    if not is_mixture(config):
-        return 0
+class ExpertSizes(NamedTuple):
+    """A token of a mixture goes to `chosen` of `experts`. One expert has `parameters` in all layers together."""
+
+    experts: int
+    chosen: int
+    parameters: int
+
+
+def expert_sizes(config: dict[str, Any]) -> ExpertSizes | None:
+    """The experts of a mixture; None where they are not known, and for other models."""
     family, chosen = FAMILIES.get(config.get("model_type", "")), value(config, "chosen")
     if family is None or family.mixture is None or chosen is None:
         return None
     experts = value(config, "experts") or family.mixture.experts
     sizes = (_product(shape) for name, shape in family.shapes(config) if ".mlp.experts." in name)
-    return max(0, experts - chosen) * sum(size // experts for size in sizes)
+    return ExpertSizes(experts, min(chosen, experts), sum(size // experts for size in sizes))
+
+
+def unchosen_parameters(config: dict[str, Any]) -> int | None:
+    """Parameters of experts that multiply nothing of one token; None for a mixture where that is not known."""
+    if not is_mixture(config):
+        return 0
+    of = expert_sizes(config)
+    return None if of is None else (of.experts - of.chosen) * of.parameters
 
 
 def _product(shape: tuple[int, ...]) -> int:

@@ -25,10 +25,15 @@ PARAMETERS, HEAD, CACHE = 1_235_814_400, 128_256 * 2048, (128 + 32) * 2 * 16 * 8
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 500.0}, launch_us=1)
 
 
-def predicted(of=None, gpu_class="h200", ceilings=None, lower=(), **changes):
+def predicted(of=None, gpu_class="h200", ceilings=None, lower=(), served="bf16", **changes):
     traffic = {"prompt_tokens": 128, "output_tokens": 64} | changes.pop("traffic", {})
     stated = {"model": "m", "traffic": traffic, "objectives": [{"metric": "ttf_n", "n": 64, "limit": 100}]} | changes
-    return predict(Workload.model_validate(stated), of or model(), gpu_class, ceilings, "bf16", lower)
+    return predict(Workload.model_validate(stated), of or model(), gpu_class, ceilings, served, lower)
+
+
+def encoder(family, parameters=86_000_000, kind="encoder", counted="sequences", **config):
+    changes = {"kind": kind, "counted": counted, "parameters": parameters, "config": {"model_type": family} | config}
+    return model().model_copy(update=changes)
 
 
 def values(plan):
@@ -51,6 +56,7 @@ def test_the_formula_by_hand():
     assert kernels[("ttft", None, None)] == pytest.approx(first)
     assert kernels[("tpot", None, None)] == pytest.approx(step)
     assert kernels[("ttf_n", 64, None)] == kernels[("e2e", None, None)] == pytest.approx(first + 63 * step)
+    assert kernels[("throughput", None, None)] == pytest.approx(64e3 / (first + 63 * step))
     read = 4 * 2 * log(2)  # tokens padded to a graph's length, each twice as long as the one before
     prompts = 2 * PARAMETERS / 4e9 + read * (2 * body * 128 + 2 * HEAD + attention) / 500e9 + idle
     four = (2 * PARAMETERS + 4 * CACHE) / 4e9 + 4 * flops / 500e9 + 16 * 5 * KERNEL_US / 1e3
@@ -200,10 +206,12 @@ LARGER = {
     ("llama-3.2-1b-load", "ttft"): 0.17,
     ("qwen2.5-1.5b-load", "ttft"): 0.16,
     ("llama-3.2-1b-73f6258", "ttft"): 0.20,
+    ("h100x4/decode-8b", "ttft"): 0.27,
+    ("decode-olmoe", "ttft"): 0.31,
 }
-"""The largest error of a run whose host was slower than those of others, by document and metric: an empty launch took 8
-to 9 µs there, and transformers' `generate` a second or more.
-"""
+"""The largest error of some documents, by metric. On three hosts an empty launch took 8 to 9 µs, and transformers'
+`generate` a second or more. A prompt of the 8B hides its FLOPs behind its bytes, which the formula adds. Prompts of a
+mixture with generated weights go to fewer experts than evenly chosen ones."""
 
 
 @pytest.mark.parametrize(
@@ -222,7 +230,7 @@ to 9 µs there, and transformers' `generate` a second or more.
         ("kernels", "throughput", 0.32, 0.14),
     ],
 )
-def test_how_far_predictions_are_off_what_h200s_measured(runner, metric, most, usual):
+def test_how_far_predictions_are_off_what_was_measured(runner, metric, most, usual):
     """At most, and in the median, over the committed results but those that the constants are taken from."""
     found = [each for each in errors() if (each.runner, each.metric) == (runner, metric)]
     off = [abs(each.error) for each in found]
@@ -235,10 +243,18 @@ def test_how_far_predictions_are_off_what_h200s_measured(runner, metric, most, u
     ("changes", "said"),
     [
         ({"gpu_class": "cpu"}, "no datasheet and no earlier run tells its rates"),
-        ({"of": model("tiny-llama")}, "Nothing is predicted of 2 MB of weights: under 256 MB a GPU's cache may"),
+        (
+            {"of": model("tiny-llama"), "gpu_class": "cpu", "ceilings": CEILINGS},
+            "Nothing is predicted of 2 MB of weights: under 256 MB a GPU's cache may",
+        ),
         ({"of": model(num_local_experts=8)}, "Nothing is predicted of a mixture of experts."),
+        ({"of": model("olmoe-1b-7b"), "served": "fp16"}, "Nothing is predicted of a mixture of experts in fp16."),
         ({"of": model(model_type="mamba")}, "of the family mamba, whose tensors are not known one by one."),
-        ({"of": model().model_copy(update={"kind": "encoder"})}, "Only models that generate text"),
+        ({"of": encoder("resnet")}, "Nothing is predicted of the family resnet, whose passes are not known layer by"),
+        (
+            {"of": encoder("vit", hidden_size=768, num_hidden_layers=12, patch_size=16)},
+            "of a model of images whose config.json does not say how long the sequence is (image_size, patch_size).",
+        ),
     ],
 )
 def test_what_is_not_predicted_has_a_sentence(changes, said):

@@ -1,0 +1,154 @@
+"""Predictions of mixtures of experts and of models that generate no text, and of every whole-model variant."""
+
+import pytest
+
+from kernels import registry
+from kernels.measure.pass_time import KERNEL_US
+from tests.workers.test_predicting import CEILINGS, encoder, of, predicted, values
+from tests.workers.test_promises import model
+from workers.documents.measurement import Ceilings
+from workers.documents.workload import Objective
+from workers.predicting import predicted_primary
+from workers.predicting.plans import VARIANTS
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_a_mixture_by_hand(batch):
+    """Of 64 experts of OLMoE a token has 8, and eight tokens have 64 · (1 − (7/8)⁸) = 42 between them."""
+    mixture = model("olmoe-1b-7b")
+    found = predicted(mixture, ceilings=CEILINGS, traffic={"batch": batch})
+    assert [each.runner for each in found.plans] == ["kernels", "compiled", "cuda_graphs"]
+    expert, table, chosen = 16 * 3 * 1024 * 2048, 50_304 * 2048, 8
+    shared = mixture.parameters - 64 * expert - table
+    read = shared + 64 * (1 - (7 / 8) ** batch) * expert
+    cache = batch * (128 + 32) * 2 * 16 * 16 * 128 * 2
+    flops = batch * (2 * (shared + chosen * expert) + 4 * 2048 * 16 * 160)
+    bare = (2 * read + cache) / 4e9 + flops / 500e9
+    for runner, kernels in {"kernels": 16, "compiled": 26, "cuda_graphs": 94}.items():
+        step = values(of(found, runner))[("tpot", None, None)]
+        assert step - bare == pytest.approx(16 * kernels * KERNEL_US / 1e3)
+    everything = 2 * (shared + 64 * expert) / 4e9
+    rows = batch * 128
+    taken = 2 * rows * (shared - table + chosen * expert) + 2 * batch * table + 4 * 2048 * 16 * rows * 128 / 2
+    first = values(of(found, "kernels"))[("ttft", None, None)]
+    assert first == pytest.approx(everything + taken / 500e9 + 16 * 16 * KERNEL_US / 1e3, rel=1e-3)
+    said = " ".join(found.assumptions)
+    assert "8 of 64 experts evenly" in said
+    assert "megakernel" not in said
+
+
+@pytest.mark.parametrize(("runner", "ms_per_token", "within"), [("kernels", 4.1, 0.25), ("cuda_graphs", 12.7, 0.05)])
+def test_a_token_of_qwen3_30b(runner, ms_per_token, within):
+    """Beside what one H200 took: `kernels serve` over HTTP, and torch's own kernels in a run."""
+    step = values(of(predicted(model("qwen3-30b-a3b")), runner))[("tpot", None, None)]
+    assert abs(step / ms_per_token - 1) < within
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "measured"),
+    [
+        ("llama-3.2-1b", "ttf_n", 52.9),
+        ("qwen2.5-1.5b", "ttf_n", 66.2),
+        ("smollm2-135m", "ttf_n", 20.6),
+        ("llama-3.1-8b", "tpot", 4.92),
+    ],
+)
+def test_one_h100_that_reads_at_3_06_tbps(name, metric, measured):
+    rates = Ceilings(read_tbps=3.06, copy_tbps=3.0, matrix_tflops={"bf16": 787.0}, launch_us=6)
+    found = values(of(predicted(model(name), "h100", rates), "megakernel"))
+    assert abs(found[metric, 64 if metric == "ttf_n" else None, None] / measured - 1) < 0.07
+
+
+def test_where_the_kernels_runner_does_not_run_a_mixture_it_is_not_predicted():
+    runners = {"compiled", "cuda_graphs"}
+    for changed, gpu_class in ({}, "a100"), ({"clip_qkv": 8}, "h200"), ({"mlp_only_layers": [0]}, "h200"):
+        found = predicted(model("olmoe-1b-7b", **changed), gpu_class, lower=["fp8"])
+        assert {(each.runner, each.weights) for each in found.plans} == {(each, "bf16") for each in runners}
+
+
+def test_an_encoder_by_hand():
+    sizes = {"hidden_size": 768, "num_hidden_layers": 12, "vocab_size": 30_522, "max_position_embeddings": 512}
+    tables, parameters, rows = (30_522 + 512 + 2) * 768, 110_000_000, 8 * 128
+    config = sizes | {"type_vocab_size": 2}
+    bert = encoder("bert", parameters, architectures=["BertForSequenceClassification"], **config)
+    promise = {"objectives": [{"metric": "batch_latency", "limit": 100}], "traffic": {"batch": 8}}
+    found = predicted(bert, ceilings=CEILINGS, **promise)
+    bare = 2 * (parameters - tables) / 4e9 + (2 * rows * (parameters - tables) + 4 * 768 * 12 * rows * 128) / 500e9
+    for runner, kernels in {"compiled": 10, "cuda_graphs": 12}.items():
+        figures, ms = values(of(found, runner)), bare + 12 * kernels * KERNEL_US / 1e3
+        assert figures[("batch_latency", None, None)] == figures[("e2e", None, None)] == pytest.approx(ms)
+        assert figures[("throughput", None, None)] == pytest.approx(8e3 / ms)
+    head = 30_522 * 768
+    masked = encoder("bert", parameters, counted="tokens", architectures=["BertForMaskedLM"], **config)
+    figures = values(of(predicted(masked, ceilings=CEILINGS, **promise), "cuda_graphs"))
+    ms = bare + 12 * 12 * KERNEL_US / 1e3 + 2 * head / 4e9 + 2 * rows * head / 500e9
+    assert figures[("batch_latency", None, None)] == pytest.approx(ms)
+    assert figures[("throughput", None, None)] == pytest.approx(rows * 1e3 / ms)
+
+
+def test_images_and_recordings_have_the_length_that_their_configuration_says():
+    sides = {"hidden_size": 768, "num_hidden_layers": 12, "patch_size": 16}
+    small, large = (
+        values(of(predicted(encoder("vit", counted="images", image_size=side, **sides)), "cuda_graphs"))
+        for side in (224, 448)
+    )
+    assert large[("e2e", None, None)] > small[("e2e", None, None)]
+    plan = of(predicted(encoder("vit", counted="images", image_size=224, **sides)), "cuda_graphs")
+    assert {each.unit for each in plan.figures} == {"ms", "images/s"}
+    sizes = {"d_model": 1280, "encoder_layers": 32, "decoder_layers": 4, "encoder_ffn_dim": 5120, "vocab_size": 51_866}
+    sizes |= {"decoder_ffn_dim": 5120, "max_source_positions": 1500, "num_mel_bins": 128}
+    whisper = values(of(predicted(encoder("whisper", 809_000_000, "other", "recordings", **sizes)), "cuda_graphs"))
+    body = 32 * (4 * 1280**2 + 2 * 1280 * 5120) + 3 * 1280 * (256 + 1280) + 4 * 2 * 1280**2
+    assert whisper[("e2e", None, None)] > 2 * 1500 * body / (0.8 * 989e9)
+    without = {name: each for name, each in sizes.items() if name != "max_source_positions"}
+    said = predicted(encoder("whisper", 809_000_000, "other", "recordings", **without)).missing
+    assert "does not say how long the sequence is" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("family", "config"),
+    [
+        ("bert", {"hidden_size": 768}),
+        ("distilbert", {"dim": 768, "n_layers": "six"}),
+        ("vit", {"hidden_size": 768, "num_hidden_layers": 12, "image_size": [224, "x"], "patch_size": 16}),
+        ("yolos", {"hidden_size": 768, "num_hidden_layers": 12, "image_size": 224, "patch_size": 16}),
+        ("dinov2_with_registers", {"hidden_size": 9, "num_hidden_layers": 1, "image_size": 9, "patch_size": [3]}),
+        ("whisper", {"d_model": [1], "encoder_layers": -1}),
+    ],
+)
+def test_a_configuration_without_sizes_has_one_sentence(family, config):
+    (sentence,) = predicted(encoder(family, **config)).missing
+    assert sentence.startswith("Nothing is predicted of a ")
+    assert "does not say" in sentence
+
+
+def test_every_variant_of_a_whole_model_has_the_prediction_of_its_runner():
+    planned = [each for each in registry.variants("model") if each.in_plans]
+    assert {each.name for each in planned if each.name != "eager"} == set(VARIANTS)
+    for each in planned:
+        if each.name != "eager":
+            lower = each.options.get("weights")
+            runner = "cuda_graphs" if each.options.get("compile") is False else each.runner_name
+            assert VARIANTS[each.name] == (runner, lower)
+    lossy = {"lower": ["fp8", "nvfp4"], "gpu_class": "h200x4"}
+    metrics = ("ttft", "ttf_n", "tpot", "itl", "e2e", "batch_latency", "throughput", "cost_per_mtok")
+    wanted = [{"metric": each, "limit": 9} | ({"n": 64} if each == "ttf_n" else {}) for each in metrics]
+    found = predicted(model("llama-3.1-8b"), objectives=wanted, **lossy)
+    objectives = [Objective.model_validate(each) for each in wanted]
+
+    def primary(objective, variant, gpus=1):
+        return predicted_primary(objective, found, variant, "bf16", gpus, usd_per_hour=3.6 * gpus)
+
+    for objective in objectives:
+        each = {name: primary(objective, name) for name in VARIANTS}
+        assert all(each.values()), objective.metric
+        assert each["compiled"] == each["compiled_tuned"] == each["compiled_max_autotune"]
+        better = [each["megakernel_fp8"], each["megakernel"], each["kernels"], each["compiled"], each["cuda_graphs"]]
+        if objective.metric != "ttft":
+            assert sorted(better, reverse=objective.direction == "at_least") == better
+        assert primary(objective, "megakernel", 4) is not None
+        assert primary(objective, "kernels", 2) is None
+        assert primary(objective, "eager") is None
+    rate, cost = (primary(objectives[metrics.index(each)], "kernels") for each in ("throughput", "cost_per_mtok"))
+    assert cost == pytest.approx(1e6 * 3.6 / 3600 / rate)
+    assert predicted_primary(objectives[-1], found, "kernels", "bf16") is None
