@@ -87,14 +87,13 @@ def _median(found: list[Distribution], first: Objective) -> float | None:
 
 
 def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: PriceBook) -> Point | None:
-    """A prediction; one batch after the other gives the rate. None where the first promise is not predicted."""
-    first, traffic = workload.objectives[0], workload.traffic
-    times = {(each.metric, each.n): each.value for each in plan.figures}
-    whole = times.get(("e2e", None))
-    ms = whole if first.metric == "batch_latency" else times.get((first.metric, first.n))
-    if ms is None or not whole:
+    """A prediction at one request at a time; None where the first promise is not predicted."""
+    first = workload.objectives[0]
+    figures = {(figure.metric, figure.n): figure.value for figure in plan.figures if figure.users is None}
+    ms, rate = figures.get((first.metric, first.n)), figures.get(("throughput", None))
+    if ms is None or not rate:
         return None
-    usd = _usd(book, gpu_class, plan.gpus, 1000 * traffic.batch * traffic.output_tokens / whole)
+    usd = _usd(book, gpu_class, plan.gpus, rate)
     return Point(_gpus(gpu_class, plan.gpus), f"{plan.runner}, {plan.weights}", ms, usd, "modelled")
 
 

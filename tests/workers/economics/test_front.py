@@ -13,7 +13,8 @@ from workers.economics.front import points
 from workers.pricing import gpu_price, usd_per_mtok
 
 BOOK = default_price_book()
-FIGURES = [PredictedFigure(metric="ttf_n", n=64, value=70.0), PredictedFigure(metric="e2e", value=80.0)]
+FIGURES = [PredictedFigure(metric="ttf_n", n=64, value=70.0)]
+FIGURES.append(PredictedFigure(metric="throughput", unit="tokens/s", value=800.0))
 H100 = {"h100": Prediction(plans=[PredictedPlan(runner="kernels", weights="bf16", figures=FIGURES)])}
 
 
@@ -27,7 +28,7 @@ def test_measured_and_modelled_points_with_their_prices():
     one, two, three = found(known)
     hour = gpu_price(BOOK, "h200").typical
     assert (one.gpu, one.basis, one.plan, one.ms) == ("h100", "modelled", "kernels, bf16", 70)
-    assert one.usd == pytest.approx(usd_per_mtok(gpu_price(BOOK, "h100").typical, 64_000 / 80))
+    assert one.usd == pytest.approx(usd_per_mtok(gpu_price(BOOK, "h100").typical, 800))
     assert (two.plan, two.group, two.keeps) == ("compiled, CUDA graphs (verified)", "plan", "holds")
     assert two.ms == known.verify.after[0].percentiles["p50"]
     assert two.usd == pytest.approx(usd_per_mtok(hour, known.verify.tokens_per_second_after))
