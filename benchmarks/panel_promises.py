@@ -9,9 +9,10 @@ from typing import Any
 from benchmarks.documents import LOSSY, RESULTS
 from benchmarks.predicted_errors import manifest_of
 from kernels.hardware import class_of
+from kernels.measure.pass_time import MEGAKERNEL
 from kernels.model_files import catalogue
 from workers.documents.workload import Sla
-from workers.predicting import MEGAKERNEL, fastest, predicted
+from workers.predicting import fastest, predicted
 
 FOLDER = Path(__file__).parent / "panel_models"
 BEST = Path(__file__).with_name("panel_best.json")

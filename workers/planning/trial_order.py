@@ -16,7 +16,6 @@ from kernels.measure.request_case import request_case
 from kernels.measure.roofline import floor_ms, in_burst
 from kernels.plan import Plan
 from workers.charts.text import quantity
-from workers.documents.prediction import PredictedPlan
 from workers.documents.stages import PlanTrial, StageInput
 from workers.documents.workload import Objective
 from workers.harness.context import Context
@@ -25,7 +24,8 @@ from workers.planning.build_times import Builds
 from workers.planning.precision import lowers_precision
 from workers.planning.whole_models import whole_models
 from workers.precisions import lossy_refusal, precisions_of_plans
-from workers.predicting import MEDIAN, predicted, predicted_value
+from workers.predicting import MEDIAN, predicted, predicted_primary
+from workers.pricing import hourly_price
 
 PREDICTION_ERROR = 0.1
 """The share of a predicted time by which the measured one may be shorter; `docs/method.md` has the measured errors."""
@@ -61,7 +61,7 @@ class TrialOrder:
         self._lower = self._objective.direction != "at_least"
         profile = document.results.profile
         rates = {document.gpu: profile.ceilings} if profile else document.ceilings
-        self._plans = predicted(document.workload, document.model, document.gpu_class, rates).plans
+        self._prediction = predicted(document.workload, document.model, document.gpu_class, rates)
         self._floor = _floor(document)
         self._precision = precisions_of_plans(document.workload, document.model, document.gpu_class)[0]
 
@@ -82,9 +82,9 @@ class TrialOrder:
 
     def predicted(self, variant: WholeModel, gpus: int = 1, objective: Objective | None = None) -> float | None:
         """The predicted median of an objective's metric (default: the first), in its unit; None where there is none."""
-        weights = variant.weights if variant.lossy else self._precision
-        plan = next((each for each in self._plans if _is_of(each, variant, gpus, weights)), None)
-        return None if plan is None else predicted_value(plan, objective or self._objective, self._document.workload)
+        usd = hourly_price(self._document.prices, self._document.gpu_class, gpus)
+        wanted = objective or self._objective
+        return predicted_primary(wanted, self._prediction, variant.name, self._precision, gpus, usd)
 
     def ranked(self, candidates: Sequence[CandidatePlan], best: PlanTrial | None) -> list[CandidatePlan]:
         """The candidates, the most valuable first. Without a `best`, gains are over the worst prediction."""
@@ -205,11 +205,6 @@ def minutes_wanted(document: StageInput, context: Context, left_out: Sequence[Pl
     wanted = sum(each.seconds_wanted or 0.0 for each in left_out)
     missing = max(wanted, wanted + context.overtime - context.seconds_left)
     return ceil((60 * document.workload.constraints.minutes + 1.2 * missing) / 30) / 2
-
-
-def _is_of(plan: PredictedPlan, variant: WholeModel, gpus: int, weights: str) -> bool:
-    runner = "cuda_graphs" if variant.name == "cuda_graphs" else variant.runner_name
-    return (plan.runner, plan.gpus, plan.weights) == (runner, gpus, weights)
 
 
 def _floor(document: StageInput) -> float:
