@@ -166,7 +166,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         model=run.workload.model.facts,
         prices=price_book(run.organisation),
         results=results(run),
-        ceilings=known_ceilings(run.organisation, [run.gpu_class, *allowed]) if stage == "admit" else {},
+        ceilings=known_ceilings(run.organisation, [run.gpu_class, *allowed]) if stage in ("admit", "profile") else {},
         seconds_left=seconds_left(run, stage, workload),
         taken={each.stage: each.duration_s for each in stage_times(run) if each.stage != stage},
         organisation=str(run.organisation_id),

@@ -73,6 +73,8 @@ class Ceilings(Rates):
 
     launch_us: float
     burst: Rates | None = None
+    gpu_uuid: str = Field(default="", description="of the GPU that they were measured on; empty on a CPU")
+    at: str = Field(default="", description="when they were measured, ISO 8601 UTC")
     basis: Basis = "measured"
 
     @property

@@ -224,7 +224,9 @@ class StageInput(OnGpus):
     model: ModelManifest
     prices: PriceBook
     results: Results = Results()
-    ceilings: dict[str, Ceilings] = Field(default={}, description="of the newest runs, by class of one GPU, for admit")
+    ceilings: dict[str, Ceilings] = Field(
+        default={}, description="of the newest runs, by class of one GPU, for admit and profile"
+    )
     seconds_left: float = 600
     taken: dict[str, float] = Field(default={}, description="seconds that each earlier stage took")
     organisation: str = Field(default="", description="whose compiler caches the stage uses")

@@ -19,7 +19,7 @@ from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.served_model import dtype_of
 from workers.planning import choosing, ranking
-from workers.planning.processes import PAIRS, measure_again
+from workers.planning.processes import LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS, measure_again
 from workers.planning.served_checks import of_processes
 from workers.statistics import joined
 from workers.verdicts import overall
@@ -78,10 +78,18 @@ class Attempt:
 
     @property
     def measuring_seconds(self) -> float:
-        """The expected seconds of PAIRS pairs of requests: PAIRS times the medians of both sides, and a fifth more."""
+        """The expected seconds of a further process's pairs of requests, and a fifth more."""
+        return 1.2 * self.further_pairs * self._pair_seconds
+
+    @property
+    def further_pairs(self) -> int:
+        """How many pairs of requests a further process serves."""
+        return min(MOST_PAIRS, max(LEAST_PAIRS, round(PAIRS_SECONDS / self._pair_seconds)))
+
+    @property
+    def _pair_seconds(self) -> float:
         first = self.processes[0]
-        pair = sum(median(each.service_s for each in side) for side in (first.before, first.after))
-        return 1.2 * PAIRS * pair
+        return sum(median(each.service_s for each in side) for side in (first.before, first.after))
 
     def process_seconds(self, context: Context) -> float | None:
         """The expected seconds of a further process; None where the stage has no process of its own."""
@@ -192,7 +200,7 @@ def _measured_again(attempt: Attempt, document: StageInput, context: Context, us
         faster = all(each.ratio >= CLEARLY_FASTER for each in gain.processes)
         return faster and all(each.verdict in ("met", "missed") for each in outcomes)
 
-    further = measure_again(document, attempt.plan, context, seconds, is_clear)
+    further = measure_again(document, attempt.plan, context, seconds, attempt.further_pairs, is_clear)
     processes = [*attempt.processes, *further.alternations]
     return replace(
         attempt,

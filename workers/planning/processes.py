@@ -19,8 +19,9 @@ ENOUGH_PROCESSES = 4
 """So many processes are enough where the result is clear in each of them."""
 MOST_PROCESSES = 6
 """The smallest and the largest ratio of six processes enclose the median of all processes with 96.9 % confidence."""
-PAIRS = 10
-"""Pairs of requests, one before and one after, that each further process serves alternately."""
+LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS = 5, 10, 6.0
+"""Pairs of requests, one before and one after, that each further process serves alternately: as many as take about so
+many seconds, within these bounds."""
 
 
 @dataclass
@@ -42,9 +43,10 @@ def measure_again(
     plan: Plan,
     context: Context,
     seconds: float,
+    pairs: int,
     is_clear: Callable[[Sequence[Alternation]], bool],
 ) -> Further:
-    """Measures the plan beside what runs today in one process after another, each expected to take `seconds`.
+    """Measures `pairs` of the plan and what runs today in one process after another, expected to take `seconds` each.
 
     With verify's own there are LEAST_PROCESSES to MOST_PROCESSES of them, and no more than ENOUGH_PROCESSES where
     `is_clear` says of the further ones that their result is; where the stage's time is too short for LEAST_PROCESSES,
@@ -59,7 +61,7 @@ def measure_again(
             break
         number, start = len(found.alternations) + 2, time.monotonic()
         context.say(0.95, f"measuring in process {number}")
-        result = _run(document, plan, context, number, max(seconds, context.seconds_left))
+        result = _run(document, plan, context, number, pairs, max(seconds, context.seconds_left))
         if isinstance(result, str):
             found.failure = f"Process {number} {result}."
             break
@@ -72,11 +74,11 @@ def measure_again(
     return found
 
 
-def _run(document: StageInput, plan: Plan, context: Context, number: int, seconds: float) -> Result | str:
+def _run(document: StageInput, plan: Plan, context: Context, number: int, pairs: int, seconds: float) -> Result | str:
     """The result of one process, or the end of a sentence on why it gave none."""
     request, result = (context.artifacts / f"process-{number}-{name}.json" for name in ("request", "result"))
     request.write_text(
-        VerifyTask(document=document, plan=plan, pairs=PAIRS, seed=secrets.randbits(32)).model_dump_json()
+        VerifyTask(document=document, plan=plan, pairs=pairs, seed=secrets.randbits(32)).model_dump_json()
     )
     arguments = [str(request), str(result), "--model", str(context.model_dir), "--artifacts", str(context.artifacts)]
     try:

@@ -16,7 +16,7 @@ from workers.planning.trials import keeps, primary
 from workers.pricing import hourly_price
 from workers.statistics import tokens_per_second
 
-MEASURE_SECONDS = 6.0
+MEASURE_SECONDS = 4.0
 """Requests are measured for this long, unless their objectives are decided before. Verify measures the same runner
 again, beside the plan."""
 LEAST_MEASURED = 2

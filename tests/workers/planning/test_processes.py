@@ -137,14 +137,14 @@ def test_equal_medians_leave_no_noise():
 def test_a_fresh_process_serves_both_sides_in_turns(context):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
-    found = processes._run(document, plan, context, 2, 120.0)
+    found = processes._run(document, plan, context, 2, processes.MOST_PAIRS, 120.0)
     assert isinstance(found, Result), found
-    assert len(found.before) == len(found.after) == processes.PAIRS
+    assert len(found.before) == len(found.after) == processes.MOST_PAIRS
     assert all(len(each.times_ns) == 8 for each in (*found.before, *found.after))
     starts = [each.start_ns for each in found.before]
     assert starts == sorted(starts)
     assert found.served_ids is not None
-    assert (found.served_ids.tokens, found.served_ids.acceptable) == (8 * processes.PAIRS, True)
+    assert (found.served_ids.tokens, found.served_ids.acceptable) == (8 * processes.MOST_PAIRS, True)
     assert found.refusal == ""
 
 
@@ -157,7 +157,7 @@ def test_a_process_that_takes_too_long_is_named(context):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
     left = Context(context.model_dir, context.artifacts, seconds=0.1)
-    found = processes.measure_again(document, plan, left, 0.04, never)
+    found = processes.measure_again(document, plan, left, 0.04, 10, never)
     assert found.alternations == []
     assert found.failure == "Process 2 did not end within 0 s."
 
@@ -165,5 +165,5 @@ def test_a_process_that_takes_too_long_is_named(context):
 def test_where_time_is_short_no_process_is_started(context):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
-    assert processes.measure_again(document, plan, context, 20.0, never) == processes.Further()
+    assert processes.measure_again(document, plan, context, 20.0, 10, never) == processes.Further()
     assert not list(context.artifacts.iterdir())

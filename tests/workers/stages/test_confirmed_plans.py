@@ -190,7 +190,7 @@ def test_where_further_processes_speak_against_a_plan_the_one_it_displaced_stand
     found = verify.run(document, Context(context.model_dir, context.artifacts, seconds=1000, startup_seconds=5))
     assert found.recommended
     assert found.plan["runner"] == "megakernel"
-    assert len(found.speedup.processes) == 6
+    assert len(found.speedup.processes) == ENOUGH_PROCESSES
     assert [(each.label, each.confirmed) for each in found.checks] == [
         ("eager in fp32", False),
         ("megakernel in fp32", True),
@@ -256,6 +256,7 @@ def in_processes(
 
 def test_a_confirmed_plan_is_measured_in_as_many_processes_as_fit(context, monkeypatch):
     document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
+    monkeypatch.setattr(confirmation, "CLEARLY_FASTER", 1000)
     found = in_processes(document, context, monkeypatch, Alternation(served(200, 10, 8), served(20, 10, 8)))
     assert [each.pairs for each in found.speedup.processes][1:] == [10] * 5
     assert found.outcomes[0].requests == len(found.after[0].samples) >= 20 + 5 * 10
@@ -264,6 +265,13 @@ def test_a_confirmed_plan_is_measured_in_as_many_processes_as_fit(context, monke
     assert found.recommended
     assert found.served_ids.tokens == 16 * 8 + 5 * 80
     assert "ids of timed batches in 6 processes" in found.served_ids.sentence
+
+
+def test_a_result_that_is_clear_in_four_processes_takes_no_more(context, monkeypatch):
+    document = document_of(1, ("compiled", "fp32", 200), ("eager", "fp32", 20))
+    found = in_processes(document, context, monkeypatch, Alternation(served(200, 10, 8), served(20, 10, 8)))
+    assert found.recommended
+    assert len(found.speedup.processes) == ENOUGH_PROCESSES
 
 
 def test_a_plan_that_serves_other_ids_in_a_further_process_is_refused(context, monkeypatch):
