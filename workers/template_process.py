@@ -36,6 +36,8 @@ IMPORTED_LATE = ("triton", "cupy", "transformers.generation", "transformers.mode
 READY = b"ready"
 ANSWER_SECONDS = 30
 REQUEST_BYTES = 2**18
+FORK_SAFE_THREADS = ("jemalloc_bg_thd",)
+"""Threads by whose library a fork is prepared: jemalloc, which pyarrow brings, takes its locks before one."""
 GPUS = "/dev/nvidia"
 DESCRIPTORS = 4
 """Standard input, output and error of the forked process, and where it reports how far it is confined."""
@@ -130,7 +132,8 @@ def main() -> None:
 
 def why_not() -> str:
     """Why a fork of this process would not be as good as a new process, in a few words; "" where it is."""
-    if (threads := len(os.listdir("/proc/self/task"))) > 1:
+    names = [Path(f"/proc/self/task/{each}/comm").read_text().strip() for each in os.listdir("/proc/self/task")]
+    if (threads := sum(each not in FORK_SAFE_THREADS for each in names)) > 1:
         return f"it runs {threads} threads"
     opened = (os.path.realpath(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd"))
     if device := next((each for each in opened if each.startswith(GPUS)), ""):

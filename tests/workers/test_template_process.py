@@ -106,6 +106,11 @@ def test_a_template_that_no_fork_would_survive_is_not_forked(
     assert caplog.messages == [f"the template process cannot be forked: {STATES[state]}"]
 
 
+def test_a_thread_that_prepares_for_forks_is_no_obstacle(tmp_path: Path) -> None:
+    with closing(ready_template("email.mime.text", "tests.workers.template_states.jemalloc")) as template:
+        assert _lines(tmp_path, IMPORTED, template) == ["True"]
+
+
 def _runs(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
