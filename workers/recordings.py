@@ -1,4 +1,4 @@
-"""The recording of a run's traffic on the worker's disk, for as long as one attempt at a stage."""
+"""The recording of a run's traffic on the worker's disk, for as long as the worker has the run."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

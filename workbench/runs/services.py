@@ -170,7 +170,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         seconds_left=seconds_left(run, stage, workload),
         taken={each.stage: each.duration_s for each in stage_times(run) if each.stage != stage},
         organisation=str(run.organisation_id),
-        recording=recording.document if recording and stage == "load" else None,
+        recording=recording.document if recording else None,
     )
 
 

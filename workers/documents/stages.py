@@ -230,7 +230,7 @@ class StageInput(OnGpus):
     seconds_left: float = 600
     taken: dict[str, float] = Field(default={}, description="seconds that each earlier stage took")
     organisation: str = Field(default="", description="whose compiler caches the stage uses")
-    recording: Recording | None = Field(default=None, description="of the traffic, for the load stage")
+    recording: Recording | None = Field(default=None, description="of the traffic, which the load stage replays")
     left_out: list[LeftOut] = Field(default=[], description="by the worker: what ended the stage's process before")
 
     @model_validator(mode="before")
