@@ -59,8 +59,8 @@ def load(document: StageInput, context: Context, dtype: str | None = None, parts
 def load_once(document: StageInput, context: Context) -> Any:
     """The whole model in the serving precision, loaded once for all stages that share a process.
 
-    A later stage gets the same object: whoever changes a model's weights or modules loads one of their own. How long
-    loading took is in `context.shared["loading_seconds"]`.
+    A later stage gets the same object, so it must stay as it is: a plan that changes weights or modules gets a model of
+    its own (`planned`). The seconds that loading took are in `context.shared["loading_seconds"]`.
     """
     if "model" not in context.shared:
         started = time.monotonic()
