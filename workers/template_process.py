@@ -133,8 +133,8 @@ def main() -> None:
 def why_not() -> str:
     """Why a fork of this process would not be as good as a new process, in a few words; "" where it is."""
     names = [Path(f"/proc/self/task/{each}/comm").read_text().strip() for each in os.listdir("/proc/self/task")]
-    if (threads := sum(each not in FORK_SAFE_THREADS for each in names)) > 1:
-        return f"it runs {threads} threads"
+    if len(others := [each for each in names if each not in FORK_SAFE_THREADS]) > 1:
+        return f"it runs {len(others)} threads: {', '.join(sorted(others))}"
     opened = (os.path.realpath(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd"))
     if device := next((each for each in opened if each.startswith(GPUS)), ""):
         return f"it has opened {device}"

@@ -103,7 +103,7 @@ def test_a_template_that_no_fork_would_survive_is_not_forked(
 ) -> None:
     with closing(ready_template("email.mime.text", state)) as template:
         assert _lines(tmp_path, IMPORTED, template) == ["False"]
-    assert caplog.messages == [f"the template process cannot be forked: {STATES[state]}"]
+    assert [each.partition(": ")[2].startswith(STATES[state]) for each in caplog.messages] == [True]
 
 
 def test_a_thread_that_prepares_for_forks_is_no_obstacle(tmp_path: Path) -> None:
