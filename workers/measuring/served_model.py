@@ -75,8 +75,12 @@ def release(context: Context) -> None:
     engine.free()
 
 
-def planned(document: StageInput, context: Context, plan: Plan) -> Runner:
-    """The plan's runner over a model of its own. Raises StageError as `load`."""
+def planned(document: StageInput, context: Context, plan: Plan, today: Any = None) -> Runner:
+    """The plan's runner over a model of its own; a megakernel's over the model that runs `today`, which it does not
+    change, where both are whole and in one precision. Raises StageError as `load`.
+    """
+    if today is not None and (plan.runner, plan.dtype, plan.parts) == ("megakernel", dtype_of(document), 1):
+        return engine.apply(today, plan)
     return engine.apply(load(document, context, plan.dtype, plan.parts), plan)
 
 

@@ -54,7 +54,7 @@ def measure(request: VerifyTask, context: Context) -> Result:
     model = load(document, context)
     with (
         prepared(engine.runner(document.workload.present_runner, model), document) as today,
-        prepared(planned(document, context, plan), document) as after,
+        prepared(planned(document, context, plan, model), document) as after,
     ):
         sides = [warm_clients(document, runner, request.seed) for runner in (today, after)]
         with watched(document) as environment:

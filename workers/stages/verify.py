@@ -130,7 +130,7 @@ class _Bench:
         document, context, start = self.document, self.context, time.monotonic()
         objectives, reserve = document.workload.objectives, context.seconds_left * (1 - TIMING_SHARE)
         context.say(0.05, f"preparing the plan {label}")
-        with prepared(planned(document, context, plan), document) as after:
+        with prepared(planned(document, context, plan, self.model), document) as after:
             now, ready_seconds, environment = self._served(after, plan, start, reserve)
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
                 now, _, environment = self._served(after, plan, start, reserve)
@@ -203,7 +203,7 @@ def _in_this_process(
     """The plans that were measured, the labels of those left out, and the result. The models are freed at its end."""
     composed = plan_of(document)
     with ExitStack() as stack:
-        context.say(0.0, "loading the model twice, for before and after")
+        context.say(0.0, "loading the model, for before and after")
         model = load_once(document, context)
         started = time.monotonic() - context.shared["loading_seconds"]
         runner = stack.enter_context(prepared(engine.runner(document.workload.present_runner, model), document))
