@@ -5,7 +5,6 @@ import workbench.runs.api.deletion  # noqa: F401  # adds to the routers of model
 from workbench.accounts.api import router as account_router
 from workbench.api.auth import caller_auth
 from workbench.api.problems import ProblemAPI
-from workbench.api.throttle import CallerThrottle
 from workbench.api.tokens import router as tokens_router
 from workbench.bring_ups.api import router as bring_ups_router
 from workbench.intake.api import router as intake_router
@@ -24,7 +23,6 @@ api = ProblemAPI(
         "`application/problem+json`. Lists are paged by `cursor`. A POST with an `Idempotency-Key` may be repeated."
     ),
     auth=caller_auth,
-    throttle=[CallerThrottle()],
     docs_url=None,  # workbench/api_docs shows it
 )
 for router in (

@@ -6,10 +6,13 @@ KIB, MIB = 2**10, 2**20
 ANONYMOUS_BYTES = 64 * KIB
 """For a request that shows neither a session nor a token; those that show a false one get the limits below."""
 FORM_BYTES = MIB
-DOCUMENT_BYTES = 4 * MIB
-"""For JSON: an upload of a thousand files with long names has about one."""
+DOCUMENT_BYTES = MIB
+"""For JSON."""
+UPLOAD_BYTES = 4 * MIB
+"""For the names of an upload's files: a thousand long ones have about one."""
 API = "/api/"
 WORKER = "/api/v1/worker/"
+UPLOADS = "/api/v1/uploads"
 CHUNK = re.compile(r"/api/v1/uploads/[^/]+/files/[^/]+")
 
 
@@ -24,4 +27,4 @@ def body_limit(method: str, path: str, credential: bool) -> int | None:
         return FORM_BYTES
     if path.startswith(WORKER) or (method == "PATCH" and CHUNK.fullmatch(path)):
         return None
-    return DOCUMENT_BYTES
+    return UPLOAD_BYTES if path.startswith(UPLOADS) else DOCUMENT_BYTES

@@ -14,6 +14,7 @@ ROOM_BYTES = 16 * 2**20
 """Kept by a file that a deletion may remove: SQLite writes a journal before it frees anything."""
 SCARCE_BYTES = 4 * 2**20
 """With less than this, a write to the database may fail."""
+PAGES_AT_ONCE = 1024
 FULL = {errno.ENOSPC, errno.EDQUOT}
 POSTGRES_DISK_FULL = "53100"
 SQLITE_CANNOT_WRITE = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
@@ -57,6 +58,21 @@ def hold_database() -> None:
     when the next one opens. Call it in a thread that handles no request."""
     if connection.vendor == "sqlite":
         connection.ensure_connection()
+
+
+def shrink_database() -> None:
+    """Gives the file system what deleted rows took of SQLite's file; PostgreSQL's autovacuum does so by itself.
+
+    In small steps, since each is written to SQLite's log before it frees anything.
+    """
+    if connection.vendor != "sqlite":
+        return
+    with connection.cursor() as cursor:
+        while True:
+            before = cursor.execute("PRAGMA freelist_count").fetchone()[0]
+            cursor.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
+            if cursor.execute("PRAGMA freelist_count").fetchone()[0] in (0, before):
+                return
 
 
 def _room() -> Path:

@@ -71,6 +71,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "workbench.accounts.middleware.CallerMiddleware",
     "workbench.audit.services.AuditMiddleware",
+    "workbench.api.throttle.RateLimitMiddleware",
     "workbench.accounts.middleware.LoginRequiredMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "workbench.middleware.DeletionRoomMiddleware",
@@ -189,7 +190,8 @@ ORGANISATION_WORKLOADS = env.int("ORGANISATION_WORKLOADS", default=5_000)
 ORGANISATION_RUNS = env.int("ORGANISATION_RUNS", default=20_000)
 ORGANISATION_OPEN_RUNS = env.int("ORGANISATION_OPEN_RUNS", default=100)
 ORGANISATION_BRING_UPS = env.int("ORGANISATION_BRING_UPS", default=200)
-API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", default=600)
+API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", default=600)  # of a person
+ORGANISATION_REQUESTS_PER_MINUTE = env.int("ORGANISATION_REQUESTS_PER_MINUTE", default=5 * API_REQUESTS_PER_MINUTE)
 EVENT_DAYS = env.int("EVENT_DAYS", default=30)  # what stages said while they ran, from the end of their run on
 LOGIN_ATTEMPTS = env.int("LOGIN_ATTEMPTS", default=10)
 LOGIN_WINDOW_SECONDS = env.int("LOGIN_WINDOW_SECONDS", default=15 * 60)

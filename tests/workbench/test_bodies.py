@@ -99,7 +99,8 @@ LIMITS = [
     ("nobody", "POST", "/api/v1/worker/result", 64 * 1024),
     ("nobody", "PATCH", "/api/v1/uploads/1/files/1", 64 * 1024),
     ("member", "POST", "/workloads/new/", MIB),
-    ("token", "POST", "/api/v1/workloads", 4 * MIB),
+    ("token", "POST", "/api/v1/workloads", MIB),
+    ("token", "POST", "/api/v1/uploads", 4 * MIB),
 ]
 
 

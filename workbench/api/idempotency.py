@@ -12,11 +12,11 @@ from django.utils import timezone
 from workbench.api.in_flight import held
 from workbench.api.models import IdempotentRequest
 from workbench.api.problems import API, respond
+from workbench.api.quota import check_bytes
+from workbench.api.sentences import Problem
+from workbench.body_limits import UPLOADS
 
 KEPT = timedelta(hours=24)
-UPLOADS = "/api/v1/uploads"
-"""The beginning of addresses whose requests may take minutes. They are not carried out in one transaction: each stores
-what it has done as it goes, and knows by that what is left to do."""
 NOT_CARRIED_OUT = {401, 403, 408, 409, 413, 429}
 """Answers of these statuses are not kept, since the request was not carried out and may be tried again."""
 SECRET = "This request was carried out before; its answer held a secret, which is not kept and not given again."
@@ -24,9 +24,10 @@ SECRET = "This request was carried out before; its answer held a secret, which i
 
 
 def _caller(request: Any) -> str:
+    """The token or the person; empty for who may not call, since nothing is kept for them."""
     if request.api_token is not None:
         return f"token:{request.api_token.pk}"
-    return f"user:{request.user.pk}" if request.user.is_authenticated else ""
+    return f"user:{request.user.pk}" if request.organisation is not None else ""
 
 
 def _digest(request: HttpRequest) -> str:
@@ -37,7 +38,8 @@ def _digest(request: HttpRequest) -> str:
 class IdempotencyMiddleware:
     """Keeps the answers of POSTs under /api/ that carry an Idempotency-Key, per caller, for a day.
 
-    The same key with another body is a 409, and so is one whose first request has not been answered yet.
+    The same key with another body is a 409, and so is one whose first request has not been answered yet. The answers
+    count among what the organisation keeps, and no more are kept than its quota allows.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -69,7 +71,14 @@ class IdempotencyMiddleware:
                 return self._again(row, digest)
             if row is not None:
                 row.delete()  # the process that was to answer it has ended
-            return self._keep(request, IdempotentRequest(caller=caller, key=key, digest=digest))
+            organisation = request.organisation  # type: ignore[attr-defined]
+            try:
+                check_bytes(organisation)
+            except Problem as refusal:
+                return respond(refusal.status, refusal.detail, refusal.errors)
+            return self._keep(
+                request, IdempotentRequest(organisation=organisation, caller=caller, key=key, digest=digest)
+            )
 
     @staticmethod
     def _again(row: IdempotentRequest, digest: str) -> HttpResponse:
@@ -80,7 +89,11 @@ class IdempotencyMiddleware:
         return response
 
     def _keep(self, request: HttpRequest, row: IdempotentRequest) -> HttpResponse:
-        """Answer, and keep the answer. What the request does and its answer are stored together, or neither is."""
+        """Answer, and keep the answer. What the request does and its answer are stored together, or neither is.
+
+        Requests about uploads may take minutes. They are not carried out in one transaction: each stores what it has
+        done as it goes, and knows by that what is left to do.
+        """
         if request.path.startswith(UPLOADS):
             row.save()
             try:

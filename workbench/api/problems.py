@@ -9,7 +9,7 @@ from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import NoReverseMatch, reverse
 from ninja import Field, NinjaAPI, Schema
-from ninja.errors import AuthenticationError, HttpError, Throttled, ValidationErrorContext
+from ninja.errors import AuthenticationError, HttpError, ValidationErrorContext
 from ninja.parser import Parser
 
 from kernels.model_files import ModelRefused
@@ -66,13 +66,6 @@ def _on_unauthenticated(request: HttpRequest, error: AuthenticationError) -> Htt
     return response
 
 
-def _on_throttled(request: HttpRequest, error: Throttled) -> HttpResponse:
-    wait = max(1, round(error.wait or 1))
-    response = respond(429, f"Too many requests with this token; try again in {wait} seconds.")
-    response["Retry-After"] = str(wait)
-    return response
-
-
 def _on_not_found(request: HttpRequest, error: Http404) -> HttpResponse:
     return respond(404, DETAILS[404])
 
@@ -113,7 +106,6 @@ HANDLERS: dict[type[Exception], Callable[..., HttpResponse]] = {
     PermissionDenied: _on_forbidden,
     Problem: _on_problem,
     RequestDataTooBig: _on_too_big,
-    Throttled: _on_throttled,
 }
 
 

@@ -1,31 +1,62 @@
-"""Rate limits, counted per token or per person."""
+"""Rate limits, counted per person and per organisation: by how many tokens they come makes no difference."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
 from django.core.cache import cache
-from ninja.throttling import BaseThrottle
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from workbench.api.auth import SAFE_METHODS
+from workbench.api.problems import API, respond
 
 WINDOW_SECONDS = 60
 
 
-class CallerThrottle(BaseThrottle):
-    """API_REQUESTS_PER_MINUTE for each token, or for each logged-in person, counted per clock minute.
+class RateLimitMiddleware:
+    """Answers 429 to a person, and to an organisation, that sent more than its requests within a clock minute.
 
-    It stores nothing about a request, since one instance serves all threads.
+    Every request of the API counts, and of the pages those that change something. Each has a count of its own: a stolen
+    token cannot keep its owner from revoking it.
     """
 
-    def allow_request(self, request: Any) -> bool:
-        """Count the request and say whether it may pass."""
-        caller = f"token:{request.api_token.pk}" if request.api_token else f"user:{request.user.pk}"
-        key = f"api-rate:{caller}:{int(time.time()) // WINDOW_SECONDS}"
-        cache.add(key, 0, WINDOW_SECONDS)
-        try:
-            return cache.incr(key) <= settings.API_REQUESTS_PER_MINUTE
-        except ValueError:  # the counter ended between the two calls
-            return True
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
 
-    def wait(self) -> float:
-        """Seconds until the next minute begins."""
-        return WINDOW_SECONDS - time.time() % WINDOW_SECONDS
+    def __call__(self, request: Any) -> HttpResponse:
+        in_api = request.path.startswith(API)
+        if request.user.is_authenticated and (in_api or request.method not in SAFE_METHODS) and _over(request, in_api):
+            return _refuse(request, in_api)
+        return self.get_response(request)
+
+
+def _over(request: Any, in_api: bool) -> bool:
+    """Counts the request, and says whether it is one too many."""
+    where = "api" if in_api else "pages"
+    limits = {f"person:{request.user.pk}": settings.API_REQUESTS_PER_MINUTE}
+    if request.organisation is not None:
+        limits[f"organisation:{request.organisation.pk}"] = settings.ORGANISATION_REQUESTS_PER_MINUTE
+    minute = int(time.time()) // WINDOW_SECONDS
+    return any([_count(f"rate:{where}:{caller}:{minute}") > limit for caller, limit in limits.items()])
+
+
+def _count(key: str) -> int:
+    cache.add(key, 0, WINDOW_SECONDS)
+    try:
+        return cache.incr(key)
+    except ValueError:  # the counter ended between the two calls
+        return 1
+
+
+def _refuse(request: HttpRequest, in_api: bool) -> HttpResponse:
+    wait = max(1, round(WINDOW_SECONDS - time.time() % WINDOW_SECONDS))
+    reason = f"Too many requests of yours or of your organisation; try again in {wait} seconds."
+    if in_api:
+        response = respond(429, reason)
+    else:
+        context = {"status": 429, "title": "Too many requests", "reason": reason}
+        response = render(None, "refused.html", context, status=429)
+    response["Retry-After"] = str(wait)
+    return response

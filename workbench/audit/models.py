@@ -5,6 +5,8 @@ from typing import Any, Self
 from django.conf import settings
 from django.db import models
 
+from workbench.row_bytes import row_bytes
+
 ONLY_ADDED = "Audit entries are only added, never changed or deleted."
 
 
@@ -45,6 +47,13 @@ class Action(models.TextChoices):
     BRING_UP_DELETED = "bring_up.deleted", "Deleted a bring-up of a GPU"
 
 
+TAKING_AWAY = ("withdrawn", "removed", "revoked", "deleted")
+NEVER_REFUSED = {Action.SIGN_IN_SUCCEEDED, Action.SIGN_IN_FAILED, Action.PASSWORD_CHANGED} | {
+    action for action in Action if action.endswith(TAKING_AWAY)
+}
+"""What a person may do however much they did on that day."""
+
+
 class EntryQuerySet(models.QuerySet["Entry"]):
     def of(self, organisation: Any) -> Self:
         """The entries that an organisation's admins may read."""
@@ -80,12 +89,16 @@ class Entry(models.Model):
     subject = models.CharField(max_length=200, blank=True)
     subject_id = models.CharField(max_length=64, blank=True)
     details = models.JSONField(default=dict)
+    row_bytes = row_bytes("details")
 
     objects = EntryQuerySet.as_manager()
 
     class Meta:
         ordering = ("-id",)
-        indexes = (models.Index(fields=("organisation", "-id"), name="audit_of_organisation"),)
+        indexes = (
+            models.Index(fields=("organisation", "-id"), name="audit_of_organisation"),
+            models.Index(fields=("organisation", "row_bytes"), name="audit_bytes"),
+        )
 
     def __str__(self) -> str:
         return f"{self.actor_email or 'the system'}: {self.action} {self.subject}".strip()

@@ -3,14 +3,20 @@
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
+from datetime import timedelta
 from typing import Any
 
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
 
-from workbench.audit.models import Action, Entry
+from workbench.audit.models import NEVER_REFUSED, Action, Entry
 from workbench.middleware import client_address
 from workers.logs import request_id
 
+DAY = timedelta(days=1)
+MOST_A_DAY = 5_000
+"""The most entries of one person within a day, at 1 KiB or so each."""
 _request: ContextVar[Any] = ContextVar("audited_request", default=None)
 
 
@@ -32,10 +38,12 @@ def record(action: Action, organisation: Any, subject: Any = None, actor: Any = 
     """Adds an entry. Call it in the transaction of what it is about, so that neither exists without the other.
 
     `subject` is a row or a text. The actor is the caller of the request if not given; without a request it is `actor`,
-    or the system.
+    or the system. Raises PermissionDenied when the actor has done too much today, since entries cannot be deleted.
     """
     request = _request.get()
     actor = actor or getattr(request, "user", None)
+    if getattr(actor, "is_authenticated", False) and action not in NEVER_REFUSED:
+        _check_day(actor)
     token = getattr(request, "api_token", None)
     Entry.objects.create(
         action=action,
@@ -49,6 +57,13 @@ def record(action: Action, organisation: Any, subject: Any = None, actor: Any = 
         subject_id=str(getattr(subject, "pk", "")),
         details=details,
     )
+
+
+def _check_day(actor: Any) -> None:
+    """Raises PermissionDenied when the actor's last MOST_A_DAY entries are of one day."""
+    times = Entry.objects.filter(actor=actor).order_by("-id").values_list("at", flat=True)
+    if any(at > timezone.now() - DAY for at in times[MOST_A_DAY - 1 : MOST_A_DAY]):
+        raise PermissionDenied(f"You did {MOST_A_DAY:,} things within a day that the audit log keeps; go on tomorrow.")
 
 
 def lines(entries: Iterable[Entry]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from django.db import models
 
 from kernels.bring_up.document import BringUp
 from workbench.accounts.querysets import OrganisationQuerySet
+from workbench.row_bytes import row_bytes
 from workers.charts.text import moment
 
 
@@ -22,6 +23,7 @@ class BringUpRow(models.Model):
     passed = models.PositiveIntegerField()
     failed = models.PositiveIntegerField()
     content = models.JSONField()
+    row_bytes = row_bytes("content")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -29,6 +31,7 @@ class BringUpRow(models.Model):
 
     class Meta:
         ordering = ("-created_at",)
+        indexes = (models.Index(fields=("organisation", "row_bytes"), name="bring_up_bytes"),)
 
     def __str__(self) -> str:
         return f"{self.device}, {moment(self.measured_at, 'minute')}"

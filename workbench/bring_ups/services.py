@@ -10,11 +10,11 @@ from django.db import transaction
 from kernels.bring_up.document import BringUp
 from kernels.model_files import ModelRefused
 from kernels.model_files.strict_json import parse_json
+from workbench.api import quota
 from workbench.api.sentences import Problem, invalid, sentences
 from workbench.audit.models import Action
 from workbench.audit.services import record
 from workbench.bring_ups.models import BringUpRow
-from workbench.intake.services.quota import check_count
 from workers.documents.prices import PriceBook
 
 MOST_BYTES = 768 * 1024
@@ -46,9 +46,10 @@ def check_size(size: int) -> None:
 
 
 def add(organisation: Any, user: Any, found: BringUp) -> BringUpRow:
-    """Keeps the document. Raises Problem 409 when the organisation has as many as it may have."""
+    """Keeps the document. Raises Problem 409, 413 or 507 when the organisation may keep no more."""
     rows = BringUpRow.objects.filter(organisation=organisation)
-    check_count(rows, settings.ORGANISATION_BRING_UPS, "bring-ups", "delete one that is not needed any more")
+    quota.check_bytes(organisation)
+    quota.check_count(rows, settings.ORGANISATION_BRING_UPS, "bring-ups", "delete one that is not needed any more")
     with transaction.atomic():
         row = BringUpRow.objects.create(
             organisation=organisation,

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from django.conf import settings
 
-from workbench import disk
-
 CHUNK = 1 << 20
 GRACE_SECONDS = 24 * 3600
 """A blob younger than this is never removed, since a row that refers to it may be about to be written."""
@@ -117,11 +115,6 @@ def sweep_incoming(known: set[str], older_than_seconds: float) -> None:
             shutil.rmtree(entry, ignore_errors=True)
         else:
             entry.unlink(missing_ok=True)
-
-
-def free_bytes() -> int:
-    """Free space of the file system that the blobs lie on."""
-    return disk.free_bytes(Path(settings.BLOBS))
 
 
 def _sync_folder(folder: Path) -> None:

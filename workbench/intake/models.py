@@ -12,6 +12,7 @@ from django.utils.functional import cached_property
 from kernels.model_files import answer_of_config
 from workbench.accounts.querysets import OrganisationQuerySet
 from workbench.api.sentences import sentence, sentences
+from workbench.row_bytes import row_bytes
 from workers.documents.model import ModelManifest
 from workers.documents.recording import Recording as RecordingDocument
 from workers.documents.workload import Workload as WorkloadDocument
@@ -45,6 +46,7 @@ class Model(models.Model):
     digest = models.CharField(max_length=64)
     content_digest = models.CharField(max_length=64)
     manifest = models.JSONField()
+    row_bytes = row_bytes("manifest")
     size = models.BigIntegerField(default=0)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
@@ -54,7 +56,10 @@ class Model(models.Model):
     class Meta:
         ordering = ("-created_at",)
         constraints = (models.UniqueConstraint("organisation", "content_digest", name="one_model_per_content"),)
-        indexes = (models.Index(fields=("organisation", "digest"), name="models_of_digest"),)
+        indexes = (
+            models.Index(fields=("organisation", "digest"), name="models_of_digest"),
+            models.Index(fields=("organisation", "row_bytes"), name="model_bytes"),
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -194,6 +199,7 @@ class Workload(models.Model):
     name = models.CharField(max_length=120)
     document = models.JSONField()
     endpoint_key = models.TextField(blank=True, default="")
+    row_bytes = row_bytes("document", "endpoint_key")
     model = models.ForeignKey(Model, on_delete=models.PROTECT, related_name="workloads")
     recording = models.ForeignKey(Recording, on_delete=models.PROTECT, null=True, related_name="workloads")
     newest_run = models.ForeignKey("runs.Run", on_delete=models.SET_NULL, null=True, related_name="+")
@@ -205,6 +211,7 @@ class Workload(models.Model):
 
     class Meta:
         ordering = ("-created_at",)
+        indexes = (models.Index(fields=("organisation", "row_bytes"), name="workload_bytes"),)
 
     def __str__(self) -> str:
         return self.name

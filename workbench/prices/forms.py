@@ -8,7 +8,7 @@ from django import forms
 from django.utils import timezone
 
 from kernels.hardware import GPUS
-from workbench.prices.schemas import LEAST_USD, MOST_USD, NAME_LENGTH, SOURCE_LENGTH
+from workbench.prices.schemas import LEAST_USD, MOST_PRICES, MOST_USD, NAME_LENGTH, SOURCE_LENGTH
 from workbench.short_text import ShortTextField
 from workers.documents.prices import Price, PriceBook
 
@@ -68,6 +68,8 @@ class PriceBookForm(forms.Form):
                 prices.append(Price(gpu_class=gpu_class, name=name, low=low, typical=typical, high=high))
         if not prices and not self.errors:
             self.add_error(None, "A price book needs at least one price.")
+        if len(prices) > MOST_PRICES:
+            self.add_error(None, f"A price book has at most {MOST_PRICES} prices.")
         data["prices"] = prices
         return data
 

@@ -4,16 +4,18 @@ from django.conf import settings
 from django.db import models
 
 from workbench.accounts.querysets import OrganisationQuerySet
+from workbench.row_bytes import row_bytes
 from workers.documents.prices import PriceBook
 
 
 class PriceBookRow(models.Model):
-    """One version of a price book, an organisation's own or, without one, the default of all. Rows are only added."""
+    """One version of a price book, an organisation's own or, without one, the default of all. No row changes."""
 
     organisation = models.ForeignKey(
         "accounts.Organisation", on_delete=models.CASCADE, related_name="price_books", null=True
     )
     document = models.JSONField()
+    row_bytes = row_bytes("document")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -21,6 +23,7 @@ class PriceBookRow(models.Model):
 
     class Meta:
         ordering = ("-created_at", "-id")
+        indexes = (models.Index(fields=("organisation", "row_bytes"), name="price_book_bytes"),)
         db_table = "reports_pricebookrow"  # the table is older than this application
 
     def __str__(self) -> str:

@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from workbench.accounts.permissions import can_review
+from workbench.api.sentences import Problem
 from workbench.prices.forms import PriceBookForm
 from workbench.prices.models import PriceBookRow
 from workbench.prices.schemas import NAME_LENGTH
@@ -40,9 +41,13 @@ def prices(request: Any) -> HttpResponse:
         if not can_review(request.membership):
             raise PermissionDenied("Only the account role or an admin of the organisation may change prices.")
         if form.is_valid():
-            add_price_book(request.organisation, request.user, form.book())
-            messages.success(request, "The new price book is in force. Reports keep the prices they were made with.")
-            return redirect("prices")
+            try:
+                add_price_book(request.organisation, request.user, form.book())
+            except Problem as problem:
+                form.add_error(None, problem.detail)
+            else:
+                messages.success(request, "The new price book is in force. Reports keep the prices they had.")
+                return redirect("prices")
     history = PriceBookRow.objects.for_user(request.user).select_related("created_by")
     context = {"book": book, "form": form, "history": history, "own": history.exists(), "asked": asked}
     return render(request, "prices/prices.html", context, status=422 if form.is_bound else 200)

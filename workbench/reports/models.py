@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from workbench.accounts.querysets import OrganisationQuerySet
 from workbench.reports.documents import Snapshot
+from workbench.row_bytes import row_bytes
 
 
 class Report(models.Model):
@@ -30,6 +31,7 @@ class Report(models.Model):
     state = models.CharField(max_length=10, choices=State.choices, default=State.DRAFT)
     snapshot = models.JSONField()
     note = models.TextField(blank=True)
+    row_bytes = row_bytes("snapshot", "note")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     reviewed_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
@@ -41,6 +43,7 @@ class Report(models.Model):
 
     class Meta:
         ordering = ("-created_at",)
+        indexes = (models.Index(fields=("organisation", "row_bytes"), name="report_bytes"),)
 
     def __str__(self) -> str:
         return self.title

@@ -8,6 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 from markupsafe import Markup
 
+from workbench.api import quota
 from workbench.audit.models import Action
 from workbench.audit.services import record
 from workbench.notifications.models import Kind
@@ -26,9 +27,13 @@ class ReportError(Exception):
 
 
 def freeze(run: Run, user: Any) -> Report:
-    """A draft with everything known of the run now. Raises ReportError when the run is not done or not readable."""
+    """A draft with everything known of the run now.
+
+    Raises ReportError when the run is not done or not readable, and Problem 413 or 507 when no more may be kept.
+    """
     if run.state != Run.State.DONE or run.finished_at is None:
         raise ReportError(f"Only a finished run can be reported; this one is {run.get_state_display().lower()}.")
+    quota.check_bytes(run.organisation)
     document, unreadable = run.workload.reading
     manifest, unreadable_model = run.workload.model.reading
     known, unreadable_result = reading(run)

@@ -6,6 +6,7 @@ from django.conf import settings
 from django.db import models
 
 from workbench.accounts.querysets import OrganisationQuerySet
+from workbench.row_bytes import row_bytes
 from workers.documents.stages import STAGES
 
 
@@ -85,9 +86,11 @@ class StageRun(models.Model):
     message = models.CharField(max_length=500, blank=True)
     partial = models.JSONField(null=True)
     result = models.JSONField(null=True)
+    row_bytes = row_bytes("partial", "result")
 
     class Meta:
         ordering = ("position",)
+        indexes = (models.Index(fields=("run", "row_bytes"), name="stage_bytes"),)
         constraints = (models.UniqueConstraint("run", "stage", name="one_row_per_stage"),)
 
     def __str__(self) -> str:

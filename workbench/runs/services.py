@@ -9,9 +9,9 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count, Q
 
+from workbench.api import quota
 from workbench.api.sentences import sentence, sentences
 from workbench.intake.models import Unreadable, Workload
-from workbench.intake.services import quota
 from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import create_workload
 from workbench.prices.services import price_book

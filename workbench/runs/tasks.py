@@ -35,6 +35,7 @@ def sweep_runs() -> None:
     if swept.retried or swept.published:
         log.info("swept: %s", swept)
     garbage.collect_when_due()
+    disk.shrink_database()
 
 
 @shared_task(name=LEDGER_TASK, bind=True, time_limit=STAGE_SECONDS)

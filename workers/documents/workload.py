@@ -118,8 +118,8 @@ class Objective(Document):
 class Constraints(Document):
     """Limits of the optimisation: GPU classes, precisions, excluded variants, which plan is preferred, minutes."""
 
-    precisions: list[Precision] = Field(default=["bf16", "fp16", "fp32"], min_length=1)
-    gpu_classes: list[GpuClass] = Field(default=["h200", "h100", "cpu"], min_length=1)
+    precisions: list[Precision] = Field(default=["bf16", "fp16", "fp32"], min_length=1, max_length=16)
+    gpu_classes: list[GpuClass] = Field(default=["h200", "h100", "cpu"], min_length=1, max_length=16)
     exclude: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(
         default=[],
         max_length=64,

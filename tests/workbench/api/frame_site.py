@@ -10,7 +10,6 @@ from workbench.accounts.models import Invitation
 from workbench.api import problems
 from workbench.api.auth import caller_auth, worker_auth
 from workbench.api.pagination import PageQuery, page
-from workbench.api.throttle import CallerThrottle
 from workers.documents.workload import Sla
 
 router = Router()
@@ -52,6 +51,6 @@ def worker(request: Any) -> dict[str, bool]:
     return {"ok": True}
 
 
-api = problems.ProblemAPI(urls_namespace="frame", auth=caller_auth, throttle=[CallerThrottle()])
+api = problems.ProblemAPI(urls_namespace="frame", auth=caller_auth)
 api.add_router("", router)
 urlpatterns = [path("api/frame/", api.urls)]

@@ -57,14 +57,36 @@ def test_the_worker_token_opens_the_worker_api_alone(api, engineer, settings):
     assert api(engineer).get("/api/frame/worker").status_code == 401
 
 
-def test_each_token_has_its_own_limit(api, engineer, account, settings, monkeypatch):
+def test_a_person_has_one_limit_for_all_tokens(api, engineer, account, settings, monkeypatch):
     monkeypatch.setattr("workbench.api.throttle.time", SimpleNamespace(time=lambda: 1_000_000_000.0))
     settings.API_REQUESTS_PER_MINUTE = 2
-    eager, calm = api(engineer), api(account)
-    assert [eager.get("/api/frame/invitations").status_code for _ in range(3)] == [200, 200, 429]
-    limited = eager.get("/api/frame/invitations")
+    eager, another, calm = api(engineer), api(engineer), api(account)
+    answers = [each.get("/api/frame/invitations").status_code for each in (eager, another, eager)]
+    assert answers == [200, 200, 429]
+    limited = another.get("/api/frame/invitations")
     assert limited["Content-Type"] == "application/problem+json"
     assert limited["Retry-After"] == "20"
     assert calm.get("/api/frame/invitations").status_code == 200
     monkeypatch.setattr("workbench.api.throttle.time", SimpleNamespace(time=lambda: 1_000_000_020.0))
     assert eager.get("/api/frame/invitations").status_code == 200
+
+
+def test_an_organisation_has_a_limit(api, engineer, account, foreigner, settings, monkeypatch):
+    monkeypatch.setattr("workbench.api.throttle.time", SimpleNamespace(time=lambda: 1_000_000_000.0))
+    settings.ORGANISATION_REQUESTS_PER_MINUTE = 2
+    answers = [api(each).get("/api/frame/invitations").status_code for each in (engineer, account, engineer)]
+    assert answers == [200, 200, 429]
+    assert api(foreigner).get("/api/frame/invitations").status_code == 200
+
+
+@pytest.mark.urls("workbench.urls")
+def test_forms_of_pages_are_limited_apart_from_the_api(api, browser, engineer, settings, monkeypatch):
+    monkeypatch.setattr("workbench.api.throttle.time", SimpleNamespace(time=lambda: 1_000_000_000.0))
+    settings.API_REQUESTS_PER_MINUTE = 2
+    client = api(engineer)
+    assert [client.get("/api/v1/me").status_code for _ in range(3)] == [200, 200, 429]
+    person = browser(engineer)
+    posts = [person.post("/tokens/", {"name": ""}) for _ in range(3)]
+    assert [each.status_code for each in posts] == [422, 422, 429]
+    assert "try again in 20 seconds" in posts[-1].content.decode()
+    assert person.get("/tokens/").status_code == 200, "reading goes on"

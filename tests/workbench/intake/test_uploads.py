@@ -8,6 +8,7 @@ import pytest
 
 from tests.workbench.intake.conftest import CONFIG, Api, Files, announce, finish, nothing_kept, send, send_files, sha
 from workbench.accounts.models import User
+from workbench.api.quota import used_bytes
 from workbench.intake import blobs
 from workbench.intake.models import Model, StoredFile, Upload, UploadFile
 
@@ -204,8 +205,9 @@ def test_a_whole_folder_is_taken_from_inside(api: Api, engineer: User, model_fil
 
 
 def test_quotas(api: Api, engineer: User, model_files: Files, settings: Any) -> None:
-    settings.ORGANISATION_QUOTA_BYTES = sum(map(len, model_files.values())) + 10
     client = api(engineer)
+    kept = used_bytes(engineer.memberships.get().organisation)
+    settings.ORGANISATION_QUOTA_BYTES = kept + sum(map(len, model_files.values())) + 10
     assert announce(client, model_files).status_code == 201
     over = announce(client, model_files)
     assert over.status_code == 413

@@ -13,11 +13,12 @@ from django.utils import timezone
 
 from tests.kernels import model_folders
 from tests.workbench.intake.conftest import CONFIG, announce, finish, send_files
-from workbench.accounts.models import User
+from workbench.accounts import tokens
+from workbench.accounts.models import ApiToken, User
+from workbench.api import quota
 from workbench.api.models import IdempotentRequest
 from workbench.intake import blobs
 from workbench.intake.models import StoredFile, Workload
-from workbench.intake.services import quota
 from workbench.reports.models import Report
 from workbench.runs.models import Event, Run, StoredArtifact
 
@@ -140,10 +141,11 @@ def test_kept_files_count_against_the_quota_and_can_be_deleted(
     api: Any, engineer: User, finished_run: Run, settings: Any
 ) -> None:
     client, artifact = api(engineer), StoredArtifact.objects.get()
-    StoredArtifact.objects.update(size=1000)
+    before = quota.used_bytes(finished_run.organisation)
+    StoredArtifact.objects.update(size=artifact.size + 10_000)
     Run.objects.update(finished_at=timezone.now())
-    assert quota.used_bytes(finished_run.organisation) >= 1000
-    settings.ORGANISATION_QUOTA_BYTES = 1000
+    settings.ORGANISATION_QUOTA_BYTES = quota.used_bytes(finished_run.organisation)
+    assert before + 10_000 == settings.ORGANISATION_QUOTA_BYTES
     body = {"workload": str(finished_run.workload_id)}
     refused = client.post("/api/v1/runs", body, content_type="application/json")
     assert refused.status_code == 413
@@ -163,12 +165,18 @@ def test_a_schedule_removes_what_has_had_its_time(
     Session.objects.update(expire_date=now - timedelta(days=1))
     browser(engineer)
     for age in (0, 2):
-        row = IdempotentRequest.objects.create(caller="user:1", key=f"k{age}", digest="d")
+        row = IdempotentRequest.objects.create(
+            organisation=finished_run.organisation, caller="user:1", key=f"k{age}", digest="d"
+        )
         IdempotentRequest.objects.filter(pk=row.pk).update(created_at=now - timedelta(days=age))
+    ended, _ = tokens.issue(finished_run.organisation, engineer, "ended", "read", days=1)
+    living, _ = tokens.issue(finished_run.organisation, engineer, "living", "read", days=1)
+    ApiToken.objects.filter(pk=ended.pk).update(expires_at=now - timedelta(days=settings.EVENT_DAYS + 1))
     for kind in ("claimed", "progress"):
         Event.objects.create(run=finished_run, stage="admit", attempt=1, kind=kind)
     Run.objects.update(finished_at=now - timedelta(days=settings.EVENT_DAYS + 1))
     call_command("sweep_uploads")
     assert Session.objects.count() == 1
+    assert list(ApiToken.objects.all()) == [living]
     assert [row.key for row in IdempotentRequest.objects.all()] == ["k0"]
     assert [event.kind for event in finished_run.events.all()] == ["claimed"]

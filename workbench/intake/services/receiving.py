@@ -20,10 +20,10 @@ from django.http.request import UnreadablePostError
 from django.utils import timezone
 
 from kernels.model_files import ModelRefused, inspect_config_file
+from workbench.api import quota
 from workbench.api.sentences import Problem, invalid
 from workbench.intake import blobs
 from workbench.intake.models import Upload, UploadFile
-from workbench.intake.services import quota
 
 CONFIG = "config.json"
 ENDED = "The upload has ended, and nothing of it is kept; begin again with a corrected config.json"

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from kernels.model_files import ModelRefused, longest_sequence
 from workbench.accounts.models import Organisation
+from workbench.api.quota import check_count, too_large
 from workbench.api.sentences import invalid
 from workbench.intake import blobs
 from workbench.intake.models import Recording, Upload, UploadFile, Workload
@@ -88,12 +89,12 @@ def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Recording:
 
 def _check_size(size: int) -> None:
     if size > MOST_BYTES:
-        raise quota.too_large(f"{size:,} bytes are over the {MOST_BYTES:,} that a recording may have")
+        raise too_large(f"{size:,} bytes are over the {MOST_BYTES:,} that a recording may have")
 
 
 def _check_count(organisation: Any) -> None:
     rows = Recording.objects.filter(organisation=organisation)
-    quota.check_count(rows, settings.ORGANISATION_WORKLOADS, "recordings", "delete workloads that use them")
+    check_count(rows, settings.ORGANISATION_WORKLOADS, "recordings", "delete workloads that use them")
 
 
 def named_recording(rows: QuerySet[Recording], document: WorkloadDocument) -> Recording | None:

@@ -12,11 +12,12 @@ from kernels import registry
 from kernels.hardware import GPUS
 from kernels.model_files import longest_sequence, needed_bytes
 from kernels.ops import BYTES
+from workbench.api import quota
 from workbench.api.sentences import invalid
 from workbench.audit.models import Action
 from workbench.audit.services import record
 from workbench.intake.models import Model, Recording, Workload
-from workbench.intake.services import endpoints, quota, recordings
+from workbench.intake.services import endpoints, recordings
 from workbench.intake.services.catalogue import model_for
 from workbench.intake.services.ceilings import known_ceilings
 from workbench.short_text import check_short_text
@@ -37,9 +38,10 @@ LEAST_LIMIT, MOST_LIMIT = 1e-6, 1e9
 def create_workload(organisation: Any, user: Any, document: WorkloadDocument, like: Workload | None = None) -> Workload:
     """The row of a valid workload; `like` is the one that it was copied from.
 
-    Raises Problem 422 that names the fields, or 409; nothing is kept then.
+    Raises Problem 422 that names the fields, or 409, 413 or 507; nothing is kept then.
     """
     rows = Workload.objects.filter(organisation=organisation)
+    quota.check_bytes(organisation)
     quota.check_count(rows, settings.ORGANISATION_WORKLOADS, "workloads", "delete one that is not needed any more")
     own = Recording.objects.filter(organisation=organisation)
     model = check_workload(organisation, user, document, recordings.named_recording(own, document))

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from workbench.accounts import shown_once
 from workbench.accounts.permissions import reviewer_required
+from workbench.api.sentences import Problem
 from workbench.reports import notes, services
 from workbench.reports.forms import ReviewForm, ShareForm
 from workbench.reports.models import Report
@@ -48,7 +49,7 @@ def create(request: HttpRequest, run_id: UUID) -> HttpResponse:
     run = get_run(request, run_id)
     try:
         report = services.freeze(run, request.user)
-    except services.ReportError as error:
+    except (services.ReportError, Problem) as error:
         messages.error(request, str(error))
         return redirect("run", run.id)
     messages.success(request, "The results are frozen as a draft. The account team reviews and publishes it.")
