@@ -22,6 +22,8 @@ os.environ["WORKBENCH_DATA"] = tempfile.mkdtemp(prefix="workbench-test-")
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(os.environ["WORKBENCH_DATA"], "inductor"))
 for name in ("DATABASE_URL", "REDIS_URL", "WORKBENCH_URL", "WORKER_API_URL", "WORKBENCH_TOKEN"):
     os.environ.pop(name, None)
+if "TEST_DATABASE_URL" in os.environ:  # another database than SQLite, as test_on_postgresql.py does
+    os.environ["DATABASE_URL"] = os.environ["TEST_DATABASE_URL"]
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")  # neither chance nor the machine's speed decides
 

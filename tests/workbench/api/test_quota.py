@@ -206,7 +206,8 @@ print(*sizes)
 
 
 def test_deleted_rows_give_their_space_back_to_the_disk(root: Path, tmp_path: Path) -> None:
-    env = {**os.environ, "WORKBENCH_DATA": str(tmp_path), "DJANGO_SETTINGS_MODULE": "workbench.settings"}
+    sqlite = {"WORKBENCH_DATA": str(tmp_path), "DATABASE_URL": f"sqlite:///{tmp_path}/db.sqlite3"}
+    env = {**os.environ, **sqlite, "DJANGO_SETTINGS_MODULE": "workbench.settings"}
     command = [sys.executable, "-c", SHRINK]
     done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=True)
     empty, full, after = map(int, done.stdout.split())
