@@ -61,7 +61,7 @@ def hold_database() -> None:
 
 
 def shrink_database() -> None:
-    """Gives the file system what deleted rows took of SQLite's file; PostgreSQL's autovacuum does so by itself.
+    """Gives the file system what deleted rows took of SQLite's file; PostgreSQL's autovacuum keeps it for other rows.
 
     In small steps, since each is written to SQLite's log before it frees anything.
     """

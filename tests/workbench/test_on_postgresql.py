@@ -1,4 +1,4 @@
-"""What PostgreSQL refuses where SQLite does not: changes of the audit log, text with NUL, and text that is too long."""
+"""What PostgreSQL does differently from SQLite: changes of the audit log, text with NUL or too long, bytes of rows."""
 
 import json
 import os
@@ -84,3 +84,11 @@ def test_text_that_the_database_refuses_is_no_error_of_the_server(
         "new workload": 200,
         "invitation": 422,
     }
+
+
+def test_the_bytes_of_rows_count_there_too(server: PostgresServer, root: Path) -> None:
+    """The tests of the quota, which make a database of their own on the server."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/workbench/api/test_quota.py"]
+    env = {**os.environ, "TEST_DATABASE_URL": server.url}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:]
