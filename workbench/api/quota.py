@@ -24,6 +24,8 @@ ROWS = {
     "bring_ups.BringUpRow": "organisation",
     "intake.Model": "organisation",
     "intake.Workload": "organisation",
+    "notifications.Delivery": "organisation",
+    "notifications.Notice": "organisation",
     "prices.PriceBookRow": "organisation",
     "reports.Report": "organisation",
     "runs.StageRun": "run__organisation",

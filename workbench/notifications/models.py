@@ -9,6 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from workbench.accounts.querysets import OrganisationQuerySet
+from workbench.row_bytes import row_bytes
 
 
 class Kind(models.TextChoices):
@@ -62,12 +63,14 @@ class Notice(models.Model):
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="notices")
     kind = models.CharField(max_length=40, choices=Kind.choices)
     data = models.JSONField(default=dict)
+    row_bytes = row_bytes("data")
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
 
     objects = OrganisationQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)
+        indexes = (models.Index(fields=("organisation", "row_bytes"), name="notice_bytes"),)
 
     def __str__(self) -> str:
         return self.get_kind_display()
@@ -104,6 +107,7 @@ class Delivery(models.Model):
     state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
     next_at = models.DateTimeField(default=timezone.now)
     tries = models.JSONField(default=list)
+    row_bytes = row_bytes("tries")
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = OrganisationQuerySet.as_manager()
@@ -113,6 +117,7 @@ class Delivery(models.Model):
         indexes = (
             models.Index(fields=("state", "next_at"), name="delivery_due"),
             models.Index(fields=("organisation", "-created_at"), name="delivery_of_organisation"),
+            models.Index(fields=("organisation", "row_bytes"), name="delivery_bytes"),
         )
         constraints = (
             models.CheckConstraint(

@@ -28,8 +28,6 @@ from workers.documents.prices import PriceBook
 pytestmark = pytest.mark.django_db
 BOUNDED = {
     "intake.Recording": "figures of a file that counts itself",
-    "notifications.Delivery": "eight tries; gone after EVENT_DAYS",
-    "notifications.Notice": "made by the workbench; gone after EVENT_DAYS",
     "notifications.Subscription": "names of kinds; one a member",
     "notifications.Webhook": "names of kinds and a secret; 20 an organisation",
     "reports.Logo": "drawn anew; one an organisation",
