@@ -28,6 +28,8 @@ class LoginForm(AuthenticationForm):
         cleaned = super().clean()
         if self.get_user() is not None:
             throttle.succeeded()
+            if throttle.logs_in_too_often():
+                raise ValidationError("This account logs in too often; try again later.", code="throttled")
         return cleaned
 
 

@@ -31,6 +31,7 @@ class LoginThrottle:
         address, account = client_address(request), email.strip().lower()
         self._here, self._address = _key("here", address, account), _key("address", address)
         self._account, self._known = _key("account", account), _key("known", address, account)
+        self._logins = _key("logins", account)
 
     def wait(self) -> int:
         """Counts an attempt. Returns the minutes to wait when there were too many, else 0."""
@@ -47,6 +48,10 @@ class LoginThrottle:
             _count(self._account, -1)
         cache.delete(self._here)
         cache.set(self._known, 1, KNOWN_SECONDS)
+
+    def logs_in_too_often(self) -> bool:
+        """Counts a login of the account: each writes a session, and an entry of the audit log that stays."""
+        return _count(self._logins, 1) > settings.LOGIN_ATTEMPTS * ACCOUNT_FACTOR
 
 
 def _count(key: str, change: int) -> int:

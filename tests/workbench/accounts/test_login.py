@@ -96,6 +96,14 @@ def test_an_office_that_logs_in_is_not_a_guesser(make_user, settings):
         assert _log_in(Client(), person.email).status_code == 302
 
 
+def test_an_account_that_logs_in_all_the_time_is_slowed(engineer, foreigner, settings):
+    settings.LOGIN_ATTEMPTS = 1
+    answers = [Client().post("/login/", {"username": engineer.email, "password": PASSWORD}) for _ in range(11)]
+    assert [each.status_code for each in answers] == [302] * 10 + [200]
+    assert "This account logs in too often" in answers[-1].content.decode()
+    assert Client().post("/login/", {"username": foreigner.email, "password": PASSWORD}).status_code == 302
+
+
 def test_a_login_without_a_password_forgets_no_failures(client, engineer, settings):
     settings.LOGIN_ATTEMPTS = 2
     for _ in range(2):
