@@ -63,13 +63,11 @@ def walk(document: Any) -> Iterator[tuple[str, str, Any]]:
     pending: list[tuple[str, Any]] = [("", document)]
     while pending:
         path, inner = pending.pop()
-        if isinstance(inner, dict):
-            items = [(f"{path}.{key}" if path else key, key, item) for key, item in inner.items()]
-        else:
-            items = [(f"{path}[{index}]", "", item) for index, item in enumerate(inner)]
-        for place, key, item in items:
-            yield place, key, item
-            if isinstance(item, (dict, list)):
+        named = isinstance(inner, dict)
+        for key, item in inner.items() if named else enumerate(inner):
+            place = (f"{path}.{key}" if path else key) if named else f"{path}[{key}]"
+            yield place, key if named else "", item
+            if item and isinstance(item, (dict, list)):
                 pending.append((place, item))
 
 

@@ -18,6 +18,7 @@ from kernels.model_files.strict_json import check_size, read_json
 from kernels.model_files.tensors import INDEX, MAX_INDEX, check_against_config, read_tensors
 
 MAX_CONFIG = 4 * 2**20
+"""Also of tokenizer_config.json and the like; the largest that are known have 2 MiB."""
 MAX_OTHER = 128 * 2**20
 HEAD = 1 << 20
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
@@ -143,7 +144,8 @@ def _check_others(files: Mapping[str, Path], sizes: Mapping[str, int]) -> None:
         raise ModelRefused("adapter_config.json", "", "adapters are not taken; merge them into the model first")
     for path in sorted(files):
         if path.endswith(".json") and path not in (FILE, INDEX):
-            check_no_remote_code(path, read_json(path, files[path], MAX_INDEX))
+            most = MAX_CONFIG if path.endswith(FILE) else MAX_INDEX
+            check_no_remote_code(path, read_json(path, files[path], most))
         elif not path.endswith((".json", ".safetensors")) and sizes[path] > MAX_OTHER:
             raise ModelRefused(path, "", f"the file has {sizes[path]:,} bytes, more than the {MAX_OTHER:,} allowed")
 

@@ -33,7 +33,7 @@ def parse_json(name: str, raw: bytes) -> Any:
     """The document in `raw`, UTF-8. NaN and infinities parse, so that the caller can name their field.
 
     Raises ModelRefused with line and column when it is broken, when a key is there twice, when it is nested too deeply,
-    and when an escape stands for half of a character: Python takes that, other readers of the file do not.
+    when it takes more memory than this process may have, and when an escape stands for half of a character: Python takes that, other readers of the file do not.
     """
     if raw.count(b'"') + raw.count(b",") + raw.count(b"{") + raw.count(b"[") > MAX_ENTRIES:
         raise ModelRefused(name, "", f"the file has more than {MAX_ENTRIES:,} entries, more than any model's")
@@ -43,6 +43,8 @@ def parse_json(name: str, raw: bytes) -> Any:
             json.dumps(document, ensure_ascii=False).encode("utf-8")
         _check_depth(name, document)
         return document
+    except MemoryError:
+        raise ModelRefused(name, "", "reading the file takes more memory than is allowed") from None
     except UnicodeEncodeError:
         raise ModelRefused(name, "", "an escape stands for half of a character") from None
     except UnicodeDecodeError as error:

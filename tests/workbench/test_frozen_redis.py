@@ -13,9 +13,9 @@ from django.core.cache import caches
 
 from tests.ports import reserved_port
 from tests.waiting import wait_for
-from workbench import cache
+from workbench import broker, cache
 from workbench.embedded.broker import find_redis_server
-from workbench.runs import dispatch, services
+from workbench.runs import services
 from workbench.runs.models import Run
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,7 +31,7 @@ def freeze(tmp_path: Path, settings: Any) -> Iterator[Callable[[], None]]:
     settings.CACHES = {
         "default": {"BACKEND": "workbench.cache.ForgivingRedisCache", "LOCATION": settings.REDIS_URL},
     }
-    dispatch._sender.cache_clear()
+    broker._sender.cache_clear()
 
     def answers() -> bool:
         try:
@@ -45,7 +45,7 @@ def freeze(tmp_path: Path, settings: Any) -> Iterator[Callable[[], None]]:
     yield lambda: process.send_signal(signal.SIGSTOP)
     process.kill()
     process.wait()
-    dispatch._sender.cache_clear()
+    broker._sender.cache_clear()
 
 
 def test_it_delays_the_first_request_and_no_other(freeze, api, engineer, caplog):
@@ -63,6 +63,6 @@ def test_a_run_is_taken_and_waits_for_the_sweep(freeze, workload, engineer, capl
     freeze()
     begun = time.monotonic()
     run = services.create_run(workload, engineer)
-    assert time.monotonic() - begun < 10 * dispatch.PATIENCE_SECONDS
+    assert time.monotonic() - begun < 10 * broker.PATIENCE_SECONDS
     assert Run.objects.get(pk=run.pk).published_at is None
     assert "waits for the sweep" in caplog.text

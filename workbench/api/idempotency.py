@@ -14,7 +14,6 @@ from workbench.api.models import IdempotentRequest
 from workbench.api.problems import API, respond
 from workbench.api.quota import check_bytes
 from workbench.api.sentences import Problem
-from workbench.body_limits import UPLOADS
 
 KEPT = timedelta(hours=24)
 NOT_CARRIED_OUT = {401, 403, 408, 409, 413, 429}
@@ -89,20 +88,7 @@ class IdempotencyMiddleware:
         return response
 
     def _keep(self, request: HttpRequest, row: IdempotentRequest) -> HttpResponse:
-        """Answer, and keep the answer. What the request does and its answer are stored together, or neither is.
-
-        Requests about uploads may take minutes. They are not carried out in one transaction: each stores what it has
-        done as it goes, and knows by that what is left to do.
-        """
-        if request.path.startswith(UPLOADS):
-            row.save()
-            try:
-                response = self.get_response(request)
-            except BaseException:
-                row.delete()
-                raise
-            _store(row, response)
-            return response
+        """Answer, and keep the answer. What the request does and its answer are stored together, or neither is."""
         with transaction.atomic():
             row.save()
             response = self.get_response(request)
@@ -115,7 +101,7 @@ class IdempotencyMiddleware:
 
 def _store(row: IdempotentRequest, response: HttpResponse) -> None:
     """Keep the answer in the row, or delete the row when the request may be tried again."""
-    if response.streaming or response.status_code >= 500 or response.status_code in NOT_CARRIED_OUT:
+    if response.streaming or response.status_code in NOT_CARRIED_OUT:
         row.delete()
         return
     kept = respond(409, SECRET) if "no-store" in response.headers.get("Cache-Control", "") else response

@@ -94,7 +94,8 @@ class Workbench:
             **self._extra_env,
         }
         self.manage("migrate", "--noinput", "--verbosity", "0")
-        workers = [self._ledger_worker(), *(self._gpu_worker(i, device) for i, device in enumerate(self.devices))]
+        gpu_workers = [self._gpu_worker(index, device) for index, device in enumerate(self.devices)]
+        workers = [self._ledger_worker(), self._intake_worker(), *gpu_workers]
         web = self._web("web", "workbench.wsgi", 0)
         worker_api = self._web("worker-api", "workbench.worker_site.wsgi", 1)
         for service in (web, worker_api, *workers):
@@ -210,6 +211,10 @@ class Workbench:
         """With the schedule, kept in memory: a schedule in a file ends when the disk is full."""
         beat = ("--beat", "--scheduler", "celery.beat:Scheduler")
         return self._worker("workbench", "ledger,notices", "ledger", self.env, *beat)
+
+    def _intake_worker(self) -> Service:
+        """One for uploads: their checks take long, and no run waits for them."""
+        return self._worker("workbench", "intake", "intake", self.env)
 
     def _gpu_worker(self, index: int, device: Device) -> Service:
         """Without the web's secrets, and with one GPU to see."""

@@ -7,14 +7,16 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
+from kernels.model_files import inspect
 from kernels.model_files.digests import content_digest
-from workbench.intake import sla
+from workbench.intake import blobs, sla
 from workbench.intake.models import Model
-from workbench.intake.services import uploads
-from workbench.intake.services.receiving import append
+from workbench.intake.services import quota
+from workbench.intake.services.catalogue import manifest_of, save_model
 from workbench.intake.services.workloads import create_workload
 from workbench.runs.models import Run
 from workbench.runs.services import create_run
+from workers.documents.model import ModelFile
 from workers.documents.workload import Workload as WorkloadDocument
 
 FOLDER = Path(settings.BASE_DIR) / "samples" / "voice-agent"
@@ -22,28 +24,27 @@ SLA = FOLDER / "sla.yaml"
 
 
 def submit(organisation: Any, user: Any) -> Run:
-    """Uploads the sample model, unless the organisation has it, and starts its workload.
+    """Takes the sample model in, unless the organisation has it, and starts its workload.
 
     Raises Problem and RunError as an upload, a workload and a run do.
     """
-    model = _upload(organisation, user)
+    model = _model(organisation, user)
     document = WorkloadDocument.model_validate(sla.parse(SLA.read_text("utf-8")) | {"model": model.content_digest})
     with transaction.atomic():
         return create_run(create_workload(organisation, user, document), user)
 
 
-def _upload(organisation: Any, user: Any) -> Model:
+def _model(organisation: Any, user: Any) -> Model:
+    """The sample's model in the organisation. Its files are ours, so nothing about them needs to be checked."""
     files = {path.name: path for path in sorted(FOLDER.iterdir()) if path.is_file()}
-    hashes = {name: _sha256(path) for name, path in files.items()}
-    known = Model.objects.filter(organisation=organisation, content_digest=content_digest(list(hashes.items())))
-    if model := known.first():
+    listed = [ModelFile(path=name, sha256=_sha256(at), size=at.stat().st_size) for name, at in files.items()]
+    known = content_digest([(file.path, file.sha256) for file in listed])
+    if model := Model.objects.filter(organisation=organisation, content_digest=known).first():
         return model
-    announced = [uploads.Announced(name, path.stat().st_size) for name, path in files.items()]
-    upload = uploads.create(organisation, user, FOLDER.name, announced)
-    for number, path in enumerate(files.values()):
-        with path.open("rb") as stream:
-            append(upload, number, 0, stream, path.stat().st_size)
-    return uploads.finish(upload, user, hashes)
+    quota.check(organisation, [file.size for file in listed])
+    for at in files.values():
+        blobs.store([at.read_bytes()])
+    return save_model(organisation, user, manifest_of(inspect(files), FOLDER.name, "upload", listed))
 
 
 def _sha256(path: Path) -> str:

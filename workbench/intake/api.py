@@ -44,8 +44,8 @@ def read_model(request: Any, model_id: UUID) -> dict[str, Any]:
 def create_upload(request: Any, body: schemas.NewUpload) -> Status[dict[str, Any]]:
     """Names the files of a model directory, or a recording of traffic, and their sizes.
 
-    Then PATCH each file's bytes, those of a model's config.json first, then finish: `/finish` makes a model of it,
-    `/recording` a recording.
+    Then PATCH each file's bytes, those of a model's config.json first, then finish: a worker checks the files and
+    makes a model or a recording of them.
     """
     files = [uploads.Announced(file.path, file.size, file.sha256) for file in body.files]
     if body.holds == "recording":
@@ -58,13 +58,16 @@ def create_upload(request: Any, body: schemas.NewUpload) -> Status[dict[str, Any
 
 @router.get("/uploads", response=Page[schemas.UploadOut], tags=["uploads"], summary="Uploads under way")
 def list_uploads(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
-    """Uploads that are not finished, to be resumed."""
-    return page(Upload.objects.for_user(request.user).prefetch_related("files"), query, schemas.upload_out)
+    """Uploads that have not ended, to be resumed."""
+    return page(Upload.objects.for_user(request.user).open().prefetch_related("files"), query, schemas.upload_out)
 
 
 @router.get("/uploads/{upload_id}", response=schemas.UploadOut, tags=["uploads"], summary="How far an upload is")
 def read_upload(request: Any, upload_id: UUID) -> dict[str, Any]:
-    """Every file with the number of bytes that have come."""
+    """Every file with the number of bytes that have come; after the end, for a day, what became of the upload.
+
+    While `state` is `checking`, ask again.
+    """
     return schemas.upload_out(_upload(request, upload_id))
 
 
@@ -104,7 +107,7 @@ def read_upload_file(request: Any, upload_id: UUID, number: int, response: HttpR
 def send_bytes(request: Any, upload_id: UUID, number: int, response: HttpResponse) -> Any:
     """The body goes at `Upload-Offset`; a 409 carries the right offset in the same header.
 
-    With its last byte a model's config.json is checked, as it is at the end. A 422 says why it is refused; the upload
+    A model's config.json is checked as soon as it has come. A 422 of a later request says why it is refused; the upload
     has then ended, and nothing of it is kept.
     """
     upload = _upload(request, upload_id)
@@ -118,30 +121,18 @@ def send_bytes(request: Any, upload_id: UUID, number: int, response: HttpRespons
     return schemas.upload_file_out(file)
 
 
-@router.post("/uploads/{upload_id}/finish", response={201: schemas.ModelOut}, tags=["uploads"], summary="Finish")
+@router.post("/uploads/{upload_id}/finish", response={202: schemas.UploadOut}, tags=["uploads"], summary="Finish")
 @submitter_required
 def finish_upload(request: Any, upload_id: UUID, body: schemas.Finish) -> Status[dict[str, Any]]:
-    """Checks hashes and files; the answer is the model, or why it is refused (then nothing of it is kept)."""
-    hashes = {file.path: file.sha256 for file in body.files}
-    model = uploads.finish(_upload(request, upload_id), request.user, hashes)
-    return Status(201, schemas.model_out(model))
+    """Has hashes and files checked, those of one upload of the organisation at a time. GET the upload until its `state`
+    is not `checking` any more.
 
-
-@router.post(
-    "/uploads/{upload_id}/recording",
-    response={201: schemas.RecordingOut},
-    tags=["uploads"],
-    summary="Finish a recording",
-)
-@submitter_required
-def finish_recording(request: Any, upload_id: UUID, body: schemas.Finish) -> Status[dict[str, Any]]:
-    """Checks every line; the answer is the recording, or the number of the line that is broken (then it is not kept).
-
-    One that no workload names within a day is deleted.
+    A recording that no workload names within a day is deleted.
     """
-    hashes = {file.path: file.sha256 for file in body.files}
-    recording = recordings.finish(_upload(request, upload_id), request.user, hashes)
-    return Status(201, schemas.recording_out(recording))
+    upload = _upload(request, upload_id)
+    uploads.begin_check(upload, {file.path: file.sha256 for file in body.files})
+    upload.refresh_from_db()
+    return Status(202, schemas.upload_out(upload))
 
 
 @router.get("/recordings", response=Page[schemas.RecordingOut], tags=["uploads"], summary="Recordings of traffic")

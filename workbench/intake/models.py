@@ -97,24 +97,49 @@ class StoredFile(models.Model):
         return self.path
 
 
+class UploadQuerySet(OrganisationQuerySet):
+    def open(self) -> Self:
+        """Uploads that still have files."""
+        return self.filter(state__in=(Upload.State.RECEIVING, Upload.State.CHECKING))
+
+    def waiting(self) -> Self:
+        """Uploads with something to check, the oldest first: all their files, or a model's config.json."""
+        of_config = models.Q(state=Upload.State.RECEIVING, config_waits=True)
+        return self.filter(models.Q(state=Upload.State.CHECKING) | of_config).order_by("touched_at")
+
+
 class Upload(models.Model):
-    """A model or a recording that is being uploaded. The row ends with what is made of it, or when it is refused,
-    deleted or abandoned.
+    """A model or a recording that is being uploaded.
+
+    Its files end with the check. The row stays for a day, so that the caller can ask what came of it: `model`,
+    `recording` or `problem`, which is an answer's status, detail and errors. `config_waits`: a model's config.json has
+    come and was not checked yet.
     """
 
     class Holds(models.TextChoices):
         MODEL = "model"
         RECORDING = "recording"
 
+    class State(models.TextChoices):
+        RECEIVING = "receiving"
+        CHECKING = "checking"
+        FINISHED = "finished"
+        REFUSED = "refused"
+
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     organisation = models.ForeignKey("accounts.Organisation", on_delete=models.CASCADE, related_name="uploads")
     name = models.CharField(max_length=120)
     holds = models.CharField(max_length=9, choices=Holds, default=Holds.MODEL)
+    state = models.CharField(max_length=9, choices=State, default=State.RECEIVING)
+    config_waits = models.BooleanField(default=False)
+    problem = models.JSONField(null=True)
+    model = models.ForeignKey(Model, on_delete=models.CASCADE, null=True, related_name="+")
+    recording = models.ForeignKey("intake.Recording", on_delete=models.CASCADE, null=True, related_name="+")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(auto_now_add=True)
 
-    objects = OrganisationQuerySet.as_manager()
+    objects = UploadQuerySet.as_manager()
 
     class Meta:
         ordering = ("-created_at",)

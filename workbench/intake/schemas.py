@@ -7,6 +7,7 @@ from uuid import UUID
 from django.conf import settings
 from ninja import Field, Schema
 
+from workbench.api.problems import Reason
 from workbench.intake.models import Model, Recording, Upload, UploadFile, Workload
 from workbench.short_text import ShortText
 from workers.documents.base import Document
@@ -91,13 +92,40 @@ class UploadFileOut(Schema):
     sha256: str = Field("", description="as announced, so that a client can tell which upload to resume")
 
 
+class RecordingOut(RecordingDocument):
+    """A recording of traffic. A workload names it by `sha256` in `traffic.recording`; it goes with that workload."""
+
+    created_at: datetime
+
+
+def recording_out(recording: Recording) -> dict[str, Any]:
+    """A Recording as RecordingOut."""
+    return recording.document.model_dump() | {"created_at": recording.created_at}
+
+
+class ProblemOut(Schema):
+    """Why an upload was not taken: a sentence, and what is wrong where."""
+
+    status: int
+    detail: str
+    errors: list[Reason] = []
+
+
 class UploadOut(Schema):
-    """An upload; a PATCH may carry up to `chunk_bytes`."""
+    """An upload; a PATCH may carry up to `chunk_bytes`.
+
+    `state` becomes `checking` when it is finished, then `finished`, with the `model` or the `recording`, or `refused`:
+    then nothing of it is kept. It is `receiving` again where it could not be checked. `problem` says why.
+    """
 
     id: UUID
     name: str
     chunk_bytes: int
-    files: list[UploadFileOut]
+    state: Literal["receiving", "checking", "finished", "refused"]
+    model: ModelOut | None = None
+    recording: RecordingOut | None = None
+    problem: ProblemOut | None = None
+    files: list[UploadFileOut] = Field(description="none once it has ended")
     created_at: datetime
 
 
@@ -113,20 +141,13 @@ def upload_out(upload: Upload) -> dict[str, Any]:
         "id": upload.id,
         "name": upload.name,
         "chunk_bytes": settings.UPLOAD_CHUNK_BYTES,
+        "state": upload.state,
+        "model": upload.model and model_out(upload.model),
+        "recording": upload.recording and recording_out(upload.recording),
+        "problem": upload.problem,
         "files": [upload_file_out(file) for file in upload.files.all()],
         "created_at": upload.created_at,
     }
-
-
-class RecordingOut(RecordingDocument):
-    """A recording of traffic. A workload names it by `sha256` in `traffic.recording`; it goes with that workload."""
-
-    created_at: datetime
-
-
-def recording_out(recording: Recording) -> dict[str, Any]:
-    """A Recording as RecordingOut."""
-    return recording.document.model_dump() | {"created_at": recording.created_at}
 
 
 class FileHash(Document):

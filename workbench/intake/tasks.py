@@ -5,8 +5,9 @@ import logging
 from celery import shared_task
 
 from workbench import disk
-from workbench.intake.services import cleaning, recordings
-from workers.documents.broker import SWEEP_UPLOADS_TASK
+from workbench.intake.models import Upload
+from workbench.intake.services import checking, cleaning, queue, recordings
+from workers.documents.broker import CHECK_UPLOADS_TASK, SWEEP_UPLOADS_TASK
 
 log = logging.getLogger(__name__)
 
@@ -18,4 +19,12 @@ def sweep_uploads() -> None:
         log.info("removed %s abandoned uploads", removed)
     if removed := recordings.sweep():
         log.info("removed %s recordings that no workload names", removed)
+    if Upload.objects.waiting().exists():
+        queue.check_soon()
     disk.keep_room()
+
+
+@shared_task(name=CHECK_UPLOADS_TASK)
+def check_uploads() -> None:
+    """Check what came by uploads."""
+    checking.check_waiting()

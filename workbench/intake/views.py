@@ -21,7 +21,7 @@ PAGE_SIZE = 25
 def model_list(request: HttpRequest) -> HttpResponse:
     """The organisation's own models, uploads under way, and the catalogue."""
     own = Model.objects.for_user(request.user).filter(manifest__source="upload").select_related("created_by")
-    uploads = Upload.objects.for_user(request.user).prefetch_related("files")
+    uploads = Upload.objects.for_user(request.user).open().prefetch_related("files")
     context = {
         "page": Paginator(own, PAGE_SIZE).get_page(request.GET.get("page")),
         "uploads": [(upload, *_progress(upload)) for upload in uploads],

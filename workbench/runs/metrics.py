@@ -14,6 +14,7 @@ from django.utils import timezone
 from prometheus_client.core import GaugeMetricFamily
 
 from kernels.measure.intervals import percentile
+from workbench import broker
 from workbench.runs import dispatch, placement
 from workbench.runs.models import Event, Run, StageRun, Worker
 from workers.documents.broker import LEDGER_QUEUE, gpu_queue
@@ -59,7 +60,7 @@ def _queues(now: datetime) -> Iterator[GaugeMetricFamily]:
         oldest[queue] = max(oldest.get(queue, 0.0), (now - (before or created)).total_seconds())
     yield _gauge("workbench_queue_runs", "Runs that wait in a queue", ["queue"], dict(depth))
     yield _gauge("workbench_queue_oldest_seconds", "How long a queue's first has waited", ["queue"], oldest)
-    messages = {queue: dispatch.messages_in(queue[0]) for queue in depth}
+    messages = {queue: broker.messages_in(queue[0]) for queue in depth}
     there = {queue: float(count) for queue, count in messages.items() if count is not None}
     yield _gauge("workbench_queue_messages", "Messages that the broker holds for a queue", ["queue"], there)
 

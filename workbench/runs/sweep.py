@@ -8,6 +8,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
+from workbench import broker
 from workbench.runs import dispatch, line, placement, state
 from workbench.runs.models import Run
 
@@ -49,7 +50,7 @@ def _publish_missing(before: datetime) -> int:
             lacking[queue].append(run_id)
     published = 0
     for queue, run_ids in lacking.items():
-        there = dispatch.messages_in(queue)
+        there = broker.messages_in(queue)
         if there is None:
             break
         published += sum(dispatch.publish(run_id) for run_id in run_ids[: max(0, waiting[queue] - there)])

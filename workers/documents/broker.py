@@ -10,9 +10,11 @@ GPU_TASK = "workers.gpu.run_stage"
 LEDGER_TASK = "workbench.runs.tasks.run_stage"
 SWEEP_RUNS_TASK = "workbench.runs.tasks.sweep_runs"
 SWEEP_UPLOADS_TASK = "workbench.intake.tasks.sweep_uploads"
+CHECK_UPLOADS_TASK = "workbench.intake.tasks.check_uploads"
 NOTICES_TASK = "workbench.notifications.tasks.deliver"
 LEDGER_QUEUE = "ledger"
 NOTICES_QUEUE = "notices"
+INTAKE_QUEUE = "intake"
 
 LONGEST_STAGE_SECONDS = 5 * 3600
 """Above the four hours that a workload may ask for; the hard limit of a GPU task."""

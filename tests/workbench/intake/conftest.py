@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from django.test import Client
 
 from tests.kernels import model_folders
 from workbench.intake.models import Model, StoredFile, Upload, UploadFile
+from workbench.intake.services import checking
 
 Api = Callable[..., Client]
 Files = dict[str, bytes]
@@ -18,7 +20,7 @@ CONFIG = model_folders.LLAMA | {"max_position_embeddings": 512}
 
 
 def nothing_kept(settings: Any) -> bool:
-    rows = [Model.objects, StoredFile.objects, Upload.objects, UploadFile.objects]
+    rows = [Model.objects, StoredFile.objects, Upload.objects.open(), UploadFile.objects]
     files = [path for path in Path(settings.BLOBS).rglob("*") if path.is_file()]
     return not any(each.exists() for each in rows) and not files
 
@@ -58,9 +60,39 @@ def send_files(client: Client, upload: str, files: dict[str, bytes]) -> None:
             assert send(client, upload, number, content).status_code == 200
 
 
+@dataclass
+class Outcome:
+    """What came of a check, as an answer: 201 with the model or the recording, or the problem."""
+
+    document: dict[str, Any]
+    status_code: int = 201
+
+    def json(self) -> dict[str, Any]:
+        return self.document
+
+    @property
+    def content(self) -> bytes:
+        return json.dumps(self.document).encode()
+
+
 def finish(client: Client, upload: str, files: dict[str, bytes]) -> Any:
+    """Finish the upload, have it checked as the worker does, and ask what came of it."""
     body = {"files": [{"path": path, "sha256": sha(content)} for path, content in files.items()]}
-    return client.post(f"/api/v1/uploads/{upload}/finish", body, content_type="application/json")
+    answer = client.post(f"/api/v1/uploads/{upload}/finish", body, content_type="application/json")
+    if answer.status_code != 202:
+        return answer
+    assert answer.json()["state"] == "checking"
+    checking.check_waiting()
+    return outcome(client, upload)
+
+
+def outcome(client: Client, upload: str) -> Outcome:
+    """What came of the upload's check."""
+    found = client.get(f"/api/v1/uploads/{upload}").json()
+    if found["problem"]:
+        return Outcome(found["problem"], found["problem"]["status"])
+    assert found["state"] == "finished", found
+    return Outcome(found["model"] or found["recording"])
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A model's config.json is checked when its last byte comes, before the weights or after them."""
+"""A model's config.json is checked when it has come, before the weights or after them."""
 
 import json
 from pathlib import Path
@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from kernels.model_files import ModelRefused, inspect
-from tests.workbench.intake.conftest import CONFIG, Api, Files, announce, nothing_kept, send, sha
+from tests.workbench.intake.conftest import CONFIG, Api, Files, announce, finish, nothing_kept, outcome, send, sha
 from workbench.accounts.models import User
+from workbench.api.sentences import Problem
 from workbench.intake.models import Recording, Upload
+from workbench.intake.services import checking, receiving
 
 REFUSED: dict[str, bytes] = {
     "no model type": json.dumps({key: CONFIG[key] for key in CONFIG.keys() - {"model_type"}}).encode(),
@@ -39,17 +41,19 @@ def test_a_bad_one_is_refused_before_the_weights_come(
     files = model_files | {"config.json": REFUSED[case]}
     client = api(engineer)
     upload = announce(client, files).json()["id"]
-    answer = send(client, upload, 0, files["config.json"])
+    assert send(client, upload, 0, files["config.json"]).status_code == 200
+    checking.check_waiting()
+    answer = send(client, upload, 1, files["model.safetensors"])
     assert answer.status_code == 422
     assert answer.headers["Content-Type"] == "application/problem+json"
-    said = _sentence_at_the_end(tmp_path, files)
-    assert answer.json()["detail"].startswith(f"{said}. The upload has ended, and nothing of it is kept; begin again")
+    assert answer.json()["detail"] == _sentence_at_the_end(tmp_path, files)
     assert [error["file"] for error in answer.json()["errors"]] == ["config.json"]
+    assert finish(client, upload, files).json() == answer.json()
+    assert client.get(f"/api/v1/uploads/{upload}").json()["state"] == "refused"
     assert nothing_kept(settings)
-    assert send(client, upload, 1, files["model.safetensors"]).status_code == 404
 
 
-def test_a_bad_one_is_refused_with_its_last_byte_also_after_the_weights(
+def test_a_bad_one_is_refused_also_after_the_weights(
     api: Api, engineer: User, model_files: Files, settings: Any
 ) -> None:
     bad = REFUSED["remote code"]
@@ -57,10 +61,27 @@ def test_a_bad_one_is_refused_with_its_last_byte_also_after_the_weights(
     upload = announce(client, model_files | {"config.json": bad}).json()["id"]
     assert send(client, upload, 1, model_files["model.safetensors"]).status_code == 200
     assert send(client, upload, 0, bad[:-1]).status_code == 200
-    answer = send(client, upload, 0, bad[-1:], offset=len(bad) - 1)
-    assert answer.status_code == 422
-    assert answer.json()["detail"].startswith("config.json: auto_map: remote code is not run")
+    checking.check_waiting()
+    assert send(client, upload, 0, bad[-1:], offset=len(bad) - 1).status_code == 200
+    checking.check_waiting()
+    assert outcome(client, upload).json()["detail"].startswith("config.json: auto_map: remote code is not run")
     assert nothing_kept(settings)
+
+
+def test_a_chunk_that_is_on_its_way_meanwhile_is_answered_by_the_sentence(
+    api: Api, engineer: User, model_files: Files
+) -> None:
+    client = api(engineer)
+    upload = Upload.objects.get(pk=announce(client, model_files | {"config.json": b"{}"}).json()["id"])
+    assert send(client, str(upload.pk), 0, b"{}").status_code == 200
+
+    class Slow:
+        def read(self, size: int) -> bytes:
+            checking.check_waiting()
+            return bytes(size)
+
+    with pytest.raises(Problem, match=r"config.json: model_type: "):
+        receiving.append(upload, 1, 0, Slow(), 10)
 
 
 def test_one_in_a_folder_below_is_no_configuration_of_the_model(api: Api, engineer: User, model_files: Files) -> None:
@@ -86,7 +107,5 @@ def test_a_recording_may_have_that_name(api: Api, engineer: User) -> None:
     announced = {"name": "calls", "holds": "recording", "files": [{"path": "config.json", "size": len(CALLS)}]}
     upload = client.post("/api/v1/uploads", announced, content_type="application/json").json()["id"]
     assert send(client, upload, 0, CALLS).status_code == 200
-    body = {"files": [{"path": "config.json", "sha256": sha(CALLS)}]}
-    finished = client.post(f"/api/v1/uploads/{upload}/recording", body, content_type="application/json")
-    assert finished.status_code == 201, finished.content
+    assert finish(client, upload, {"config.json": CALLS}).status_code == 201
     assert Recording.objects.get().sha256 == sha(CALLS)

@@ -1,6 +1,5 @@
 """Recorded traffic: handed in once, checked line by line, named by workloads, and gone with the last of them."""
 
-import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from tests.workbench.intake.conftest import CONFIG, nothing_kept, send, sha
+from tests.workbench.intake.conftest import nothing_kept, outcome, send, sha
 from tests.workbench.intake.workload_documents import GOOD, Clients, fields, post, shown_errors
 from workbench.accounts.models import User
 from workbench.intake import blobs
 from workbench.intake.models import Recording, Upload, Workload
-from workbench.intake.services import recordings
+from workbench.intake.services import checking, recordings
 from workbench.runs import garbage, services
 from workbench.runs.models import Run
 from workers.documents.worker_api import StageKey
@@ -31,12 +30,15 @@ def announce(client: Client, size: int, name: str = "calls.csv") -> Any:
 
 
 def hand_in(client: Client, content: bytes = CALLS, name: str = "calls.csv", sha256: str = "") -> Any:
-    """The last answer of a whole upload."""
+    """What came of a whole upload."""
     upload = announce(client, len(content), name).json()["id"]
     if content:
         assert send(client, upload, 0, content).status_code == 200
     body = {"files": [{"path": name, "sha256": sha256 or sha(content)}]}
-    return client.post(f"/api/v1/uploads/{upload}/recording", body, content_type="application/json")
+    answer = client.post(f"/api/v1/uploads/{upload}/finish", body, content_type="application/json")
+    assert answer.status_code == 202, answer.content
+    checking.check_waiting()
+    return outcome(client, upload)
 
 
 def replayed(**traffic: Any) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def test_a_recording_is_handed_in_and_named_by_a_workload(api: Clients, engineer
     facts = {"requests": 61, "seconds": 60, "longest_prompt": 100, "longest_output": 64}
     assert said | facts | {"name": "calls.csv", "sha256": sha(CALLS), "size": len(CALLS)} == said
     assert blobs.path_of(sha(CALLS)).read_bytes() == CALLS
-    assert not Upload.objects.exists()
+    assert not Upload.objects.open().exists()
     workload = post(client, replayed())
     assert workload.status_code == 201, workload.content
     assert workload.json()["document"]["traffic"]["recording"] == sha(CALLS)
@@ -101,28 +103,23 @@ def test_a_broken_line_is_named_by_its_number_and_nothing_is_kept(
     assert not Recording.objects.exists()
 
 
-def test_one_that_is_too_large_or_has_another_hash_is_refused(
-    api: Clients, engineer: User, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_is_too_large_or_has_another_hash_is_refused(api: Clients, engineer: User, settings: Any) -> None:
     client = api(engineer)
     over = announce(client, files.MOST_BYTES + 1)
     assert over.status_code == 413
     assert "134,217,729 bytes are over the 134,217,728 that a recording may have" in over.json()["detail"]
     assert announce(client, 1, "a/b.csv").status_code == 422
     assert hand_in(client, sha256="0" * 64).json()["detail"].startswith("calls.csv: sha256: the content that came has")
-    monkeypatch.setattr(files, "MOST_REQUESTS", 60)
-    assert "line 62: has request 61; a recording has at most 60" in hand_in(client).json()["detail"]
     assert nothing_kept(settings)
-    config = json.dumps(CONFIG).encode()
-    announced = {"name": "calls", "files": [{"path": "config.json", "size": len(config)}]}
-    model = client.post("/api/v1/uploads", announced, content_type="application/json").json()["id"]
-    assert send(client, model, 0, config).status_code == 200
-    monkeypatch.setattr(recordings, "MOST_BYTES", len(config) - 1)
-    body = {"files": [{"path": "config.json", "sha256": sha(config)}]}
-    finished = client.post(f"/api/v1/uploads/{model}/recording", body, content_type="application/json")
-    assert finished.status_code == 413, "a model's upload may be larger than a recording"
     settings.ORGANISATION_QUOTA_BYTES = len(CALLS) - 1
     assert announce(client, len(CALLS)).status_code == 413
+
+
+def test_one_of_too_many_requests_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_REQUESTS", 60)
+    (tmp_path / "calls").write_bytes(CALLS)
+    with pytest.raises(files.BrokenRecording, match="line 62: has request 61; a recording has at most 60"):
+        files.facts(tmp_path / "calls")
 
 
 @pytest.mark.parametrize(

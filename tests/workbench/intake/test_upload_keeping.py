@@ -1,24 +1,18 @@
 """What stays of an upload: two writers at once, a crash, one that is given up, models and blobs that nobody wants."""
 
-import json
 import os
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from tests.waiting import wait_for
-from tests.workbench.intake.conftest import CONFIG, Api, Files, announce, finish, nothing_kept, send, send_files, sha
-from tests.workbench.web_process import ROOT, WebProcess
+from tests.workbench.intake.conftest import Api, Files, announce, finish, nothing_kept, outcome, send, send_files, sha
 from workbench.accounts.models import User
 from workbench.intake import blobs
 from workbench.intake.models import Model, Upload, UploadFile
-from workbench.intake.services import receiving
+from workbench.intake.services import checking, receiving, uploads
 
 
 def test_giving_up_removes_everything(api: Api, engineer: User, model_files: Files, settings: Any) -> None:
@@ -56,66 +50,85 @@ def test_two_writers_of_one_file(api: Api, engineer: User, model_files: Files) -
     assert UploadFile.objects.get(number=1).digest == sha(content)
 
 
-def test_two_finishes_at_once_make_one_model(
+def _ready(client: Any, files: Files) -> str:
+    """An upload that waits for its check."""
+    upload: str = announce(client, files).json()["id"]
+    send_files(client, upload, files)
+    body = {"files": [{"path": path, "sha256": sha(content)} for path, content in files.items()]}
+    answer = client.post(f"/api/v1/uploads/{upload}/finish", body, content_type="application/json")
+    assert answer.status_code == 202
+    return upload
+
+
+def test_an_upload_that_is_checked_takes_no_bytes_and_is_checked_once(
     api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second comes while the first is looking at the files."""
-    from workbench.intake.services import uploads
-
     client = api(engineer)
-    upload = announce(client, model_files).json()["id"]
-    send_files(client, upload, model_files)
-    inspect, second = uploads.inspect, []
+    upload = _ready(client, model_files)
+    keep, second = uploads.keep_model, []
 
-    def looking(*arguments: Any, **options: Any) -> Any:
-        second.append(finish(client, upload, model_files))
+    def keeping(*arguments: Any) -> Any:
+        second.append(client.post(f"/api/v1/uploads/{upload}/finish", {"files": []}, content_type="application/json"))
         second.append(send(client, upload, 0, b""))
-        return inspect(*arguments, **options)
+        checking.check_waiting()
+        return keep(*arguments)
 
-    monkeypatch.setattr(uploads, "inspect", looking)
-    assert finish(client, upload, model_files).status_code == 201
-    assert [answer.status_code for answer in second] == [409, 409]
-    assert Model.objects.count() == 1
+    monkeypatch.setattr(uploads, "keep_model", keeping)
+    checking.check_waiting()
+    assert [answer.status_code for answer in second] == [202, 409]
+    assert outcome(client, upload).json()["id"] == str(Model.objects.get().pk)
+    again = client.post(f"/api/v1/uploads/{upload}/finish", {"files": []}, content_type="application/json")
+    assert (again.status_code, again.json()["state"]) == (202, "finished")
 
 
-def test_a_crash_while_finishing_can_be_tried_again(
+def test_an_upload_that_is_given_up_while_it_is_checked_leaves_nothing(
+    api: Api, engineer: User, model_files: Files, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = api(engineer)
+    upload = _ready(client, model_files)
+    check = uploads.check_hash
+
+    def checked(*arguments: Any) -> None:
+        check(*arguments)
+        client.delete(f"/api/v1/uploads/{upload}")
+
+    monkeypatch.setattr(uploads, "check_hash", checked)
+    checking.check_waiting()
+    assert nothing_kept(settings)
+
+
+def test_a_check_that_fails_says_so_and_can_be_tried_again(
     api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workbench.intake.services import uploads
-
+    """What was hashed is not hashed again."""
+    monkeypatch.setattr(receiving, "CATCH_UP_BYTES", 0)
     client = api(engineer)
-    upload = announce(client, model_files).json()["id"]
-    send_files(client, upload, model_files)
+    upload = _ready(client, model_files)
     with monkeypatch.context() as broken:
         broken.setattr(uploads, "save_model", lambda *_: 1 / 0)
-        assert finish(client, upload, model_files).status_code == 500
+        checking.check_waiting()
+    found = client.get(f"/api/v1/uploads/{upload}").json()
+    assert (found["state"], found["problem"]["status"]) == ("receiving", 500)
+    assert all(file.digest for file in UploadFile.objects.all())
+    monkeypatch.setattr(receiving.RunningHashes, "follow", lambda *_: 1 / 0)
     assert finish(client, upload, model_files).status_code == 201
 
 
-def test_an_upload_whose_finish_was_killed_is_finished_again(tmp_path: Path) -> None:
-    """kill -9 in the middle of a finish, by a web process that hangs while it looks at the files."""
-    content = json.dumps(CONFIG).encode()
-    hangs = tmp_path / "hangs"
-    site = WebProcess(tmp_path, PYTHONPATH=f"{ROOT}/tests/workbench/intake/hanging:{ROOT}", HANGS=str(hangs))
-    site.start()
-    try:
-        announced = {"name": "m", "files": [{"path": "config.json", "size": len(content), "sha256": sha(content)}]}
-        upload = site.api.post("/uploads", json=announced).json()["id"]
-        headers = {"Upload-Offset": "0", "Content-Type": "application/octet-stream"}
-        sent = site.api.patch(f"/uploads/{upload}/files/0", content=content, headers=headers)
-        assert sent.status_code == 200
-        with ThreadPoolExecutor(1) as pool:
-            hanging = pool.submit(site.api.post, f"/uploads/{upload}/finish", json={"files": []}, timeout=600)
-            wait_for(hangs.exists, 120, "the first finish")
-            assert site.api.post(f"/uploads/{upload}/finish", json={"files": []}).status_code == 409
-            site.kill()
-            assert isinstance(hanging.exception(), httpx.TransportError)
-        site.env["PYTHONPATH"] = str(ROOT)
-        site.serve()
-        assert site.api.get(f"/uploads/{upload}").json()["files"][0]["received"] == len(content)
-        assert site.api.post(f"/uploads/{upload}/finish", json={"files": []}).status_code == 201
-    finally:
-        site.stop()
+def test_organisations_take_turns(
+    api: Api, engineer: User, foreigner: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = [api(engineer), api(engineer), api(foreigner)]
+    ready = [_ready(client, model_files) for client in clients]
+    order: list[str] = []
+    check = checking._check
+
+    def noting(upload: Upload) -> None:
+        order.append(str(upload.pk))
+        check(upload)
+
+    monkeypatch.setattr(checking, "_check", noting)
+    checking.check_waiting()
+    assert order == [ready[0], ready[2], ready[1]]
 
 
 def test_a_hash_catches_up_with_what_another_process_received(
@@ -142,23 +155,6 @@ def test_a_hash_that_is_far_behind_is_ended_by_the_finish(
     assert finish(client, upload, model_files).status_code == 201
 
 
-def test_an_interrupted_finish_hashes_no_file_twice(
-    api: Api, engineer: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from workbench.intake.services import uploads
-
-    monkeypatch.setattr(receiving, "CATCH_UP_BYTES", 0)
-    client = api(engineer)
-    upload = announce(client, model_files).json()["id"]
-    send_files(client, upload, model_files)
-    with monkeypatch.context() as broken:
-        broken.setattr(uploads, "save_model", lambda *_: 1 / 0)
-        assert finish(client, upload, model_files).status_code == 500
-    assert all(file.digest for file in UploadFile.objects.all())
-    monkeypatch.setattr(receiving.RunningHashes, "follow", lambda *_: 1 / 0)
-    assert finish(client, upload, model_files).status_code == 201
-
-
 def test_abandoned_uploads_are_swept(
     api: Api, engineer: User, model_files: Files, settings: Any, upload_model: Any
 ) -> None:
@@ -172,7 +168,7 @@ def test_abandoned_uploads_are_swept(
     stray.write_bytes(b"x")
     os.utime(stray, (0, 0))
     call_command("sweep_uploads")
-    assert [str(upload.pk) for upload in Upload.objects.all()] == [young]
+    assert [str(upload.pk) for upload in Upload.objects.open()] == [young]
     assert [entry.name for entry in blobs.incoming().iterdir()] == [young]
     assert all(blobs.path_of(file["sha256"]).exists() for file in kept["files"])
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from tests.ports import reserved_port
 from tests.waiting import wait_for
+from workbench import broker as messages
 from workbench.embedded.broker import find_redis_server
 from workbench.runs import dispatch
 from workbench.runs.models import Run
@@ -28,7 +29,7 @@ def broker(tmp_path: Path, settings: Any) -> Iterator[redis.Redis]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     client = redis.Redis(port=port, socket_timeout=60, retry_on_error=[redis.ConnectionError])
     settings.REDIS_URL = f"redis://127.0.0.1:{port}/0"
-    dispatch._sender.cache_clear()
+    messages._sender.cache_clear()
 
     def answers() -> bool:
         try:
@@ -38,8 +39,8 @@ def broker(tmp_path: Path, settings: Any) -> Iterator[redis.Redis]:
 
     wait_for(answers, 120, "Redis", processes={"redis-server": process})
     yield client
-    dispatch._sender().close()
-    dispatch._sender.cache_clear()
+    messages._sender().close()
+    messages._sender.cache_clear()
     process.kill()
     process.wait()
 

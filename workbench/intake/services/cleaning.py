@@ -12,7 +12,7 @@ ABANDONED_AFTER = timedelta(days=1)
 
 
 def sweep_uploads() -> int:
-    """Removes uploads that nobody has touched for a day, with their bytes; returns how many."""
+    """Removes uploads that nobody has touched, or that ended, a day ago, with their bytes; returns how many."""
     old = list(Upload.objects.filter(touched_at__lt=timezone.now() - ABANDONED_AFTER))
     for upload in old:
         discard(upload)

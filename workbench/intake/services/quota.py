@@ -10,6 +10,8 @@ from workbench.api.quota import check_count, check_space, too_large, used_bytes
 from workbench.intake.models import Model, Upload, UploadFile
 
 GIB = 2**30
+ENDED_UPLOADS = 100
+"""How many uploads of an organisation that have ended can be asked for."""
 
 
 def announced_bytes() -> int:
@@ -41,7 +43,9 @@ def check_upload(organisation: Any, total: int) -> None:
     Raises Problem 409, 413 or 507.
     """
     uploads = Upload.objects.filter(organisation=organisation)
-    check_count(uploads, settings.ORGANISATION_OPEN_UPLOADS, "open uploads", "finish one or give one up")
+    ended = uploads.exclude(pk__in=uploads.open()).order_by("-touched_at").values_list("pk", flat=True)
+    uploads.filter(pk__in=list(ended[ENDED_UPLOADS:])).delete()
+    check_count(uploads.open(), settings.ORGANISATION_OPEN_UPLOADS, "open uploads", "finish one or give one up")
     left = settings.ORGANISATION_QUOTA_BYTES - used_bytes(organisation)
     if total > left:
         raise too_large(f"{_bytes(total)} are over the {_bytes(max(0, left))} left of the organisation's quota")

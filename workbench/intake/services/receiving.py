@@ -1,6 +1,6 @@
 """Bytes of an upload on their way to the disk: at an offset, in chunks, hashed as they pass.
 
-A model's config.json is checked as soon as all of it is there.
+A model's config.json is checked as soon as all of it is there, by the ledger's worker.
 """
 
 import fcntl
@@ -19,14 +19,14 @@ from django.http import Http404
 from django.http.request import UnreadablePostError
 from django.utils import timezone
 
-from kernels.model_files import ModelRefused, inspect_config_file
+from kernels.model_files import ModelRefused
 from workbench.api import quota
 from workbench.api.sentences import Problem, invalid
 from workbench.intake import blobs
 from workbench.intake.models import Upload, UploadFile
+from workbench.intake.services import queue
 
 CONFIG = "config.json"
-ENDED = "The upload has ended, and nothing of it is kept; begin again with a corrected config.json"
 
 
 class Readable(Protocol):
@@ -106,16 +106,22 @@ def discard(upload: Upload) -> None:
     shutil.rmtree(folder_of(upload), ignore_errors=True)
 
 
+def check_receiving(upload: Upload) -> None:
+    """Raises the Problem of an upload that was refused, and Problem 409 when it takes no bytes any more."""
+    if upload.state == Upload.State.REFUSED:
+        raise Problem(**upload.problem)
+    if upload.state != Upload.State.RECEIVING:
+        raise Problem(409, f"upload: it is {upload.state}, and takes no bytes any more")
+
+
 def append(upload: Upload, number: int, offset: int, stream: Readable, length: int) -> UploadFile:
     """Writes up to `length` bytes from the stream at `offset`; what came before a broken connection is kept.
 
     Raises WrongOffset, Problem 409, 413 or (the disk is full) 507, and Http404 when the upload is gone. Problem 422
-    when these are the last bytes of a model's config.json and it is refused: then the upload is removed.
+    when the upload was refused meanwhile, since its config.json came and is no model's.
     """
-    with (
-        _folder_lock(upload, fcntl.LOCK_SH, "another request finishes it, and it takes no bytes meanwhile"),
-        _locked(upload, number) as (row, out),
-    ):
+    check_receiving(upload)
+    with _locked(upload, number) as (row, out):
         if offset != row.received:
             raise WrongOffset(row.path, row.received, f"the next byte is number {row.received}, not {offset}")
         if offset + length > row.size:
@@ -129,23 +135,11 @@ def append(upload: Upload, number: int, offset: int, stream: Readable, length: i
         except BaseException:
             out.truncate(offset)
             raise
-        _check_config(row)
         if offset == 0:
             running.forget(row)
         row.digest = running.follow(row, out, CATCH_UP_BYTES)
         _record(row, offset)
         return row
-
-
-def _check_config(row: UploadFile) -> None:
-    """Refuses a model's config.json that has come in full, as the end of the upload would. Raises Problem 422."""
-    if row.path != CONFIG or row.received != row.size or row.upload.holds != Upload.Holds.MODEL:
-        return
-    try:
-        inspect_config_file(file_of(row.upload, row.number))
-    except ModelRefused as error:
-        discard(row.upload)
-        raise refused(ModelRefused(error.file, error.field, f"{error.reason}. {ENDED}")) from None
 
 
 def _copy(stream: Readable, out: RawIOBase, length: int) -> int:
@@ -174,42 +168,27 @@ def _write(out: RawIOBase, chunk: bytes) -> None:
 def _record(row: UploadFile, offset: int) -> None:
     changed = UploadFile.objects.filter(pk=row.pk, received=offset).update(received=row.received, digest=row.digest)
     if not changed:
-        raise Http404
-    Upload.objects.filter(pk=row.upload_id).update(touched_at=timezone.now())
+        raise gone(row.upload)
+    changes: dict[str, Any] = {"touched_at": timezone.now()}
+    config_came = row.path == CONFIG and row.received == row.size and row.upload.holds == Upload.Holds.MODEL
+    if config_came:
+        changes["config_waits"] = True
+    Upload.objects.filter(pk=row.upload_id).update(**changes)
+    if config_came:
+        queue.check_soon()
 
 
-@contextmanager
-def unchanging(upload: Upload) -> Iterator[None]:
-    """A lock: nobody else finishes the upload or sends bytes of it. The kernel releases it when this process dies.
-
-    Raises Problem 409 when somebody does, and Http404 when the upload is gone.
-    """
-    with _folder_lock(upload, fcntl.LOCK_EX, "another request finishes the upload, or sends bytes of it"):
-        yield
-
-
-@contextmanager
-def _folder_lock(upload: Upload, kind: int, busy: str) -> Iterator[None]:
-    folder_of(upload).mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder_of(upload), os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Problem(409, f"upload: {busy}; try again") from None
-        if not Upload.objects.filter(pk=upload.pk).exists():
-            shutil.rmtree(folder_of(upload), ignore_errors=True)
-            raise Http404
-        yield
-    finally:
-        os.close(descriptor)
+def gone(upload: Upload) -> Exception:
+    """What to raise where an upload's files have gone: its Problem when it was refused, otherwise Http404."""
+    ended = Upload.objects.filter(pk=upload.pk, state=Upload.State.REFUSED).first()
+    return Problem(**ended.problem) if ended else Http404()
 
 
 @contextmanager
 def _locked(upload: Upload, number: int) -> Iterator[tuple[UploadFile, RawIOBase]]:
     """The file's row, read while this process alone may write its bytes; 409 when another request is writing."""
     if not UploadFile.objects.filter(upload=upload, number=number).exists():
-        raise Http404
+        raise gone(upload)
     folder_of(upload).mkdir(parents=True, exist_ok=True)
     descriptor = os.open(file_of(upload, number), os.O_RDWR | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "r+b", buffering=0) as out:
@@ -221,5 +200,5 @@ def _locked(upload: Upload, number: int) -> Iterator[tuple[UploadFile, RawIOBase
         row = UploadFile.objects.select_related("upload").filter(upload=upload, number=number).first()
         if row is None:
             shutil.rmtree(folder_of(upload), ignore_errors=True)
-            raise Http404
+            raise gone(upload)
         yield row, out

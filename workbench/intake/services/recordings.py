@@ -3,7 +3,7 @@
 It goes with the last workload that names it. One that no workload names goes a day after it was handed in.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,20 +12,20 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from kernels.model_files import ModelRefused, longest_sequence
+from kernels.model_files import longest_sequence
 from workbench.accounts.models import Organisation
 from workbench.api.quota import check_count, too_large
 from workbench.api.sentences import invalid
 from workbench.intake import blobs
 from workbench.intake.models import Recording, Upload, UploadFile, Workload
 from workbench.intake.services import quota, uploads
-from workbench.intake.services.receiving import discard, file_of, refused, unchanging
+from workbench.intake.services.receiving import file_of
 from workers.documents.model import ModelManifest
 from workers.documents.recording import Recording as RecordingDocument
-from workers.documents.recording import longest
+from workers.documents.recording import RecordingFacts, longest
 from workers.documents.workload import BETWEEN_TOKENS
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.traffic.recording import MOST_BYTES, BrokenRecording, facts
+from workers.traffic.recording import MOST_BYTES
 
 UNUSED_FOR = timedelta(days=1)
 LEAST_SECONDS = 3
@@ -50,41 +50,20 @@ def announce(organisation: Any, user: Any, file: uploads.Announced) -> Upload:
     return upload
 
 
-def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Recording:
-    """Turns a complete upload of one file into a recording, or finds the organisation's own of the same content.
+def keep(upload: Upload, file: UploadFile, found: RecordingFacts) -> Recording:
+    """The recording of an upload whose lines were checked, or the organisation's own of the same content.
 
-    Raises Problem: 409 while bytes are missing (the upload stays), 422 when the hash or a line is refused (the upload
-    is removed).
+    Raises Problem 409 for one recording too many.
     """
-    with unchanging(upload):
-        Upload.objects.filter(pk=upload.pk).update(touched_at=timezone.now())
-        files = list(upload.files.all())
-        if len(files) != 1:
-            raise invalid([{"field": "files", "reason": f"a recording is one file; this upload has {len(files):,}"}])
-        uploads.check_complete(files, hashes)
-        file, where = files[0], file_of(upload, files[0].number)
-        _check_size(file.size)
-        where.parent.mkdir(parents=True, exist_ok=True)
-        where.touch()
-        try:
-            uploads.check_hash(file, where, hashes)
-            found = facts(where)
-        except ModelRefused as error:
-            discard(upload)
-            raise refused(error) from None
-        except BrokenRecording as error:
-            discard(upload)
-            raise invalid([{"file": file.path, "field": "", "reason": error.reason}]) from None
-        blobs.adopt(where, file.digest)
-        stated = {"name": file.path, "size": file.size, "facts": found.model_dump(), "created_by": user}
-        with transaction.atomic():
-            Organisation.objects.select_for_update().get(pk=upload.organisation_id)
-            rows = Recording.objects.filter(organisation=upload.organisation_id, sha256=file.digest)
-            if not rows.update(touched_at=timezone.now()):
-                _check_count(upload.organisation)
-                Recording.objects.create(organisation=upload.organisation, sha256=file.digest, **stated)
-        discard(upload)
-        return rows.get()
+    blobs.adopt(file_of(upload, file.number), file.digest)
+    stated = {"name": file.path, "size": file.size, "facts": found.model_dump(), "created_by": upload.created_by}
+    with transaction.atomic():
+        Organisation.objects.select_for_update().get(pk=upload.organisation_id)
+        rows = Recording.objects.filter(organisation=upload.organisation_id, sha256=file.digest)
+        if not rows.update(touched_at=timezone.now()):
+            _check_count(upload.organisation)
+            Recording.objects.create(organisation=upload.organisation, sha256=file.digest, **stated)
+    return rows.get()
 
 
 def _check_size(size: int) -> None:

@@ -1,22 +1,20 @@
-"""An upload from its announcement to a model. A refused upload leaves nothing behind."""
+"""An upload from its announcement to a model."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from kernels.model_files import ModelRefused, check_config_size, check_paths, inspect
+from kernels.model_files import ModelFacts, ModelRefused, check_config_size, check_paths
 from workbench.accounts.models import Organisation
 from workbench.api.sentences import Problem, invalid
 from workbench.intake import blobs
 from workbench.intake.models import Model, Upload, UploadFile
-from workbench.intake.services import quota
+from workbench.intake.services import queue, quota
 from workbench.intake.services.catalogue import manifest_of, save_model
-from workbench.intake.services.chat_templates import check_templates
-from workbench.intake.services.receiving import CONFIG, discard, file_of, refused, running, unchanging
+from workbench.intake.services.receiving import CONFIG, check_receiving, file_of, refused, running
 from workers.documents.model import ModelFile
 
 
@@ -57,63 +55,62 @@ def _without_common_folder(paths: list[str]) -> list[str]:
     return paths
 
 
-def finish(upload: Upload, user: Any, hashes: Mapping[str, str]) -> Model:
-    """Turns a complete upload into a model. `hashes` maps paths to the SHA-256 that the customer states.
+def begin_check(upload: Upload, hashes: Mapping[str, str]) -> None:
+    """Has a complete upload checked. `hashes` maps paths to the SHA-256 that the customer states.
 
-    Raises Problem: 409 while bytes are missing (the upload stays), 422 when a hash or the model is refused (the
-    upload is removed). What is interrupted can be finished again; files that were hashed are not hashed again.
+    Raises Problem: 409 while bytes are missing, or one model too many; 422 where a hash is missing, and that of an
+    upload that was refused. Does nothing when the check has begun.
     """
-    with unchanging(upload):
-        Upload.objects.filter(pk=upload.pk).update(touched_at=timezone.now())
-        files = list(upload.files.all())
-        check_complete(files, hashes)
+    if upload.state in (Upload.State.CHECKING, Upload.State.FINISHED):
+        return
+    check_receiving(upload)
+    files = list(upload.files.all())
+    _check_complete(files, hashes)
+    if upload.holds == Upload.Holds.MODEL:
         quota.check_models(upload.organisation)
-        try:
-            model = _to_model(upload, user, files, hashes)
-        except ModelRefused as error:
-            discard(upload)
-            raise refused(error) from None
-        discard(upload)
-        return model
+    for file in files:
+        file.sha256 = file.sha256 or hashes[file.path]
+    with transaction.atomic():
+        UploadFile.objects.bulk_update(files, ["sha256"])
+        receiving = Upload.objects.filter(pk=upload.pk, state=Upload.State.RECEIVING)
+        receiving.update(state=Upload.State.CHECKING, problem=None, touched_at=timezone.now())
+    queue.check_soon()
 
 
-def check_complete(files: list[UploadFile], hashes: Mapping[str, str]) -> None:
-    """Raises Problem 409 while bytes are missing, and 422 where a hash is, or is one of a file that is not there."""
+def _check_complete(files: list[UploadFile], hashes: Mapping[str, str]) -> None:
+    """Raises Problem 409 while bytes are missing, and 422 where a hash is, is another one than was announced, or is
+    one of a file that is not there.
+    """
     for file in files:
         if file.received != file.size:
             reason = f"{file.received:,} of {file.size:,} bytes have come"
             raise Problem(409, f"{file.path}: {reason}", [{"file": file.path, "field": "size", "reason": reason}])
-    known = {file.path for file in files}
-    for path in hashes:
+    known = {file.path: file.sha256 for file in files}
+    for path, stated in hashes.items():
         if path not in known:
             raise invalid([{"file": path, "field": "path", "reason": "the upload has no such file"}])
+        if known[path] not in ("", stated):
+            raise invalid([{"file": path, "field": "sha256", "reason": f"is {known[path]} as announced, not {stated}"}])
     for file in files:
         if not (file.sha256 or hashes.get(file.path)):
             raise invalid([{"file": file.path, "field": "sha256", "reason": "is required"}])
 
 
-def check_hash(file: UploadFile, where: Path, hashes: Mapping[str, str]) -> None:
+def check_hash(file: UploadFile, where: Path) -> None:
     """Fills in the file's digest, and keeps it. Raises ModelRefused where another one was stated."""
     if not file.digest:
         with where.open("rb", buffering=0) as content:
             file.digest = running.follow(file, content)
         UploadFile.objects.filter(pk=file.pk).update(digest=file.digest)
-    for told in filter(None, (file.sha256, hashes.get(file.path))):
-        if told != file.digest:
-            raise ModelRefused(file.path, "sha256", f"the content that came has {file.digest}, not {told}")
+    if file.sha256 != file.digest:
+        raise ModelRefused(file.path, "sha256", f"the content that came has {file.digest}, not {file.sha256}")
 
 
-def _to_model(upload: Upload, user: Any, files: list[UploadFile], hashes: Mapping[str, str]) -> Model:
-    where: dict[str, Path] = {}
-    for file in files:
-        where[file.path] = file_of(upload, file.number)
-        where[file.path].parent.mkdir(parents=True, exist_ok=True)
-        where[file.path].touch()
-        check_hash(file, where[file.path], hashes)
-    facts = inspect(where, quota=settings.MODEL_MAX_BYTES)
-    check_templates(where)
+def keep_model(upload: Upload, files: list[UploadFile], facts: ModelFacts) -> Model:
+    """The model of an upload whose files were checked. Raises Problem 409 for one model too many."""
+    quota.check_models(upload.organisation)
     listed = [ModelFile(path=file.path, sha256=file.digest, size=file.size) for file in files]
     manifest = manifest_of(facts, upload.name, "upload", listed)
     for file in files:
-        blobs.adopt(where[file.path], file.digest)
-    return save_model(upload.organisation, user, manifest)
+        blobs.adopt(file_of(upload, file.number), file.digest)
+    return save_model(upload.organisation, upload.created_by, manifest)

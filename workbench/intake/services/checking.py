@@ -1,0 +1,143 @@
+"""What came by uploads is checked: in the process of a Celery worker, one upload of an organisation at a time.
+
+This process only counts and hashes bytes. What is in the files is read by a process of its own (`check_files.py`).
+"""
+
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import DatabaseError, transaction
+from django.utils import timezone
+
+from kernels.model_files import ModelFacts, ModelRefused
+from workbench import disk
+from workbench.api.in_flight import held
+from workbench.api.problems import DETAILS
+from workbench.api.sentences import Problem
+from workbench.intake import check_files
+from workbench.intake.models import Upload, UploadFile
+from workbench.intake.services import recordings, uploads
+from workbench.intake.services.receiving import CONFIG, file_of, folder_of, refused
+from workers.documents.recording import RecordingFacts
+
+log = logging.getLogger(__name__)
+
+SECONDS = 600
+"""How long a check may take on a busy machine; its processor time is limited to check_files.CPU_SECONDS."""
+TOO_LONG = f"checking them takes more than {check_files.CPU_SECONDS} seconds of processor time"
+BUSY = "files: the machine is too busy to check them; finish the upload again"
+
+
+def check_waiting() -> None:
+    """Check uploads until none waits that no other process has begun. Organisations take turns."""
+    while waiting := _first_of_each_organisation():
+        if not sum(_check_next(organisation) for organisation in waiting):
+            return
+
+
+def _first_of_each_organisation() -> list[Any]:
+    rows = Upload.objects.waiting().values_list("organisation_id", flat=True)
+    return list(dict.fromkeys(rows))
+
+
+def _check_next(organisation: Any) -> bool:
+    """Check the organisation's next upload; False where another process is checking one of it."""
+    with held(f"check {organisation}") as free:
+        if not free:
+            return False
+        upload = Upload.objects.waiting().filter(organisation=organisation).first()
+        if upload is not None:
+            _check(upload)
+    return True
+
+
+def _check(upload: Upload) -> None:
+    try:
+        result = _all_files(upload) if upload.state == Upload.State.CHECKING else _config(upload)
+    except ModelRefused as error:
+        _end(upload, Upload.State.REFUSED, problem=_document(refused(error)))
+    except Problem as error:
+        _end(upload, Upload.State.RECEIVING, problem=_document(error))
+    except DatabaseError:
+        raise  # the sweep has it checked again
+    except Exception as error:
+        if not Upload.objects.filter(pk=upload.pk).exists():  # it was given up meanwhile
+            shutil.rmtree(folder_of(upload), ignore_errors=True)
+            return
+        log.exception("upload %s could not be checked", upload.pk)
+        status = 507 if disk.is_full(error) else 500
+        _end(upload, Upload.State.RECEIVING, problem=_document(Problem(status, DETAILS[status])))
+    else:
+        _end(upload, Upload.State.FINISHED if result else Upload.State.RECEIVING, **result)
+
+
+def _config(upload: Upload) -> dict[str, Any]:
+    """Check a model's config.json before the rest has come. Raises ModelRefused."""
+    file = upload.files.filter(path=CONFIG).first()
+    if file is not None:
+        _facts("config", {file.path: file_of(upload, file.number)})
+    return {}
+
+
+def _all_files(upload: Upload) -> dict[str, Any]:
+    """Check a complete upload, and keep what it holds. Raises ModelRefused and Problem."""
+    files = list(upload.files.all())
+    where: dict[str, Path] = {}
+    for file in files:
+        where[file.path] = file_of(upload, file.number)
+        where[file.path].parent.mkdir(parents=True, exist_ok=True)
+        where[file.path].touch()
+        uploads.check_hash(file, where[file.path])
+    facts = _facts(upload.holds, where)
+    upload.refresh_from_db()  # nothing is kept of one that was given up meanwhile
+    if upload.holds == Upload.Holds.RECORDING:
+        return {"recording": recordings.keep(upload, files[0], RecordingFacts(**facts))}
+    return {"model": uploads.keep_model(upload, files, ModelFacts(**facts))}
+
+
+def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
+    """What `check_files` found. Raises ModelRefused, also where it takes more than it may, and Problem 503."""
+    request = {"check": check, "files": {path: str(at) for path, at in files.items()}}
+    request["most_bytes"] = settings.MODEL_MAX_BYTES
+    command = [sys.executable, "-m", check_files.__name__, str(os.getpid())]
+    where = {"cwd": settings.BASE_DIR, "env": {}}
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(request), capture_output=True, text=True, timeout=SECONDS, check=False, **where
+        )
+    except subprocess.TimeoutExpired:
+        raise Problem(503, BUSY) from None
+    if done.returncode == -signal.SIGKILL:
+        raise Problem(503, BUSY)
+    if done.returncode == -signal.SIGXCPU:
+        raise ModelRefused("", "files", TOO_LONG)
+    if done.returncode:
+        raise RuntimeError(f"check_files ended with {done.returncode}: {done.stderr[-2000:]}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    if "refused" in answer:
+        raise ModelRefused(**answer["refused"])
+    return dict(answer["facts"])
+
+
+def _end(upload: Upload, state: str, **found: Any) -> None:
+    """Write down what came of the check. The files of an upload that has ended are removed."""
+    ended = state in (Upload.State.FINISHED, Upload.State.REFUSED)
+    with transaction.atomic():
+        there = Upload.objects.filter(pk=upload.pk, state=upload.state)
+        there.update(state=state, config_waits=False, touched_at=timezone.now(), **found)
+        if ended:
+            UploadFile.objects.filter(upload=upload.pk).delete()
+    if ended:
+        shutil.rmtree(folder_of(upload), ignore_errors=True)
+
+
+def _document(problem: Problem) -> dict[str, Any]:
+    return {"status": problem.status, "detail": problem.detail, "errors": problem.errors}
