@@ -20,7 +20,8 @@ from scripts.pin_hashes import PYTHON, pins
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "tests" / "data" / "compose-spec.json"
-PROCESSES = {"front", "web", "worker-api", "ledger", "beat", "notifier", "gpu-worker", "postgres", "redis"}
+PROCESSES = {"front", "web", "worker-api", "ledger", "intake", "beat", "notifier", "gpu-worker"}
+PROCESSES |= {"postgres", "redis"}
 
 
 class StrictLoader(yaml.SafeLoader):
@@ -103,7 +104,7 @@ def test_the_gpu_worker_reaches_no_database_and_holds_no_secret_of_the_web(servi
 def test_every_setting_reaches_the_web_processes(services: dict[str, Any]) -> None:
     read = set(re.findall(r"\benv(?:\.\w+)?\(\s*\"([A-Z_]+)\"", (ROOT / "workbench" / "settings.py").read_text()))
     given = {"WORKBENCH_DATA", "STATIC_ROOT", "DEBUG"}  # by the image, or never on a server
-    for name in ("web", "worker-api", "ledger", "notifier", "beat", "migrate"):
+    for name in ("web", "worker-api", "ledger", "intake", "notifier", "beat", "migrate"):
         assert services[name]["environment"].keys() >= read - given, name
 
 

@@ -117,14 +117,18 @@ def _check(response: httpx.Response) -> httpx.Response:
         return response
     if response.status_code == 401 and "invalid_token" not in response.headers.get("WWW-Authenticate", ""):
         raise CliError("The server does not know the token in WORKBENCH_TOKEN; make one on its page Tokens.")
-    code = Exit.FAILED if response.status_code >= 500 else Exit.USAGE
-    raise CliError(_sentences(response), code)
-
-
-def _sentences(response: httpx.Response) -> list[str]:
     try:
-        problem = response.json()
-        reasons = [sentence(reason) for reason in problem.get("errors", []) if isinstance(reason, Mapping)]
-        return reasons or [problem["detail"]]
+        raise refusal(response.json(), response.status_code)
     except (ValueError, KeyError, AttributeError):
-        return [f"{response.request.url} answered {response.status_code} {response.reason_phrase}."]
+        answered = f"{response.request.url} answered {response.status_code} {response.reason_phrase}."
+        raise CliError(answered, _code(response.status_code)) from None
+
+
+def refusal(problem: Mapping[str, Any], status: int) -> CliError:
+    """The error of a problem document: its sentences."""
+    reasons = [sentence(reason) for reason in problem.get("errors", []) if isinstance(reason, Mapping)]
+    return CliError(reasons or [problem["detail"]], _code(status))
+
+
+def _code(status: int) -> Exit:
+    return Exit.FAILED if status >= 500 else Exit.USAGE

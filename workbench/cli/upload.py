@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from workbench.cli.client import ApiClient
+from workbench.cli.client import ApiClient, refusal
 from workbench.cli.errors import CliError, Exit
 from workers.traffic.recording import BrokenRecording, facts
 
 READ_BYTES = 2**20
 MOST_CHUNK_BYTES = 16 * 2**20
 PATIENCE = 8
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.2, 3.0
+"""Between two questions whether the files are checked."""
 
 Say = Callable[[str, int, int], None]
 """Called with the name of the step, the bytes done and the bytes in total."""
@@ -60,7 +62,7 @@ def upload(api: ApiClient, directory: Path, say: Say) -> dict[str, Any]:
         return known
     entry = _open_upload(api, directory.resolve().name, files, "model")
     _send(api, entry, files, say)
-    return api.post(f"/uploads/{entry['id']}/finish", {"files": []})
+    return _finish(api, entry)["model"]  # type: ignore[no-any-return]
 
 
 def upload_recording(api: ApiClient, file: Path, say: Say) -> str:
@@ -78,12 +80,12 @@ def upload_recording(api: ApiClient, file: Path, say: Say) -> str:
     if all(row["sha256"] != sha256 for row in api.rows("/recordings", limit=1000)):
         entry = _open_upload(api, file.name, local, "recording")
         _send(api, entry, local, say)
-        api.post(f"/uploads/{entry['id']}/recording", {"files": []})
+        _finish(api, entry)
     return sha256
 
 
 def _send(api: ApiClient, entry: dict[str, Any], files: list[LocalFile], say: Say) -> None:
-    """Sends what is missing of each file. config.json goes first: the server checks it before the weights are sent."""
+    """Sends what is missing of each file. config.json goes first: the server checks it while the weights are sent."""
     local = {file.path: file for file in files}
     total = sum(file.size for file in files)
     done = sum(row["received"] for row in entry["files"])
@@ -94,6 +96,19 @@ def _send(api: ApiClient, entry: dict[str, Any], files: list[LocalFile], say: Sa
         for offset in _send_file(api, address, file, row["received"], chunk_bytes):
             say("sending", before + offset, total)
         done = before + file.size
+
+
+def _finish(api: ApiClient, entry: dict[str, Any]) -> dict[str, Any]:
+    """Has the server check the files; the upload with what came of it. Raises CliError where it is refused."""
+    found = api.post(f"/uploads/{entry['id']}/finish", {"files": []})
+    wait = FIRST_WAIT_SECONDS
+    while found["state"] == "checking":
+        time.sleep(wait)
+        wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+        found = api.get(f"/uploads/{entry['id']}")
+    if found["state"] != "finished":
+        raise refusal(found["problem"], found["problem"]["status"])
+    return found  # type: ignore[no-any-return]
 
 
 def _known_model(api: ApiClient, files: list[LocalFile]) -> dict[str, Any] | None:

@@ -11,10 +11,25 @@ from typer.testing import CliRunner
 
 from tests.kernels.model_folders import safetensors, weights_of
 from tests.workbench.intake.conftest import CONFIG
+from workbench import broker
 from workbench.accounts import tokens
 from workbench.cli.commands import app
+from workbench.intake.services import checking
+from workers.documents.broker import CHECK_UPLOADS_TASK
 
 SLA = "traffic: {prompt_tokens: 16, output_tokens: 8}\nobjectives:\n  - {metric: ttft, limit: 100}\n"
+
+
+@pytest.fixture(autouse=True)
+def _checked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Uploads are checked in the request that asks for it: no worker runs beside the live server."""
+
+    def send(task: str, *_: object) -> bool:
+        if task == CHECK_UPLOADS_TASK:
+            checking.check_waiting()
+        return True
+
+    monkeypatch.setattr(broker, "send", send)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def test_a_directory_becomes_a_model_and_a_run(cli, model_dir, sla_file):
     assert set(files) == {"config.json", "model.safetensors", "tokenizer.json"}
     assert files["model.safetensors"] == (model_dir / "model.safetensors").stat().st_size
     assert run.workload.document["objectives"][0]["limit"] == 100
-    assert not Upload.objects.exists()
+    assert not Upload.objects.open().exists()
 
 
 def test_the_same_files_are_not_sent_twice(cli, model_dir, sla_file):
@@ -163,7 +163,7 @@ def test_what_the_workbench_refuses_is_said_in_its_words(cli, model_dir, sla_fil
     assert done.exit_code == 2
     assert "pytorch_model.bin" in done.stderr
     assert not Model.objects.exists()
-    assert not Upload.objects.exists()
+    assert not Upload.objects.open().exists()
 
 
 def test_a_truncated_shard_is_refused_and_nothing_is_kept(cli, model_dir, sla_file):
@@ -173,7 +173,7 @@ def test_a_truncated_shard_is_refused_and_nothing_is_kept(cli, model_dir, sla_fi
     assert done.exit_code == 2
     assert "model.safetensors" in done.stderr
     assert not Model.objects.exists()
-    assert not Upload.objects.exists()
+    assert not Upload.objects.open().exists()
 
 
 def test_an_unknown_model_and_an_impossible_class_are_named(cli, sla_file):

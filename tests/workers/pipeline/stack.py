@@ -133,7 +133,7 @@ class Stack:
     def start_ledger(self) -> None:
         """With the schedule in memory: one in a file ends when the disk is full."""
         schedule = ("--beat", "--scheduler", "celery.beat:Scheduler")
-        self._start("ledger", self.env, *self._celery("workbench", "ledger", "ledger", *schedule))
+        self._start("ledger", self.env, *self._celery("workbench", "ledger,intake", "ledger", *schedule))
 
     def start_again(self, name: str) -> None:
         """Start a process that was killed."""
@@ -178,7 +178,8 @@ class Stack:
         file = {"path": "calls.csv", "size": len(content), "sha256": sha256}
         upload = self.api.post("/uploads", json={"holds": "recording", "name": "calls", "files": [file]}).json()["id"]
         self.api.patch(f"/uploads/{upload}/files/0", content=content, headers={"Upload-Offset": "0"}).raise_for_status()
-        self.api.post(f"/uploads/{upload}/recording", json={"files": []}).raise_for_status()
+        self.api.post(f"/uploads/{upload}/finish", json={"files": []}).raise_for_status()
+        wait_for(lambda: self.api.get(f"/uploads/{upload}").json()["state"] == "finished", 300, "the recording")
         return sha256
 
     def claim_at_once(self, run_id: str, many: int) -> list[int]:

@@ -32,7 +32,7 @@ async function handIn(file) {
     const upload = await uploads.begin(file.name, "recording", [{ path: file.name, size: file.size }]);
     const sha256 = await uploads.send(upload, upload.files[0], file, (at) => (bar.value = at));
     say("Checking every line");
-    const recording = await uploads.call("POST", `/${upload.id}/recording`, { files: [{ path: file.name, sha256 }] });
+    const { recording } = await uploads.finish(upload, [{ path: file.name, sha256 }]);
     choose(recording);
     const requests = recording.requests.toLocaleString("en");
     say(`${recording.name} is handed in: ${requests} requests over ${Math.round(recording.seconds).toLocaleString("en")} s.`);

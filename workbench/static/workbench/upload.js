@@ -123,7 +123,7 @@ async function sendFile(entry, row) {
   return { path: entry.path, sha256: await uploads.send(state.upload, row, entry.file, moved) };
 }
 
-// config.json goes first: the workbench checks it before the weights are sent.
+// config.json goes first: the workbench checks it while the weights are sent.
 async function sendFiles() {
   const pairs = state.files.map((entry, index) => [entry, state.upload.files[index]]);
   const isConfig = ([{ path }]) => path === "config.json";
@@ -144,7 +144,7 @@ async function start() {
     state.upload = await begin();
     const hashes = await sendFiles();
     say("Checking the files");
-    const model = await uploads.call("POST", `/${state.upload.id}/finish`, { files: hashes });
+    const { model } = await uploads.finish(state.upload, hashes);
     state.upload = null;
     say("Done.");
     window.location.assign(`/models/${model.id}/`);

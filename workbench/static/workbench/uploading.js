@@ -3,6 +3,7 @@ import { sha256 } from "../vendor/noble-hashes/sha2.js";
 
 const CHUNK = 8 * 2 ** 20;
 const PATIENCE = 6;
+const BUSY = [429, 503];
 
 // The sentence, and what is wrong where (the API's problem document).
 export class Refused extends Error {
@@ -48,7 +49,11 @@ export class Uploads {
   async call(method, path, body) {
     const options = { method, headers: { "X-CSRFToken": lastToken() ?? this.csrf, "Content-Type": "application/json" } };
     if (body) options.body = JSON.stringify(body);
-    const response = await fetch(this.api + path, options);
+    let response = await fetch(this.api + path, options);
+    for (let tries = 0; BUSY.includes(response.status) && tries < PATIENCE; tries++) {
+      await this.pause(1000 * (Number(response.headers.get("Retry-After")) || 1));
+      response = await fetch(this.api + path, options);
+    }
     if (response.status === 204) return null;
     const document = await response.json();
     if (!response.ok) throw new Refused(document.detail, document.errors, response.status);
@@ -89,6 +94,17 @@ export class Uploads {
     }
     moved(file.size);
     return hex(hash.digest());
+  }
+
+  // Has the workbench check the files; resolves to the upload with the model or the recording that came of it.
+  async finish({ id }, files) {
+    let found = await this.call("POST", `/${id}/finish`, { files });
+    for (let wait = 250; found.state === "checking"; wait = Math.min(2 * wait, 2000)) {
+      await this.pause(wait);
+      found = await this.call("GET", `/${id}`);
+    }
+    if (found.state === "finished") return found;
+    throw new Refused(found.problem.detail, found.problem.errors, found.problem.status);
   }
 
   // One PATCH; resolves to the offset the server is at, or null when the connection broke.
