@@ -30,10 +30,11 @@ def free_bytes(folder: Path) -> int:
 
 def is_full(error: BaseException | None) -> bool:
     """Whether `error`, or one that it comes from, says that a disk or a disk quota is full."""
-    return any(_says_full(each) for each in _chain(error))
+    return any(_says_full(each) for each in chain(error))
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and those that it comes from."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

@@ -7,8 +7,9 @@ from django.apps import apps
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from workbench import disk
+from workbench import database, disk
 
+BUSY = "The workbench's database is busy, and nothing was stored; try again in a few seconds."
 OF_ORGANISATIONS = {
     "workload_id": "intake.Workload",
     "model_id": "intake.Model",
@@ -37,6 +38,12 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """The page of a view or a middleware that failed: 507 when the disk is full, else 500."""
-    full = disk.is_full(sys.exception())
+    """The page of a view or a middleware that failed: 507 when the disk is full, 503 while the database is away."""
+    error = sys.exception()
+    full = disk.is_full(error)
+    if not full and database.is_away(error):
+        context = {"status": 503, "title": "Busy", "reason": BUSY}
+        page = render(None, "refused.html", context, status=503)
+        page["Retry-After"] = str(database.RETRY_SECONDS)
+        return page
     return render(request, "507.html" if full else "500.html", status=507 if full else 500)

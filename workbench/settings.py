@@ -70,6 +70,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "workbench.accounts.middleware.CallerMiddleware",
+    "workbench.api.under_way.UnderWayMiddleware",
     "workbench.audit.services.AuditMiddleware",
     "workbench.api.throttle.RateLimitMiddleware",
     "workbench.accounts.middleware.LoginRequiredMiddleware",
@@ -192,6 +193,7 @@ ORGANISATION_OPEN_RUNS = env.int("ORGANISATION_OPEN_RUNS", default=100)
 ORGANISATION_BRING_UPS = env.int("ORGANISATION_BRING_UPS", default=200)
 API_REQUESTS_PER_MINUTE = env.int("API_REQUESTS_PER_MINUTE", default=600)  # of a person
 ORGANISATION_REQUESTS_PER_MINUTE = env.int("ORGANISATION_REQUESTS_PER_MINUTE", default=5 * API_REQUESTS_PER_MINUTE)
+ORGANISATION_REQUESTS = env.int("ORGANISATION_REQUESTS", default=6)  # at once in a lane of a process, of 8 threads
 EVENT_DAYS = env.int("EVENT_DAYS", default=30)  # what stages said while they ran, from the end of their run on
 LOGIN_ATTEMPTS = env.int("LOGIN_ATTEMPTS", default=10)
 LOGIN_WINDOW_SECONDS = env.int("LOGIN_WINDOW_SECONDS", default=15 * 60)

@@ -33,7 +33,8 @@ def parse_json(name: str, raw: bytes) -> Any:
     """The document in `raw`, UTF-8. NaN and infinities parse, so that the caller can name their field.
 
     Raises ModelRefused with line and column when it is broken, when a key is there twice, when it is nested too deeply,
-    when it takes more memory than this process may have, and when an escape stands for half of a character: Python takes that, other readers of the file do not.
+    when it takes more memory than this process may have, and when an escape stands for half of a character: Python
+    takes that, other readers of the file do not.
     """
     if raw.count(b'"') + raw.count(b",") + raw.count(b"{") + raw.count(b"[") > MAX_ENTRIES:
         raise ModelRefused(name, "", f"the file has more than {MAX_ENTRIES:,} entries, more than any model's")

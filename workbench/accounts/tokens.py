@@ -2,11 +2,12 @@
 
 from datetime import datetime, timedelta
 
+from django.core.cache import cache
 from django.db import DatabaseError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from workbench import disk
+from workbench import database, disk
 from workbench.accounts.models import ApiToken, Membership, Organisation, User
 from workbench.accounts.permissions import can_admin
 from workbench.accounts.secrets import PREFIX_LENGTH, keyed_digest, new_token
@@ -70,13 +71,15 @@ def find(secret: str) -> ApiToken | None:
 
 
 def _record_use(token: ApiToken, now: datetime) -> None:
-    """At most one write a minute, and none on a full disk."""
+    """At most one write a minute, and none on a full disk or in a locked database: one request alone waits for it."""
     if token.last_used_at is not None and token.last_used_at > now - _LAST_USED_STEP:
+        return
+    if not cache.add(f"token-used:{token.pk}", 1, _LAST_USED_STEP.total_seconds()):
         return
     try:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     except DatabaseError as error:
-        if not disk.is_full(error):
+        if not (disk.is_full(error) or database.is_away(error)):
             raise
 
 

@@ -14,7 +14,7 @@ from ninja.parser import Parser
 
 from kernels.model_files import ModelRefused
 from kernels.model_files.strict_json import parse_json
-from workbench import disk
+from workbench import database, disk
 from workbench.api.parameters import known_parameters_only
 from workbench.api.sentences import Problem, describe_error, field_path, invalid, sentence
 from workbench.openapi import PROBLEM_TYPE, complete
@@ -78,8 +78,18 @@ def _on_crash(request: HttpRequest, error: Exception) -> HttpResponse:
     if disk.is_full(error):
         log.error("the disk is full in %s %s: %s", request.method, request.path, error)
         return respond(507, DETAILS[507])
+    if database.is_away(error):
+        log.error("the database is locked or away in %s %s: %s", request.method, request.path, error)
+        return retry_later()
     log.exception("unhandled error in %s %s", request.method, request.path)
     return respond(500, DETAILS[500])
+
+
+def retry_later() -> HttpResponse:
+    """The 503 while the database is locked or away."""
+    response = respond(503, DETAILS[503])
+    response["Retry-After"] = str(database.RETRY_SECONDS)
+    return response
 
 
 def _on_too_big(request: HttpRequest, error: RequestDataTooBig) -> HttpResponse:
@@ -94,6 +104,7 @@ DETAILS = {
     405: "This address does not take that method.",
     413: "The request's body is too large.",
     500: "Something went wrong on our side; the log has it under this response's X-Request-ID.",
+    503: "The workbench's database is busy; try again in a few seconds.",
     507: "The workbench's disk is full; delete models, runs or uploads that are no longer needed.",
 }
 
@@ -173,6 +184,7 @@ class ProblemMiddleware:
         status = response.status_code
         detail = _no_such_address() if status == 404 else DETAILS.get(status, HTTPStatus(status).phrase)
         problem = respond(status, detail)
-        if "Allow" in response.headers:
-            problem["Allow"] = response["Allow"]
+        for name in ("Allow", "Retry-After"):
+            if name in response.headers:
+                problem[name] = response[name]
         return problem

@@ -13,9 +13,9 @@ from typing import Any
 from gunicorn.workers.base import Worker
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
-from waitress.task import ThreadedTaskDispatcher
 
 from workbench.serving.heads import headers_alone
+from workbench.serving.lanes import Lanes
 from workbench.serving.pace import PacedServer
 from workers.scratch import scratch
 
@@ -42,7 +42,7 @@ class BufferingWorker(Worker):  # type: ignore[misc]
     """One loop receives requests and sends responses; a thread is taken for a whole request only.
 
     Settings of the site: WORKBENCH_DATA, where bodies lie until they are read, and LARGEST_REQUEST_BYTES. gunicorn's
-    --threads and --graceful-timeout hold as well.
+    --threads, for each lane, and --graceful-timeout hold as well.
     """
 
     @classmethod
@@ -63,9 +63,8 @@ class BufferingWorker(Worker):  # type: ignore[misc]
         collect_less_garbage()
         sys.setswitchinterval(SWITCH_SECONDS)
         map_: dict[int, Any] = {}
-        dispatcher = ThreadedTaskDispatcher()
+        dispatcher = Lanes(self.cfg.threads)
         servers = self._servers(map_, dispatcher)
-        dispatcher.set_thread_count(self.cfg.threads)
         while self.alive and self.ppid == os.getppid():
             self._turn(map_)
         for server in servers:
@@ -79,7 +78,7 @@ class BufferingWorker(Worker):  # type: ignore[misc]
         self.notify()
         wasyncore.loop(timeout=0.5, use_poll=True, map=map_, count=1)
 
-    def _servers(self, map_: dict[int, Any], dispatcher: ThreadedTaskDispatcher) -> list[PacedServer]:
+    def _servers(self, map_: dict[int, Any], dispatcher: Lanes) -> list[PacedServer]:
         from django.conf import settings
 
         tempfile.tempdir = str(_spool(settings.WORKBENCH_DATA))
@@ -101,7 +100,7 @@ class BufferingWorker(Worker):  # type: ignore[misc]
 
 
 def _server(
-    application: Any, sock: Any, map_: dict[int, Any], dispatcher: ThreadedTaskDispatcher, adjustments: Adjustments
+    application: Any, sock: Any, map_: dict[int, Any], dispatcher: Lanes, adjustments: Adjustments
 ) -> PacedServer:
     return PacedServer(
         application,

@@ -1,0 +1,84 @@
+"""A web process that is kept busy: pages are answered, a locked database is a 503, and an organisation has a limit."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+
+import httpx
+import pytest
+
+from tests.workbench.web_process import WebProcess
+
+PAGES = ("/workloads/", "/models/", "/workloads/new/", "/tokens/")
+THREADS, LIMIT = 4, 3
+"""Of each lane in WebProcess, and requests of an organisation."""
+WORKLOAD = {"model": "tiny-llama", "objectives": [{"metric": "ttft", "limit": 5}]}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebProcess]:
+    process = WebProcess(tmp_path_factory.mktemp("busy"), ORGANISATION_REQUESTS=str(LIMIT))
+    process.start()
+    for page in PAGES:
+        process.pages.get(page).raise_for_status()
+    yield process
+    process.stop()
+
+
+@contextmanager
+def locked(site: WebProcess) -> Iterator[None]:
+    """Somebody else writes to SQLite and does not end."""
+    with closing(sqlite3.connect(site.folder / "db.sqlite3", isolation_level=None, timeout=120)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+def _hand_in(site: WebProcess, number: int) -> httpx.Response:
+    return site.api.post("/workloads", json=WORKLOAD | {"name": f"number {number}"})
+
+
+def test_a_locked_database_is_a_503_and_pages_are_answered_meanwhile(site: WebProcess) -> None:
+    with locked(site), ThreadPoolExecutor(2 * THREADS) as pool:
+        writing = [pool.submit(_hand_in, site, number) for number in range(2 * THREADS)]
+        time.sleep(1)  # they have threads, or wait for one
+        begun = time.monotonic()
+        for page in PAGES:
+            assert site.pages.get(page).status_code == 200
+        took = time.monotonic() - begun
+        waiting = sum(not each.done() for each in writing)
+        answers = [each.result() for each in writing]
+    assert took < 10 or not waiting, "pages waited for those who write"
+    assert {answer.status_code for answer in answers} == {429, 503}
+    for answer in answers:
+        assert answer.headers["Content-Type"] == "application/problem+json"
+        assert int(answer.headers["Retry-After"]) > 0
+    said = {answer.status_code: answer.json()["detail"] for answer in answers}
+    assert said[503] == "The workbench's database is busy; try again in a few seconds."
+    assert said[429] == "Your organisation has too many requests under way; try again in a second."
+    assert _hand_in(site, 99).status_code == 201
+
+
+def test_a_page_that_must_write_is_a_503_page(site: WebProcess) -> None:
+    with locked(site), httpx.Client(base_url=site.url, timeout=120) as stranger:
+        stranger.get("/login/")
+        login = {"username": "engineer@voice.test", "password": "correct horse battery"}
+        page = stranger.post("/login/", data=login | {"csrfmiddlewaretoken": stranger.cookies["csrftoken"]})
+    assert page.status_code == 503
+    assert "nothing was stored; try again in a few seconds" in page.text
+    assert int(page.headers["Retry-After"]) > 0
+
+
+def test_a_token_is_read_while_the_database_is_locked(site: WebProcess) -> None:
+    """Its last use is written once a minute; that it cannot be written now is no reason to refuse the request."""
+    with closing(sqlite3.connect(site.folder / "db.sqlite3", timeout=120)) as database, database:
+        database.execute("UPDATE accounts_apitoken SET last_used_at = NULL")
+    with locked(site):
+        assert site.api.get("/runs").status_code == 200
+
+
+def test_what_an_organisation_may_have_under_way_ends_with_the_requests(site: WebProcess) -> None:
+    for number in range(3 * LIMIT):
+        assert _hand_in(site, number).status_code == 201

@@ -1,0 +1,54 @@
+"""How many requests of an organisation a web process answers at once."""
+
+from collections import Counter
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpResponse
+from django.shortcuts import render
+
+from workbench.api.problems import API, respond
+from workbench.serving.lanes import reads_page
+
+WAIT_SECONDS = 1
+SENTENCE = "Your organisation has too many requests under way; try again in a second."
+
+
+class UnderWayMiddleware:
+    """Answers 429 to one request more than ORGANISATION_REQUESTS of an organisation in one lane of this process.
+
+    So slow requests of one organisation leave threads to the others.
+    """
+
+    def __init__(self, get_response: Callable[[Any], HttpResponse]) -> None:
+        self.get_response = get_response
+        self._counts: Counter[tuple[Any, bool]] = Counter()
+        self._lock = Lock()
+
+    def __call__(self, request: Any) -> HttpResponse:
+        if request.organisation is None:
+            return self.get_response(request)
+        lane = (request.organisation.pk, reads_page(request.method, request.path))
+        with self._lock:
+            if self._counts[lane] >= settings.ORGANISATION_REQUESTS:
+                return _refuse(request)
+            self._counts[lane] += 1
+        try:
+            return self.get_response(request)
+        finally:
+            with self._lock:
+                self._counts[lane] -= 1
+                if not self._counts[lane]:
+                    del self._counts[lane]
+
+
+def _refuse(request: Any) -> HttpResponse:
+    if request.path.startswith(API):
+        answer = respond(429, SENTENCE)
+    else:
+        context = {"status": 429, "title": "Too many requests", "reason": SENTENCE}
+        answer = render(None, "refused.html", context, status=429)
+    answer["Retry-After"] = str(WAIT_SECONDS)
+    return answer
