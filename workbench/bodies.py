@@ -6,8 +6,8 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from workbench.api.problems import API, respond
-from workbench.body_limits import body_limit
+from workbench.api.problems import respond
+from workbench.body_limits import API, body_limit
 
 TITLES = {411: "The length of the form is missing", 413: "The form is too large"}
 

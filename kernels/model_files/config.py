@@ -63,12 +63,17 @@ def walk(document: Any) -> Iterator[tuple[str, str, Any]]:
     pending: list[tuple[str, Any]] = [("", document)]
     while pending:
         path, inner = pending.pop()
-        named = isinstance(inner, dict)
-        for key, item in inner.items() if named else enumerate(inner):
-            place = (f"{path}.{key}" if path else key) if named else f"{path}[{key}]"
-            yield place, key if named else "", item
+        for place, key, item in _items(path, inner):
+            yield place, key, item
             if item and isinstance(item, (dict, list)):
                 pending.append((place, item))
+
+
+def _items(path: str, inner: Any) -> Iterator[tuple[str, str, Any]]:
+    if isinstance(inner, dict):
+        yield from ((f"{path}.{key}" if path else key, key, item) for key, item in inner.items())
+    else:
+        yield from ((f"{path}[{index}]", "", item) for index, item in enumerate(inner))
 
 
 def check_no_remote_code(file: str, document: Any) -> None:

@@ -19,6 +19,8 @@ from kernels.model_files.tensors import INDEX, MAX_INDEX, check_against_config, 
 
 MAX_CONFIG = 4 * 2**20
 """Also of tokenizer_config.json and the like; the largest that are known have 2 MiB."""
+MAX_CONFIG_ENTRIES = 300_000
+"""The names of 22,000 classes, both ways, take 175,000. Pages read the configuration, so it must be small in memory."""
 MAX_OTHER = 128 * 2**20
 HEAD = 1 << 20
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
@@ -81,7 +83,7 @@ def check_config_size(size: int) -> None:
 def inspect_config_file(at: Path) -> ModelFacts:
     """Checks the config.json whose content lies at `at`, without the model's other files. Raises ModelRefused."""
     _check_head(FILE, at)
-    return inspect_config(read_json(FILE, at, MAX_CONFIG))
+    return inspect_config(read_json(FILE, at, MAX_CONFIG, MAX_CONFIG_ENTRIES))
 
 
 def _check_head(path: str, at: Path) -> None:

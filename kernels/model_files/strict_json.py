@@ -8,17 +8,17 @@ from typing import Any
 from kernels.model_files.errors import ModelRefused
 
 MAX_ENTRIES = 8_000_000
-"""Commas and quotes allowed in one file; the largest tokenizer.json has about 3 million."""
+"""Commas, quotes and opening brackets allowed in one file; the largest tokenizer.json has about 3 million."""
 MAX_DEPTH = 100
 """Objects and lists inside one another. Whatever reads the document later may recurse, so this is far below Python's
 limit of 1,000 calls."""
 TOO_DEEP = f"the JSON is nested deeper than {MAX_DEPTH} levels"
 
 
-def read_json(name: str, path: Path, max_bytes: int) -> Any:
+def read_json(name: str, path: Path, max_bytes: int, max_entries: int = MAX_ENTRIES) -> Any:
     """The document in the file. Raises ModelRefused when it is too large, broken or repeats a key."""
     check_size(name, path.stat().st_size, max_bytes)
-    return parse_json(name, path.read_bytes())
+    return parse_json(name, path.read_bytes(), max_entries)
 
 
 def check_size(name: str, size: int, max_bytes: int) -> None:
@@ -29,15 +29,15 @@ def check_size(name: str, size: int, max_bytes: int) -> None:
         raise ModelRefused(name, "", f"the file has {size:,} bytes, more than the {max_bytes:,} allowed")
 
 
-def parse_json(name: str, raw: bytes) -> Any:
+def parse_json(name: str, raw: bytes, max_entries: int = MAX_ENTRIES) -> Any:
     """The document in `raw`, UTF-8. NaN and infinities parse, so that the caller can name their field.
 
-    Raises ModelRefused with line and column when it is broken, when a key is there twice, when it is nested too deeply,
-    when it takes more memory than this process may have, and when an escape stands for half of a character: Python
-    takes that, other readers of the file do not.
+    Raises ModelRefused with line and column when it is broken, when a key is there twice, when it is nested too deeply
+    or takes more memory than this process may have, and when an escape stands for half of a character: Python takes
+    that, other readers of the file do not.
     """
-    if raw.count(b'"') + raw.count(b",") + raw.count(b"{") + raw.count(b"[") > MAX_ENTRIES:
-        raise ModelRefused(name, "", f"the file has more than {MAX_ENTRIES:,} entries, more than any model's")
+    if raw.count(b'"') + raw.count(b",") + raw.count(b"{") + raw.count(b"[") > max_entries:
+        raise ModelRefused(name, "", f"there are more than {max_entries:,} entries")
     try:
         document = json.loads(raw.decode("utf-8"), object_pairs_hook=lambda pairs: _unique(name, pairs))
         if b"\\ud" in raw.lower():

@@ -10,9 +10,9 @@ from django.http import HttpRequest, HttpResponse
 from workbench.accounts import tokens
 from workbench.accounts.models import Membership
 from workbench.accounts.secrets import TOKEN_MARK
+from workbench.body_limits import API
 
 SESSION_KEY = "organisation"
-API = "/api/"
 
 
 def _bearer(request: HttpRequest) -> str:

@@ -48,15 +48,23 @@ def _decode(cursor: str, model: type[Model]) -> tuple[datetime, Any]:
         raise Problem(422, f"cursor: {reason['reason']}", [reason]) from None
 
 
-def page(rows: QuerySet[Any], query: PageQuery, shape: Callable[[Any], Any] | None = None) -> dict[str, Any]:
+def page(
+    rows: QuerySet[Any], query: PageQuery, shape: Callable[[Any], Any] | None = None, one_by_one: bool = False
+) -> dict[str, Any]:
     """One page of `rows`, which need `created_at` and a primary key; `shape` maps each row. Raises Problem 422.
+
+    `one_by_one`: rows are large, and each is given up once it has its shape.
 
     The endpoint's response schema reads the rows itself, so that `shape` must not make instances of that schema.
     """
     if query.cursor:
         created_at, key = _decode(query.cursor, rows.model)
         rows = rows.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, pk__lt=key))
-    found = list(rows.order_by("-created_at", "-pk")[: query.limit + 1])
-    kept = found[: query.limit]
-    items = [shape(row) for row in kept] if shape else kept
-    return {"items": items, "next": encode(kept[-1]) if len(found) > query.limit else None}
+    found = rows.order_by("-created_at", "-pk")[: query.limit + 1]
+    items, last = [], None
+    for row in found.iterator(chunk_size=10) if one_by_one else found:
+        if len(items) == query.limit:
+            return {"items": items, "next": last}
+        items.append(shape(row) if shape else row)
+        last = encode(row)
+    return {"items": items, "next": None}

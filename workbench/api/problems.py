@@ -13,14 +13,16 @@ from ninja.errors import AuthenticationError, HttpError, ValidationErrorContext
 from ninja.parser import Parser
 
 from kernels.model_files import ModelRefused
-from kernels.model_files.strict_json import parse_json
+from kernels.model_files.strict_json import MAX_ENTRIES, parse_json
 from workbench import database, disk
 from workbench.api.parameters import known_parameters_only
 from workbench.api.sentences import Problem, describe_error, field_path, invalid, sentence
+from workbench.body_limits import API, WORKER
 from workbench.openapi import PROBLEM_TYPE, complete
 
 log = logging.getLogger(__name__)
-API = "/api/"
+BODY_ENTRIES = 300_000
+"""A few MiB of nothing but brackets would take hundreds of MiB; a text for quality may hold 131,072 commas."""
 
 
 class Reason(Schema):
@@ -43,9 +45,14 @@ class ProblemDocument(Schema):
 
 def respond(status: int, detail: str, errors: Sequence[Mapping[str, str]] = ()) -> HttpResponse:
     """A problem+json response."""
-    reasons = [Reason.model_validate(dict(error)) for error in errors]
-    document = ProblemDocument(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=reasons)
+    document = problem_document(status, detail, errors)
     return HttpResponse(document.model_dump_json(), status=status, content_type=PROBLEM_TYPE)
+
+
+def problem_document(status: int, detail: str, errors: Sequence[Mapping[str, str]] = ()) -> ProblemDocument:
+    """The document of an error."""
+    reasons = [Reason.model_validate(dict(error)) for error in errors]
+    return ProblemDocument(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=reasons)
 
 
 def _on_problem(request: HttpRequest, error: Problem) -> HttpResponse:
@@ -125,7 +132,8 @@ class _Parser(Parser):
         if rb"\u0000" in request.body:
             raise ValueError("text must not contain the character NUL")
         try:
-            return parse_json("", request.body)
+            worker = request.path.startswith(WORKER)
+            return parse_json("", request.body, MAX_ENTRIES if worker else BODY_ENTRIES)
         except ModelRefused as error:
             raise ValueError(": ".join(filter(None, [error.field, error.reason]))) from None
 

@@ -9,7 +9,8 @@ from django.conf import settings
 from django.http import HttpResponse
 from django.shortcuts import render
 
-from workbench.api.problems import API, respond
+from workbench.api.problems import respond
+from workbench.body_limits import API
 from workbench.serving.lanes import reads_page
 
 WAIT_SECONDS = 1

@@ -47,7 +47,6 @@ BODIES: dict[str, Any] = {
     "make_token": {"name": "nightly build", "scope": "write", "days": 90},
     "create_upload": {"name": "my model", "files": [{"path": "config.json", "size": 2, "sha256": OF_BRACES}]},
     "finish_upload": {"files": []},
-    "finish_recording": {"files": []},
     "submit_workload": WORKLOAD,
     "add_prices": PRICES,
     "create_webhook": {"url": "https://hooks.example.com/workbench"},

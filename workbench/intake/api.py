@@ -30,7 +30,7 @@ def list_catalogue(request: Any) -> list[dict[str, Any]]:
 @router.get("/models", response=Page[schemas.ModelOut], tags=["models"], summary="The organisation's models")
 def list_models(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
     """Uploaded models, and catalogue entries that a workload has used."""
-    return page(Model.objects.for_user(request.user), query, schemas.model_out)
+    return page(Model.objects.for_user(request.user), query, schemas.model_out, one_by_one=True)
 
 
 @router.get("/models/{model_id}", response=schemas.ModelOut, tags=["models"], summary="One model")
@@ -152,7 +152,7 @@ def delete_upload(request: Any, upload_id: UUID) -> Status[None]:
 @router.get("/workloads", response=Page[schemas.WorkloadOut], tags=["workloads"], summary="The workloads")
 def list_workloads(request: Any, query: Query[PageQuery]) -> dict[str, Any]:
     """The organisation's workloads, newest first."""
-    rows = Workload.objects.for_user(request.user).select_related("model").with_newest_runs()
+    rows = Workload.objects.for_user(request.user).select_related("model").defer("model__manifest").with_newest_runs()
     return page(rows, query, schemas.workload_out)
 
 

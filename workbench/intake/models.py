@@ -112,7 +112,7 @@ class Upload(models.Model):
     """A model or a recording that is being uploaded.
 
     Its files end with the check. The row stays for a day, so that the caller can ask what came of it: `model`,
-    `recording` or `problem`, which is an answer's status, detail and errors. `config_waits`: a model's config.json has
+    `recording` or `problem`, a `ProblemDocument`. `config_waits`: a model's config.json has
     come and was not checked yet.
     """
 

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.conf import settings
 from ninja import Field, Schema
 
-from workbench.api.problems import Reason
+from workbench.api.problems import ProblemDocument
 from workbench.intake.models import Model, Recording, Upload, UploadFile, Workload
 from workbench.short_text import ShortText
 from workers.documents.base import Document
@@ -51,7 +51,7 @@ def model_out(model: Model) -> dict[str, Any]:
     kept = {"id": model.id, "name": model.name, "digest": model.digest, "size": model.size}
     kept["content_digest"] = model.content_digest
     more = {"created_at": model.created_at, "unreadable": unreadable}
-    return (facts.model_dump() if facts else {}) | kept | more
+    return (facts.model_dump(exclude={"config"}) if facts else {}) | kept | more
 
 
 class CatalogueEntry(Schema):
@@ -103,14 +103,6 @@ def recording_out(recording: Recording) -> dict[str, Any]:
     return recording.document.model_dump() | {"created_at": recording.created_at}
 
 
-class ProblemOut(Schema):
-    """Why an upload was not taken: a sentence, and what is wrong where."""
-
-    status: int
-    detail: str
-    errors: list[Reason] = []
-
-
 class UploadOut(Schema):
     """An upload; a PATCH may carry up to `chunk_bytes`.
 
@@ -124,7 +116,7 @@ class UploadOut(Schema):
     state: Literal["receiving", "checking", "finished", "refused"]
     model: ModelOut | None = None
     recording: RecordingOut | None = None
-    problem: ProblemOut | None = None
+    problem: ProblemDocument | None = None
     files: list[UploadFileOut] = Field(description="none once it has ended")
     created_at: datetime
 

@@ -9,6 +9,7 @@ from kernels.model_files.strict_json import parse_json
 from workbench.api.sentences import invalid
 
 MAX_CHARS = 100_000
+MAX_NODES = 5_000
 
 
 def parse(text: str, file: str = "", what: str = "an SLA is a mapping with objectives, traffic and constraints") -> Any:
@@ -32,9 +33,17 @@ def _json(text: str, file: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe YAML that refuses a key that is there twice, and aliases, by which a small text can grow large."""
+    """Safe YAML that refuses a key that is there twice, aliases, by which a small text can grow large, and more than
+    MAX_NODES values, which take seconds.
+    """
+
+    nodes = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            mark = self.peek_event().start_mark
+            raise yaml.MarkedYAMLError(problem=f"more than {MAX_NODES:,} values", problem_mark=mark)
         if self.check_event(yaml.AliasEvent):
             raise yaml.MarkedYAMLError(problem="aliases are not taken", problem_mark=self.peek_event().start_mark)
         return super().compose_node(parent, index)

@@ -13,8 +13,11 @@ from kernels.model_files.config import value
 from workbench.accounts.permissions import submitter_required
 from workbench.intake.models import Model, Upload
 from workbench.intake.services import catalogue, quota
+from workers.documents.model import ModelManifest
 
 PAGE_SIZE = 25
+CONFIG_SHOWN = {"is_encoder_decoder"}
+"""What the list's words about a model's kind go by."""
 
 
 @require_safe
@@ -22,12 +25,23 @@ def model_list(request: HttpRequest) -> HttpResponse:
     """The organisation's own models, uploads under way, and the catalogue."""
     own = Model.objects.for_user(request.user).filter(manifest__source="upload").select_related("created_by")
     uploads = Upload.objects.for_user(request.user).open().prefetch_related("files")
+    page = Paginator(own, PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
-        "page": Paginator(own, PAGE_SIZE).get_page(request.GET.get("page")),
+        "page": page,
+        "models": [_shown(model) for model in page.object_list.iterator(chunk_size=1)],
         "uploads": [(upload, *_progress(upload)) for upload in uploads],
         "catalogue": [{"name": name, "summary": text, "facts": facts} for name, text, facts in catalogue.entries()],
     }
     return render(request, "intake/models.html", context)
+
+
+def _shown(model: Model) -> tuple[Model, ModelManifest | None, str]:
+    """A row of the list, without what is large: the model's configuration."""
+    facts, unreadable = model.reading
+    model.manifest = {}
+    if facts is not None:
+        facts.config = {key: facts.config[key] for key in CONFIG_SHOWN & facts.config.keys()}
+    return model, facts, unreadable
 
 
 def _progress(upload: Upload) -> tuple[int, int]:

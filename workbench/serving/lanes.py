@@ -4,7 +4,8 @@ from typing import Any
 
 from waitress.task import ThreadedTaskDispatcher
 
-API = "/api/"
+from workbench.body_limits import API
+
 SAFE = ("GET", "HEAD")
 
 

@@ -188,6 +188,16 @@ def test_json_that_is_no_configuration(tmp_path: Path, text: str, reason: str) -
     assert reason in refusal(folder).reason
 
 
+def test_settings_that_no_model_has_so_many_of_are_refused(tmp_path: Path) -> None:
+    many = json.dumps(LLAMA | {"a": [{}] * 200_000})
+    assert refusal(write_model(tmp_path / "m", many)).reason == "there are more than 300,000 entries"
+    labels = {"id2label": {str(each): f"LABEL_{each}" for each in range(22_000)}}
+    labels["label2id"] = {name: int(each) for each, name in labels["id2label"].items()}
+    inspect(write_model(tmp_path / "labels", LLAMA | labels))
+    large = write_model(tmp_path / "large", tokenizer_config__json=b'{"a": "' + b"x" * 2**22 + b'"}')
+    assert refusal(large).reason == "the file has 4,194,313 bytes, more than the 4,194,304 allowed"
+
+
 def test_config_that_is_not_utf8(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "m")
     (folder / "config.json").write_bytes(b'{"a": "\xff"}')

@@ -52,7 +52,6 @@ BODIES: dict[str, Any] = {
     "/reports": {"run": "{run_id}"},
     "/reports/{report_id}/review": {"note": ""},
     "/uploads/{upload_id}/finish": {"files": []},
-    "/uploads/{upload_id}/recording": {"files": []},
     "/bring-ups": sample_bring_up.measured().model_dump(mode="json"),
 }
 

@@ -80,6 +80,7 @@ def test_a_file_is_named_where_there_is_one():
         ('{"name": "a", "name": "b"}', 400, "is not valid JSON: name: the key is there twice"),
         (b"\xff", 400, "is not valid JSON: byte 0: the file is not UTF-8 text"),
         ('{"name": "a\\u0000b"}', 400, "is not valid JSON: text must not contain the character NUL"),
+        ("[" + "{}," * 200_000 + "{}]", 400, "is not valid JSON: there are more than 300,000 entries"),
         ("", 422, "is required"),
         ("[]", 422, "should be an object with named fields"),
         ("1", 422, "should be an object with named fields"),

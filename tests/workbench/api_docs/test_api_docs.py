@@ -92,7 +92,6 @@ def variables(organisation: Any, admin: Any, api: Any) -> dict[str, dict[str, st
         "delete_model": {"MODEL_ID": model},
         "delete_workload": {"WORKLOAD_ID": _workload(organisation, admin, "tiny-llama")},
         "delete_upload": {"UPLOAD_ID": _upload_without_config(caller)},
-        "finish_recording": {"UPLOAD_ID": _recording(caller)},
     }
 
 
@@ -108,19 +107,6 @@ def _upload_without_config(caller: Any) -> str:
     upload: str = answer.json()["id"]
     for number, content in list(enumerate(CONTENT.values()))[1:]:
         assert send(caller, upload, number, content).status_code == 200
-    return upload
-
-
-def _recording(caller: Any) -> str:
-    """An upload of a recording that lacks nothing."""
-    calls = b"arrival_s,prompt_tokens,output_tokens\n" + b"".join(b"%d,100,64\n" % at for at in range(9))
-    body = {
-        "holds": "recording",
-        "name": "calls",
-        "files": [{"path": "calls.csv", "size": len(calls), "sha256": sha(calls)}],
-    }
-    upload: str = caller.post("/api/v1/uploads", body, content_type="application/json").json()["id"]
-    assert send(caller, upload, 0, calls).status_code == 200
     return upload
 
 

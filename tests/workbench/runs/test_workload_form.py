@@ -102,6 +102,7 @@ def test_an_sla_fills_the_form(browser: Callable[[User], Client], engineer: User
         ('{"objectives": }', "SLA: line 1, column 16: broken JSON"),
         ("a: 1\na: 2", "a is there twice"),
         ("a: &x 1\nb: *x", "aliases are not taken"),
+        (f"a: [{'b,' * 6000}]", "more than 5,000 values"),
         (SLA.replace("12", "-12"), "SLA: objectives[0].limit: should be greater than 0"),
         (SLA + "speed: fast", "SLA: speed: is not a known field"),
         ("just words", "SLA: an SLA is a mapping"),

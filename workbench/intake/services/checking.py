@@ -20,7 +20,7 @@ from django.utils import timezone
 from kernels.model_files import ModelFacts, ModelRefused
 from workbench import disk
 from workbench.api.in_flight import held
-from workbench.api.problems import DETAILS
+from workbench.api.problems import DETAILS, problem_document
 from workbench.api.sentences import Problem
 from workbench.intake import check_files
 from workbench.intake.models import Upload, UploadFile
@@ -108,10 +108,15 @@ def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
     request = {"check": check, "files": {path: str(at) for path, at in files.items()}}
     request["most_bytes"] = settings.MODEL_MAX_BYTES
     command = [sys.executable, "-m", check_files.__name__, str(os.getpid())]
-    where = {"cwd": settings.BASE_DIR, "env": {}}
     try:
         done = subprocess.run(
-            command, input=json.dumps(request), capture_output=True, text=True, timeout=SECONDS, check=False, **where
+            command,
+            input=json.dumps(request).encode(),
+            capture_output=True,
+            cwd=settings.BASE_DIR,
+            env={},
+            timeout=SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise Problem(503, BUSY) from None
@@ -120,7 +125,7 @@ def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
     if done.returncode == -signal.SIGXCPU:
         raise ModelRefused("", "files", TOO_LONG)
     if done.returncode:
-        raise RuntimeError(f"check_files ended with {done.returncode}: {done.stderr[-2000:]}")
+        raise RuntimeError(f"check_files ended with {done.returncode}: {done.stderr[-2000:].decode(errors='replace')}")
     answer: dict[str, Any] = json.loads(done.stdout)
     if "refused" in answer:
         raise ModelRefused(**answer["refused"])
@@ -140,4 +145,4 @@ def _end(upload: Upload, state: str, **found: Any) -> None:
 
 
 def _document(problem: Problem) -> dict[str, Any]:
-    return {"status": problem.status, "detail": problem.detail, "errors": problem.errors}
+    return problem_document(problem.status, problem.detail, problem.errors).model_dump(mode="json")

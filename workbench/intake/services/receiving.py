@@ -109,7 +109,7 @@ def discard(upload: Upload) -> None:
 def check_receiving(upload: Upload) -> None:
     """Raises the Problem of an upload that was refused, and Problem 409 when it takes no bytes any more."""
     if upload.state == Upload.State.REFUSED:
-        raise Problem(**upload.problem)
+        raise problem_of(upload)
     if upload.state != Upload.State.RECEIVING:
         raise Problem(409, f"upload: it is {upload.state}, and takes no bytes any more")
 
@@ -181,7 +181,13 @@ def _record(row: UploadFile, offset: int) -> None:
 def gone(upload: Upload) -> Exception:
     """What to raise where an upload's files have gone: its Problem when it was refused, otherwise Http404."""
     ended = Upload.objects.filter(pk=upload.pk, state=Upload.State.REFUSED).first()
-    return Problem(**ended.problem) if ended else Http404()
+    return problem_of(ended) if ended else Http404()
+
+
+def problem_of(upload: Upload) -> Problem:
+    """Why an upload was refused."""
+    document: Any = upload.problem
+    return Problem(document["status"], document["detail"], document["errors"])
 
 
 @contextmanager

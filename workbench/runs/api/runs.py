@@ -53,7 +53,7 @@ def list_runs(
     prefix: str = Query("", pattern=r"^([0-9a-f]{4,8})?$", description="how the id begins: 4 to 8 hexadecimal digits"),
 ) -> dict[str, Any]:
     """The organisation's runs, perhaps those of one state or one workload."""
-    rows = Run.objects.for_user(request.user).select_related("workload__model")
+    rows = Run.objects.for_user(request.user).select_related("workload__model").defer("workload__model__manifest")
     if prefix:
         rows = rows.annotate(text=Cast("id", CharField())).filter(text__startswith=prefix)
     if state is not None:

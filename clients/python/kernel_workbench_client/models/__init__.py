@@ -223,6 +223,7 @@ from .unit_economics import UnitEconomics
 from .unit_economics_counted import UnitEconomicsCounted
 from .upload_file_out import UploadFileOut
 from .upload_out import UploadOut
+from .upload_out_state import UploadOutState
 from .variant_proofs import VariantProofs
 from .variant_proofs_failures import VariantProofsFailures
 from .verify_result import VerifyResult
@@ -460,6 +461,7 @@ __all__ = (
     "UnitEconomicsCounted",
     "UploadFileOut",
     "UploadOut",
+    "UploadOutState",
     "VariantProofs",
     "VariantProofsFailures",
     "VerifyResult",

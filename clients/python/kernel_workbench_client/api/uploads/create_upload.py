@@ -64,9 +64,9 @@ def sync_detailed(
 
      Names the files of a model directory, or a recording of traffic, and their sizes.
 
-    Then PATCH each file's bytes, those of a model's config.json first, then finish: `/finish` makes a
-    model of it,
-    `/recording` a recording.
+    Then PATCH each file's bytes, those of a model's config.json first, then finish: a worker checks the
+    files and
+    makes a model or a recording of them.
 
     Args:
         idempotency_key (str | Unset):
@@ -103,9 +103,9 @@ def sync(
 
      Names the files of a model directory, or a recording of traffic, and their sizes.
 
-    Then PATCH each file's bytes, those of a model's config.json first, then finish: `/finish` makes a
-    model of it,
-    `/recording` a recording.
+    Then PATCH each file's bytes, those of a model's config.json first, then finish: a worker checks the
+    files and
+    makes a model or a recording of them.
 
     Args:
         idempotency_key (str | Unset):
@@ -137,9 +137,9 @@ async def asyncio_detailed(
 
      Names the files of a model directory, or a recording of traffic, and their sizes.
 
-    Then PATCH each file's bytes, those of a model's config.json first, then finish: `/finish` makes a
-    model of it,
-    `/recording` a recording.
+    Then PATCH each file's bytes, those of a model's config.json first, then finish: a worker checks the
+    files and
+    makes a model or a recording of them.
 
     Args:
         idempotency_key (str | Unset):
@@ -174,9 +174,9 @@ async def asyncio(
 
      Names the files of a model directory, or a recording of traffic, and their sizes.
 
-    Then PATCH each file's bytes, those of a model's config.json first, then finish: `/finish` makes a
-    model of it,
-    `/recording` a recording.
+    Then PATCH each file's bytes, those of a model's config.json first, then finish: a worker checks the
+    files and
+    makes a model or a recording of them.
 
     Args:
         idempotency_key (str | Unset):

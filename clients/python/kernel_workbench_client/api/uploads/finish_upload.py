@@ -7,8 +7,8 @@ import httpx
 
 from ...client import AuthenticatedClient, Client
 from ...models.finish import Finish
-from ...models.model_out import ModelOut
 from ...models.problem_document import ProblemDocument
+from ...models.upload_out import UploadOut
 from ...types import UNSET, Response, Unset
 
 
@@ -37,11 +37,11 @@ def _get_kwargs(
     return _kwargs
 
 
-def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> ModelOut | ProblemDocument:
-    if response.status_code == 201:
-        response_201 = ModelOut.from_dict(response.json())
+def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Response) -> ProblemDocument | UploadOut:
+    if response.status_code == 202:
+        response_202 = UploadOut.from_dict(response.json())
 
-        return response_201
+        return response_202
 
     response_default = ProblemDocument.from_dict(response.json())
 
@@ -50,7 +50,7 @@ def _parse_response(*, client: AuthenticatedClient | Client, response: httpx.Res
 
 def _build_response(
     *, client: AuthenticatedClient | Client, response: httpx.Response
-) -> Response[ModelOut | ProblemDocument]:
+) -> Response[ProblemDocument | UploadOut]:
     return Response(
         status_code=HTTPStatus(response.status_code),
         content=response.content,
@@ -65,10 +65,14 @@ def sync_detailed(
     client: AuthenticatedClient,
     body: Finish,
     idempotency_key: str | Unset = UNSET,
-) -> Response[ModelOut | ProblemDocument]:
+) -> Response[ProblemDocument | UploadOut]:
     """Finish
 
-     Checks hashes and files; the answer is the model, or why it is refused (then nothing of it is kept).
+     Has hashes and files checked, those of one upload of the organisation at a time. GET the upload
+    until its `state`
+    is not `checking` any more.
+
+    A recording that no workload names within a day is deleted.
 
     Args:
         upload_id (UUID):
@@ -80,7 +84,7 @@ def sync_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[ModelOut | ProblemDocument]
+        Response[ProblemDocument | UploadOut]
     """
 
     kwargs = _get_kwargs(
@@ -102,10 +106,14 @@ def sync(
     client: AuthenticatedClient,
     body: Finish,
     idempotency_key: str | Unset = UNSET,
-) -> ModelOut | ProblemDocument | None:
+) -> ProblemDocument | UploadOut | None:
     """Finish
 
-     Checks hashes and files; the answer is the model, or why it is refused (then nothing of it is kept).
+     Has hashes and files checked, those of one upload of the organisation at a time. GET the upload
+    until its `state`
+    is not `checking` any more.
+
+    A recording that no workload names within a day is deleted.
 
     Args:
         upload_id (UUID):
@@ -117,7 +125,7 @@ def sync(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        ModelOut | ProblemDocument
+        ProblemDocument | UploadOut
     """
 
     return sync_detailed(
@@ -134,10 +142,14 @@ async def asyncio_detailed(
     client: AuthenticatedClient,
     body: Finish,
     idempotency_key: str | Unset = UNSET,
-) -> Response[ModelOut | ProblemDocument]:
+) -> Response[ProblemDocument | UploadOut]:
     """Finish
 
-     Checks hashes and files; the answer is the model, or why it is refused (then nothing of it is kept).
+     Has hashes and files checked, those of one upload of the organisation at a time. GET the upload
+    until its `state`
+    is not `checking` any more.
+
+    A recording that no workload names within a day is deleted.
 
     Args:
         upload_id (UUID):
@@ -149,7 +161,7 @@ async def asyncio_detailed(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        Response[ModelOut | ProblemDocument]
+        Response[ProblemDocument | UploadOut]
     """
 
     kwargs = _get_kwargs(
@@ -169,10 +181,14 @@ async def asyncio(
     client: AuthenticatedClient,
     body: Finish,
     idempotency_key: str | Unset = UNSET,
-) -> ModelOut | ProblemDocument | None:
+) -> ProblemDocument | UploadOut | None:
     """Finish
 
-     Checks hashes and files; the answer is the model, or why it is refused (then nothing of it is kept).
+     Has hashes and files checked, those of one upload of the organisation at a time. GET the upload
+    until its `state`
+    is not `checking` any more.
+
+    A recording that no workload names within a day is deleted.
 
     Args:
         upload_id (UUID):
@@ -184,7 +200,7 @@ async def asyncio(
         httpx.TimeoutException: If the request takes longer than Client.timeout.
 
     Returns:
-        ModelOut | ProblemDocument
+        ProblemDocument | UploadOut
     """
 
     return (

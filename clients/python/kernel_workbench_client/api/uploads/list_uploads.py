@@ -64,7 +64,7 @@ def sync_detailed(
 ) -> Response[PageUploadOut | ProblemDocument]:
     """Uploads under way
 
-     Uploads that are not finished, to be resumed.
+     Uploads that have not ended, to be resumed.
 
     Args:
         cursor (str | Unset): `next` of the page before Default: ''.
@@ -98,7 +98,7 @@ def sync(
 ) -> PageUploadOut | ProblemDocument | None:
     """Uploads under way
 
-     Uploads that are not finished, to be resumed.
+     Uploads that have not ended, to be resumed.
 
     Args:
         cursor (str | Unset): `next` of the page before Default: ''.
@@ -127,7 +127,7 @@ async def asyncio_detailed(
 ) -> Response[PageUploadOut | ProblemDocument]:
     """Uploads under way
 
-     Uploads that are not finished, to be resumed.
+     Uploads that have not ended, to be resumed.
 
     Args:
         cursor (str | Unset): `next` of the page before Default: ''.
@@ -159,7 +159,7 @@ async def asyncio(
 ) -> PageUploadOut | ProblemDocument | None:
     """Uploads under way
 
-     Uploads that are not finished, to be resumed.
+     Uploads that have not ended, to be resumed.
 
     Args:
         cursor (str | Unset): `next` of the page before Default: ''.

@@ -54,7 +54,10 @@ def sync_detailed(
 ) -> Response[ProblemDocument | UploadOut]:
     """How far an upload is
 
-     Every file with the number of bytes that have come.
+     Every file with the number of bytes that have come; after the end, for a day, what became of the
+    upload.
+
+    While `state` is `checking`, ask again.
 
     Args:
         upload_id (UUID):
@@ -85,7 +88,10 @@ def sync(
 ) -> ProblemDocument | UploadOut | None:
     """How far an upload is
 
-     Every file with the number of bytes that have come.
+     Every file with the number of bytes that have come; after the end, for a day, what became of the
+    upload.
+
+    While `state` is `checking`, ask again.
 
     Args:
         upload_id (UUID):
@@ -111,7 +117,10 @@ async def asyncio_detailed(
 ) -> Response[ProblemDocument | UploadOut]:
     """How far an upload is
 
-     Every file with the number of bytes that have come.
+     Every file with the number of bytes that have come; after the end, for a day, what became of the
+    upload.
+
+    While `state` is `checking`, ask again.
 
     Args:
         upload_id (UUID):
@@ -140,7 +149,10 @@ async def asyncio(
 ) -> ProblemDocument | UploadOut | None:
     """How far an upload is
 
-     Every file with the number of bytes that have come.
+     Every file with the number of bytes that have come; after the end, for a day, what became of the
+    upload.
+
+    While `state` is `checking`, ask again.
 
     Args:
         upload_id (UUID):

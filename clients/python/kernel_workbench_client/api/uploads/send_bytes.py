@@ -73,7 +73,7 @@ def sync_detailed(
 
      The body goes at `Upload-Offset`; a 409 carries the right offset in the same header.
 
-    With its last byte a model's config.json is checked, as it is at the end. A 422 says why it is
+    A model's config.json is checked as soon as it has come. A 422 of a later request says why it is
     refused; the upload
     has then ended, and nothing of it is kept.
 
@@ -117,7 +117,7 @@ def sync(
 
      The body goes at `Upload-Offset`; a 409 carries the right offset in the same header.
 
-    With its last byte a model's config.json is checked, as it is at the end. A 422 says why it is
+    A model's config.json is checked as soon as it has come. A 422 of a later request says why it is
     refused; the upload
     has then ended, and nothing of it is kept.
 
@@ -156,7 +156,7 @@ async def asyncio_detailed(
 
      The body goes at `Upload-Offset`; a 409 carries the right offset in the same header.
 
-    With its last byte a model's config.json is checked, as it is at the end. A 422 says why it is
+    A model's config.json is checked as soon as it has come. A 422 of a later request says why it is
     refused; the upload
     has then ended, and nothing of it is kept.
 
@@ -198,7 +198,7 @@ async def asyncio(
 
      The body goes at `Upload-Offset`; a 409 carries the right offset in the same header.
 
-    With its last byte a model's config.json is checked, as it is at the end. A 422 says why it is
+    A model's config.json is checked as soon as it has come. A 422 of a later request says why it is
     refused; the upload
     has then ended, and nothing of it is kept.
 
