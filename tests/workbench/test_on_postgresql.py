@@ -1,4 +1,4 @@
-"""What PostgreSQL does differently from SQLite: changes of the audit log, text with NUL or too long, bytes of rows."""
+"""What differs on PostgreSQL: changes of the audit log, text with NUL or too long, bytes of rows, locked tables."""
 
 import json
 import os
@@ -38,6 +38,28 @@ found = {name: client.get(address).status_code for name, address in addresses.it
 invited = client.post("/members/invite/", {"email": "x" * 250 + "@voice.test", "role": "engineer"})
 print(json.dumps(found | {"invitation": invited.status_code}))
 """
+LOCKED = """
+import json, threading
+from django.db import connection, transaction
+from django.test import Client
+from workbench import database
+database.WAIT_SECONDS = 1
+database.wait_less()
+connection.close()
+holds, ends = threading.Event(), threading.Event()
+def hold():
+    with transaction.atomic():
+        connection.cursor().execute("LOCK TABLE intake_model IN ACCESS EXCLUSIVE MODE")
+        holds.set()
+        ends.wait()
+threading.Thread(target=hold).start()
+holds.wait()
+client = Client(raise_request_exception=False)
+client.force_login(admin)
+answers = [client.get("/models/"), client.get("/api/v1/models")]
+ends.set()
+print(json.dumps([[each.status_code, each["Content-Type"], each["Retry-After"]] for each in answers]))
+"""
 SETUP = """
 import django; django.setup()
 from django.core.management import call_command
@@ -72,6 +94,13 @@ def test_update_delete_and_truncate_of_the_audit_log_are_refused(
     assert _run(AUDIT, server, root, tmp_path) == [
         *["audit entries are only added"] * 3,
         "admin@voice.test: organisation.created Voice",
+    ]
+
+
+def test_a_locked_table_is_a_503(server: PostgresServer, root: Path, tmp_path: Path) -> None:
+    assert json.loads(_run(LOCKED, server, root, tmp_path)[-1]) == [
+        [503, "text/html; charset=utf-8", "5"],
+        [503, "application/problem+json", "5"],
     ]
 
 
