@@ -1,10 +1,11 @@
 """Pages of models: catalogue and own, one model, the upload."""
 
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from django.conf import settings
 from django.core.paginator import Paginator
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
@@ -28,7 +29,7 @@ def model_list(request: HttpRequest) -> HttpResponse:
     page = Paginator(own, PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
         "page": page,
-        "models": [_shown(model) for model in page.object_list.iterator(chunk_size=1)],
+        "models": [_shown(model) for model in cast("QuerySet[Model]", page.object_list).iterator(chunk_size=1)],
         "uploads": [(upload, *_progress(upload)) for upload in uploads],
         "catalogue": [{"name": name, "summary": text, "facts": facts} for name, text, facts in catalogue.entries()],
     }
