@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class WebProcess:
-    """A web process with its data in `folder`: `api` sends a member's token, `pages` is logged in."""
+    """A web process with its data in `folder`: `api` sends a member's token, `pages` is logged in, `others` are
+    the headers of a member of another organisation."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder, self.port = folder, reserved_port()
@@ -30,6 +31,7 @@ class WebProcess:
         made = json.loads(self._python("-m", "tests.workbench.web_seed").splitlines()[-1])
         bearer = {"Authorization": f"Bearer {made['token']}"}
         self.api = httpx.Client(base_url=f"{self.url}/api/v1", headers=bearer, timeout=120)
+        self.others = {"Authorization": f"Bearer {made['others']}"}
         self.pages = httpx.Client(base_url=self.url, cookies={"sessionid": made["session"]}, timeout=120)
         self.serve()
 

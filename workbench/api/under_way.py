@@ -11,7 +11,7 @@ from django.shortcuts import render
 
 from workbench.api.problems import respond
 from workbench.body_limits import API
-from workbench.serving.lanes import reads_page
+from workbench.serving.lanes import credential, reads_page, remember
 
 WAIT_SECONDS = 1
 SENTENCE = "Your organisation has too many requests under way; try again in a second."
@@ -20,7 +20,8 @@ SENTENCE = "Your organisation has too many requests under way; try again in a se
 class UnderWayMiddleware:
     """Answers 429 to one request more than ORGANISATION_REQUESTS of an organisation in one lane of this process.
 
-    So slow requests of one organisation leave threads to the others.
+    So slow requests of one organisation leave threads to the others. The server lets requests wait whose credential it
+    has seen; this is for those that it had not.
     """
 
     def __init__(self, get_response: Callable[[Any], HttpResponse]) -> None:
@@ -31,6 +32,8 @@ class UnderWayMiddleware:
     def __call__(self, request: Any) -> HttpResponse:
         if request.organisation is None:
             return self.get_response(request)
+        caller = credential(request.headers.get("Authorization", ""), request.headers.get("Cookie", ""))
+        remember(caller, request.organisation.pk)
         lane = (request.organisation.pk, reads_page(request.method, request.path))
         with self._lock:
             if self._counts[lane] >= settings.ORGANISATION_REQUESTS:

@@ -1,12 +1,22 @@
-"""Lanes: requests that read a page have threads of their own, so that they are answered while others take long."""
+"""Lanes: requests that read a page have threads of their own, so that they are answered while others take long.
 
+In each lane an organisation has so many requests under way at most. Its others wait their turn, without a thread.
+"""
+
+import re
+from collections import Counter, defaultdict, deque
+from threading import Lock
 from typing import Any
 
+from django.conf import settings
 from waitress.task import ThreadedTaskDispatcher
 
 from workbench.body_limits import API
 
 SAFE = ("GET", "HEAD")
+MOST_KNOWN = 10_000
+_organisations: dict[str, Any] = {}
+"""The organisations of credentials that this process has seen."""
 
 
 def reads_page(method: str, path: str) -> bool:
@@ -14,21 +24,89 @@ def reads_page(method: str, path: str) -> bool:
     return method in SAFE and not path.startswith(API)
 
 
-class Lanes:
-    """What waitress takes for a dispatcher: it gives each request to the threads of its lane."""
+def credential(authorization: str, cookies: str) -> str:
+    """What of these two headers says who calls; empty where nothing does."""
+    session = re.search(rf"(?:^|;\s*){re.escape(settings.SESSION_COOKIE_NAME)}=([^;]+)", cookies)
+    return authorization or (session[1] if session else "")
 
-    def __init__(self, threads: int) -> None:
-        self._pages, self._others = ThreadedTaskDispatcher(), ThreadedTaskDispatcher()
-        for lane in (self._pages, self._others):
-            lane.set_thread_count(threads)
 
-    def add_task(self, channel: Any) -> None:
-        """Have a thread answer the channel's first request. One that could not be parsed has no path."""
-        request = channel.requests[0]
-        page = reads_page(getattr(request, "command", ""), getattr(request, "path", ""))
-        (self._pages if page else self._others).add_task(channel)
+def remember(caller: str, organisation: Any) -> None:
+    """Count the requests with this credential among those of the organisation from now on."""
+    if len(_organisations) > MOST_KNOWN:
+        _organisations.clear()
+    _organisations[caller] = organisation
+
+
+class Lane:
+    """Threads that answer requests, at most `most` of an organisation at once."""
+
+    def __init__(self, threads: int, most: int) -> None:
+        self._threads, self._most, self._lock = ThreadedTaskDispatcher(), most, Lock()
+        self._threads.set_thread_count(threads)
+        self._under_way: Counter[Any] = Counter()
+        self._waiting: defaultdict[Any, deque[Any]] = defaultdict(deque)
+
+    def add(self, channel: Any) -> None:
+        """Have a thread answer the channel's first request when it is its organisation's turn."""
+        headers = getattr(channel.requests[0], "headers", {})
+        caller = credential(headers.get("AUTHORIZATION", ""), headers.get("COOKIE", ""))
+        organisation = _organisations.get(caller)
+        with self._lock:
+            if organisation is not None and self._under_way[organisation] >= self._most:
+                self._waiting[organisation].append(channel)
+                return
+            self._under_way[organisation] += 1
+        self._threads.add_task(Turn(self, organisation, channel))
+
+    def done(self, organisation: Any) -> None:
+        """A request of the organisation was answered: begin with its next one."""
+        with self._lock:
+            waiting = self._waiting.get(organisation)
+            channel = waiting.popleft() if waiting else None
+            if channel is None:
+                self._waiting.pop(organisation, None)
+                self._under_way[organisation] -= 1
+                if not self._under_way[organisation]:
+                    del self._under_way[organisation]
+        if channel is not None:
+            self._threads.add_task(Turn(self, organisation, channel))
 
     def shutdown(self, timeout: float) -> None:
-        """End all threads, and give up what waits for one."""
+        """End the threads, and give up what waits for one."""
+        self._threads.shutdown(timeout=timeout)
+
+
+class Turn:
+    """A task of waitress: one request of an organisation."""
+
+    def __init__(self, lane: Lane, organisation: Any, channel: Any) -> None:
+        self._lane, self._organisation, self._channel = lane, organisation, channel
+
+    def service(self) -> None:
+        """Answer it."""
+        try:
+            self._channel.service()
+        finally:
+            self._lane.done(self._organisation)
+
+    def cancel(self) -> None:
+        """Give it up."""
+        self._channel.cancel()
+
+
+class Lanes:
+    """What waitress takes for a dispatcher: it gives each request to its lane."""
+
+    def __init__(self, threads: int) -> None:
+        self._pages, self._others = (Lane(threads, settings.ORGANISATION_REQUESTS) for _ in range(2))
+
+    def add_task(self, channel: Any) -> None:
+        """Have the channel's first request answered. One that could not be parsed has no path."""
+        request = channel.requests[0]
+        page = reads_page(getattr(request, "command", ""), getattr(request, "path", ""))
+        (self._pages if page else self._others).add(channel)
+
+    def shutdown(self, timeout: float) -> None:
+        """End all threads."""
         for lane in (self._pages, self._others):
-            lane.shutdown(timeout=timeout)
+            lane.shutdown(timeout)
