@@ -68,6 +68,26 @@ def test_a_bad_one_is_refused_also_after_the_weights(
     assert nothing_kept(settings)
 
 
+def test_a_finish_that_comes_while_it_is_checked_gives_the_same_sentence(
+    api: Api, engineer: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, files = api(engineer), {"config.json": REFUSED["remote code"]}
+    upload = announce(client, files).json()["id"]
+    assert send(client, upload, 0, files["config.json"]).status_code == 200
+    facts, finished = checking._facts, []
+    body = {"files": [{"path": "config.json", "sha256": sha(files["config.json"])}]}
+
+    def slow(*arguments: Any) -> Any:
+        if not finished:
+            finished.append(client.post(f"/api/v1/uploads/{upload}/finish", body, content_type="application/json"))
+        return facts(*arguments)
+
+    monkeypatch.setattr(checking, "_facts", slow)
+    checking.check_waiting()
+    assert finished[0].json()["state"] == "checking"
+    assert outcome(client, upload).json()["detail"].startswith("config.json: auto_map: remote code is not run")
+
+
 def test_a_chunk_that_is_on_its_way_meanwhile_is_answered_by_the_sentence(
     api: Api, engineer: User, model_files: Files
 ) -> None:

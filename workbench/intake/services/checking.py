@@ -133,11 +133,14 @@ def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
 
 
 def _end(upload: Upload, state: str, **found: Any) -> None:
-    """Write down what came of the check. The files of an upload that has ended are removed."""
+    """Write down what came of the check, unless the upload was finished or given up meanwhile. The files of one that
+    has ended are removed.
+    """
     ended = state in (Upload.State.FINISHED, Upload.State.REFUSED)
     with transaction.atomic():
         there = Upload.objects.filter(pk=upload.pk, state=upload.state)
-        there.update(state=state, config_waits=False, touched_at=timezone.now(), **found)
+        if not there.update(state=state, config_waits=False, touched_at=timezone.now(), **found):
+            return
         if ended:
             UploadFile.objects.filter(upload=upload.pk).delete()
     if ended:

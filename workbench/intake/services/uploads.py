@@ -14,7 +14,7 @@ from workbench.intake import blobs
 from workbench.intake.models import Model, Upload, UploadFile
 from workbench.intake.services import queue, quota
 from workbench.intake.services.catalogue import manifest_of, save_model
-from workbench.intake.services.receiving import CONFIG, check_receiving, file_of, refused, running
+from workbench.intake.services.receiving import CONFIG, check_receiving, file_of, gone, refused, running
 from workers.documents.model import ModelFile
 
 
@@ -65,6 +65,8 @@ def begin_check(upload: Upload, hashes: Mapping[str, str]) -> None:
         return
     check_receiving(upload)
     files = list(upload.files.all())
+    if not files:  # it was refused since the row was read
+        raise gone(upload)
     _check_complete(files, hashes)
     if upload.holds == Upload.Holds.MODEL:
         quota.check_models(upload.organisation)
