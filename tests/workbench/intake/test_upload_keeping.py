@@ -114,6 +114,19 @@ def test_a_check_that_fails_says_so_and_can_be_tried_again(
     assert finish(client, upload, model_files).status_code == 201
 
 
+def test_another_hash_than_was_announced_is_refused_and_the_upload_stays(
+    api: Api, engineer: User, model_files: Files
+) -> None:
+    client, config = api(engineer), model_files["config.json"]
+    announced = {"name": "m", "files": [{"path": "config.json", "size": len(config), "sha256": sha(config)}]}
+    upload = client.post("/api/v1/uploads", announced, content_type="application/json").json()["id"]
+    assert send(client, upload, 0, config).status_code == 200
+    refused = finish(client, upload, {"config.json": b"other"})
+    said = f"config.json: sha256: was stated as {sha(config)} before, not {sha(b'other')}"
+    assert (refused.status_code, refused.json()["detail"]) == (422, said)
+    assert finish(client, upload, {"config.json": config}).status_code == 201
+
+
 def test_organisations_take_turns(
     api: Api, engineer: User, foreigner: User, model_files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,13 +176,14 @@ def test_abandoned_uploads_are_swept(
     young, old = (announce(client, model_files).json()["id"] for _ in range(2))
     for upload in (young, old):
         send(client, upload, 0, model_files["config.json"])
-    Upload.objects.filter(pk=old).update(touched_at=timezone.now() - timedelta(days=2))
+    waits = _ready(client, model_files | {"README.md": b"another model"})
+    Upload.objects.exclude(pk=young).update(touched_at=timezone.now() - timedelta(days=2))
     stray = blobs.incoming() / "blob-left"
     stray.write_bytes(b"x")
     os.utime(stray, (0, 0))
     call_command("sweep_uploads")
-    assert [str(upload.pk) for upload in Upload.objects.open()] == [young]
-    assert [entry.name for entry in blobs.incoming().iterdir()] == [young]
+    assert {str(upload.pk) for upload in Upload.objects.all()} == {young, waits}
+    assert {entry.name for entry in blobs.incoming().iterdir()} == {young, waits}
     assert all(blobs.path_of(file["sha256"]).exists() for file in kept["files"])
 
 

@@ -80,8 +80,8 @@ def begin_check(upload: Upload, hashes: Mapping[str, str]) -> None:
 
 
 def _check_complete(files: list[UploadFile], hashes: Mapping[str, str]) -> None:
-    """Raises Problem 409 while bytes are missing, and 422 where a hash is, is another one than was announced, or is
-    one of a file that is not there.
+    """Raises Problem 409 while bytes are missing, and 422 where a hash is, is another one than was stated before, or
+    is one of a file that is not there.
     """
     for file in files:
         if file.received != file.size:
@@ -92,7 +92,8 @@ def _check_complete(files: list[UploadFile], hashes: Mapping[str, str]) -> None:
         if path not in known:
             raise invalid([{"file": path, "field": "path", "reason": "the upload has no such file"}])
         if known[path] not in ("", stated):
-            raise invalid([{"file": path, "field": "sha256", "reason": f"is {known[path]} as announced, not {stated}"}])
+            reason = f"was stated as {known[path]} before, not {stated}"
+            raise invalid([{"file": path, "field": "sha256", "reason": reason}])
     for file in files:
         if not (file.sha256 or hashes.get(file.path)):
             raise invalid([{"file": file.path, "field": "sha256", "reason": "is required"}])
