@@ -3,6 +3,7 @@
 In each lane an organisation has so many requests under way at most. Its others wait their turn, without a thread.
 """
 
+import hashlib
 import re
 from collections import Counter, defaultdict, deque
 from threading import Lock
@@ -15,7 +16,7 @@ from workbench.body_limits import API
 
 SAFE = ("GET", "HEAD")
 MOST_KNOWN = 10_000
-_organisations: dict[str, Any] = {}
+_organisations: dict[bytes, Any] = {}
 """The organisations of credentials that this process has seen."""
 
 
@@ -24,13 +25,13 @@ def reads_page(method: str, path: str) -> bool:
     return method in SAFE and not path.startswith(API)
 
 
-def credential(authorization: str, cookies: str) -> str:
-    """What of these two headers says who calls; empty where nothing does."""
+def credential(authorization: str, cookies: str) -> bytes:
+    """A digest of what these two headers say of the caller: the token, or the session."""
     session = re.search(rf"(?:^|;\s*){re.escape(settings.SESSION_COOKIE_NAME)}=([^;]+)", cookies)
-    return authorization or (session[1] if session else "")
+    return hashlib.sha256((authorization or (session[1] if session else "")).encode()).digest()
 
 
-def remember(caller: str, organisation: Any) -> None:
+def remember(caller: bytes, organisation: Any) -> None:
     """Count the requests with this credential among those of the organisation from now on."""
     if len(_organisations) > MOST_KNOWN:
         _organisations.clear()
