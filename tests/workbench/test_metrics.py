@@ -12,6 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from workbench.accounts.models import Organisation, User
+from workbench.intake.models import Upload
 from workbench.runs import state
 from workbench.runs.models import Run, Worker
 from workers.documents.worker_api import StageKey
@@ -64,8 +65,12 @@ def test_the_pipelines_figures_are_those_of_the_database(
     sample_runs.run(organisation, engineer, state="failed", upto="admit")
     sample_runs.run(organisation, engineer)
     state.retry(StageKey(run_id=str(running.id), stage="verify", attempt=1), "its process was killed")
+    waits = {"state": "checking", "touched_at": now}
+    Upload.objects.filter(pk=Upload.objects.create(organisation=organisation).pk).update(**waits)
     found = scrape("workbench.runs.metrics.PipelineCollector")
     assert found["workbench_database_up"] == 1
+    assert found["workbench_uploads_waiting"] == 1
+    assert 0 <= found["workbench_uploads_oldest_seconds"] < 400
     assert found['workbench_runs{state="queued"}'] == 3
     assert found['workbench_queue_runs{queue="gpu.h200"}'] == 3
     assert 299 < found['workbench_queue_oldest_seconds{queue="gpu.h200"}'] < 400

@@ -15,6 +15,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from kernels.measure.intervals import percentile
 from workbench import broker
+from workbench.intake.models import Upload
 from workbench.runs import dispatch, placement
 from workbench.runs.models import Event, Run, StageRun, Worker
 from workers.documents.broker import LEDGER_QUEUE, gpu_queue
@@ -34,7 +35,7 @@ class PipelineCollector:
         """The figures of this moment; `workbench_database_up` alone is 0 when the database does not answer."""
         now = timezone.now()
         try:
-            families = [*_queues(now), _states(), *_workers(), *_recent(now)]
+            families = [*_queues(now), _states(), *_workers(), *_recent(now), *_uploads(now)]
         except DatabaseError:
             families = []
         yield _gauge("workbench_database_up", "Whether the database answers", [], {(): float(bool(families))})
@@ -63,6 +64,14 @@ def _queues(now: datetime) -> Iterator[GaugeMetricFamily]:
     messages = {queue: broker.messages_in(queue[0]) for queue in depth}
     there = {queue: float(count) for queue, count in messages.items() if count is not None}
     yield _gauge("workbench_queue_messages", "Messages that the broker holds for a queue", ["queue"], there)
+
+
+def _uploads(now: datetime) -> Iterator[GaugeMetricFamily]:
+    """Uploads whose files were not checked yet, and the age of the one that waits longest."""
+    times = list(Upload.objects.waiting().values_list("touched_at", flat=True))
+    oldest = max(((now - since).total_seconds() for since in times), default=0.0)
+    yield _gauge("workbench_uploads_waiting", "Uploads that wait for their check", [], {(): float(len(times))})
+    yield _gauge("workbench_uploads_oldest_seconds", "How long the first of them has waited", [], {(): oldest})
 
 
 def _states() -> GaugeMetricFamily:
