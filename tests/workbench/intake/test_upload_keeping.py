@@ -1,7 +1,9 @@
 """What stays of an upload: two writers at once, a crash, one that is given up, models and blobs that nobody wants."""
 
 import os
+import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,6 +127,36 @@ def test_another_hash_than_was_announced_is_refused_and_the_upload_stays(
     said = f"config.json: sha256: was stated as {sha(config)} before, not {sha(b'other')}"
     assert (refused.status_code, refused.json()["detail"]) == (422, said)
     assert finish(client, upload, {"config.json": config}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("ends_by", "state", "sentence"),
+    [
+        ("XCPU", "refused", "files: checking them takes more than 60 seconds of processor time"),
+        ("KILL", "receiving", "files: the machine is too busy to check them; finish the upload again"),
+    ],
+)
+def test_a_check_that_takes_too_long_is_refused_and_one_that_is_killed_is_not(
+    api: Api,
+    engineer: User,
+    model_files: Files,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    ends_by: str,
+    state: str,
+    sentence: str,
+) -> None:
+    ending = tmp_path / "python"
+    ending.write_text(f"#!/bin/sh\nkill -{ends_by} $$\n")
+    ending.chmod(0o700)
+    client = api(engineer)
+    upload = _ready(client, model_files)
+    with monkeypatch.context() as broken:
+        broken.setattr(sys, "executable", str(ending))
+        checking.check_waiting()
+    found = client.get(f"/api/v1/uploads/{upload}").json()
+    assert (found["state"], found["problem"]["detail"]) == (state, sentence)
+    assert finish(client, upload, model_files).status_code == (201 if state == "receiving" else 422)
 
 
 def test_organisations_take_turns(
