@@ -31,6 +31,7 @@ from benchmarks.web_clients import FORM, READS, SUBMIT, SUBMIT_SHARE
 from kernels.measure.environment import commit
 from tests.debian import postgres_server
 from tests.ports import reserved_port
+from tests.redis_settings import redis_settings
 from workbench.serving.worker import collect_less_garbage
 
 ROOT = Path(__file__).parents[1]
@@ -93,7 +94,7 @@ def own_site() -> Iterator[None]:
         os.environ |= {
             "DJANGO_SETTINGS_MODULE": "workbench.settings",
             "DATABASE_URL": postgres.url,
-            "REDIS_URL": f"redis://127.0.0.1:{port}/0",
+            **redis_settings(port),
             "WORKBENCH_DATA": folder,
             "ALLOWED_HOSTS": "testserver",
             "ORGANISATION_OPEN_RUNS": "100000",

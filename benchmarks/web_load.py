@@ -37,6 +37,7 @@ from kernels.measure.environment import commit
 from kernels.measure.intervals import percentile
 from tests.debian import PostgresServer, postgres_server
 from tests.ports import reserved_port
+from tests.redis_settings import redis_settings
 
 ROOT = Path(__file__).parents[1]
 MEMBERS = 10
@@ -58,7 +59,7 @@ class Site:
             "DJANGO_SETTINGS_MODULE": "workbench.settings",
             "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}",
             "DATABASE_URL": postgres.url,
-            "REDIS_URL": f"redis://127.0.0.1:{redis_port}/0",
+            **redis_settings(redis_port),
             "WORKBENCH_DATA": str(folder / "data"),
             "PUBLIC_URL": self.url,
             "ORGANISATION_OPEN_RUNS": "1000",

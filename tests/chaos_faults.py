@@ -11,9 +11,10 @@ import redis
 
 from tests.workbench.small_disk import fill
 from tests.workers.pipeline.stack import Stack
+from workbench.embedded.broker import GPU_DATABASE, LEDGER_DATABASE
 
 WORKERS = ("worker-0", "worker-1")
-QUEUES = ("gpu.cpu", "ledger")
+QUEUES = {"gpu.cpu": GPU_DATABASE, "ledger": LEDGER_DATABASE}
 LAST_ATTEMPT = 3
 
 
@@ -102,20 +103,21 @@ class Faults:
         process.send_signal(signal.SIGCONT)
         return True
 
-    def _broker(self) -> "redis.Redis":
-        return redis.Redis(port=self.stack.redis_port, socket_timeout=5)
+    def _broker(self, database: int) -> "redis.Redis":
+        return redis.Redis(port=self.stack.redis_port, db=database, socket_timeout=5)
 
     def _lose_messages(self) -> bool:
-        with self._broker() as broker:
-            return bool(broker.delete(*QUEUES))
+        return any([self._broker(database).delete(queue) for queue, database in QUEUES.items()])
 
     def _double_messages(self) -> bool:
-        with self._broker() as broker:
-            messages = {queue: broker.lrange(queue, 0, -1) for queue in QUEUES}
-            for queue, found in messages.items():
-                for message in found:
+        doubled = 0
+        for queue, database in QUEUES.items():
+            with self._broker(database) as broker:
+                messages = broker.lrange(queue, 0, -1)
+                doubled += len(messages)
+                for message in messages:
                     broker.rpush(queue, message)
-            return any(messages.values())
+        return bool(doubled)
 
     def _fill_disk(self) -> bool:
         filler = fill(self.stack.directory)

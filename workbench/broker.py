@@ -9,7 +9,7 @@ from django.conf import settings
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from workers.documents.broker import broker_options
+from workers.documents.broker import broker_options, gpu_class_of
 
 log = logging.getLogger(__name__)
 
@@ -19,10 +19,15 @@ PATIENCE_SECONDS = 2.0
 """How long a broker that takes connections and does not answer is waited for."""
 
 
+def _sender(queue: str) -> Celery:
+    """The application that sends to this queue: those of the GPU workers lie in a database of their own."""
+    return _sender_at(settings.GPU_REDIS_URL if gpu_class_of(queue) else settings.REDIS_URL)
+
+
 @functools.cache
-def _sender() -> Celery:
+def _sender_at(url: str) -> Celery:
     sender = Celery("workbench", fixups=[], set_as_current=False)
-    sender.conf.update(broker_options(settings.REDIS_URL))
+    sender.conf.update(broker_options(url))
     sender.conf.broker_transport_options |= ONE_TRY | {
         "socket_timeout": PATIENCE_SECONDS,
         "socket_connect_timeout": PATIENCE_SECONDS,
@@ -33,7 +38,7 @@ def _sender() -> Celery:
 def send(task: str, queue: str, arguments: Sequence[object] = ()) -> bool:
     """Send a task's message; whether the broker took it."""
     try:
-        _sender().send_task(task, args=tuple(arguments), queue=queue, retry=False)
+        _sender(queue).send_task(task, args=tuple(arguments), queue=queue, retry=False)
     except (OperationalError, RedisError, OSError) as error:
         log.warning("%s %s waits for the sweep, the broker took no message: %s", task, arguments, error)
         return False
@@ -43,7 +48,7 @@ def send(task: str, queue: str, arguments: Sequence[object] = ()) -> bool:
 def messages_in(queue: str) -> int | None:
     """How many messages wait in a queue; None when the broker cannot be asked."""
     try:
-        with _sender().pool.acquire(block=True) as connection:
+        with _sender(queue).pool.acquire(block=True) as connection:
             return int(connection.default_channel.client.llen(queue))
     except (OperationalError, RedisError, OSError) as error:
         log.warning("the broker does not say how long %s is: %s", queue, error)

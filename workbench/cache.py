@@ -1,14 +1,21 @@
-"""Caches that are allowed to fail: a Redis cache for counters, and a folder for rendered parts of pages."""
+"""Caches without pickle, which are allowed to fail: counters in Redis, and rendered parts of pages.
 
+A pickle runs code when it is read. JSON cannot, whoever wrote it.
+"""
+
+import json
 import logging
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
+from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from django.core.cache.backends.filebased import FileBasedCache
+from django.core.cache.backends.locmem import LocMemCache
 from django.core.cache.backends.redis import RedisCache
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 log = logging.getLogger(__name__)
 
@@ -17,15 +24,40 @@ REST_SECONDS = 5.0
 """After a failure Redis is left alone for this long, so that a frozen one delays a process once, not each request."""
 _left_alone_until: dict[str, float] = {}
 """Until when, by the cache's address: every thread has a cache object of its own."""
+ABSENT = object()
+FOREIGN = ("not an integer", "WRONGTYPE")
+"""What Redis says of a value of another form than those that the site writes."""
 Result = TypeVar("Result")
 
 
+class ForeignValue(ValueError):
+    """The value under a key was not written by this site."""
+
+
+class JSONSerializer:
+    """What `RedisCache` writes and reads. JSON of an integer is the form that Redis counts in."""
+
+    def dumps(self, value: Any) -> str:
+        return json.dumps(value)
+
+    def loads(self, data: bytes) -> Any:
+        """The value. Raises ValueError when it is not JSON."""
+        return json.loads(data)
+
+
 class ForgivingRedisCache(RedisCache):
-    """A Redis cache. While Redis cannot be reached, reads find nothing and writes are dropped."""
+    """A Redis cache. While Redis cannot be reached, reads find nothing and writes are dropped.
+
+    A value that this cache cannot have written is dropped.
+    """
 
     def __init__(self, server: str, params: dict[str, Any]) -> None:
-        timeouts = {"socket_timeout": TIMEOUT_SECONDS, "socket_connect_timeout": TIMEOUT_SECONDS}
-        super().__init__(server, {**params, "OPTIONS": {**timeouts, **params.get("OPTIONS", {})}})
+        options = {
+            "serializer": JSONSerializer,
+            "socket_timeout": TIMEOUT_SECONDS,
+            "socket_connect_timeout": TIMEOUT_SECONDS,
+        }
+        super().__init__(server, {**params, "OPTIONS": options})
         self._address = str(server)
 
     def _try(self, call: Callable[[], Result], otherwise: Result) -> Result:
@@ -34,12 +66,18 @@ class ForgivingRedisCache(RedisCache):
         try:
             return call()
         except RedisError as error:
+            if isinstance(error, ResponseError) and any(words in str(error) for words in FOREIGN):
+                raise ForeignValue(str(error)) from error
             _left_alone_until[self._address] = time.monotonic() + REST_SECONDS
             log.warning("Redis does not answer, so nothing is counted for %g s: %s", REST_SECONDS, error)
             return otherwise
 
     def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
-        return self._try(lambda: super(ForgivingRedisCache, self).get(key, default, version), default)
+        try:
+            return self._try(lambda: super(ForgivingRedisCache, self).get(key, default, version), default)
+        except ValueError:
+            self._drop(key, version)
+            return default
 
     def set(self, key: str, value: Any, *args: Any, **kwargs: Any) -> None:
         self._try(lambda: super(ForgivingRedisCache, self).set(key, value, *args, **kwargs), None)
@@ -48,21 +86,82 @@ class ForgivingRedisCache(RedisCache):
         return self._try(lambda: super(ForgivingRedisCache, self).add(key, value, *args, **kwargs), True)
 
     def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
-        return self._try(lambda: super(ForgivingRedisCache, self).incr(key, delta, version), delta)
+        """The new count. Raises ValueError when there is none, as Django's caches do."""
+        try:
+            return self._try(lambda: super(ForgivingRedisCache, self).incr(key, delta, version), delta)
+        except ForeignValue:
+            self._drop(key, version)
+            raise
 
     def delete(self, key: str, version: int | None = None) -> bool:
         return self._try(lambda: super(ForgivingRedisCache, self).delete(key, version), False)
 
+    def _drop(self, key: str, version: int | None) -> None:
+        log.error("the cache holds under %s what this site does not write: it was not read, and is dropped", key)
+        self.delete(key, version)
+
+
+class InProcessCache(LocMemCache):
+    """Django's cache in this process's memory, with JSON in the place of pickle."""
+
+    def add(self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
+        name = self.make_and_validate_key(key, version=version)
+        with self._lock:
+            if not self._has_expired(name):
+                return False
+            self._set(name, json.dumps(value), timeout)
+            return True
+
+    def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
+        name = self.make_and_validate_key(key, version=version)
+        with self._lock:
+            if self._has_expired(name):
+                self._delete(name)
+                return default
+            self._cache.move_to_end(name, last=False)
+            kept = self._cache[name]
+        return json.loads(kept)
+
+    def set(self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> None:
+        name = self.make_and_validate_key(key, version=version)
+        with self._lock:
+            self._set(name, json.dumps(value), timeout)
+
+    def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
+        name = self.make_and_validate_key(key, version=version)
+        with self._lock:
+            if self._has_expired(name):
+                self._delete(name)
+                raise ValueError(f"Key '{key}' not found")
+            count = int(json.loads(self._cache[name])) + delta
+            self._cache[name] = json.dumps(count)
+            self._cache.move_to_end(name, last=False)
+            return count
+
 
 class ForgivingFolderCache(FileBasedCache):
-    """A cache in a folder that the processes of a server share. What the folder has no space for is not kept."""
+    """A cache in a folder that the processes of a server share. What the folder has no space for is not kept.
+
+    A file is compressed JSON: when it ends, and the value. One that cannot be read counts as absent.
+    """
 
     def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
         try:
-            return super().get(key, default, version)
-        except OSError:
+            with open(self._key_to_file(key, version), "rb") as file:
+                ends, value = json.loads(zlib.decompress(file.read()))
+        except (OSError, ValueError, zlib.error):
             return default
+        return value if ends is None or ends > time.time() else default
 
     def set(self, key: str, value: Any, *args: Any, **kwargs: Any) -> None:
         with suppress(OSError):
             super().set(key, value, *args, **kwargs)
+
+    def has_key(self, key: str, version: int | None = None) -> bool:
+        return self.get(key, ABSENT, version) is not ABSENT
+
+    touch = BaseCache.touch
+    """Not implemented: Django's reads a pickle."""
+
+    def _write_content(self, file: IO[bytes], timeout: Any, value: Any) -> None:
+        file.write(zlib.compress(json.dumps([self.get_backend_timeout(timeout), value]).encode(), level=1))

@@ -37,11 +37,10 @@ def _database_answers() -> bool:
 
 
 def _redis_answers() -> bool:
-    if not settings.REDIS_URL:
-        return True
     try:
-        with redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1) as client:
-            client.ping()
+        for url in filter(None, (settings.REDIS_URL, settings.GPU_REDIS_URL, settings.CACHE_URL)):
+            with redis.Redis.from_url(url, socket_connect_timeout=1, socket_timeout=1) as client:
+                client.ping()
     except redis.RedisError:
         return False
     return True

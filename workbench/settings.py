@@ -114,14 +114,19 @@ else:
     DATABASES["default"]["CONN_HEALTH_CHECKS"] = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# Redis: broker of the pipeline, and the counters of the rate limits. Rendered rows stay in each process, and rendered
-# results in memory that the processes of a server share; the database is asked each time for what a person may see
+# Redis: the broker of the ledger's worker, that of the GPU workers, and the counters of the rate limits; each role has
+# a user of its own (embedded/broker.py). Rendered rows stay in each process, and rendered results in a folder that the
+# processes of a server share; the database is asked each time for what a person may see
 REDIS_URL = env("REDIS_URL", default="")
+GPU_REDIS_URL = env("GPU_REDIS_URL", default="")
+CACHE_URL = env("CACHE_URL", default="")
+if REDIS_URL and not (GPU_REDIS_URL and CACHE_URL):
+    raise ImproperlyConfigured("REDIS_URL is set without GPU_REDIS_URL or CACHE_URL: each role has its own (.env.example)")
 SHARED_PAGES = os.environ.get("WORKBENCH_SHARED_PAGES")  # a folder that serving/worker.py makes
-IN_PROCESS = "django.core.cache.backends.locmem.LocMemCache"
+IN_PROCESS = "workbench.cache.InProcessCache"
 CACHES = {
-    "default": {"BACKEND": "workbench.cache.ForgivingRedisCache", "LOCATION": REDIS_URL}
-    if REDIS_URL
+    "default": {"BACKEND": "workbench.cache.ForgivingRedisCache", "LOCATION": CACHE_URL, "KEY_PREFIX": "cache"}
+    if CACHE_URL
     else {"BACKEND": IN_PROCESS},
     "rows": {"BACKEND": IN_PROCESS, "LOCATION": "rows", "TIMEOUT": 600, "OPTIONS": {"MAX_ENTRIES": 5_000}},
     "results": {

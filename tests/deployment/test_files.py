@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from scripts.pin_hashes import PYTHON, pins
+from workbench.embedded.broker import USERS, user_rules
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "tests" / "data" / "compose-spec.json"
@@ -131,6 +132,21 @@ def test_every_service_is_confined(services: dict[str, Any]) -> None:
         assert "no-new-privileges:true" in service["security_opt"], name
         assert service["pids_limit"] > 0, name
         assert service["mem_limit"], name
+
+
+def test_redis_has_the_users_of_the_embedded_one_and_no_other(services: dict[str, Any]) -> None:
+    words = services["redis"]["command"]
+    passwords = {role: f"${{REDIS_{role.upper()}_PASSWORD:?set it in .env}}" for role in USERS}
+    expected = ["user default off", *user_rules(passwords)]
+    assert [f"--{rule}" for rule in expected] == [word for word in words if word.startswith("--user")]
+
+
+def test_a_gpu_worker_knows_the_password_of_its_role_alone(services: dict[str, Any]) -> None:
+    def passwords(name: str) -> set[str]:
+        return set(re.findall(r"REDIS_\w+_PASSWORD", json.dumps(services[name].get("environment", {}))))
+
+    assert passwords("gpu-worker") == passwords("cpu-worker") == {"REDIS_GPU_PASSWORD"}
+    assert passwords("web") == {"REDIS_LEDGER_PASSWORD", "REDIS_CACHE_PASSWORD"}
 
 
 def test_redis_keeps_jobs(services: dict[str, Any]) -> None:

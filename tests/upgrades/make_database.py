@@ -124,8 +124,8 @@ def keep(run: Any, name: str, media_type: str, content: bytes) -> dict[str, Any]
 def main(file: Path) -> None:
     """Writes the archive."""
     with tempfile.TemporaryDirectory(prefix="workbench-upgrade-") as name:
-        os.environ.pop("DATABASE_URL", None)
-        os.environ.pop("REDIS_URL", None)
+        for setting in ("DATABASE_URL", "REDIS_URL", "GPU_REDIS_URL", "CACHE_URL"):
+            os.environ.pop(setting, None)
         os.environ["WORKBENCH_DATA"] = name
         os.environ |= {"DJANGO_SETTINGS_MODULE": "workbench.settings", "ALLOWED_HOSTS": "testserver"}
         import django

@@ -12,6 +12,7 @@ import redis
 from django.core.cache import caches
 
 from tests.ports import reserved_port
+from tests.redis_settings import redis_settings
 from tests.waiting import wait_for
 from workbench import broker, cache
 from workbench.embedded.broker import find_redis_server
@@ -27,11 +28,12 @@ def freeze(tmp_path: Path, settings: Any) -> Iterator[Callable[[], None]]:
     port = reserved_port()
     command = [find_redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    settings.REDIS_URL = f"redis://127.0.0.1:{port}/0"
+    for name, url in redis_settings(port).items():
+        setattr(settings, name, url)
     settings.CACHES = {
-        "default": {"BACKEND": "workbench.cache.ForgivingRedisCache", "LOCATION": settings.REDIS_URL},
+        "default": {"BACKEND": "workbench.cache.ForgivingRedisCache", "LOCATION": settings.CACHE_URL},
     }
-    broker._sender.cache_clear()
+    broker._sender_at.cache_clear()
 
     def answers() -> bool:
         try:
@@ -45,7 +47,7 @@ def freeze(tmp_path: Path, settings: Any) -> Iterator[Callable[[], None]]:
     yield lambda: process.send_signal(signal.SIGSTOP)
     process.kill()
     process.wait()
-    broker._sender.cache_clear()
+    broker._sender_at.cache_clear()
 
 
 def test_it_delays_the_first_request_and_no_other(freeze, api, engineer, caplog):

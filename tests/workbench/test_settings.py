@@ -54,11 +54,24 @@ def test_the_public_address_is_an_allowed_host(tmp_path):
 
 def test_postgres_and_redis_come_from_their_urls(tmp_path):
     found = _settings(
-        tmp_path, "DATABASES", "CACHES", DATABASE_URL="postgres://u:p@db:5432/w", REDIS_URL="redis://r:6379/0"
+        tmp_path,
+        "DATABASES",
+        "CACHES",
+        DATABASE_URL="postgres://u:p@db:5432/w",
+        REDIS_URL="redis://ledger:a@r:6379/1",
+        GPU_REDIS_URL="redis://ledger:a@r:6379/0",
+        CACHE_URL="redis://cache:b@r:6379/2",
     )
     assert found["DATABASES"]["default"]["ENGINE"] == "django.db.backends.postgresql"
     assert found["DATABASES"]["default"]["HOST"] == "db"
     assert found["CACHES"]["default"]["BACKEND"] == "workbench.cache.ForgivingRedisCache"
+    assert found["CACHES"]["default"]["LOCATION"] == "redis://cache:b@r:6379/2"
+
+
+def test_one_address_of_redis_for_all_roles_is_refused(tmp_path):
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        _settings(tmp_path, "CACHES", REDIS_URL="redis://r:6379/0")
+    assert "REDIS_URL is set without GPU_REDIS_URL or CACHE_URL" in refused.value.stderr
 
 
 @pytest.mark.parametrize("name", ["secret_key", "worker_token"])

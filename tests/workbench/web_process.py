@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 
 from tests.ports import reserved_port
+from tests.redis_settings import redis_settings
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +25,7 @@ class WebProcess:
         self.url = f"http://127.0.0.1:{self.port}"
         more = {"WORKBENCH_DATA": str(folder), "WORKBENCH_URL": self.url, **settings}
         self.env = {**os.environ, **more, "DJANGO_SETTINGS_MODULE": "workbench.settings"}
-        self.env |= {"API_REQUESTS_PER_MINUTE": "9999", "REDIS_URL": "redis://127.0.0.1:1/0"}
+        self.env |= {"API_REQUESTS_PER_MINUTE": "9999", **redis_settings(1)}
 
     def start(self) -> None:
         self._python("manage.py", "migrate", "--verbosity", "0")

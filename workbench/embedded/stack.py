@@ -18,7 +18,7 @@ from typing import IO, Self
 from celery import Celery
 
 from workbench.disk import SCARCE_BYTES, free_bytes
-from workbench.embedded.broker import redis_service
+from workbench.embedded.broker import RedisURLs, redis_service
 from workbench.embedded.devices import Device, find_devices
 from workbench.embedded.process import EmbeddedError, Service, wait_until
 from workbench.secret_files import kept_secret, own_folder
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 RESTARTS_PER_MINUTE = 5
 START_SECONDS = 300
 """For each process, on a machine that does other things as well; one that ends while starting is told at once."""
-WEB_ONLY = ("SECRET_KEY", "DATABASE_URL")
+WEB_ONLY = ("SECRET_KEY", "DATABASE_URL", "GPU_REDIS_URL", "CACHE_URL")
 
 
 class Workbench:
@@ -81,7 +81,7 @@ class Workbench:
         self._lock_data()
         self.port = self._listen(self.port)
         self.worker_api_port = self._listen(0)
-        redis_url = self._start_redis()
+        self._redis = self._start_redis()
         self.env = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "workbench.settings",
@@ -90,27 +90,24 @@ class Workbench:
             "PUBLIC_URL": os.environ.get("PUBLIC_URL", self.url),
             "WORKER_API_URL": self.worker_api_url,
             "WORKER_TOKEN": kept_secret(self.data / "worker_token"),
-            "REDIS_URL": redis_url,
+            "REDIS_URL": self._redis.ledger,
+            "GPU_REDIS_URL": self._redis.gpu_sender,
+            "CACHE_URL": self._redis.cache,
             **self._extra_env,
         }
         self.manage("migrate", "--noinput", "--verbosity", "0")
+        ledger_workers = [self._ledger_worker(), self._intake_worker()]
         gpu_workers = [self._gpu_worker(index, device) for index, device in enumerate(self.devices)]
-        workers = [self._ledger_worker(), self._intake_worker(), *gpu_workers]
         web = self._web("web", "workbench.wsgi", 0)
         worker_api = self._web("worker-api", "workbench.worker_site.wsgi", 1)
-        for service in (web, worker_api, *workers):
+        for service in (web, worker_api, *ledger_workers, *gpu_workers):
             self.services.append(service)
             service.start()
         wait_until(lambda: _answers(f"{self.url}/healthz"), [web], START_SECONDS, "the web server")
         wait_until(lambda: _answers(f"{self.worker_api_url}/healthz"), [worker_api], START_SECONDS, "the worker API")
-        broker = Celery(broker=redis_url)
-        wait_until(
-            lambda: len(broker.control.ping(timeout=3, limit=len(workers))) == len(workers),
-            workers,
-            START_SECONDS,
-            "a worker",
-        )
-        broker.close()
+        for url, workers in ((self._redis.ledger, ledger_workers), (self._redis.gpu, gpu_workers)):
+            with Celery(broker=url) as broker:
+                wait_until(lambda: _answer(broker, workers), workers, START_SECONDS, "a worker")
 
     def manage(self, *arguments: str) -> str:
         """Run a management command and return what it prints. Raises EmbeddedError when it fails."""
@@ -178,9 +175,9 @@ class Workbench:
             ) from error
         return bound
 
-    def _start_redis(self) -> str:
+    def _start_redis(self) -> RedisURLs:
         port = self._bind(0).getsockname()[1]  # nobody else is given it, also while Redis is started again
-        service, url = redis_service(self.data, self.logs / "redis.log", port)
+        service, urls = redis_service(self.data, self.logs / "redis.log", port)
         self.services.append(service)
         service.start()
 
@@ -191,7 +188,7 @@ class Workbench:
             return False
 
         wait_until(listens, [service], START_SECONDS, "Redis")
-        return url
+        return urls
 
     def _web(self, name: str, module: str, listener: int) -> Service:
         descriptor = self._listeners[listener].fileno()
@@ -219,6 +216,7 @@ class Workbench:
     def _gpu_worker(self, index: int, device: Device) -> Service:
         """Without the web's secrets, and with one GPU to see."""
         env = {name: value for name, value in self.env.items() if name not in WEB_ONLY}
+        env["REDIS_URL"] = self._redis.gpu
         if device.visible:
             env["CUDA_VISIBLE_DEVICES"] = device.visible
         return self._worker("workers.gpu", f"gpu.{device.gpu_class}", f"gpu-{device.gpu_class}-{index}", env)
@@ -233,6 +231,11 @@ class Workbench:
             env,
             orphan_signal=signal.SIGKILL,
         )
+
+
+def _answer(broker: Celery, workers: list[Service]) -> bool:
+    """Whether all of a broker's workers answer."""
+    return len(broker.control.ping(timeout=3, limit=len(workers))) == len(workers)
 
 
 def _answers(url: str) -> bool:

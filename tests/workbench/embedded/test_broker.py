@@ -1,22 +1,28 @@
-"""The embedded Redis keeps its jobs when it is killed, asks for its password, and listens to this machine alone."""
+"""The embedded Redis keeps its jobs when it is killed, and each role has a user that reaches its own keys alone."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import redis
+from celery import Celery
+from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
 
 from tests.ports import reserved_port
 from tests.waiting import wait_for
 from workbench.embedded import broker
+from workbench.embedded.broker import RedisURLs
 from workbench.embedded.process import EmbeddedError, Service
+
+Server = tuple[Service, RedisURLs]
 
 
 @pytest.fixture
-def server(tmp_path: Path):
-    service, url = broker.redis_service(tmp_path, tmp_path / "redis.log", reserved_port())
+def server(tmp_path: Path) -> Iterator[Server]:
+    service, urls = broker.redis_service(tmp_path, tmp_path / "redis.log", reserved_port())
     service.start()
-    connect(url)
-    yield service, url
+    connect(urls.cache)
+    yield service, urls
     service.stop()
 
 
@@ -33,27 +39,95 @@ def connect(url: str) -> redis.Redis:
     return client
 
 
-def test_a_queue_survives_a_kill(server: tuple[Service, str]) -> None:
-    service, url = server
-    client = connect(url)
-    client.lpush("gpu.cpu", "a job")
-    wait_for(lambda: client.info("persistence")["aof_buffer_length"] == 0, 120, "what is written of the queue")
+def test_a_queue_survives_a_kill(server: Server) -> None:
+    service, urls = server
+    connect(urls.gpu).lpush("gpu.cpu", "a job")
+    folder = service.log.parent / "redis"
+    wait_for(
+        lambda: any(b"a job" in file.read_bytes() for file in folder.rglob("*.aof")), 120, "what is written of the queue"
+    )
     service.process.kill()
     service.process.wait()
     service.start()
-    assert connect(url).lrange("gpu.cpu", 0, -1) == [b"a job"]
+    assert connect(urls.gpu).rpop("gpu.cpu") == b"a job"
 
 
-def test_it_never_evicts(server: tuple[Service, str]) -> None:
-    _, url = server
-    assert connect(url).config_get("maxmemory-policy")["maxmemory-policy"] == "noeviction"
+def test_it_never_evicts(tmp_path: Path) -> None:
+    service, _ = broker.redis_service(tmp_path, tmp_path / "redis.log", reserved_port())
+    assert b"maxmemory-policy noeviction" in service.stdin
 
 
-def test_it_refuses_who_has_no_password(server: tuple[Service, str]) -> None:
-    _, url = server
-    address = url.rsplit("@", 1)[1]
-    with pytest.raises(redis.AuthenticationError):
+def test_it_refuses_who_has_no_password(server: Server) -> None:
+    address = server[1].cache.rsplit("@", 1)[1]
+    with pytest.raises(AuthenticationError):
         redis.Redis.from_url(f"redis://{address}").ping()
+
+
+FOREIGN: dict[str, Callable[[redis.Redis], object]] = {
+    "plant a count of failed logins": lambda client: client.set("cache:1:login:somebody", "0"),
+    "read a count": lambda client: client.get("cache:1:login:somebody"),
+    "list all keys": lambda client: client.keys("*"),
+    "send the ledger's worker a message": lambda client: client.lpush("ledger", "{}"),
+    "take one of its messages": lambda client: client.brpop(["ledger"], 1),
+    "make the workbench send mail": lambda client: client.lpush("notices", "{}"),
+    "select the ledger's database": lambda client: client.select(broker.LEDGER_DATABASE),
+    "select the cache's database": lambda client: client.select(broker.CACHE_DATABASE),
+    "move a key to another database": lambda client: client.move("gpu.cpu", broker.LEDGER_DATABASE),
+    "copy a key to another database": lambda client: client.copy("gpu.cpu", "gpu.x", broker.LEDGER_DATABASE),
+    "swap the databases": lambda client: client.swapdb(broker.GPU_DATABASE, broker.CACHE_DATABASE),
+    "plant a count by a script": lambda client: client.eval("redis.call('SET', KEYS[1], '0')", 1, "cache:1:login:a"),
+    "select by a script": lambda client: client.eval("return redis.call('SELECT', '1')", 0),
+    "order the ledger's worker to stop": lambda client: client.publish("/1.celery.pidbox", "{}"),
+    "hear what it is ordered": lambda client: _subscribe(client, "/1.celery.pidbox"),
+    "delete everything": lambda client: client.flushall(),
+    "change the settings": lambda client: client.config_set("dir", "/tmp"),
+    "write the database to a file": lambda client: client.bgsave(),
+    "make itself a user": lambda client: client.execute_command("ACL", "SETUSER", "gpu", "+@all"),
+    "read the passwords": lambda client: client.acl_list(),
+    "copy all of it": lambda client: client.execute_command("SYNC"),
+    "watch what others do": lambda client: client.execute_command("MONITOR"),
+    "end others' connections": lambda client: client.execute_command("CLIENT", "KILL", "TYPE", "normal"),
+}
+
+
+def _subscribe(client: redis.Redis, channel: str) -> None:
+    with client.pubsub() as listening:
+        listening.psubscribe(channel)
+        listening.parse_response()
+
+
+@pytest.mark.parametrize("attempt", FOREIGN)
+def test_a_gpu_workers_user_reaches_nothing_but_its_queues(server: Server, attempt: str) -> None:
+    client = connect(server[1].gpu)
+    client.lpush("gpu.cpu", "a job")
+    with pytest.raises(ResponseError, match=r"(?i)no permissions|user executing the script can't"):
+        FOREIGN[attempt](client)
+
+
+def test_the_caches_user_reaches_no_queue(server: Server) -> None:
+    client = connect(server[1].cache)
+    assert client.set("cache:1:a", "1")
+    for foreign in (
+        lambda: client.lpush("ledger", "{}"),
+        lambda: client.get("unacked"),
+        lambda: client.publish("/1.celery.pidbox", "{}"),
+    ):
+        with pytest.raises(NoPermissionError):
+            foreign()
+
+
+def test_the_ledgers_user_reaches_no_counter(server: Server) -> None:
+    with pytest.raises(NoPermissionError):
+        connect(server[1].ledger).get("cache:1:login:somebody")
+
+
+def test_a_binding_that_a_gpu_worker_plants_leads_no_message_astray(server: Server) -> None:
+    """kombu asks Redis which queues an exchange leads to; a GPU worker may write there, in its own database."""
+    urls = server[1]
+    connect(urls.gpu).sadd("_kombu.binding.gpu.cpu", "gpu.cpu\x06\x16\x06\x16ledger")
+    with Celery(broker=urls.gpu_sender) as sender:
+        sender.send_task("a.task", queue="gpu.cpu", retry=False)
+    assert connect(urls.ledger).llen("ledger") == 0
 
 
 def test_without_any_redis_it_says_so_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import redis
 from django.utils import timezone
 
 from tests.ports import reserved_port
+from tests.redis_settings import redis_settings
 from tests.waiting import wait_for
 from workbench import broker as messages
 from workbench.embedded.broker import find_redis_server
@@ -28,8 +29,8 @@ def broker(tmp_path: Path, settings: Any) -> Iterator[redis.Redis]:
     command = [find_redis_server(), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(tmp_path), "--save", ""]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     client = redis.Redis(port=port, socket_timeout=60, retry_on_error=[redis.ConnectionError])
-    settings.REDIS_URL = f"redis://127.0.0.1:{port}/0"
-    messages._sender.cache_clear()
+    settings.GPU_REDIS_URL = redis_settings(port)["GPU_REDIS_URL"]
+    messages._sender_at.cache_clear()
 
     def answers() -> bool:
         try:
@@ -39,8 +40,8 @@ def broker(tmp_path: Path, settings: Any) -> Iterator[redis.Redis]:
 
     wait_for(answers, 120, "Redis", processes={"redis-server": process})
     yield client
-    messages._sender().close()
-    messages._sender.cache_clear()
+    messages._sender(QUEUE).close()
+    messages._sender_at.cache_clear()
     process.kill()
     process.wait()
 

@@ -253,10 +253,10 @@ def test_a_waiting_run_says_so_and_moves_when_a_worker_comes(run: Run, workload:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_broker_that_is_down_leaves_the_run_for_the_sweep(settings: Any, workload: Any, engineer: Any) -> None:
-    settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    broker._sender.cache_clear()
+    settings.GPU_REDIS_URL = "redis://127.0.0.1:1/0"
+    broker._sender_at.cache_clear()
     run = services.create_run(workload, engineer)
     run.refresh_from_db()
     assert (run.state, run.published_at) == ("queued", None)
     assert sweep().published == 0
-    broker._sender.cache_clear()
+    broker._sender_at.cache_clear()

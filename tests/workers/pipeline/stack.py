@@ -23,10 +23,12 @@ from tests.debian import PostgresServer
 from tests.ports import reserved_port
 from tests.sample_results import workload
 from tests.waiting import wait_for
-from workbench.embedded.broker import find_redis_server
+from workbench.embedded.broker import USERS, find_redis_server, redis_urls, user_rules
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVER = "workbench.serving.worker.BufferingWorker"
+REDIS_PASSWORDS = {role: f"a-password-of-{role}" for role in USERS}
+"""Of the roles. The tests themselves are Redis' default user, who needs none and may do everything."""
 FAST = {
     "HEARTBEAT_SECONDS": "0.5",
     "LEASE_SECONDS": "12",
@@ -66,19 +68,23 @@ class Stack:
         self.told = directory / "told"
         self.told.mkdir(parents=True)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        urls = redis_urls(REDIS_PASSWORDS, f"127.0.0.1:{self.redis_port}")
         self.worker_env = {
             **{name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
             **FAST,
             **(settings or {}),
             "WORKBENCH_DATA": str(directory / "data"),
             "WORKER_API_URL": f"http://127.0.0.1:{self.worker_api_port}",
-            "REDIS_URL": f"redis://127.0.0.1:{self.redis_port}/0",
+            "REDIS_URL": urls.gpu,
             "WORKER_TOKEN": "a-token-for-the-test",
             "WORKBENCH_STAGE_TEST_DIR": str(self.told),
         }
         self.env = {
             **self.worker_env,
             "DJANGO_SETTINGS_MODULE": "workbench.settings",
+            "REDIS_URL": urls.ledger,
+            "GPU_REDIS_URL": urls.gpu_sender,
+            "CACHE_URL": urls.cache,
             "API_REQUESTS_PER_MINUTE": "9999",
         }
         if postgres:
@@ -117,7 +123,8 @@ class Stack:
         folder.mkdir(exist_ok=True)
         options = ["--port", str(self.redis_port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", ""]
         durable = ["--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction"]
-        self._start("redis", self.env, self.redis_server, *options, *durable)
+        users = [word for rule in user_rules(REDIS_PASSWORDS) for word in f"--{rule}".split()]
+        self._start("redis", self.env, self.redis_server, *options, *durable, *users)
         started = {"redis": self.processes["redis"]}
         wait_for(lambda: self.redis("PING").startswith(b"+PONG"), 120, "Redis", self.logs, started)
 

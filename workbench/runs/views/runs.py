@@ -4,7 +4,6 @@ import functools
 import itertools
 import json
 import re
-import zlib
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -144,14 +143,14 @@ class Body(NamedTuple):
 
 
 def _kept_body(run: Run) -> Body:
-    """The body of a run that is done, which never changes; this process keeps it compressed for some minutes."""
+    """The body of a run that is done, which never changes; it is kept for some minutes."""
     kept = caches["results"].get(str(run.pk))
     if kept is not None:
         html, stages = kept
-        return Body(mark_safe(zlib.decompress(html).decode()), stages, "")
+        return Body(mark_safe(html), stages, "")
     found = _body(run)
     if not found.unreadable:
-        caches["results"].set(str(run.pk), (zlib.compress(found.html.encode(), level=1), found.stages))
+        caches["results"].set(str(run.pk), [found.html, found.stages])
     return found
 
 

@@ -1,0 +1,112 @@
+"""No process of the site reads a pickle: nothing imports it, and every cache works where it cannot be read or written."""
+
+import ast
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+from django.conf import settings as django_settings
+from django.core.cache.backends.base import BaseCache
+
+from tests.ports import reserved_port
+from tests.waiting import wait_for
+from workbench import cache
+from workbench.cache import ForgivingFolderCache, ForgivingRedisCache, InProcessCache
+from workbench.celery import app as ledger_app
+from workbench.embedded import broker
+from workbench.runs import dispatch
+from workers.gpu import app as gpu_app
+
+RUNS_CODE = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "shelve", "torch"}
+"""Modules that run code when they read, or may. torch.load reads pickles."""
+READERS = ("load", "loads", "Unpickler", "dump", "dumps", "Pickler")
+
+
+def _imported(source: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name.partition(".")[0] for name in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_no_module_of_the_site_imports_what_reads_pickles(root: Path) -> None:
+    sources = [*(root / "workbench").rglob("*.py"), *(root / "workers" / "documents").rglob("*.py")]
+    assert len(sources) > 100
+    assert {str(source): bad for source in sources if (bad := _imported(source) & RUNS_CODE)} == {}
+
+
+def test_every_cache_of_the_site_is_one_without_pickle(settings: Any) -> None:
+    """Those of the settings without and with a Redis and a folder (`workbench/settings.py`)."""
+    text = Path(django_settings.BASE_DIR, "workbench", "settings.py").read_text()
+    assert "django.core.cache" not in text
+    assert all(each["BACKEND"].startswith("workbench.cache.") for each in settings.CACHES.values())
+    assert settings.SESSION_SERIALIZER == "django.contrib.sessions.serializers.JSONSerializer"
+
+
+@pytest.mark.parametrize("app", [ledger_app, gpu_app, dispatch._sender("ledger"), dispatch._sender("gpu.cpu")])
+def test_celery_accepts_and_sends_json_alone(app: Celery) -> None:
+    conf = app.conf
+    assert set(conf.accept_content) == {"json"}
+    assert set(conf.result_accept_content or conf.accept_content) == {"json"}
+    assert {conf.task_serializer, conf.result_serializer, conf.event_serializer} == {"json"}
+    assert set(app.control.mailbox.accept) == {"json"}
+
+
+@pytest.fixture(params=["Redis", "folder", "memory"])
+def any_cache(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BaseCache]:
+    if request.param == "folder":
+        yield ForgivingFolderCache(str(tmp_path / "pages"), {})
+    elif request.param == "memory":
+        yield InProcessCache(str(tmp_path), {})
+    else:
+        service, urls = broker.redis_service(tmp_path, tmp_path / "redis.log", reserved_port())
+        service.start()
+        made = ForgivingRedisCache(urls.cache, {"KEY_PREFIX": "cache"})
+
+        def answers() -> bool:
+            cache._left_alone_until.clear()
+            made.set("asked", 1)
+            return made.get("asked") == 1
+
+        wait_for(answers, 120, "Redis")
+        yield made
+        service.stop()
+
+
+def test_a_cache_works_where_no_pickle_can_be_read_or_written(
+    any_cache: BaseCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a pickle")
+
+    for name in READERS:
+        monkeypatch.setattr(pickle, name, refuse)
+    for value in (3, True, "text <b>", [1.5, "a"], None):
+        any_cache.set("key", value, 60)
+        assert any_cache.get("key", "nothing") == value
+        assert any_cache.has_key("key")
+    assert any_cache.get("absent", "nothing") == "nothing"
+    assert any_cache.delete("key")
+    assert not any_cache.has_key("key")
+    if not isinstance(any_cache, ForgivingFolderCache):
+        assert any_cache.add("count", 0, 60)
+        assert not any_cache.add("count", 5, 60)
+        assert [any_cache.incr("count"), any_cache.incr("count", -1)] == [1, 0]
+        with pytest.raises(ValueError, match="absent"):
+            any_cache.incr("absent")
+
+
+def test_a_page_that_somebody_else_wrote_counts_as_absent(tmp_path: Path) -> None:
+    pages = ForgivingFolderCache(str(tmp_path), {})
+    pages.set("page", ["<p>", []], 60)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(pickle.dumps(("<p>", [])))
+    assert pages.get("page") is None
+    pages.set("page", "old", -1)
+    assert pages.get("page") is None
