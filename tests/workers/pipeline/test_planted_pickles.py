@@ -58,7 +58,7 @@ def test_a_pickle_among_the_counters_is_not_read(stack: Stack, tmp_path: Path) -
 
         def try_to_log_in() -> int:
             visitor.get(login)
-            form = {"email": "somebody@x.test", "password": "wrong", "csrfmiddlewaretoken": visitor.cookies["csrftoken"]}
+            form = {"username": "somebody@x.test", "password": "wrong", "csrfmiddlewaretoken": visitor.cookies["csrftoken"]}
             return visitor.post(login, data=form).status_code
 
         assert try_to_log_in() == 200
