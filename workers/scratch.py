@@ -4,9 +4,12 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from workers.config import WorkerConfig
 
 
 @contextlib.contextmanager
@@ -14,17 +17,18 @@ def scratch(root: Path | None = None) -> Iterator[Path]:
     """Yields a new directory under `root` and removes it afterwards. First removes those of processes that were killed.
 
     A directory belongs to the process that made it and holds its lock; a fork of it that ends leaves it alone. `root`
-    is by default one of this user's in the system's temporary directory, where paths are short enough for Unix sockets.
+    is by default `stages` in the data directory, where nobody else can put a link.
     """
     maker = os.getpid()
-    root = root or Path(tempfile.gettempdir(), f"workbench-stages-{os.getuid()}")
+    root = root or WorkerConfig.from_environment().data / "stages"
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if root.stat().st_uid != os.getuid():
-        raise PermissionError(f"{root} belongs to another user")
+    status = root.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise PermissionError(f"{root} is a link, or others may write there: what lies in it would be removed")
     with contextlib.ExitStack() as held:
         with _locked(root):
             _remove_left(root)
-            directory = Path(tempfile.mkdtemp(dir=root))
+            directory = Path(tempfile.mkdtemp(prefix="", dir=root))
             held.enter_context(_locked(directory))
         try:
             yield directory

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from workers.scratch import scratch
 
 
@@ -37,3 +39,27 @@ def test_a_fork_that_ends_leaves_it_to_its_maker(tmp_path: Path) -> None:
     said = subprocess.check_output([sys.executable, "-c", code], cwd=Path(__file__).parents[2], text=True)
     assert said == "True\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_what_a_link_leads_to_is_left_alone(tmp_path: Path) -> None:
+    """Whoever could put a link there would choose the folder that a worker of root empties."""
+    foreign, root = tmp_path / "foreign", tmp_path / "stages"
+    (foreign / "kept").mkdir(parents=True)
+    root.symlink_to(foreign)
+    with pytest.raises(PermissionError, match="stages is a link"), scratch(root):
+        pass
+    assert (foreign / "kept").exists()
+
+
+def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "stages"
+    root.mkdir()
+    root.chmod(0o777)
+    with pytest.raises(PermissionError, match="others may write there"), scratch(root):
+        pass
+
+
+def test_it_lies_in_the_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKBENCH_DATA", str(tmp_path))
+    with scratch() as directory:
+        assert directory.parent == tmp_path / "stages"

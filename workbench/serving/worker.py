@@ -34,7 +34,6 @@ A thread gives it up at each query. With CPython's own 5 ms a request of six que
 beside one that computes."""
 PAGES_FOLDER = "WORKBENCH_SHARED_PAGES"
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-SHARED_MEMORY = Path("/dev/shm")
 _kept = ExitStack()
 
 
@@ -47,15 +46,11 @@ class BufferingWorker(Worker):  # type: ignore[misc]
 
     @classmethod
     def setup(cls) -> None:
-        """Called in gunicorn's first process: make the folders that its processes share for pages and metrics.
-
-        They lie in memory, since a full disk must end no process that writes to a mapped file.
-        """
+        """Called in gunicorn's first process: make the folders that its processes share for pages and metrics."""
         wanted = [PAGES_FOLDER, METRICS_FOLDER] if os.environ.get("METRICS_TOKEN") else [PAGES_FOLDER]
-        memory = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
         for name in wanted:
             if name not in os.environ:
-                folder = scratch(memory / f"workbench-{name.lower()}-{os.getuid()}")
+                folder = scratch(runtime_folder() / f"workbench-{name.lower()}-{os.getuid()}")
                 os.environ[name] = str(_kept.enter_context(folder))
 
     def run(self) -> None:
@@ -97,6 +92,18 @@ class BufferingWorker(Worker):  # type: ignore[misc]
         )
         site = headers_alone(self.wsgi)
         return [_server(site, listener.sock, map_, dispatcher, adjustments) for listener in self.sockets]
+
+
+def runtime_folder() -> Path:
+    """Where the processes of a server share files: in memory where the system has a place for that, else among the data.
+
+    In memory, since a full disk must end no process that writes to a mapped file. No stage may write there; to
+    /dev/shm it may.
+    """
+    from django.conf import settings
+
+    places = (Path(f"/run/user/{os.getuid()}"), Path("/run"))
+    return next((place for place in places if os.access(place, os.W_OK)), settings.WORKBENCH_DATA / "run")
 
 
 def _server(

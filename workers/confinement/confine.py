@@ -22,7 +22,8 @@ ALL_PROCESSES = "/proc"
 
 In a Landlock rule `/proc/self` means the process that made the rule. A stage starts other processes, such as the
 compilers of TorchInductor, so the rule names the whole folder. The owners of the files limit who may write them. Root
-owns the settings in `/proc/sys`, so a stage that runs as root does not get this folder.
+owns the settings in `/proc/sys`, so a stage that runs as root gets this folder only where they are mounted read-only,
+as in a container.
 """
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/dxg", "/dev/nvidia*")
 
@@ -38,7 +39,8 @@ def confine(limits: ResourceLimits, bounds: Bounds, group: ControlGroup) -> Prot
     connects = bounds.loopback and own_network and confined and _raise_loopback(protection)
     system.prctl(system.NO_NEW_PRIVILEGES, 1)
     keeps_root = os.geteuid() == 0 and to_reach_files is None
-    abi = _restrict_files(bounds, () if keeps_root else (ALL_PROCESSES,), connects, protection)
+    closed = keeps_root and not _settings_are_read_only()
+    abi = _restrict_files(bounds, () if closed else (ALL_PROCESSES,), connects, protection)
     own_user = _drop_privileges(bounds.user, to_reach_files if abi else None, protection)
     if abi >= landlock.SIGNAL_ABI or own_user:
         protection.held.append("no signals to other processes")
@@ -89,9 +91,12 @@ def _limit(kind: int, value: int, margin: int = 0) -> None:
 
 def _leave_network(protection: Protection) -> bool:
     try:
-        namespaces.leave()
+        own_memory = namespaces.leave()
     except OSError:
+        protection.missing.append("It shares /dev/shm and System V memory with the machine: no namespaces are to be had.")
         return False
+    if not own_memory:
+        protection.missing.append("It shares /dev/shm with the machine: nothing can be mounted.")
     protection.held.append("no network")
     return True
 
@@ -145,6 +150,12 @@ def _filter_calls(own_network: bool, connects: bool, protection: Protection) -> 
             protection.missing.append("It can reach the network: the kernel allows neither a namespace nor a filter.")
     else:
         protection.held.append("filtered system calls" if own_network else "no network (by the filter of system calls)")
+
+
+def _settings_are_read_only() -> bool:
+    """Whether nobody can change the kernel's settings through `/proc`."""
+    paths = filter(os.path.exists, ("/proc/sys", "/proc/sysrq-trigger"))
+    return all(os.statvfs(path).f_flag & os.ST_RDONLY for path in paths)
 
 
 def _devices_are_open() -> bool:

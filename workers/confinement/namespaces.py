@@ -1,6 +1,5 @@
 """Namespaces of a process's own: an empty network, System V memory and mounts, and a /dev/shm of its own."""
 
-import contextlib
 import fcntl
 import os
 import socket
@@ -15,8 +14,8 @@ NO_SETUID_NO_DEVICES = 2 | 4
 SET_INTERFACE_FLAGS, UP = 0x8914, 1
 
 
-def leave() -> None:
-    """Enter them, as root or in a user namespace. Raises OSError where neither is allowed."""
+def leave() -> bool:
+    """Enter them, as root or in a user namespace; whether /dev/shm is its own. Raises OSError where neither is allowed."""
     wanted = NEW_NETWORK | NEW_IPC | NEW_MOUNTS
     try:
         system.unshare(wanted)
@@ -26,9 +25,12 @@ def leave() -> None:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-    with contextlib.suppress(OSError):  # then it shares /dev/shm, where files have owners
+    try:
         system.mount("", "/", "", RECURSIVE_PRIVATE, "")
         system.mount("tmpfs", "/dev/shm", "tmpfs", NO_SETUID_NO_DEVICES, "mode=1777")
+    except OSError:
+        return False
+    return True
 
 
 def raise_loopback() -> None:

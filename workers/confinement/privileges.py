@@ -15,8 +15,8 @@ CAPSET = 126
 """The number of the system call capset(2)."""
 VERSION_3 = 0x20080522
 """The version of its header: sets of 64 capabilities."""
-CHOWN, WRITE_ANY_FILE, READ_ANY_FILE, KILL, SET_GROUP, SET_USER = 0, 1, 2, 5, 6, 7
-"""Capabilities by their numbers; the files are those of CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH."""
+CHOWN, READ_ANY_FILE, KILL, SET_GROUP, SET_USER = 0, 2, 5, 6, 7
+"""Capabilities by their numbers; the files are those of CAP_DAC_READ_SEARCH."""
 
 
 def capabilities() -> int:
@@ -26,16 +26,13 @@ def capabilities() -> int:
 
 
 def to_reach_files() -> int | None:
-    """The capability with which another user reaches files through closed folders, as bits; None without one.
+    """The capability with which another user reads files in closed folders, as bits; None without it.
 
-    None as well where this process could not become another user, hand it files, and end it. Which files are reached
-    is then Landlock's to say.
+    None as well where this process could not become another user, hand it files, and end it. Which files are read is
+    then Landlock's to say. CAP_DAC_OVERRIDE would do as well, but it writes to other users' files in /dev/shm.
     """
-    held = capabilities()
-    needed = sum(1 << bit for bit in (CHOWN, KILL, SET_GROUP, SET_USER))
-    if os.geteuid() != 0 or held & needed != needed:
-        return None
-    return next((1 << bit for bit in (READ_ANY_FILE, WRITE_ANY_FILE) if held & 1 << bit), None)
+    needed = sum(1 << bit for bit in (CHOWN, READ_ANY_FILE, KILL, SET_GROUP, SET_USER))
+    return 1 << READ_ANY_FILE if os.geteuid() == 0 and capabilities() & needed == needed else None
 
 
 def renounce(keep: int = 0) -> None:

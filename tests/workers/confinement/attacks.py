@@ -71,7 +71,9 @@ def _fork_without_end(limit: int) -> None:
 def attacks(targets: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """Each must fail."""
     worker, data = targets["worker"], targets["data"]
+    shared = {"write another user's file in /dev/shm": lambda: _open(targets["shared"], "r+b")}
     return {
+        **(shared if targets["shared"] else {}),
         "read the secret key": _read(f"{data}/secret_key"),
         "read the database": _read(f"{data}/db.sqlite3"),
         "read the worker token": _read(f"{data}/worker_token"),
@@ -88,6 +90,7 @@ def attacks(targets: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "write its model": lambda: _open(f"{targets['model']}/config.json", "r+b"),
         "add to its model": lambda: _open(f"{targets['model']}/new", "wb"),
         "write the program": lambda: _open(f"{targets['code']}/workers/child.py", "r+b"),
+        "write a rendered page": lambda: _open(f"{targets['pages']}/page", "r+b"),
         "write into /tmp": lambda: os.rmdir(tempfile.mkdtemp(dir="/tmp")),
         "change a setting of the kernel": lambda: _open("/proc/sys/kernel/core_pattern", "r+b"),
         "connect to Redis": lambda: _connect(("127.0.0.1", targets["redis"])),

@@ -15,18 +15,20 @@ from typing import Any
 
 from tests.workers import one_command
 from workers import child
-from workers.confinement import landlock, privileges, syscall_filter, system
+from workers.confinement import landlock, namespaces, privileges, syscall_filter, system
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
 from workers.stage_files import python_files
 from workers.template_process import Template
 
 DOCKER_CAPABILITIES = sum(1 << bit for bit in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))
 """What Docker leaves root by default, from CAP_CHOWN to CAP_SETFCAP."""
+MOUNT, READ_ONLY, REMOUNT, BIND = 21, 1, 32, 4096
 DOCKER_ALLOWS = {"ptrace", "process_vm_readv", "process_vm_writev"}
 
 
 def _like_docker() -> None:
     """A filter with the refusals of Docker's default profile that concern a sandbox, and Docker's capabilities."""
+    _mount_settings_read_only()
     refused = [number for name, number in syscall_filter.REFUSED.items() if name not in DOCKER_ALLOWS]
     if os.geteuid():
         system.prctl(system.NO_NEW_PRIVILEGES, 1)
@@ -40,6 +42,16 @@ def _like_docker() -> None:
     if os.geteuid() == 0:
         privileges.renounce(DOCKER_CAPABILITIES)
         privileges.drop(DOCKER_CAPABILITIES)
+
+
+def _mount_settings_read_only() -> None:
+    """As the engine mounts them; a container of this test's own has them so already."""
+    if privileges.capabilities() & 1 << MOUNT:
+        system.unshare(namespaces.NEW_MOUNTS)
+        system.mount("", "/", "", namespaces.RECURSIVE_PRIVATE, "")
+        for path in filter(os.path.exists, ("/proc/sys", "/proc/sysrq-trigger")):
+            system.mount(path, path, "", BIND, "")
+            system.mount("", path, "", BIND | REMOUNT | READ_ONLY, "")
 
 
 def _without_landlock() -> None:
