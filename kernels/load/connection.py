@@ -16,10 +16,9 @@ from urllib.parse import urlsplit
 from kernels.load.answer import AnswerParser
 from kernels.load.events import HALF, NOTHING
 from kernels.load.exchange import Exchange
+from kernels.load.secrecy import without_key
 
 CONNECT_SECONDS = 10.0
-LEAST_OF_KEY = 4
-"""So many characters at a sentence's end that begin the key are taken for the key."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NO_CONNECTION, TIMED_OUT = "no connection", "timed out"
 
@@ -91,15 +90,8 @@ class Address:
         return "\r\n".join([*lines, "", ""]).encode("ascii")
 
     def hidden(self, sentence: str) -> str:
-        """A sentence of the server without the key, should it repeat it, or its beginning where it was cut off."""
-        if not self.secret:
-            return sentence
-        whole = sentence.replace(self.secret, "…")
-        end = whole.rstrip("….")
-        for length in range(len(self.secret) - 1, LEAST_OF_KEY - 1, -1):
-            if end.endswith(self.secret[:length]):
-                return f"{end[:-length]}…"
-        return whole
+        """A sentence of the server without the key, should it repeat it or a part of it."""
+        return without_key(sentence, self.secret)
 
 
 class Connections:
@@ -138,7 +130,8 @@ class Connections:
                 timer = loop.call_at(deadline, self._time_out, exchange, time_out_s, ended)
         finally:
             timer.cancel()
-        exchange.sentence = self.address.hidden(exchange.sentence)
+        if exchange.sentence:
+            exchange.sentence = self.address.hidden(exchange.sentence)
 
     def close(self) -> None:
         """Closes the idle connections."""

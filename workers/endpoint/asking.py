@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from kernels.load.connection import Address, BadAddress
 from kernels.load.generator import Sent
+from kernels.load.secrecy import without_key
 from workers import addresses
 from workers.documents.endpoint import Endpoint
 from workers.documents.worker_api import EndpointAccess
@@ -45,7 +46,7 @@ class Asking:
 
     def hidden(self, sentence: str) -> str:
         """The sentence without the key."""
-        return sentence.replace(self._access.key, "…") if self._access.key else sentence
+        return without_key(sentence, self._access.key)
 
     async def _sent(self, make: Callable[[LoadTarget], LoadTest]) -> tuple[LoadTest, Sent]:
         address = await asyncio.to_thread(self._address)

@@ -1,0 +1,45 @@
+"""Takes an API key out of what a server said: the key, pieces of it, backwards as well, and its usual encodings."""
+
+import base64
+from collections.abc import Iterator
+from urllib.parse import quote
+
+LEAST_OF_KEY, LEAST_OF_ENCODED = 4, 8
+"""So many characters in a row, of the key forwards or backwards or of an encoding of it, are taken for the key."""
+
+
+def without_key(text: str, key: str) -> str:
+    """The text with `…` in the place of everything that tells a part of the key."""
+    told = [False] * len(text)
+    for piece in _pieces(key):
+        at = text.find(piece)
+        while at >= 0:
+            told[at : at + len(piece)] = [True] * len(piece)
+            at = text.find(piece, at + 1)
+    shown = (character if not here else "" if before else "…" for character, here, before in _with_before(text, told))
+    return "".join(shown)
+
+
+def _with_before(text: str, told: list[bool]) -> Iterator[tuple[str, bool, bool]]:
+    return zip(text, told, [False, *told[:-1]], strict=True)
+
+
+def _pieces(key: str) -> set[str]:
+    forms = {key, key[::-1], quote(key, safe="")}
+    raw = key.encode()
+    encoded = {raw.hex(), raw.hex().upper()}
+    for shift in range(3):  # of base64, where the key begins within three bytes
+        made = base64.b64encode(b"\0" * shift + raw).decode().rstrip("=")[(0, 2, 3)[shift] :]
+        encoded |= {made, made.translate(str.maketrans("+/", "-_"))}
+    return {
+        piece
+        for found, least in ((forms, LEAST_OF_KEY), (encoded, LEAST_OF_ENCODED))
+        for form in found
+        for piece in _runs(form, least)
+    }
+
+
+def _runs(form: str, length: int) -> Iterator[str]:
+    """Every run of so many characters; the whole form where it is shorter."""
+    if form:
+        yield from (form[at : at + length] for at in range(max(1, len(form) - length + 1)))
