@@ -141,6 +141,7 @@ class ApiToken(models.Model):
     expires_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
+    issued_by = models.ForeignKey("self", null=True, on_delete=models.CASCADE, related_name="issued")
 
     objects = OrganisationQuerySet.as_manager()
 

@@ -25,7 +25,12 @@ class TokenExpired(Exception):
 
 
 def issue(
-    organisation: Organisation, user: User, name: str, scope: str, days: int | None = None
+    organisation: Organisation,
+    user: User,
+    name: str,
+    scope: str,
+    days: int | None = None,
+    issued_by: ApiToken | None = None,
 ) -> tuple[ApiToken, str]:
     """Makes a token that ends after `days`, or never. Returns it and its secret, which is not stored."""
     if _living(ApiToken.objects.filter(organisation=organisation, user=user)).count() >= MOST_LIVING:
@@ -40,16 +45,20 @@ def issue(
             prefix=secret[:PREFIX_LENGTH],
             digest=keyed_digest(secret),
             expires_at=None if days is None else timezone.now() + timedelta(days=days),
+            issued_by=issued_by,
         )
         record(Action.TOKEN_ISSUED, organisation, token, actor=user, scope=scope, days=days)
     return token, secret
 
 
 def issue_by_token(by: ApiToken, name: str, scope: str, days: int | None) -> tuple[ApiToken, str]:
-    """Makes a token at the request of another one, which it must not outlive."""
+    """Makes a token at the request of another one, which it must not outlive: it ends when that one is revoked."""
     if by.expires_at and (days is None or timezone.now() + timedelta(days=days) > by.expires_at):
         raise AccountError(f"days: a token that ends on {by.expires_at:%Y-%m-%d} makes none that ends later", "days")
-    return issue(by.organisation, by.user, name, scope, days)
+    with transaction.atomic():
+        if ApiToken.objects.select_for_update().get(pk=by.pk).revoked_at:
+            raise AccountError("This token has been revoked.")
+        return issue(by.organisation, by.user, name, scope, days, by)
 
 
 def find(secret: str) -> ApiToken | None:
@@ -90,10 +99,12 @@ def visible(user: User, membership: Membership) -> QuerySet[ApiToken]:
 
 
 def revoke(token: ApiToken) -> None:
-    """Ends the token at once; revoking twice keeps the first time."""
+    """Ends the token at once, with those that it issued; revoking twice keeps the first time."""
     with transaction.atomic():
         if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
             record(Action.TOKEN_REVOKED, token.organisation, token)
+        for issued in token.issued.select_related("organisation"):
+            revoke(issued)
 
 
 def revoke_all(user: User) -> None:

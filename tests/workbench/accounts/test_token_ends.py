@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from workbench.accounts import tokens
 from workbench.accounts.models import ApiToken
+from workbench.accounts.services import AccountError
 
 pytestmark = pytest.mark.django_db
 
@@ -113,3 +114,23 @@ def test_a_minute_of_use_writes_once(organisation, engineer):
         writes.append(sum(query["sql"].startswith("UPDATE") for query in queries))
     assert writes[0] == 1
     assert writes[1:] == [0, 0]
+
+
+def test_what_a_token_made_ends_when_it_is_revoked(organisation, engineer):
+    """Whoever found the token may have made others, and those others again."""
+    found, secret = tokens.issue(organisation, engineer, "CI", "write")
+    other, _ = tokens.issue(organisation, engineer, "mine", "write")
+    child = _post(_client(secret), name="child", days=30).json()["secret"]
+    grandchild = _post(_client(child), name="grandchild", days=20).json()["secret"]
+    assert _client(grandchild).get("/api/v1/me").status_code == 200
+    tokens.revoke(found)
+    assert [_client(each).get("/api/v1/me").status_code for each in (secret, child, grandchild)] == [401, 401, 401]
+    other.refresh_from_db()
+    assert other.revoked_at is None
+
+
+def test_a_token_that_was_revoked_meanwhile_makes_none(organisation, engineer):
+    token, _ = tokens.issue(organisation, engineer, "CI", "write")
+    tokens.revoke(token)
+    with pytest.raises(AccountError, match="has been revoked"):
+        tokens.issue_by_token(token, "late", "write", 30)
