@@ -13,7 +13,7 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-FILES = ("Dockerfile", "docker-compose.yml")
+FILES = ("Dockerfile", "docker-compose.yml", "deploy/serve.Dockerfile")
 LINE = re.compile(r"^(?P<key>FROM|\s*image:) (?P<image>[^\s@]+)(?:@sha256:[0-9a-f]{64})?(?P<rest>\s.*)?$")
 OURS = "kernel-workbench:"
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

@@ -20,7 +20,15 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 os.environ["WORKBENCH_DATA"] = tempfile.mkdtemp(prefix="workbench-test-")
 # What Inductor keeps in /tmp may have been compiled for other vector instructions. xdist's workers share the first's.
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(os.environ["WORKBENCH_DATA"], "inductor"))
-for name in ("DATABASE_URL", "REDIS_URL", "GPU_REDIS_URL", "CACHE_URL", "WORKBENCH_URL", "WORKER_API_URL", "WORKBENCH_TOKEN"):
+for name in (
+    "DATABASE_URL",
+    "REDIS_URL",
+    "GPU_REDIS_URL",
+    "CACHE_URL",
+    "WORKBENCH_URL",
+    "WORKER_API_URL",
+    "WORKBENCH_TOKEN",
+):
     os.environ.pop(name, None)
 if "TEST_DATABASE_URL" in os.environ:  # another database than SQLite, as test_on_postgresql.py does
     os.environ["DATABASE_URL"] = os.environ["TEST_DATABASE_URL"]

@@ -86,7 +86,10 @@ class DeletionRoomMiddleware:
 
 
 class SecurityHeadersMiddleware:
-    """Sets a content security policy and forbids shared caches to keep a page. A view may set its own headers."""
+    """Sets a content security policy, and keeps pages out of shared caches and search engines.
+
+    A view may set its own headers.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -96,4 +99,5 @@ class SecurityHeadersMiddleware:
         response.headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
         response.headers.setdefault("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
         response.headers.setdefault("Cache-Control", "private, no-cache")
+        response.headers.setdefault("X-Robots-Tag", "noindex, nofollow")
         return response

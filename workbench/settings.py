@@ -121,7 +121,9 @@ REDIS_URL = env("REDIS_URL", default="")
 GPU_REDIS_URL = env("GPU_REDIS_URL", default="")
 CACHE_URL = env("CACHE_URL", default="")
 if REDIS_URL and not (GPU_REDIS_URL and CACHE_URL):
-    raise ImproperlyConfigured("REDIS_URL is set without GPU_REDIS_URL or CACHE_URL: each role has its own (.env.example)")
+    raise ImproperlyConfigured(
+        "REDIS_URL is set without GPU_REDIS_URL or CACHE_URL: each role has its own (.env.example)"
+    )
 SHARED_PAGES = os.environ.get("WORKBENCH_SHARED_PAGES")  # a folder that serving/worker.py makes
 IN_PROCESS = "workbench.cache.InProcessCache"
 CACHES = {
@@ -164,6 +166,10 @@ ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_RATE_LIMITS = {"login_failed": "5/5m/key"}  # wrong codes of one person
 MFA_ADAPTER = "workbench.accounts.adapters.SecondFactorAdapter"
+MFA_FORMS = {
+    "authenticate": "workbench.accounts.codes.CodeForm",
+    "activate_totp": "workbench.accounts.codes.SetUpForm",
+}
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_RECOVERY_CODES_SHOW_ONCE = True

@@ -68,6 +68,8 @@ def parse(url: str, inside: Collection[str], example: str) -> Destination:
     allowed = bool({host, f"{host}:{port}"} & set(inside))
     if parts.scheme == "http" and not allowed:
         raise AddressRefused("The address must begin with https://.")
+    if not allowed and (host.rstrip(".") == "localhost" or host.rstrip(".").endswith(".localhost")):
+        raise AddressRefused(f"{host} is an address inside a network, not one of the public internet.")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     target = Destination(parts.scheme, host, port, path, allowed)
     numeric = _look_up(target, socket.AI_NUMERICHOST)

@@ -25,6 +25,11 @@ class WorkerConfig:
     stage_memory_bytes: int
     data: Path
 
+    @property
+    def scratch(self) -> Path:
+        """Where the stages' scratch directories lie."""
+        return self.data / "stages"
+
     @classmethod
     def from_environment(cls) -> Self:
         """Read the environment now; the token's file may appear after the worker has started."""

@@ -141,8 +141,8 @@ class _Run:
         if self._folders is None:
             files = _Files(self.client, key, reporter.stop)
             cache = ModelCache(self.config.cache / "models", self.config.cache_bytes)
-            directory = self._held.enter_context(scratch())
-            recordings = self._held.enter_context(fetched(document.recording, files.recording))
+            directory = self._held.enter_context(scratch(self.config.scratch))
+            recordings = self._held.enter_context(fetched(document.recording, files.recording, self.config.scratch))
             self._folders = Folders(directory, self._held.enter_context(cache.model(document.model, files)), recordings)
         return self._folders
 

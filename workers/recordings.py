@@ -11,15 +11,15 @@ from workers.scratch import scratch
 
 
 @contextmanager
-def fetched(recording: Recording | None, chunks: Callable[[], Iterable[bytes]]) -> Iterator[Path | None]:
-    """A folder that holds the recording under its SHA-256, and nothing else; None where there is no recording.
+def fetched(recording: Recording | None, chunks: Callable[[], Iterable[bytes]], root: Path) -> Iterator[Path | None]:
+    """A folder below `root` that holds the recording under its SHA-256, and nothing else; None where there is no recording.
 
     The stage's process may read it, but not write there. Raises BadModel when the chunks are not its content.
     """
     if recording is None:
         yield None
         return
-    with scratch() as folder:
+    with scratch(root) as folder:
         file = ModelFile(path=recording.name, sha256=recording.sha256, size=recording.size)
         download(file, chunks(), folder / recording.sha256)
         yield folder

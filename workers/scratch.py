@@ -9,18 +9,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from workers.config import WorkerConfig
-
 
 @contextlib.contextmanager
-def scratch(root: Path | None = None) -> Iterator[Path]:
+def scratch(root: Path) -> Iterator[Path]:
     """Yields a new directory under `root` and removes it afterwards. First removes those of processes that were killed.
 
     A directory belongs to the process that made it and holds its lock; a fork of it that ends leaves it alone. `root`
-    is by default `stages` in the data directory, where nobody else can put a link.
+    lies where nobody else can put a link, such as the data directory.
     """
     maker = os.getpid()
-    root = root or WorkerConfig.from_environment().data / "stages"
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = root.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:

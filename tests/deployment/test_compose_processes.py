@@ -20,7 +20,12 @@ from workbench.embedded.broker import USERS
 
 SECRETS = {
     name: f"a-{name.lower()}-for-the-test"
-    for name in ("SECRET_KEY", "WORKER_TOKEN", "POSTGRES_PASSWORD", *(f"REDIS_{role.upper()}_PASSWORD" for role in USERS))
+    for name in (
+        "SECRET_KEY",
+        "WORKER_TOKEN",
+        "POSTGRES_PASSWORD",
+        *(f"REDIS_{role.upper()}_PASSWORD" for role in USERS),
+    )
 }
 SETTINGS = {"LOGIN_ATTEMPTS": "3", "HEARTBEAT_SECONDS": "1", "SWEEP_SECONDS": "2", "CONN_MAX_AGE": "30"}
 METRICS_TOKEN = "a-token-for-prometheus"

@@ -67,15 +67,18 @@ def _write(folder: Path, registry: str, tag: str = "1.28") -> None:
     (folder / "Dockerfile").write_text(f"# FROM comment\nFROM {registry}/open/redis:7 AS base\nRUN true\n")
     compose = f"services:\n  front:\n    image: {registry}/web/nginx:{tag}\n  web:\n    image: kernel-workbench:cpu\n"
     (folder / "docker-compose.yml").write_text(compose)
+    (folder / "deploy").mkdir()
+    (folder / "deploy" / "serve.Dockerfile").write_text(f"FROM {registry}/open/redis:7\n")
 
 
 def test_tags_become_digests_and_are_asked_again(script, registry, tmp_path):
     _write(tmp_path, registry)
     assert script.main(tmp_path) == 0
-    docker, compose = ((tmp_path / name).read_text() for name in script.FILES)
+    docker, compose, serve = ((tmp_path / name).read_text() for name in script.FILES)
     assert f"FROM {registry}/open/redis:7@sha256:{'b' * 64} AS base\nRUN true\n" in docker
     assert f"image: {registry}/web/nginx:1.28@sha256:{'a' * 64}\n" in compose
     assert "image: kernel-workbench:cpu\n" in compose
+    assert serve == f"FROM {registry}/open/redis:7@sha256:{'b' * 64}\n"
     stale = compose.replace("a" * 64, "0" * 64)
     (tmp_path / "docker-compose.yml").write_text(stale)
     assert script.main(tmp_path) == 0
@@ -92,9 +95,10 @@ def test_an_image_that_is_not_there_changes_nothing(script, registry, tmp_path, 
 
 def test_every_image_of_ours_is_found(script, root, tmp_path, monkeypatch):
     monkeypatch.setattr(script, "digest", lambda image: "sha256:" + "c" * 64)
+    (tmp_path / "deploy").mkdir()
     for name in script.FILES:
         shutil.copy(root / name, tmp_path / name)
     assert script.main(tmp_path) == 0
     pinned = "".join((tmp_path / name).read_text() for name in script.FILES)
-    assert pinned.count("@sha256:" + "c" * 64) == 4
+    assert pinned.count("@sha256:" + "c" * 64) == 5
     assert script.address("nginx:1.28-bookworm") == ("registry-1.docker.io", "library/nginx", "1.28-bookworm")

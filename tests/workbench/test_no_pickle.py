@@ -1,4 +1,4 @@
-"""No process of the site reads a pickle: nothing imports it, and every cache works where it cannot be read or written."""
+"""No process of the site reads a pickle: nothing imports it, and every cache works where none can be read."""
 
 import ast
 import pickle
@@ -20,7 +20,18 @@ from workbench.embedded import broker
 from workbench.runs import dispatch
 from workers.gpu import app as gpu_app
 
-RUNS_CODE = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "jsonpickle", "marshal", "shelve", "torch"}
+RUNS_CODE = {
+    "pickle",
+    "_pickle",
+    "cPickle",
+    "cloudpickle",
+    "dill",
+    "joblib",
+    "jsonpickle",
+    "marshal",
+    "shelve",
+    "torch",
+}
 """Modules that run code when they read, or may. torch.load reads pickles."""
 READERS = ("load", "loads", "Unpickler", "dump", "dumps", "Pickler")
 

@@ -57,9 +57,3 @@ def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None
     root.chmod(0o777)
     with pytest.raises(PermissionError, match="others may write there"), scratch(root):
         pass
-
-
-def test_it_lies_in_the_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORKBENCH_DATA", str(tmp_path))
-    with scratch() as directory:
-        assert directory.parent == tmp_path / "stages"

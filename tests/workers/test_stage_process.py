@@ -37,7 +37,7 @@ def run_stage(outside: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Stage
     def run(document: StageInput) -> Any:
         said: list[str] = []
         reporter = SimpleNamespace(line=lambda line: said.append(json.loads(line)["message"]), stop=threading.Event())
-        with scratch() as directory:
+        with scratch(WorkerConfig.from_environment().scratch) as directory:
             process = RunProcess(WorkerConfig.from_environment(), Folders(directory, model, None), os.environ)
             with closing(process):
                 end = process.run(document, reporter)

@@ -1,6 +1,6 @@
 """The filter of the audit log's page."""
 
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time
 from typing import Any
 
 from django import forms
@@ -29,16 +29,12 @@ class AuditFilter(forms.Form):
         if asked["subject"]:
             entries = entries.filter(subject__icontains=asked["subject"]) | entries.filter(subject_id=asked["subject"])
         if asked["since"]:
-            entries = entries.filter(at__gte=_midnight(asked["since"]))
+            entries = entries.filter(at__gte=datetime.combine(asked["since"], time.min, UTC))
         if asked["until"]:
-            entries = entries.filter(at__lt=_midnight(asked["until"]) + timedelta(days=1))
+            entries = entries.filter(at__lte=datetime.combine(asked["until"], time.max, UTC))
         return entries
 
 
 def exported(organisation: Any, after: int, limit: int) -> list[Entry]:
     """The organisation's entries behind the one with the id `after`, oldest first, `limit` at most."""
     return list(Entry.objects.of(organisation).filter(id__gt=after).order_by("id")[:limit])
-
-
-def _midnight(day: Any) -> datetime:
-    return datetime.combine(day, time(), UTC)

@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.request
 from collections import deque
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -107,7 +108,7 @@ class Workbench:
         wait_until(lambda: _answers(f"{self.worker_api_url}/healthz"), [worker_api], START_SECONDS, "the worker API")
         for url, workers in ((self._redis.ledger, ledger_workers), (self._redis.gpu, gpu_workers)):
             with Celery(broker=url) as broker:
-                wait_until(lambda: _answer(broker, workers), workers, START_SECONDS, "a worker")
+                wait_until(partial(_answer, broker, workers), workers, START_SECONDS, "a worker")
 
     def manage(self, *arguments: str) -> str:
         """Run a management command and return what it prints. Raises EmbeddedError when it fails."""

@@ -47,7 +47,10 @@ def delete_webhook(request: Any, webhook_id: UUID) -> Any:
 @admin_required
 def test_webhook(request: Any, webhook_id: UUID) -> Any:
     """The log of deliveries shows what came of it within half a minute."""
-    outbox.test_webhook(_webhook(request, webhook_id))
+    try:
+        outbox.test_webhook(_webhook(request, webhook_id))
+    except outbox.TooManyTests as error:
+        raise Problem(429, str(error)) from error
     return Status(202, None)
 
 

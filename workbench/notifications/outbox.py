@@ -4,11 +4,20 @@ So a process that dies loses none: either both are there, or neither. `deliverin
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from django.utils import timezone
 
 from workbench.notifications.models import Delivery, Kind, Notice, Subscription, Webhook
+
+MOST_TESTS = 5
+"""The most tests an hour to one person or webhook."""
+
+
+class TooManyTests(Exception):
+    """No test is sent; the message is a sentence."""
+
 
 SAID_BEFORE = {Kind.RUN_MISSED: Kind.RUN_FINISHED}
 """A member who gets the second by e-mail does not get the first, which says the same."""
@@ -44,10 +53,18 @@ def again(delivery: Delivery) -> None:
 
 
 def test_webhook(webhook: Webhook) -> None:
-    """A message of the kind `test` to one webhook."""
+    """A message of the kind `test` to one webhook. Raises TooManyTests."""
+    _check_tests(webhook=webhook)
     _write(webhook.organisation_id, Kind.TEST, {}, [{"webhook": webhook}], [])
 
 
 def test_mail(membership: Any) -> None:
-    """A message of the kind `test` to one member."""
+    """A message of the kind `test` to one member. Raises TooManyTests."""
+    _check_tests(membership__user=membership.user_id)
     _write(membership.organisation_id, Kind.TEST, {}, [], [membership.pk])
+
+
+def _check_tests(**place: Any) -> None:
+    since = timezone.now() - timedelta(hours=1)
+    if Delivery.objects.filter(notice__kind=Kind.TEST, notice__created_at__gt=since, **place).count() >= MOST_TESTS:
+        raise TooManyTests(f"{MOST_TESTS} tests were sent there within an hour; try again later.")

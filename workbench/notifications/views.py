@@ -52,8 +52,12 @@ def test_mail(request: Any) -> HttpResponse:
     """Sends the member a test."""
     if request.membership is None:
         raise PermissionDenied("You are not a member of any organisation.")
-    outbox.test_mail(request.membership)
-    messages.success(request, f"A test goes to {request.user.email} within half a minute.")
+    try:
+        outbox.test_mail(request.membership)
+    except outbox.TooManyTests as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"A test goes to {request.user.email} within half a minute.")
     return redirect("notifications")
 
 
@@ -91,8 +95,12 @@ def remove_webhook(request: Any, webhook_id: Any) -> HttpResponse:
 @admin_required
 def test_webhook(request: Any, webhook_id: Any) -> HttpResponse:
     """Posts a test to a webhook."""
-    outbox.test_webhook(_webhook(request, webhook_id))
-    messages.success(request, "A test is on its way; the log shows what came of it within half a minute.")
+    try:
+        outbox.test_webhook(_webhook(request, webhook_id))
+    except outbox.TooManyTests as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, "A test is on its way; the log shows what came of it within half a minute.")
     return redirect("deliveries")
 
 

@@ -139,5 +139,6 @@ def page(report: Report) -> str:
 
 
 def _signed(person: Any, moment: datetime | None) -> tuple[str, str] | None:
-    """Who and on which day, or None when it has not happened. A login that is gone has no name."""
-    return (str(person or "a former member"), f"{moment:%Y-%m-%d}") if moment else None
+    """Who and on which day, or None when it has not happened. Strangers read it, so it holds no email address."""
+    who = (person.name or "a member") if person else "a former member"
+    return (who, f"{moment:%Y-%m-%d}") if moment else None

@@ -136,6 +136,15 @@ class StoredArtifact(models.Model):
         return self.name
 
 
+class LastSweep(models.Model):
+    """When the sweep last began, in one row. A longer pause than SWEEP_SECONDS tells that the workbench was away."""
+
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"{self.at}"
+
+
 class Worker(models.Model):
     """A GPU worker and one GPU class that it serves. `memory_gib` is None where the worker does not tell."""
 

@@ -1,16 +1,25 @@
 """Recovers runs whose worker or message was lost. The ledger's schedule calls it every SWEEP_SECONDS."""
 
+import logging
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Value
+from django.db.models.functions import Least
 from django.utils import timezone
 
 from workbench import broker
 from workbench.runs import dispatch, line, placement, state
-from workbench.runs.models import Run
+from workbench.runs.models import LastSweep, Run
+
+log = logging.getLogger(__name__)
+
+LATE = timedelta(seconds=1)
+"""A sweep that is late by less is on time."""
 
 
 @dataclass
@@ -27,12 +36,35 @@ def sweep() -> Swept:
     A message sent twice is harmless, since only one claim of an attempt succeeds.
     """
     swept = Swept()
-    now = timezone.now()
+    now, away = _resume()
     for run in Run.objects.filter(state=Run.State.RUNNING, lease_until__lt=now):
         swept.retried += state.retry(line.key_of(run), f"{run.worker} was not heard of any more", stale_since=now)
-    placement.reroute_waiting()
+    if not away:
+        placement.reroute_waiting()
     swept.published = _publish_missing(now - timedelta(seconds=settings.REPUBLISH_SECONDS))
     return swept
+
+
+def _resume() -> tuple[datetime, timedelta]:
+    """The time now, and how long sweep or database were away since the last sweep, which no lease is to count.
+
+    A worker could not be heard then, or nobody looked. Each lease lasts so much longer, at most a whole one from now.
+    """
+    with transaction.atomic():
+        running = Run.objects.filter(state=Run.State.RUNNING)
+        running.exists()  # waits while the table is locked, as heartbeats do
+        last = LastSweep.objects.select_for_update().filter(pk=1).first()
+        now = timezone.now()
+        pause = now - last.at if last else timedelta()
+        away = max(timedelta(), pause - timedelta(seconds=settings.SWEEP_SECONDS))
+        LastSweep.objects.update_or_create(pk=1, defaults={"at": now})
+        if away < LATE:
+            return now, timedelta()
+        most = now + timedelta(seconds=settings.LEASE_SECONDS)
+        counted = running.filter(lease_until__lt=most).update(lease_until=Least(F("lease_until") + away, Value(most)))
+    if counted:
+        log.warning("no sweep for %.0f s: the leases of %d runs do not count that time", pause.total_seconds(), counted)
+    return now, away
 
 
 def _publish_missing(before: datetime) -> int:

@@ -73,7 +73,7 @@ def _perform(key: StageKey, document: StageInput) -> None:
         state.progress(key, [said])
 
     function = _stage(document.stage)
-    with scratch() as directory:
+    with scratch(WorkerConfig.from_environment().scratch) as directory:
         context = Context(directory, directory, listen, document.seconds_left)
         result = function(document, context)
         for kept in context.kept:

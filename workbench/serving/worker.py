@@ -95,15 +95,14 @@ class BufferingWorker(Worker):  # type: ignore[misc]
 
 
 def runtime_folder() -> Path:
-    """Where the processes of a server share files: in memory where the system has a place for that, else among the data.
+    """Where the processes of a server share files: in memory where the system has a place for that, else in the data.
 
     In memory, since a full disk must end no process that writes to a mapped file. No stage may write there; to
-    /dev/shm it may.
+    /dev/shm it may. Django's settings are not read here: which ones a site has, its own module says later.
     """
-    from django.conf import settings
-
+    data = Path(os.environ.get("WORKBENCH_DATA", Path(__file__).resolve().parents[2] / "var"))
     places = (Path(f"/run/user/{os.getuid()}"), Path("/run"))
-    return next((place for place in places if os.access(place, os.W_OK)), settings.WORKBENCH_DATA / "run")
+    return next((place for place in places if os.access(place, os.W_OK)), data / "run")
 
 
 def _server(

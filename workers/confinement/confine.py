@@ -93,7 +93,9 @@ def _leave_network(protection: Protection) -> bool:
     try:
         own_memory = namespaces.leave()
     except OSError:
-        protection.missing.append("It shares /dev/shm and System V memory with the machine: no namespaces are to be had.")
+        protection.missing.append(
+            "It shares /dev/shm and System V memory with the machine: no namespaces are to be had."
+        )
         return False
     if not own_memory:
         protection.missing.append("It shares /dev/shm with the machine: nothing can be mounted.")

@@ -15,7 +15,7 @@ SET_INTERFACE_FLAGS, UP = 0x8914, 1
 
 
 def leave() -> bool:
-    """Enter them, as root or in a user namespace; whether /dev/shm is its own. Raises OSError where neither is allowed."""
+    """Enter them, as root or in a user namespace. Returns whether /dev/shm is its own. Raises OSError without them."""
     wanted = NEW_NETWORK | NEW_IPC | NEW_MOUNTS
     try:
         system.unshare(wanted)

@@ -175,3 +175,20 @@ def test_adding_and_removing_a_factor_is_kept_in_the_audit_log(protected, engine
         ("second_factor.added", engineer.email, engineer.email),
         ("second_factor.removed", "", engineer.email),
     ]
+
+
+def test_a_code_works_once_as_long_as_it_is_valid(protected, engineer):
+    """It is taken a half minute late, when django-allauth has forgotten that it was used."""
+    secret, _ = protected
+    client, _ = _log_in(engineer.email)
+    assert client.post("/login/code/", {"code": _code(secret)}).status_code == 302
+    cache.delete(f"allauth.mfa.totp.used?user={engineer.pk}&code={_code(secret)}")
+    other, _ = _log_in(engineer.email)
+    assert b"ncorrect code" in other.post("/login/code/", {"code": _code(secret)}).content
+    assert other.get("/members/").status_code == 302
+
+
+def test_the_code_that_set_the_app_up_does_not_log_in(protected, engineer):
+    secret, _ = protected
+    client, _ = _log_in(engineer.email)
+    assert b"ncorrect code" in client.post("/login/code/", {"code": _code(secret, -1)}).content

@@ -120,6 +120,9 @@ def test_the_page_filters_and_is_paged(browser, admin, account, organisation):
     page = client.get("/audit/", {"actor": "account@", "action": "token.issued"}).content.decode()
     assert (page.count("<tr>"), "token 59" in page, "token 58" in page) == (31, True, False)
     assert "No entry matches" in client.get("/audit/", {"until": "2020-01-01"}).content.decode()
+    for first, last in (("0001-01-01", "9999-12-31"), ("2020-01-01", "2020-01-01")):
+        assert client.get("/audit/", {"since": first, "until": last}).status_code == 200
+    assert "token 59" in client.get("/audit/", {"since": "0001-01-01", "until": "9999-12-31"}).content.decode()
     assert client.get("/audit/", {"since": "no day"}).status_code == 422
     assert "“user” is no filter of this list" in client.get("/audit/", {"user": "account@"}).content.decode()
     assert "is no filter" not in client.get("/audit/", {"actor": "account@", "page": 1}).content.decode()

@@ -44,7 +44,9 @@ def test_a_queue_survives_a_kill(server: Server) -> None:
     connect(urls.gpu).lpush("gpu.cpu", "a job")
     folder = service.log.parent / "redis"
     wait_for(
-        lambda: any(b"a job" in file.read_bytes() for file in folder.rglob("*.aof")), 120, "what is written of the queue"
+        lambda: any(b"a job" in file.read_bytes() for file in folder.rglob("*.aof")),
+        120,
+        "what is written of the queue",
     )
     service.process.kill()
     service.process.wait()

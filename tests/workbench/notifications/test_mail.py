@@ -97,3 +97,11 @@ def test_a_message_that_cannot_be_made_holds_up_no_other(membership, organisatio
     assert deliver_due() == 2
     assert len(mailbox) == 1
     assert sorted(Delivery.objects.values_list("state", flat=True)) == ["delivered", "given_up"]
+
+
+def test_tests_of_a_person_are_limited(browser, engineer):
+    client = browser(engineer)
+    for _ in range(outbox.MOST_TESTS):
+        assert "A test goes to" in client.post("/notifications/test/", follow=True).content.decode()
+    assert "5 tests were sent there within an hour" in client.post("/notifications/test/", follow=True).content.decode()
+    assert Delivery.objects.count() == outbox.MOST_TESTS

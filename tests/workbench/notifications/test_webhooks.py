@@ -170,7 +170,8 @@ def test_gone_is_not_tried_again(hook, receiver):
     assert Delivery.objects.get().state == "given_up"
 
 
-def test_an_organisation_with_much_to_send_does_not_hold_up_another(hook, receiver, foreigner):
+def test_an_organisation_with_much_to_send_does_not_hold_up_another(hook, receiver, foreigner, monkeypatch):
+    monkeypatch.setattr(outbox, "MOST_TESTS", 40)
     webhook, _ = hook()
     for _ in range(40):
         outbox.test_webhook(webhook)
@@ -246,7 +247,8 @@ def test_the_api_does_the_same(api, admin, engineer, receiver):
     assert client.delete(address).status_code == 204
 
 
-def test_the_log_has_pages_and_takes_the_same_queries(browser, admin, hook, organisation, django_assert_num_queries):
+def test_the_log_has_pages_and_takes_the_same_queries(browser, admin, hook, django_assert_num_queries, monkeypatch):
+    monkeypatch.setattr(outbox, "MOST_TESTS", 1000)
     webhook, _ = hook()
     client = browser(admin)
     for _ in range(51):
@@ -260,3 +262,11 @@ def test_the_log_has_pages_and_takes_the_same_queries(browser, admin, hook, orga
         found = client.get("/api/v1/deliveries", {"limit": 60}).json()
     assert len(found["items"]) == 60
     assert found["next"]
+
+
+def test_tests_of_a_webhook_are_limited(api, admin, hook):
+    webhook, _ = hook()
+    client = api(admin)
+    answers = [client.post(f"/api/v1/webhooks/{webhook.id}/test") for _ in range(outbox.MOST_TESTS + 1)]
+    assert [each.status_code for each in answers] == [202] * outbox.MOST_TESTS + [429]
+    assert "tests were sent there within an hour" in answers[-1].json()["detail"]

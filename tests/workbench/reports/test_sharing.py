@@ -89,3 +89,17 @@ def test_an_engineer_neither_shares_nor_revokes(browser, engineer, link, publish
     assert client.post(f"/reports/{published.id}/share/", {"days": 7}).status_code == 403
     assert client.post(f"/shares/{Share.objects.get().id}/revoke/").status_code == 403
     assert Share.objects.get().works
+
+
+def test_a_program_that_checks_the_link_counts_no_view_and_no_search_engine_keeps_it(client, link):
+    answer = client.head(link)
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer["X-Robots-Tag"] == "noindex, nofollow"
+    assert Share.objects.get().views == 0
+
+
+def test_a_reviewer_without_a_name_keeps_their_address(client, link, published, account):
+    type(account).objects.filter(pk=account.pk).update(name="")
+    page = client.get(link).content.decode()
+    assert account.email not in page
+    assert "by a member · reviewed on" in page

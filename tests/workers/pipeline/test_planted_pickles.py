@@ -1,4 +1,4 @@
-"""Who controls a GPU worker, or even Redis, plants pickles there: nothing runs, a sentence is logged, and work goes on."""
+"""Who controls Redis plants pickles there: nothing runs, a sentence is logged, and work goes on."""
 
 import base64
 import json
@@ -58,7 +58,11 @@ def test_a_pickle_among_the_counters_is_not_read(stack: Stack, tmp_path: Path) -
 
         def try_to_log_in() -> int:
             visitor.get(login)
-            form = {"username": "somebody@x.test", "password": "wrong", "csrfmiddlewaretoken": visitor.cookies["csrftoken"]}
+            form = {
+                "username": "somebody@x.test",
+                "password": "wrong",
+                "csrfmiddlewaretoken": visitor.cookies["csrftoken"],
+            }
             return visitor.post(login, data=form).status_code
 
         assert try_to_log_in() == 200

@@ -33,7 +33,7 @@ def confined_python(
 ) -> bytes:
     """What the command, a module and its arguments, wrote to `out.json`; `files` lie in its directory."""
     caches, packages = outside / "caches", ["benchmarks"]
-    with scratch() as directory:
+    with scratch(outside / "stages") as directory:
         for name, text in files.items():
             (directory / name).write_text(text)
         env = stage_environment(outer, directory, caches, code_folder(directory, packages))

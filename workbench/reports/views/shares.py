@@ -54,9 +54,9 @@ def revoke(request: HttpRequest, share_id: UUID) -> HttpResponse:
 @login_not_required
 @never_cache
 @sensitive_post_parameters("password")
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 def shared(request: HttpRequest, secret: str) -> HttpResponse:
-    """The report behind a link, after its password where it has one. `?download` saves it."""
+    """The report behind a link, after its password where it has one. `?download` saves it. HEAD opens nothing."""
     made = sharing.find(secret)
     if made is None:
         return render(request, "reports/share_ended.html", status=404)
@@ -67,7 +67,8 @@ def shared(request: HttpRequest, secret: str) -> HttpResponse:
             return render(request, "reports/share_password.html", {"form": form}, status=422 if form.is_bound else 200)
         request.session[key] = True
         return redirect("shared", secret)
-    sharing.count_view(made)
+    if request.method == "GET":
+        sharing.count_view(made)
     return file_response(made.report, "download" in request.GET)
 
 
