@@ -7,13 +7,14 @@ import json
 import logging
 import time
 import zlib
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from threading import RLock
 from typing import IO, Any, TypeVar
 
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from django.core.cache.backends.filebased import FileBasedCache
-from django.core.cache.backends.locmem import LocMemCache
 from django.core.cache.backends.redis import RedisCache
 from redis.exceptions import RedisError, ResponseError
 
@@ -27,6 +28,8 @@ _left_alone_until: dict[str, float] = {}
 ABSENT = object()
 FOREIGN = ("not an integer", "WRONGTYPE")
 """What Redis says of a value of another form than those that the site writes."""
+_memory: dict[str, tuple[OrderedDict[str, tuple[float | None, str]], RLock]] = {}
+"""What caches in memory keep, by their names: when it ends, and the value as JSON."""
 Result = TypeVar("Result")
 
 
@@ -101,42 +104,53 @@ class ForgivingRedisCache(RedisCache):
         self.delete(key, version)
 
 
-class InProcessCache(LocMemCache):
-    """Django's cache in this process's memory, with JSON in the place of pickle."""
+class InProcessCache(BaseCache):
+    """A cache in this process's memory, by its name shared by all threads. The oldest values go when it is full."""
+
+    def __init__(self, name: str, params: dict[str, Any]) -> None:
+        super().__init__(params)
+        self._kept, self._lock = _memory.setdefault(name, (OrderedDict(), RLock()))
+        self._most = int(params.get("OPTIONS", {}).get("MAX_ENTRIES", 300))
 
     def add(self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> bool:
-        name = self.make_and_validate_key(key, version=version)
         with self._lock:
-            if not self._has_expired(name):
-                return False
-            self._set(name, json.dumps(value), timeout)
-            return True
+            absent = not self.has_key(key, version)
+            if absent:
+                self.set(key, value, timeout, version)
+            return absent
 
     def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
-        name = self.make_and_validate_key(key, version=version)
-        with self._lock:
-            if self._has_expired(name):
-                self._delete(name)
-                return default
-            self._cache.move_to_end(name, last=False)
-            kept = self._cache[name]
-        return json.loads(kept)
+        ends, value = self._kept.get(self.make_and_validate_key(key, version), (0.0, ""))
+        return json.loads(value) if ends is None or ends > time.time() else default
 
     def set(self, key: str, value: Any, timeout: Any = DEFAULT_TIMEOUT, version: int | None = None) -> None:
-        name = self.make_and_validate_key(key, version=version)
+        name, kept = self.make_and_validate_key(key, version), json.dumps(value)
         with self._lock:
-            self._set(name, json.dumps(value), timeout)
+            self._kept.pop(name, None)
+            while len(self._kept) >= self._most:
+                self._kept.popitem(last=False)
+            self._kept[name] = (self.get_backend_timeout(timeout), kept)
+
+    def has_key(self, key: str, version: int | None = None) -> bool:
+        return self.get(key, ABSENT, version) is not ABSENT
 
     def incr(self, key: str, delta: int = 1, version: int | None = None) -> int:
-        name = self.make_and_validate_key(key, version=version)
+        """The new count, which ends when the old one would have. Raises ValueError when there is none."""
         with self._lock:
-            if self._has_expired(name):
-                self._delete(name)
-                raise ValueError(f"Key '{key}' not found")
-            count = int(json.loads(self._cache[name])) + delta
-            self._cache[name] = json.dumps(count)
-            self._cache.move_to_end(name, last=False)
-            return count
+            count = self.get(key, ABSENT, version)
+            if count is ABSENT:
+                raise ValueError(f"{key} is no count")
+            name = self.make_and_validate_key(key, version)
+            self._kept[name] = (self._kept[name][0], json.dumps(count + delta))
+            return int(count) + delta
+
+    def delete(self, key: str, version: int | None = None) -> bool:
+        with self._lock:
+            return self._kept.pop(self.make_and_validate_key(key, version), None) is not None
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
 
 
 class ForgivingFolderCache(FileBasedCache):
@@ -147,7 +161,7 @@ class ForgivingFolderCache(FileBasedCache):
 
     def get(self, key: str, default: Any = None, version: int | None = None) -> Any:
         try:
-            with open(self._key_to_file(key, version), "rb") as file:
+            with open(self._key_to_file(key, version), "rb") as file:  # type: ignore[attr-defined]
                 ends, value = json.loads(zlib.decompress(file.read()))
         except (OSError, ValueError, zlib.error):
             return default

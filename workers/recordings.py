@@ -12,7 +12,7 @@ from workers.scratch import scratch
 
 @contextmanager
 def fetched(recording: Recording | None, chunks: Callable[[], Iterable[bytes]], root: Path) -> Iterator[Path | None]:
-    """A folder below `root` that holds the recording under its SHA-256, and nothing else; None where there is no recording.
+    """A folder below `root` that holds the recording under its SHA-256 alone; None where there is no recording.
 
     The stage's process may read it, but not write there. Raises BadModel when the chunks are not its content.
     """
