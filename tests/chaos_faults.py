@@ -1,12 +1,15 @@
 """What chaos does to the processes of a stack, one function a fault; each says whether there was something to hit."""
 
+import contextlib
 import random
 import signal
+import sqlite3
 import time
 from collections.abc import Callable
 from typing import Any
 
 import psutil
+import psycopg
 import redis
 
 from tests.workbench.small_disk import fill
@@ -35,6 +38,8 @@ class Faults:
             "kill -9 of the ledger's worker": lambda: self._kill("ledger"),
             "kill -9 of Redis": lambda: self._kill("redis"),
             "a frozen Redis": self._freeze_redis,
+            "a frozen GPU worker": lambda: self._ends_an_attempt(self._freeze_worker),
+            "a locked database": self._lock_database,
             "lost messages": self._lose_messages,
             "doubled messages": self._double_messages,
             "a full disk": self._fill_disk,
@@ -101,6 +106,33 @@ class Faults:
         process.send_signal(signal.SIGSTOP)
         time.sleep(self.generator.uniform(1, 6))
         process.send_signal(signal.SIGCONT)
+        return True
+
+    def _freeze_worker(self) -> bool:
+        """For up to a lease and a half: then its attempt is given to another, and it must notice."""
+        worker = psutil.Process(self.stack.processes[self.generator.choice(WORKERS)].pid)
+        frozen = [worker, *worker.children(recursive=True)]
+        for each in frozen:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.suspend()
+        time.sleep(self.generator.uniform(1, 15))
+        for each in frozen:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.resume()
+        return True
+
+    def _lock_database(self) -> bool:
+        """For longer than a lease, in which no worker can be heard."""
+        seconds = self.generator.uniform(11, 16)
+        if self.stack.postgres:
+            with psycopg.connect(self.stack.postgres.url) as server:
+                server.execute("LOCK TABLE runs_run IN ACCESS EXCLUSIVE MODE")
+                time.sleep(seconds)
+        else:
+            database = self.stack.directory / "data" / "db.sqlite3"
+            with contextlib.closing(sqlite3.connect(database, timeout=120, isolation_level=None)) as file:
+                file.execute("BEGIN IMMEDIATE")
+                time.sleep(seconds)
         return True
 
     def _broker(self, database: int) -> "redis.Redis":

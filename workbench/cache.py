@@ -1,6 +1,6 @@
 """Caches without pickle, which are allowed to fail: counters in Redis, and rendered parts of pages.
 
-A pickle runs code when it is read. JSON cannot, whoever wrote it.
+A pickle runs code when it is read. JSON cannot.
 """
 
 import json
