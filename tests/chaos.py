@@ -35,7 +35,7 @@ from tests.chaos_faults import WORKERS, Faults
 from tests.debian import postgres_server
 from tests.sample_results import workload
 from tests.workers.pipeline.stack import Stack
-from workers.documents.stages import STAGES
+from workers.documents.stages import stages_of
 
 DISK_MEBIBYTES = 1024
 PAUSE_SECONDS = 5.0
@@ -157,7 +157,7 @@ def _play(arguments: argparse.Namespace) -> dict[str, Any]:
         runs = database.runs()
         found = {run.id: database.events(run) for run in runs}
     there = {str(run.id) for run in runs}
-    done = [("stage_done", stage) for stage in STAGES]
+    done = [("stage_done", stage) for stage in stages_of(load=False)]
     lost = [run for run in runs if run.state != "done"]
     doubled = [run for run in runs if _counts_twice(found[run.id])]
     incomplete = [run for run in runs if [each[:2] for each in found[run.id] if each[0] == "stage_done"] != done]

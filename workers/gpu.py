@@ -94,10 +94,15 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
         log.error("dropped a message that names no stage of a run: %s", error)
         return
     began = time.monotonic()
-    with logs.bound(request_id=self.request.id), Client(config) as client:
+    with logs.bound(request_id=self.request.id), Client(config) as client, ExitStack() as held:
+        try:
+            directory = held.enter_context(scratch(config.scratch))
+        except OSError as error:
+            log.error("claimed nothing, since a stage's files have no place: %s", error)
+            return
         try:
             document: StageInput | None = client.claim(claim)
-            with _Run(config, client) as run:
+            with _Run(config, client, directory) as run:
                 while document is not None:
                     document = _one_stage(run, document, claim, time.monotonic() - began < LATEST_SECONDS)
         except AttemptRefused as error:
@@ -124,8 +129,8 @@ def _one_stage(run: "_Run", document: StageInput, claim: Claim, goes_on: bool) -
 class _Run:
     """What the stages of one run share on this worker: the run's files, its GPUs and its process."""
 
-    def __init__(self, config: WorkerConfig, client: Client) -> None:
-        self.config, self.client = config, client
+    def __init__(self, config: WorkerConfig, client: Client, directory: Path) -> None:
+        self.config, self.client, self._directory = config, client, directory
         self._held = ExitStack()
         self._folders: Folders | None = None
         self._process: RunProcess | None = None
@@ -141,9 +146,8 @@ class _Run:
         if self._folders is None:
             files = _Files(self.client, key, reporter.stop)
             cache = ModelCache(self.config.cache / "models", self.config.cache_bytes)
-            directory = self._held.enter_context(scratch(self.config.scratch))
             recordings = self._held.enter_context(fetched(document.recording, files.recording, self.config.scratch))
-            self._folders = Folders(directory, self._held.enter_context(cache.model(document.model, files)), recordings)
+            self._folders = Folders(self._directory, self._held.enter_context(cache.model(document.model, files)), recordings)
         return self._folders
 
     def process(self, document: StageInput, folders: Folders, reporter: Reporter) -> RunProcess:
