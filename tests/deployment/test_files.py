@@ -49,6 +49,10 @@ def services(compose: dict[str, Any]) -> dict[str, Any]:
     return compose["services"]
 
 
+def test_git_does_not_take_the_file_of_secrets() -> None:
+    assert "/.env" in (ROOT / ".gitignore").read_text().splitlines()
+
+
 def test_it_follows_the_compose_specification(compose: dict[str, Any]) -> None:
     schema = json.loads(SCHEMA.read_text())
     jsonschema.Draft202012Validator(schema).validate(compose)

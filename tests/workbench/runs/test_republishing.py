@@ -90,3 +90,14 @@ def test_what_was_never_sent_is_sent(broker: redis.Redis, waiting: Callable[[int
     broker.flushall()
     Run.objects.update(published_at=None)
     assert sweep().published == 3
+
+
+@pytest.mark.parametrize("planted", [b"no separator", b"\xff\xfe", b"gpu.h200\x06\x16\x06\x16elsewhere"])
+def test_what_a_gpu_worker_plants_among_the_bindings_breaks_no_request(
+    broker: redis.Redis, waiting: Callable[[int], None], planted: bytes, caplog: Any
+) -> None:
+    """Its user in Redis may write there, and kombu reads it when the web sends a message."""
+    broker.sadd("_kombu.binding.gpu.h200", planted)
+    waiting(1)
+    assert Run.objects.count() == 1
+    assert broker.llen(QUEUE) == 1 or "waits for the sweep" in caplog.text
