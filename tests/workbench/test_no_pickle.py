@@ -1,7 +1,10 @@
 """No process of the site reads a pickle: nothing imports it, and every cache works where none can be read."""
 
 import ast
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from workbench.cache import ForgivingFolderCache, ForgivingRedisCache, InProcess
 from workbench.celery import app as ledger_app
 from workbench.embedded import broker
 from workbench.runs import dispatch
+from workers.confinement.confine import SYSTEM_WRITABLE
 from workers.gpu import app as gpu_app
 
 RUNS_CODE = {
@@ -121,3 +125,16 @@ def test_a_page_that_somebody_else_wrote_counts_as_absent(tmp_path: Path) -> Non
     assert pages.get("page") is None
     pages.set("page", "old", -1)
     assert pages.get("page") is None
+
+
+def test_what_the_processes_of_a_server_share_lies_where_no_stage_may_write(tmp_path: Path) -> None:
+    """And the folders are made before a site says which settings it has."""
+    code = (
+        "import os\nfrom workbench.serving.worker import BufferingWorker\nBufferingWorker.setup()\n"
+        "from django.conf import settings\nprint(settings.configured, os.environ['WORKBENCH_SHARED_PAGES'])"
+    )
+    env = {"PATH": os.environ["PATH"], "WORKBENCH_DATA": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    configured, folder = done.stdout.split()
+    assert configured == "False"
+    assert not any(Path(folder).is_relative_to(writable) for writable in SYSTEM_WRITABLE)
