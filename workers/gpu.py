@@ -147,7 +147,8 @@ class _Run:
             files = _Files(self.client, key, reporter.stop)
             cache = ModelCache(self.config.cache / "models", self.config.cache_bytes)
             recordings = self._held.enter_context(fetched(document.recording, files.recording, self.config.scratch))
-            self._folders = Folders(self._directory, self._held.enter_context(cache.model(document.model, files)), recordings)
+            model = self._held.enter_context(cache.model(document.model, files))
+            self._folders = Folders(self._directory, model, recordings)
         return self._folders
 
     def process(self, document: StageInput, folders: Folders, reporter: Reporter) -> RunProcess:

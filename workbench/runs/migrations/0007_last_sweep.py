@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('runs', '0004_worker_memory'),
+        ('runs', '0006_incremental_vacuum'),
     ]
 
     operations = [
