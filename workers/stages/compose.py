@@ -91,7 +91,6 @@ class _Composer:
             composes = kernels_plan.composes(self.document, self.model)
             if composes:
                 self._once("lossy kernels", self._try_lossy_kernels)
-            del self.model
             for lossy in () if composes or base.ops or base.gpus > 1 else (False, True):
                 self._once(f"ops {lossy}", partial(self._try_with_ops, best.label, base, lossy))
             self._once("dtype", partial(self._try_lower_dtype, best.label, base))
