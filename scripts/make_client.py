@@ -1,7 +1,7 @@
 """Write clients/openapi.json and the Python client that is generated from it: `make client`.
 
-The generator is openapi-python-client, pinned among the packages of development. A test runs the same functions and
-compares what they give with what is committed.
+The document is committed, the client is not. The generator is openapi-python-client, pinned among the packages of
+development. Tests compare the document with the committed one and generate a client of their own from that.
 """
 
 import json

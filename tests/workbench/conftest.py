@@ -1,6 +1,7 @@
 """Two organisations and their people; every test gets its own blobs and empty counters."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
+from scripts import make_client
 from tests import sample_results, sample_runs
 from tests.debian import leave_out, postgres_bin
 from workbench.accounts import services, tokens
@@ -29,6 +31,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leaves out the tests against Debian's PostgreSQL where it is not installed."""
     if not postgres_bin():
         leave_out(config, items, "test_on_postgresql.py")
+
+
+@pytest.fixture(scope="session")
+def client_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the Python client, generated from the committed document and importable meanwhile."""
+    folder = tmp_path_factory.mktemp("client")
+    make_client.generate(make_client.DOCUMENT, folder / make_client.PACKAGE.name)
+    sys.path.insert(0, str(folder))
+    yield folder
+    sys.path.remove(str(folder))
 
 
 @pytest.fixture(autouse=True)

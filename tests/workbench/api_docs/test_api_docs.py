@@ -11,7 +11,6 @@ from uuid import UUID
 import pytest
 import sample_runs
 from django.contrib.staticfiles import finders
-from kernel_workbench_client import AuthenticatedClient
 
 from tests import sample_bring_up
 from tests.kernels.model_folders import safetensors, weights_of
@@ -117,7 +116,6 @@ class Examples:
         self.server = {"WORKBENCH_URL": url, "WORKBENCH_TOKEN": secret}
         self.variables, self.folder = variables, folder
         (folder / "config.json").write_bytes(CONTENT["config.json"])
-        self.client = AuthenticatedClient(base_url=url, token=secret)
 
     def _of(self, operation: Any) -> dict[str, str]:
         return self.variables[""] | self.variables.get(operation.name, {})
@@ -133,14 +131,18 @@ class Examples:
 
     def python(self, operation: Any) -> int:
         """The status that the example in Python is answered with."""
+        from kernel_workbench_client import AuthenticatedClient
+
+        client = AuthenticatedClient(base_url=self.server["WORKBENCH_URL"], token=self.server["WORKBENCH_TOKEN"])
         given = {name.lower(): value for name, value in self._of(operation).items()}
         names: dict[str, Any] = {n: UUID(v) if n.endswith("_id") else v for n, v in given.items()}
-        names |= {"client": self.client, "number": 0, "open": lambda name, mode: (self.folder / name).open(mode)}
+        names |= {"client": client, "number": 0, "open": lambda name, mode: (self.folder / name).open(mode)}
         exec(operation.python, names)
         return int(names["answer"].status_code)
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("client_folder")
 @pytest.mark.parametrize("language", ["curl", "python"])
 def test_every_example_works(live_server, organisation, admin, variables, tmp_path, settings, language):
     settings.API_REQUESTS_PER_MINUTE = 10_000

@@ -2,28 +2,30 @@
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sample_results
 from django.core.signals import request_started
-from kernel_workbench_client import AuthenticatedClient
 
 from workbench.accounts import tokens
 from workbench.runs.models import Run, StageRun
 
 
 @pytest.fixture
-def environment(live_server: Any, organisation: Any, engineer: Any) -> dict[str, str]:
-    """The variables that the examples read."""
+def environment(live_server: Any, organisation: Any, engineer: Any, client_folder: Path) -> dict[str, str]:
+    """The variables that the examples read, and the import path with the generated client."""
     secret = tokens.issue(organisation, engineer, "client", "write")[1]
     asked = {"WORKBENCH_URL": live_server.url, "WORKBENCH_TOKEN": secret, "WORKBENCH_POLL_SECONDS": "0.05"}
-    return os.environ | asked
+    return os.environ | asked | {"PYTHONPATH": str(client_folder)}
 
 
 @pytest.fixture
-def client(environment: dict[str, str]) -> AuthenticatedClient:
+def client(environment: dict[str, str]) -> Any:
     """The generated client, with a token that may write."""
+    from kernel_workbench_client import AuthenticatedClient
+
     return AuthenticatedClient(base_url=environment["WORKBENCH_URL"], token=environment["WORKBENCH_TOKEN"])
 
 

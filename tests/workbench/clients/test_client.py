@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 import yaml
-from kernel_workbench_client.api.runs import cancel_run, read_results, read_run, start_run
-from kernel_workbench_client.api.workloads import submit_workload
-from kernel_workbench_client.models import NewRun, Objective, ProblemDocument, Traffic, Workload
 
 from workbench.runs.models import Run
 
@@ -21,12 +18,18 @@ EXAMPLES = FOLDER / "examples"
 README = (FOLDER / "README.md").read_text("utf-8")
 
 
-def _workload(**changes: Any) -> Workload:
+def _workload(**changes: Any) -> Any:
+    from kernel_workbench_client.models import Objective, Traffic, Workload
+
     promise = Objective(metric="ttf_n", n=64, limit=100)
     return Workload(model="tiny-llama", traffic=Traffic(prompt_tokens=16), objectives=[promise], **changes)
 
 
 def test_it_submits_follows_and_reads_the_result(client, end_runs):
+    from kernel_workbench_client.api.runs import read_results, read_run, start_run
+    from kernel_workbench_client.api.workloads import submit_workload
+    from kernel_workbench_client.models import NewRun
+
     workload = submit_workload.sync(client=client, body=_workload(name="By the client"))
     run = start_run.sync(client=client, body=NewRun(workload=workload.id))
     assert (run.state, run.workload_name) == ("queued", "By the client")
@@ -40,12 +43,17 @@ def test_it_submits_follows_and_reads_the_result(client, end_runs):
 
 
 def test_a_refusal_is_a_problem_with_its_sentence(client):
+    from kernel_workbench_client.api.workloads import submit_workload
+    from kernel_workbench_client.models import ProblemDocument
+
     refused = submit_workload.sync(client=client, body=_workload(duty_cycle=2.0))
     assert isinstance(refused, ProblemDocument)
     assert (refused.status, refused.errors[0].field) == (422, "duty_cycle")
 
 
 def test_the_same_key_submits_once(client):
+    from kernel_workbench_client.api.workloads import submit_workload
+
     first, second = (
         submit_workload.sync_detailed(client=client, body=_workload(), idempotency_key="k") for _ in range(2)
     )
@@ -54,6 +62,10 @@ def test_the_same_key_submits_once(client):
 
 
 def test_a_run_is_cancelled(client):
+    from kernel_workbench_client.api.runs import cancel_run, start_run
+    from kernel_workbench_client.api.workloads import submit_workload
+    from kernel_workbench_client.models import NewRun
+
     workload = submit_workload.sync(client=client, body=_workload())
     run = start_run.sync(client=client, body=NewRun(workload=workload.id))
     assert cancel_run.sync(run.id, client=client).state == "cancelled"
@@ -66,9 +78,10 @@ def test_a_run_is_cancelled(client):
 )
 def test_a_gate_exits_with_the_verdict(environment, end_runs, program, state, verdict, code):
     end_runs(state, verdict)
-    asked = environment | {"PYTHONPATH": str(FOLDER)}
     command = [*program, "workload.json"]
-    done = subprocess.run(command, cwd=EXAMPLES, env=asked, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        command, cwd=EXAMPLES, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == code, done.stderr
     assert done.stdout.startswith(verdict or state)
 
@@ -77,8 +90,7 @@ def test_a_gate_exits_with_the_verdict(environment, end_runs, program, state, ve
 def test_a_gate_says_what_is_wrong_with_the_workload(environment, tmp_path, program):
     file = tmp_path / "workload.json"
     file.write_text('{"model": "no-such-model", "objectives": [{"metric": "ttft", "limit": 5}]}')
-    asked = environment | {"PYTHONPATH": str(FOLDER)}
-    done = subprocess.run([*program, file], cwd=EXAMPLES, env=asked, capture_output=True, text=True, check=False)
+    done = subprocess.run([*program, file], cwd=EXAMPLES, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2, done.stderr
     assert "no-such-model" in done.stderr
 
@@ -94,8 +106,7 @@ def test_a_gate_says_what_is_wrong_with_the_workload(environment, tmp_path, prog
     ],
 )
 def test_a_gate_that_cannot_ask_is_no_missed_sla(environment, program, arguments, change, code, said):
-    asked = environment | {"PYTHONPATH": str(FOLDER)} | change
-    asked = {name: value for name, value in asked.items() if value is not None}
+    asked = {name: value for name, value in (environment | change).items() if value is not None}
     command = [*program, *arguments]
     done = subprocess.run(command, cwd=EXAMPLES, env=asked, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
@@ -112,9 +123,8 @@ def test_the_jobs_run_the_gate(file):
 
 
 def test_the_readme_does_what_it_says(environment):
-    asked = environment | {"PYTHONPATH": str(FOLDER)}
     code = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1]
-    done = subprocess.run([sys.executable, "-c", code], env=asked, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert str(Run.objects.get().id) in done.stdout
     lines = re.findall(r"^curl .*$", README, re.MULTILINE)
