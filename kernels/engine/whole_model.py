@@ -61,7 +61,7 @@ class WholeModel(Variant):
 
 
 TUNED_SPREAD, FIXED_SPREAD = 0.10, 0.01
-"""Share by which two builds of one plan may differ, as seen on an H200 (benchmarks/log/issue-2-h200.md)."""
+"""Share by which two builds of one plan may differ, as seen on an H200."""
 
 
 def rebuild_spread(options: dict[str, Any]) -> float:

@@ -26,7 +26,7 @@ MOST_STAGES = 16
 
 CLUSTERS_SPARED = {4: 1}
 """Clusters fewer than find room, by their blocks. With 30 of four for 29 on an H200, fp8 16 x 4096 x 14336 took 26.6 µs
-for 25.5 (benchmarks/log/skinny-gemm.md)."""
+for 25.5."""
 
 STATIC_SHARE = 0.6
 """Share of the units that the dynamic scheduler leaves static. Some SMs are a fifth slower than the mean."""

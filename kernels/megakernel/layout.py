@@ -34,7 +34,7 @@ MERGED_COLUMNS_MOST = 512
 """The most columns of OUT's input when SMs share its splits: each half of the threads holds all of its heads."""
 SLICED_HIDDEN, SLICED_SPLITS = 8192, 16
 """From this hidden size on one sequence slices the residual, and splits the keys of a short context so often.
-benchmarks/log/megakernel-gpus.md has the times. At 4,096 and less a sliced residual takes longer."""
+At 4,096 and less a sliced residual takes longer."""
 
 
 @dataclass(frozen=True)
