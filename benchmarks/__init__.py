@@ -1,1 +1,1 @@
-"""Measured results, and the command that writes their figures into the documents: `python -m benchmarks.figures`."""
+"""Measured results, and the command that writes their tables into the documents: `python -m benchmarks.figures`."""

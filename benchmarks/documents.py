@@ -78,21 +78,6 @@ def best(name: str, **where: Any) -> Row:
     return min(found, key=lambda row: row["ms"])
 
 
-def pointed(name: str, pointer: str) -> Any:
-    """What a JSON pointer (`/results/verify/verdict`) leads to; `#` behind a list is its length.
-
-    Raises ValueError when it leads nowhere.
-    """
-    value: Any = document(name)
-    for step in pointer.strip("/").split("/"):
-        step = step.replace("~1", "/")
-        try:
-            value = len(value) if step == "#" else value[int(step) if isinstance(value, list) else step]
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise ValueError(f"{name}.json has no {pointer}") from error
-    return value
-
-
 def bandwidth_share(name: str, row: Row, ceiling: str, launch_ms: float = 0.0) -> float:
     """Least bytes at the document's measured bandwidth (`read_tbps` or `copy_tbps`), over the time less a launch."""
     terabytes = row["gbps"] * row["ms"] / 1e6

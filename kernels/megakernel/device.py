@@ -22,7 +22,7 @@ from kernels.tiles.maps import TENSOR_MAP
 
 SOURCES = Path(__file__).parent
 PROLOGUE_HIDDEN = 1024, 2048
-"""Prologue chunks speed up bf16 for hidden sizes above the first value and up to the second (benchmarks/log)."""
+"""Prologue chunks speed up bf16 for hidden sizes above the first value and up to the second."""
 PROLOGUE_FEW = 2
 """The prologue chunks that fit into registers beside splits or norms of q and k."""
 PROLOGUE_OF_FOUR = 1

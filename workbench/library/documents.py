@@ -23,7 +23,7 @@ METHOD_OF = re.compile(r"(?:\.\./)?method\.md(#[\w-]*)?")
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
 """Raw HTML in a document is escaped, and addresses with schemes such as javascript: do not become links."""
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-"""Says where a figure comes from (`benchmarks/figures.py`)."""
+"""Says where a table comes from (`benchmarks/figures.py`)."""
 
 
 @dataclass(frozen=True)
