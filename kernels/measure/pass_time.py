@@ -3,7 +3,7 @@
 A pass takes the bytes that it reads by the bandwidth, and its FLOPs by the matrix rate: both, since a kernel with few
 tiles for each SM hides little of one behind the other. In each layer the memory also stands idle, wherever a kernel or
 an exchange between SMs waits for the one before. How often that is, is counted; how long it takes, was measured on
-H200s. `docs/method.md`, *prediction*, has the formula and how far it was off.
+H200s. `docs/method.md`, *prediction*, has the formula, benchmarks/predictions.md how far it was off.
 """
 
 from dataclasses import dataclass

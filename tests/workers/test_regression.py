@@ -3,7 +3,7 @@
 import pytest
 import sample_results
 
-from tests.method_page import agrees, quoted_shares
+from tests.simulations_page import agrees, quoted_shares
 from workers.documents.speedup import ProcessMedians
 from workers.documents.traffic import Traffic
 from workers.regression import KeptRun, NotComparable, TooFewProcesses, judge, ratio_of

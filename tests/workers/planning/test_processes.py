@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from kernels.plan import Plan
-from tests.method_page import agrees, quoted_shares
+from tests.simulations_page import agrees, quoted_shares
 from tests.workers.conftest import stage_input
 from tests.workers.measuring.test_outcomes import E2E, served
 from workers.documents.measurement import Environment

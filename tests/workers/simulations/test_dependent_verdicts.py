@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernels.measure.latency import Served
-from tests.method_page import PAGE, agrees, quoted_counts, quoted_shares
+from tests.simulations_page import PAGE, agrees, quoted_counts, quoted_shares
 from workers.documents.workload import Objective
 from workers.measuring.sample_sizes import LEAST_REQUESTS, is_enough, judged, judged_values, needed
 from workers.simulations import verdict_errors
@@ -100,7 +100,7 @@ def test_what_runs_today_depended_on_itself_on_gpus_as_the_page_says():
     }
     assert found.pop("llama-3.2-1b-73f6258") == 0.9
     assert set(found.values()) == {0.6, 0.7}
-    assert "had 0.6 to 0.7, and 0.9 in [one run](../benchmarks/results/h200/llama-3.2-1b-73f6258" in PAGE.read_text()
+    assert "had 0.6 to 0.7, and 0.9 in [one run](results/h200/llama-3.2-1b-73f6258" in PAGE.read_text()
 
 
 def test_what_processes_differ_by_does_not_count_as_dependence():

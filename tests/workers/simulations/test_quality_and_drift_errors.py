@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.method_page import agrees, quoted_shares
+from tests.simulations_page import agrees, quoted_shares
 from workers.simulations import drift_errors, quality_errors
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.method_page import agrees, quoted_shares
+from tests.simulations_page import agrees, quoted_shares
 from workers.simulations import limit_errors, load_verdict_errors
 from workers.traffic import dependence
 from workers.traffic.limit import LimitSearch

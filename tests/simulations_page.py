@@ -1,8 +1,8 @@
-"""Tables of docs/method.md that a command prints, so that tests can hold what is quoted against what it computes."""
+"""Tables of benchmarks/simulations.md that a command prints: tests hold what is quoted against what it computes."""
 
 from pathlib import Path
 
-PAGE = Path(__file__).parents[1] / "docs" / "method.md"
+PAGE = Path(__file__).parents[1] / "benchmarks" / "simulations.md"
 
 
 def quoted_shares(command: str) -> dict[str, list[float]]:
