@@ -32,11 +32,11 @@ def gate(runs: list[tuple[str, Case, dict[str, Any]]]) -> dict[str, str]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def run_tests(path: Path) -> None:
-    """Runs a file of tests in the interpreter. Raises AssertionError with pytest's report when one fails."""
+def run_tests(*paths: Path) -> None:
+    """Runs files of tests in the interpreter. Raises AssertionError with pytest's report when one fails."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:django", "--noconftest",
-         "-o", "addopts=--import-mode=importlib", "-c", os.devnull, "--rootdir", str(ROOT), str(path)],
+         "-o", "addopts=--import-mode=importlib", "-c", os.devnull, "--rootdir", str(ROOT), *map(str, paths)],
         cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""Prefill attention where offsets pass 2³¹, in Triton's interpreter: test_flash_triton.py runs this file."""
+"""Prefill attention where offsets pass 2³¹, in Triton's interpreter: test_interpreted.py runs this file."""
 
 import pytest
 import torch

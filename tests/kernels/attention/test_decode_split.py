@@ -1,6 +1,4 @@
-"""decode_split: right under the interpreter, compiled for Hopper without spills, honest about its limits."""
-
-from pathlib import Path
+"""decode_split: compiled for Hopper without spills, honest about its limits."""
 
 import pytest
 
@@ -9,15 +7,10 @@ from kernels.cases import check_cases
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase
 from kernels.proof import gate
-from tests.kernels import interpreting
 from tests.kernels.triton_compiling import stack_bytes
 
 BASE = AttentionCase(kind="decode", head_dim=64, heads=32, kv_heads=8, batch=8, q_len=1, kv_len=8192)
 VARIANT = registry.variant("decode_split")
-
-
-def test_it_is_right_under_the_interpreter():
-    interpreting.run_tests(Path(__file__).with_name("interpreted_decode.py"))
 
 
 @pytest.mark.parametrize(

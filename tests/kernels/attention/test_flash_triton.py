@@ -1,7 +1,6 @@
 """The Triton kernel is right at tiny shapes in the interpreter, compiles without spills, and refuses in a sentence."""
 
 import random
-from pathlib import Path
 
 import pytest
 import torch
@@ -138,10 +137,6 @@ def test_rows_too_far_apart_for_a_block_are_named(name):
     drawn[name] = torch.empty(2**25 + 64, dtype=torch.float16).as_strided((1, 2, 1, 64), (0, 2**25, 64, 1))
     with pytest.raises(ValueError, match=f"^{name} has rows 33554432 elements apart"):
         FlashTriton().build(case, {"block_n": 64})(**drawn)
-
-
-def test_offsets_beyond_32_bits_are_right_under_the_interpreter():
-    interpreting.run_tests(Path(__file__).with_name("interpreted_prefill.py"))
 
 
 @pytest.mark.parametrize("params", [{"tile": 3}, {"block_m": 24}, {"block_n": 8}, {"stages": 0}])

@@ -1,6 +1,5 @@
 """Layers of experts: routing and products alone, what is planned for them, and what is refused in a sentence."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from kernels.engine.loading import skeleton
 from kernels.ops import GroupedCase
 from kernels.plan import Plan
 from kernels.tune.plan_search import usable
-from tests.kernels import interpreting
 from tests.kernels.engine.engine_models import CONFIGS, SPARSE
 from tests.kernels.engine.planned_models import applied, load, planned
 from tests.kernels.triton_compiling import stack_bytes
@@ -151,10 +149,6 @@ def test_no_mixture_is_divided_or_rounded(name: str) -> None:
     plan = Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32", options=options)
     with pytest.raises(ValueError, match=r"^weights fp8: a mixture of experts is not rounded$"):
         engine.apply(load(name), plan)
-
-
-def test_the_routing_in_triton_is_torchs() -> None:
-    interpreting.run_tests(Path(__file__).with_name("interpreted_experts.py"))
 
 
 @pytest.mark.parametrize(("count", "chosen"), [(128, 8), (64, 8), (8, 2), (512, 10)])

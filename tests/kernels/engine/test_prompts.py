@@ -1,6 +1,5 @@
 """The prompt's pass that the composed runners share: the same cache and token as the decoder session leaves."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from kernels.engine.state import State
 from kernels.hardware import GPUS
 from kernels.ops import RmsNormCase, StepAttentionCase
 from kernels.plan import PlannedOp
-from tests.kernels import interpreting
 from tests.kernels.engine.engine_models import COMPACT, CONFIGS, load
 
 CAPACITY = 192
@@ -177,10 +175,6 @@ def test_a_plans_prompt_ops_are_those_of_its_bucket() -> None:
     ops = [PlannedOp(op=case.op, case=case.model_dump(), variant="any") for case in cases]
     found = [(op.op, op.case["m"]) for op in of_prompts(ops, BatchShape(2, 50, 8))]
     assert found == [("rmsnorm", 128), ("lm_head", 2)]
-
-
-def test_the_triton_variants_leave_the_same_cache() -> None:
-    interpreting.run_tests(Path(__file__).with_name("interpreted_prompts.py"))
 
 
 @pytest.mark.parametrize("length", [100, 1024])

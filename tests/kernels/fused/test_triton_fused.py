@@ -1,6 +1,4 @@
-"""The fused Triton kernels: right under the interpreter, compiled for Hopper without spills, honest about limits."""
-
-from pathlib import Path
+"""The fused Triton kernels: compiled for Hopper without spills, honest about limits."""
 
 import pytest
 
@@ -9,14 +7,9 @@ from kernels.cases import check_cases
 from kernels.hardware import GPUS
 from kernels.ops import GatedCase, RmsNormCase, RopeCase
 from kernels.proof import gate
-from tests.kernels import interpreting
 from tests.kernels.triton_compiling import assembled, stack_bytes
 
 MINE = ("rmsnorm_triton", "gated_triton", "rope_triton")
-
-
-def test_they_are_right_under_the_interpreter():
-    interpreting.run_tests(Path(__file__).with_name("interpreted_fused.py"))
 
 
 def types(kernel, fixed, **pointers):

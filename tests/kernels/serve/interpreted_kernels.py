@@ -1,4 +1,4 @@
-"""Tests of the server's Triton kernels, to be run in Triton's interpreter by `test_triton_kernels.py`."""
+"""Tests of the server's Triton kernels, to be run in Triton's interpreter by `test_interpreted.py`."""
 
 from typing import Any
 
