@@ -14,11 +14,8 @@ from benchmarks.tables.writing import NOT_MEASURED
 from kernels.measure.roofline import LARGEST_SHARE
 
 ROOT = Path(__file__).parents[2]
-SUMMARIES = [
-    path
-    for path in sorted((ROOT / "benchmarks").glob("*.md"))
-    if path.stem not in ("README", "predictions", "simulations")
-]
+NO_SUMMARIES = {"README", "predictions", "serving", "simulations"}
+SUMMARIES = [path for path in sorted((ROOT / "benchmarks").glob("*.md")) if path.stem not in NO_SUMMARIES]
 LOWER = "fp8|nvfp4|int4"
 OF_OPS = {
     *("compiled-peers", "every-op", "rmsnorm", "skinny-lossy", "lm-head-lossy", "gemm-blackwell", "host-cost"),
