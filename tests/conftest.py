@@ -34,6 +34,11 @@ if "TEST_DATABASE_URL" in os.environ:  # another database than SQLite, as test_o
     os.environ["DATABASE_URL"] = os.environ["TEST_DATABASE_URL"]
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")  # neither chance nor the machine's speed decides
+gc.disable()  # until everything is collected: searching what stays takes a third of the time
+
+
+WAITING = ("tests/workers/pipeline/", "tests/workbench/embedded/")
+"""Tests that wait for processes most of their time: begun last, they would have the machine to themselves."""
 
 
 def has_gpu() -> bool:
@@ -45,12 +50,12 @@ def has_gpu() -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the browser last, and leave out the tests that need a GPU where there is none.
+    """Put what waits longest first and the browser last, and leave out GPU tests where there is no GPU.
 
     Playwright's event loop lasts as long as its browser, and Django refuses the database while one runs. GPU tests are
     deselected, so that a skip always means something.
     """
-    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+    items.sort(key=lambda item: (not item.nodeid.startswith(WAITING), item.get_closest_marker("browser") is not None))
     if has_gpu():
         return
     gpu_tests = [item for item in items if item.get_closest_marker("gpu")]
@@ -64,8 +69,8 @@ def pytest_collection_finish() -> None:
 
     Of the whole suite these are 800,000 objects, which last until the end; each release of a runner would search them.
     """
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 class _TogetherInAFolder(LoadFileScheduling):
