@@ -37,7 +37,7 @@ settings.load_profile("same")  # neither chance nor the machine's speed decides
 gc.disable()  # until everything is collected: searching what stays takes a third of the time
 
 
-WAITING = ("tests/workers/pipeline/", "tests/workbench/embedded/")
+WAITING = ("tests/browser/", "tests/workers/pipeline/", "tests/workbench/embedded/")
 """Tests that wait for processes most of their time: begun last, they would have the machine to themselves."""
 
 
@@ -50,12 +50,11 @@ def has_gpu() -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what waits longest first and the browser last, and leave out GPU tests where there is no GPU.
+    """Put what waits longest first, and leave out the tests that need a GPU where there is none.
 
-    Playwright's event loop lasts as long as its browser, and Django refuses the database while one runs. GPU tests are
-    deselected, so that a skip always means something.
+    GPU tests are deselected, so that a skip always means something.
     """
-    items.sort(key=lambda item: (not item.nodeid.startswith(WAITING), item.get_closest_marker("browser") is not None))
+    items.sort(key=lambda item: not item.nodeid.startswith(WAITING))
     if has_gpu():
         return
     gpu_tests = [item for item in items if item.get_closest_marker("gpu")]
@@ -74,9 +73,9 @@ def pytest_collection_finish() -> None:
 
 
 class _TogetherInAFolder(LoadFileScheduling):
-    """A file at a time, but the tests that share one finished run in one process: each would make a run of its own."""
+    """A file at a time, but the browser's in one process: each would start a site and make a finished run of its own."""
 
-    FOLDER = "tests/browser/finished_run/"
+    FOLDER = "tests/browser/"
 
     def _split_scope(self, nodeid: str) -> str:
         return self.FOLDER if nodeid.startswith(self.FOLDER) else super()._split_scope(nodeid)

@@ -15,14 +15,14 @@ PATIENCE_MS = 120_000
 expect.set_options(timeout=PATIENCE_MS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The site that the tests share."""
     with serving(tmp_path_factory.mktemp("workbench")) as served:
         yield served
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     """The system's Chromium, without a window."""
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -40,7 +40,7 @@ def chromium() -> Iterator[Browser]:
         launched.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def session(chromium: Browser, site: Site, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The cookies of a login, made once."""
     kept = tmp_path_factory.mktemp("session") / "state.json"

@@ -10,7 +10,7 @@ from tests.browser.serving import Site
 VERDICT_MS = 600_000
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def finished_run(chromium: Browser, site: Site, session: Path) -> str:
     """The path of a run that was submitted with the form and watched to its verdict."""
     context = chromium.new_context(base_url=site.url, storage_state=session)
