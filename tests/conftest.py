@@ -73,7 +73,7 @@ def pytest_collection_finish() -> None:
 
 
 class _TogetherInAFolder(LoadFileScheduling):
-    """A file at a time, but the browser's in one process: each would start a site and make a finished run of its own."""
+    """A file at a time, but the browser's in one process: each would start a site and make a run of its own."""
 
     FOLDER = "tests/browser/"
 
