@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from workbench.embedded.process import EmbeddedError, Service
 from workbench.secret_files import kept_secret
-from workers.documents.broker import LEDGER_QUEUE, NOTICES_QUEUE, gpu_queue
+from workers.documents.broker import INTAKE_QUEUE, LEDGER_QUEUE, NOTICES_QUEUE, gpu_queue
 
 GPU_DATABASE, LEDGER_DATABASE, CACHE_DATABASE = 0, 1, 2
 """A user without SELECT, as that of the GPU workers, has the first one alone."""
@@ -30,7 +30,7 @@ def _kombu_channels(database: int) -> str:
 
 USERS = {
     "gpu": f"~{gpu_queue('*')} {_KOMBU_KEYS} resetchannels {_kombu_channels(GPU_DATABASE)} {_KOMBU_COMMANDS}",
-    "ledger": f"~{LEDGER_QUEUE}* ~{NOTICES_QUEUE}* ~{gpu_queue('*')} {_KOMBU_KEYS} resetchannels "
+    "ledger": f"~{LEDGER_QUEUE}* ~{NOTICES_QUEUE}* ~{INTAKE_QUEUE}* ~{gpu_queue('*')} {_KOMBU_KEYS} resetchannels "
     f"{_kombu_channels(GPU_DATABASE)} {_kombu_channels(LEDGER_DATABASE)} {_KOMBU_COMMANDS} +select",
     "cache": "~cache:* resetchannels +hello +ping +select +get +set +del +exists +incrby",
 }
