@@ -131,8 +131,7 @@ class Constraints(Document):
     minutes: Number = Field(default=6, gt=0, le=240, description="time to spend on the whole run")
     strict_minutes: bool = Field(
         default=False,
-        description="end the run when the minutes are over, also where a plan that is predicted to keep the promises "
-        "was not tried; otherwise the run may take up to as much again",
+        description="end a run with its minutes; else a plan that is predicted to keep the promises may double them",
     )
     max_quality_loss: Number | None = Field(
         default=None,

@@ -28,6 +28,7 @@ from workers.documents.prices import PriceBook
 pytestmark = pytest.mark.django_db
 BOUNDED = {
     "intake.Recording": "figures of a file that counts itself",
+    "intake.Upload": "one problem in a sentence; gone after a day",
     "notifications.Subscription": "names of kinds; one a member",
     "notifications.Webhook": "names of kinds and a secret; 20 an organisation",
     "reports.Logo": "drawn anew; one an organisation",

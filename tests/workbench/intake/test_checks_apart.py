@@ -20,6 +20,7 @@ from tests.workbench.web_process import ROOT
 from workbench.embedded import Workbench
 from workbench.embedded.devices import Device
 from workbench.intake import check_files
+from workbench.intake.services import checking
 
 MIB = 2**20
 CHUNK = 16 * MIB
@@ -180,3 +181,20 @@ def test_a_check_whose_worker_was_killed_is_done_again(site: Site) -> None:
     service.stop()
     service.start()
     assert site.ended(upload)["recording"]["requests"] == 1_000_000
+
+
+def test_the_program_finds_packages_that_lie_elsewhere_and_knows_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import json, os, pathlib\n"
+        "pathlib.Path(__file__).with_name('environment.json').write_text(json.dumps(sorted(os.environ)))\n"
+    )
+    config = tmp_path / "config.json"
+    config.write_bytes(CONFIGURATION)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("WORKER_TOKEN", "a secret")
+    assert checking._facts("config", {"config.json": config})
+    seen = set(json.loads((tmp_path / "environment.json").read_text()))
+    assert "PYTHONPATH" in seen
+    assert "WORKER_TOKEN" not in seen

@@ -187,13 +187,13 @@ def test_one_that_no_workload_names_goes_after_a_day(api: Clients, engineer: Use
     assert not Recording.objects.exists()
 
 
-def test_only_the_load_stage_is_told_of_it(api: Clients, engineer: User) -> None:
+def test_every_stage_is_told_of_it(api: Clients, engineer: User) -> None:
     client = api(engineer)
     hand_in(client)
     run = client.post(
         "/api/v1/runs", {"workload": post(client, replayed()).json()["id"]}, content_type="application/json"
     ).json()["id"]
     row = Run.objects.get(pk=run)
-    assert services.stage_input(row, StageKey(run_id=run, stage="verify", attempt=1)).recording is None
-    told = services.stage_input(row, StageKey(run_id=run, stage="load", attempt=1)).recording
-    assert told == Recording.objects.get().document
+    kept = Recording.objects.get().document
+    for stage in ("admit", "load"):
+        assert services.stage_input(row, StageKey(run_id=run, stage=stage, attempt=1)).recording == kept

@@ -209,19 +209,20 @@ def _minutes(minutes: float) -> WorkloadDocument:
 
 
 def test_time_that_a_stage_leaves_goes_to_those_after_it(run: Run, key: StageKey) -> None:
-    assert seconds_left(run, "admit", _minutes(60)) == pytest.approx(180)
+    needed = budget.NEEDED_SECONDS
+    assert seconds_left(run, "compose", _minutes(60)) == 3600 - needed["verify"]
     start = timezone.now()
     StageRun.objects.filter(run=run, stage="admit").update(
         state="done", started_at=start, finished_at=start + timedelta(seconds=2)
     )
-    assert seconds_left(run, "baseline", _minutes(6)) == pytest.approx(358 * budget.SHARES["baseline"] / 0.95)
+    assert seconds_left(run, "compose", _minutes(6)) == pytest.approx(358 - needed["verify"])
     StageRun.objects.filter(run=run, stage="admit").update(finished_at=start + timedelta(seconds=900))
     assert seconds_left(run, "verify", _minutes(6)) == 20
 
 
 def test_a_stage_more_needs_no_line_in_the_budget(run, monkeypatch):
     monkeypatch.setattr(budget, "GPU_STAGES", ("admit", "tune", "verify"))
-    assert seconds_left(run, "tune", _minutes(60)) == pytest.approx(3600 * 0.1 / (0.1 + budget.SHARES["verify"]))
+    assert seconds_left(run, "tune", _minutes(60)) == 3600 - budget.NEEDED_SECONDS["verify"]
 
 
 def test_a_run_goes_to_the_first_allowed_class_that_has_a_worker(workload: Any, engineer: Any) -> None:

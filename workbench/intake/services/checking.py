@@ -30,6 +30,8 @@ from workers.documents.recording import RecordingFacts
 
 log = logging.getLogger(__name__)
 
+PYTHON_PATHS = ("PYTHONPATH", "PYTHONPYCACHEPREFIX")
+"""All that the program is told of the worker's environment: where packages lie that are not beside Python."""
 SECONDS = 600
 """How long a check may take on a busy machine; its processor time is limited to check_files.CPU_SECONDS."""
 TOO_LONG = f"checking them takes more than {check_files.CPU_SECONDS} seconds of processor time"
@@ -114,7 +116,7 @@ def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
             input=json.dumps(request).encode(),
             capture_output=True,
             cwd=settings.BASE_DIR,
-            env={},
+            env={name: os.environ[name] for name in PYTHON_PATHS if name in os.environ},
             timeout=SECONDS,
             check=False,
         )
