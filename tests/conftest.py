@@ -37,8 +37,13 @@ settings.load_profile("same")  # neither chance nor the machine's speed decides
 gc.disable()  # until everything is collected: searching what stays takes a third of the time
 
 
-WAITING = ("tests/browser/", "tests/workers/pipeline/", "tests/workbench/embedded/")
-"""Tests that wait for processes most of their time: begun last, they would have the machine to themselves."""
+WAITING = (
+    "tests/browser/",
+    "tests/workers/pipeline/",
+    "tests/workers/test_stage_process.py",
+    "tests/workbench/embedded/",
+)
+"""Files that take longest, and wait for processes meanwhile: begun last, they would have the machine to themselves."""
 
 
 def has_gpu() -> bool:
