@@ -27,8 +27,12 @@ from workers.precisions import lossy_refusal, precisions_of_plans
 from workers.predicting import MEDIAN, predicted, predicted_primary
 from workers.pricing import hourly_price
 
-PREDICTION_ERROR = 0.1
-"""The share of a predicted time by which the measured one may be shorter; `docs/method.md` has the measured errors."""
+PREDICTION_ERROR, ERROR_ELSEWHERE = 0.1, 0.5
+"""The share of a predicted time by which the measured one may be shorter: on Hopper GPUs, whose errors were measured
+(`benchmarks/predictions.md`), and on other devices.
+"""
+HOPPER = 90
+"""Their compute capability (x 10)."""
 NOISE = 0.03
 """A plan that is faster by a smaller share is not worth another trial."""
 MEASURING_SECONDS = 4.0
@@ -63,6 +67,7 @@ class TrialOrder:
         rates = {document.gpu: profile.ceilings} if profile else document.ceilings
         self._prediction = predicted(document.workload, document.model, document.gpu_class, rates)
         self._floor = _floor(document)
+        self._error = PREDICTION_ERROR if GPUS[document.gpu].sm == HOPPER else ERROR_ELSEWHERE
         self._precision = precisions_of_plans(document.workload, document.model, document.gpu_class)[0]
 
     def candidates(self) -> list[CandidatePlan]:
@@ -128,10 +133,10 @@ class TrialOrder:
             return ""
         reached, unit = best.primary.value, self._objective.unit
         if self._lower:
-            possible = max(candidate.predicted * (1 - PREDICTION_ERROR), self._floor / candidate.gpus)
+            possible = max(candidate.predicted * (1 - self._error), self._floor / candidate.gpus)
             if possible < reached * (1 - NOISE):
                 return ""
-        elif candidate.predicted * (1 + PREDICTION_ERROR) > reached * (1 + NOISE):
+        elif candidate.predicted * (1 + self._error) > reached * (1 + NOISE):
             return ""
         return (
             f"Not tried: {quantity(candidate.predicted, unit)} are predicted, and {best.label} was measured with "

@@ -158,3 +158,13 @@ def _profile():
     from tests.workers.stages.test_explore import profile
 
     return profile().model_copy(update={"ceilings": CEILINGS})
+
+
+def test_elsewhere_than_on_hopper_a_prediction_leaves_out_less():
+    """Its errors were measured on H100s and H200s alone."""
+    rates = {"cpu": CEILINGS.model_copy(update={"burst": None})}
+    made = document(gpu_class="cpu").model_copy(update={"ceilings": rates})
+    order = TrialOrder(made)
+    compiled = next(each for each in order.candidates() if each.label == "compiled")
+    beside = [trial("eager", 0.8 * compiled.predicted, "eager")]
+    assert order.why_not(compiled, beside) == ""
