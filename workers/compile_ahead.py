@@ -1,33 +1,40 @@
 """Compiles the kernels of a run's plans on the host's CPUs, while the run's first stages load and measure the model.
 
-A compiled kernel depends on shapes and not on weights, so one folder serves all organisations. Processes of the worker
-alone write to it, from the checked numbers of config.json; stages read it, by KERNELS_PREBUILT.
+A compiled kernel depends on shapes and not on weights, so one folder serves all organisations. A confined process with
+a user of its own alone writes to it; it reads a run's config.json. Stages read the folder, by KERNELS_PREBUILT.
 """
 
+import logging
 import os
-import resource
-import subprocess
 import sys
-import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from kernels.cuda.nvrtc import PREBUILT
-from kernels.hardware import GPUS
+from kernels.hardware import GPUS, Gpu
+from kernels.measure.cpu_threads import usable_cpus
+from workers import child
+from workers.child_environment import template_environment
+from workers.config import WorkerConfig
+from workers.confinement.bounds import Bounds, ResourceLimits
 from workers.documents.gpu_class import single_gpu_class
 from workers.documents.stages import StageInput
-from workers.lifeline import die_with_parent
 from workers.precisions import lossy_refusal
+from workers.predicting import divides
+from workers.stage_files import CODE, ROOT, Folders, readable, user_of
+
+log = logging.getLogger(__name__)
 
 HOPPER = 90
 """The compute capability (x 10) whose kernels are CUDA C++ that is compiled here."""
-MOST_CPU_SECONDS = 600
-MOST_FILES = 4000
-"""The oldest files beyond so many are removed before more are made."""
+LIMITS = ResourceLimits(cpu_seconds=600, memory_bytes=16 * 2**30)
+MOST_JOBS, MOST_FILES = 4, 4000
+"""Processes that compile at once, and files that are kept: the oldest make room for more."""
 LOWER_PRIORITY = 10
-FIRST_STAGES = ("admit", "baseline")
 LOWER = ("fp8", "nvfp4")
 """The lower precisions of the megakernel's weights."""
+FIRST_STAGES = ("admit", "baseline")
 
 
 def folder_of(cache: Path) -> Path:
@@ -40,48 +47,83 @@ def prebuilt(outer: Mapping[str, str], cache: Path) -> str:
     return os.pathsep.join(filter(None, [outer.get(PREBUILT, ""), str(folder_of(cache))]))
 
 
-def start(document: StageInput, model: Path, cache: Path, env: Mapping[str, str]) -> "subprocess.Popen[bytes] | None":
-    """Start compiling in a process of lower priority; None where the run has no such plans, or is past its start.
-
-    `model` is the directory with config.json. The process ends by itself, or with this one.
+def start(document: StageInput, folders: Folders, config: WorkerConfig, outer: Mapping[str, str]) -> child.Child | None:
+    """Start compiling in a confined process of lower priority, which `close` ends; None where the run has no such
+    plans or is past its start, and where the process cannot be started: then stages compile what they need.
     """
-    gpu_class, constraints = single_gpu_class(document.gpu_class), document.workload.constraints
-    if document.stage not in FIRST_STAGES or document.model.kind != "decoder" or GPUS[gpu_class].sm != HOPPER:
+    if document.stage not in FIRST_STAGES or document.model.kind != "decoder" or _gpu(document).sm != HOPPER:
         return None
-    folder, traffic = folder_of(cache), document.workload.traffic
-    folder.mkdir(parents=True, exist_ok=True)
-    _prune(folder)
-    arguments = ["compile", "--plans-only", "--no-server", "--into", str(folder), "--model", str(model)]
-    arguments += ["--gpu", gpu_class, "--jobs", str(max(1, (os.cpu_count() or 2) // 4))]
-    arguments += ["--batch", str(traffic.batch), "--prompt", str(traffic.prompt_tokens)]
-    arguments += ["--tokens", str(traffic.output_tokens)]
+    folder = folder_of(config.cache)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _prune(folder)
+        code = _linked_code(config.cache / "compile-ahead")
+        command = child.ChildCommand(
+            __name__,
+            ["compile", "--into", str(folder), "--model", str(folders.model), *_options(document)],
+            template_environment(outer, code) | {"HOME": str(folder), "TMPDIR": str(folder)},
+            cwd=code,
+            log_file=config.cache / "compile-ahead.log",
+        )
+        closed = [config.data, config.cache]
+        bounds = Bounds(
+            readable=(*readable(outer, [], closed), *folders.read, str(code)),
+            writable=(str(folder),),
+            user=user_of(__name__),
+            required=config.require_sandbox,
+        )
+        return child.Child(command, LIMITS, bounds, on_line=lambda line: None)
+    except (OSError, child.Unconfined) as error:
+        log.warning("nothing is compiled ahead: %s", error)
+        return None
+
+
+def _linked_code(folder: Path) -> Path:
+    """The folder with links to the code, where no stage can write: the root itself may hold the data directory."""
+    folder.mkdir(exist_ok=True)
+    for package in CODE:
+        if (link := folder / package).resolve() != ROOT / package:
+            link.unlink(missing_ok=True)
+            link.symlink_to(ROOT / package)
+    return folder
+
+
+def _gpu(document: StageInput) -> Gpu:
+    return GPUS[single_gpu_class(document.gpu_class)]
+
+
+def _options(document: StageInput) -> Iterable[str]:
+    """The arguments of `kernels compile` for the run's model, traffic, precisions and numbers of GPUs."""
+    traffic, constraints = document.workload.traffic, document.workload.constraints
+    jobs = min(MOST_JOBS, max(1, usable_cpus() // 4))
+    sizes = {"batch": traffic.batch, "prompt": traffic.prompt_tokens, "tokens": traffic.output_tokens, "jobs": jobs}
+    yield from ("--plans-only", "--no-server", "--gpu", _gpu(document).gpu_class)
+    for name, value in sizes.items():
+        yield from (f"--{name}", str(value))
     for weights in LOWER:
         if not lossy_refusal(weights, constraints, document.model):
-            arguments += ["--weights", weights]
-    for gpus in range(2, document.gpus + 1, 2):
-        arguments += ["--gpus", str(gpus)]
-    command = [sys.executable, "-m", "workers.compile_ahead", str(os.getpid()), *arguments]
-    process = subprocess.Popen(
-        command, env=dict(env), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    threading.Thread(target=process.wait, name="compile-ahead", daemon=True).start()
-    return process
+            yield from ("--weights", weights)
+    for gpus in (2, 4):
+        if gpus <= document.gpus and divides(document.model, gpus):
+            yield from ("--gpus", str(gpus))
 
 
 def _prune(folder: Path) -> None:
-    files = sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime)
-    for path in files[: max(0, len(files) - MOST_FILES)]:
-        path.unlink(missing_ok=True)
+    ages: list[tuple[float, Path]] = []
+    for path in folder.iterdir():
+        with suppress(OSError):  # another worker's, which is renamed or removed meanwhile
+            ages.append((path.stat().st_mtime, path))
+    for _, path in sorted(ages)[: max(0, len(ages) - MOST_FILES)]:
+        with suppress(OSError):
+            path.unlink()
 
 
 def main() -> None:
-    """Arguments: the parent's process id, and those of `python -m kernels`."""
-    die_with_parent(int(sys.argv[1]))
+    """Arguments: those of `python -m kernels`."""
     os.nice(LOWER_PRIORITY)
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU_SECONDS, MOST_CPU_SECONDS))
     from kernels.__main__ import main as kernels
 
-    sys.exit(kernels(sys.argv[2:]))
+    sys.exit(kernels(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -157,7 +157,8 @@ class _Run:
             uuids = gpus_for(document.gpu_class, list(visible_gpus()))
             outer = shown(os.environ, document.gpu_class, uuids)
             self._held.enter_context(gpu_lock.held(uuids, reporter.stop.is_set))
-            compile_ahead.start(document, folders.model, self.config.cache, template_environment(outer))
+            if compiling := compile_ahead.start(document, folders, self.config, outer):
+                self._held.callback(compiling.close)
             self._process = RunProcess(self.config, folders, outer, _template)
             self._held.callback(self._process.close)
         return self._process

@@ -69,7 +69,8 @@ class Template:
     def fork(self, request: dict[str, Any], descriptors: Sequence[int]) -> int | None:
         """The process id of the guard of a new confined process; None where there is no template to fork.
 
-        `request` has the limits, the bounds, the module that is run, its arguments, environment and directory.
+        `request` has the limits, the bounds, the module that is run, its arguments, environment and directory. Raises
+        OSError where it does not answer: it may have forked, so nothing else may use the descriptors.
         """
         if self._process.poll() is not None:
             log.warning("the template process has ended with %s; another one is started", self._process.returncode)
@@ -84,7 +85,7 @@ class Template:
         except OSError as error:
             log.warning("the template process does not answer: %s", error)
             self._process.kill()
-            return None
+            raise
         if not answer.isdecimal():
             log.warning("the template process cannot be forked: %s", answer or "it has ended")
             return None

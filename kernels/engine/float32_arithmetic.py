@@ -12,7 +12,7 @@ from kernels.engine.eager import EagerRunner
 
 
 class Float32Runner(EagerRunner):
-    """`logits` are those of the model with its present weights cast to float32, and with float32 activations.
+    """`logits` of token ids are those of the model with its weights cast to float32, and with float32 activations.
 
     The memory of one module's weights in float32 is taken beside the model: a layer's experts, or the LM head. Weights
     keep their memory, so CUDA graphs that read them stay valid.

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -11,7 +12,8 @@ from kernels.cuda import nvrtc
 from tests.waiting import wait_for
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers import compile_ahead
-from workers.child_environment import template_environment
+from workers.config import WorkerConfig
+from workers.stage_files import Folders
 
 SMALL = TINY | {"dtype": "bfloat16", "hidden_size": 256, "intermediate_size": 512, "head_dim": 64}
 
@@ -24,27 +26,51 @@ def model(tmp_path) -> Path:
     return folder
 
 
-def started(model, cache, stage="admit", gpu_class="h100", **constraints):
-    document = stage_input(stage, manifest(SMALL), gpu_class=gpu_class, constraints=constraints or {})
-    return compile_ahead.start(document, model, cache, template_environment(os.environ))
+def started(model, tmp_path, stage="admit", gpu_class="h100"):
+    """The process that compiles for a run on a worker of its own, or None."""
+    cache = tmp_path / "cache"
+    cache.mkdir(exist_ok=True)
+    config = replace(WorkerConfig.from_environment(), cache=cache, data=tmp_path / "data")
+    document = stage_input(stage, manifest(SMALL), gpu_class=gpu_class)
+    return compile_ahead.start(document, Folders(tmp_path, model, None), config, os.environ)
 
 
 @pytest.mark.slow
 def test_the_megakernel_of_a_model_is_compiled_and_proven_and_found_by_its_name(model, tmp_path, monkeypatch):
-    process = started(model, tmp_path / "cache")
-    assert psutil.Process(process.pid).nice() >= 0
     folder = compile_ahead.folder_of(tmp_path / "cache")
-    wait_for(lambda: {"decode", "proof"} <= {each.name.split("-")[0] for each in folder.iterdir()}, 300, "a megakernel")
-    process.kill()
+    with started(model, tmp_path) as process:
+        wait_for(
+            lambda: {"decode", "proof"} <= {each.name.split("-")[0] for each in folder.iterdir()} or not process.alive,
+            300,
+            "a megakernel",
+        )
     monkeypatch.setenv(nvrtc.PREBUILT, compile_ahead.prebuilt({nvrtc.PREBUILT: str(tmp_path)}, tmp_path / "cache"))
-    made = next(each for each in folder.iterdir() if each.name.startswith("decode-"))
+    log = (tmp_path / "cache" / "compile-ahead.log").read_text()
+    made = next((each for each in folder.iterdir() if each.name.startswith("decode-")), None)
+    assert made is not None, log
     assert nvrtc.made_ahead(made.name) == made
     assert nvrtc.made_ahead("decode-none.cubin") is None
 
 
+def test_it_ends_with_all_that_it_started(model, tmp_path):
+    process = started(model, tmp_path)
+    guard = psutil.Process(process.pid)
+    wait_for(lambda: len(guard.children(recursive=True)) > 0, 120, "what the guard starts")
+    below = guard.children(recursive=True)
+    process.close()
+    wait_for(lambda: not any(each.is_running() and each.status() != "zombie" for each in below), 60, "their end")
+
+
+def test_a_place_that_cannot_be_had_costs_the_run_nothing(model, tmp_path, caplog):
+    (tmp_path / "cache").mkdir()
+    compile_ahead.folder_of(tmp_path / "cache").write_text("in the way")
+    assert started(model, tmp_path) is None
+    assert "nothing is compiled ahead" in caplog.text
+
+
 @pytest.mark.parametrize(("stage", "gpu_class"), [("compose", "h100"), ("admit", "cpu"), ("admit", "b200")])
 def test_nothing_is_compiled_for_a_later_stage_or_a_gpu_without_such_kernels(model, tmp_path, stage, gpu_class):
-    assert started(model, tmp_path / "cache", stage, gpu_class) is None
+    assert started(model, tmp_path, stage, gpu_class) is None
 
 
 def test_the_oldest_files_make_room(model, tmp_path, monkeypatch):
@@ -54,6 +80,6 @@ def test_the_oldest_files_make_room(model, tmp_path, monkeypatch):
     for age, name in enumerate(("new.cubin", "middle.cubin", "old.cubin")):
         (folder / name).touch()
         os.utime(folder / name, (1000 - age, 1000 - age))
-    started(model, tmp_path / "cache").kill()
+    started(model, tmp_path).close()
     assert not (folder / "old.cubin").exists()
     assert (folder / "new.cubin").exists()

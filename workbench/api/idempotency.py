@@ -74,8 +74,8 @@ class IdempotencyMiddleware:
             organisation = request.organisation  # type: ignore[attr-defined]
             try:
                 check_bytes(organisation)
-            except Problem as refusal:
-                return respond(refusal.status, refusal.detail, refusal.errors)
+            except Problem:
+                return self.get_response(request)  # what keeps more refuses it; its answer is not kept
             return self._keep(
                 request, IdempotentRequest(organisation=organisation, caller=caller, key=key, digest=digest)
             )

@@ -82,7 +82,10 @@ def go_on(run: Run, user: Any) -> Run:
     minutes = minutes_wanted(run)
     if minutes is None:
         raise RunError("the run left out no plan for time", "state")
-    document = run.workload.sla
+    try:
+        document = run.workload.sla
+    except Unreadable as error:
+        raise RunError(str(error), "workload") from error
     constraints = document.constraints.model_copy(update={"minutes": minutes})
     longer = document.model_copy(update={"constraints": constraints})
     with transaction.atomic():

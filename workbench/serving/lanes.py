@@ -38,6 +38,10 @@ def remember(caller: bytes, organisation: Any) -> None:
     _organisations[caller] = organisation
 
 
+MOST_WAITING = 50
+"""So many requests of an organisation wait in a lane without a thread; one more is answered at once, with a 429."""
+
+
 class Lane:
     """Threads that answer requests, at most `most` of an organisation at once."""
 
@@ -53,7 +57,8 @@ class Lane:
         caller = credential(headers.get("AUTHORIZATION", ""), headers.get("COOKIE", ""))
         organisation = _organisations.get(caller)
         with self._lock:
-            if organisation is not None and self._under_way[organisation] >= self._most:
+            busy = organisation is not None and self._under_way[organisation] >= self._most
+            if busy and len(self._waiting[organisation]) < MOST_WAITING:
                 self._waiting[organisation].append(channel)
                 return
             self._under_way[organisation] += 1

@@ -33,6 +33,7 @@ def metric_title(metric: str, n: int | None = None) -> str:
     return f"TTF{n}" if metric == "ttf_n" else TITLES.get(metric, metric)
 
 
+MOST_MINUTES = 240
 TOKEN_METRICS: tuple[Metric, ...] = ("ttft", "ttf_n", "tpot", "itl")
 """Metrics of generated tokens, which only a model that generates has."""
 BETWEEN_TOKENS: tuple[Metric, ...] = ("tpot", "itl")
@@ -128,10 +129,9 @@ class Constraints(Document):
     prefer: Literal["cheapest", "fastest"] = Field(
         default="cheapest", description="of the plans that keep every promise, the cheapest by the token or the fastest"
     )
-    minutes: Number = Field(default=6, gt=0, le=240, description="time to spend on the whole run")
+    minutes: Number = Field(default=6, gt=0, le=MOST_MINUTES, description="time to spend on the whole run")
     strict_minutes: bool = Field(
-        default=False,
-        description="end a run with its minutes; else a plan that is predicted to keep the promises may double them",
+        default=False, description="end a run with its minutes; else a plan that may keep the promises may double them"
     )
     max_quality_loss: Number | None = Field(
         default=None,

@@ -51,15 +51,19 @@ def measure(
 def _float32(document: StageInput, context: Context, before: Runner) -> Runner:
     """The model in float32: a copy of its own, or the present deployment's in float32 arithmetic.
 
-    The latter where its weights are those of the files bit by bit, in 16 bits, and where no copy fits beside it. A
-    generated model is then compared by its weights as they are served.
+    The latter for models that read tokens: where the weights are those of the files bit by bit, in 16 bits, and where
+    no copy fits beside it. A generated model is then compared by its weights as they are served. Raises StageError
+    where a model of images or sound has no room for the copy.
     """
-    served = dtype_of(document)
-    if not document.model.generated and served != "fp32" and own_precision(document.model.config) == served:
+    served, reads_tokens = dtype_of(document), before.model.main_input_name == "input_ids"
+    as_in_files = not document.model.generated and own_precision(document.model.config) == served
+    if reads_tokens and as_in_files and served != "fp32":
         return Float32Runner(before.model)
     try:
         return engine.runner("eager", load(document, context, "fp32"))
     except StageError:
+        if not reads_tokens:
+            raise
         return Float32Runner(before.model)
 
 

@@ -73,10 +73,11 @@ def chosen_ops(
 ) -> Chosen:
     """The candidates that make the fastest passes; lossy ones among them only when asked for.
 
-    Without candidates, as where explore expected another plan to be taken, ops are tuned here, quickly.
+    Without candidates for a decode step, as where explore expected another plan to be taken, ops are tuned here.
     """
     wanted, watch = layer_ops(document, model), SearchWatch(journal)
-    if not candidates:
+    tried = [case_from.validate_python(each.case) for each in candidates]
+    if all(defaults.is_of_prompts(case, wanted.traffic) for case in tried):
         from kernels.engine.defaults import default_ops  # it imports transformers
 
         return default_ops(model, wanted.traffic, "fp8" if lossy else "")

@@ -71,6 +71,11 @@ def figures(trials: Sequence[PlanTrial]) -> dict[str, str]:
     }
 
 
+def ended_for_time(trial: PlanTrial) -> bool:
+    """Whether a trial that was begun was ended because the stage's time was over."""
+    return trial.gate == "error" and trial.reason.startswith(NOT_MEASURED) and bool(SHORT_OF_TIME.search(trial.reason))
+
+
 def nothing_else(trials: Sequence[PlanTrial]) -> str:
     """Why nothing but today's plan, the chosen one, has a figure; "" where another has one.
 

@@ -17,7 +17,7 @@ from kernels.measure.roofline import floor_ms, in_burst
 from kernels.plan import Plan
 from workers.charts.text import quantity
 from workers.documents.stages import PlanTrial, StageInput
-from workers.documents.workload import Objective
+from workers.documents.workload import MOST_MINUTES, Objective
 from workers.harness.context import Context
 from workers.planning import ranking, several_gpus
 from workers.planning.build_times import Builds
@@ -204,12 +204,14 @@ def predicted_to_keep(trials: Sequence[PlanTrial], objective: Objective) -> list
 
 
 def minutes_wanted(document: StageInput, context: Context, left_out: Sequence[PlanTrial]) -> float | None:
-    """Minutes, in halves, with which a run would have tried the plans that were `left_out`; None for none."""
-    if not left_out:
+    """Minutes, in halves, with which a run would have tried the plans that were `left_out`; None for none, and where a
+    workload may not ask for more.
+    """
+    if not left_out or document.workload.constraints.minutes >= MOST_MINUTES:
         return None
     wanted = sum(each.seconds_wanted or 0.0 for each in left_out)
     missing = max(wanted, wanted + context.overtime - context.seconds_left)
-    return ceil((60 * document.workload.constraints.minutes + 1.2 * missing) / 30) / 2
+    return min(MOST_MINUTES, ceil((60 * document.workload.constraints.minutes + 1.2 * missing) / 30) / 2)
 
 
 def _floor(document: StageInput) -> float:

@@ -93,7 +93,7 @@ def left_out_words(left_out: Sequence[PlanTrial], objective: Objective, verdict:
     )
     if verdict == "missed":
         return f"Missed by the plans that were tried; left out for want of time: {names}."
-    limit = f"{objective.direction.replace('_', ' ')} {objective.limit:,.10g} {objective.unit}"
+    limit = f"{objective.direction.replace('_', ' ')} {plain(objective.limit or 0)} {objective.unit}"
     return f"Undecided: of plans that may keep {objective.label} of {limit}, time was too short for {names}."
 
 

@@ -1,8 +1,7 @@
 """Whole-model plans, each built, compared with the model and measured, the most valuable first; one of them is taken.
 
-The present deployment's figure is baseline's. Of the other plans the next one is that with the most predicted gain for
-each second (`planning/trial_order.py`), until no other is predicted to be better than the best. Where no plan of
-composed kernels can be made, the best plan is then tried with the op variants that won in explore.
+The present deployment's figure is baseline's; the next plan is that with the most predicted gain for each second
+(`planning/trial_order.py`). Without a plan of composed kernels the best is then tried with explore's op variants.
 """
 
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from workers.planning.build_times import Builds
 from workers.planning.choosing import choose_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.search_watch import parts_left_out
-from workers.planning.trial_order import CandidatePlan, TrialOrder
+from workers.planning.trial_order import MEASURING_SECONDS, CandidatePlan, TrialOrder
 from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, Times, Trier, reference_of, untried
 
 COMPARED_TOKENS = 2048
@@ -73,6 +72,7 @@ class _Composer:
         self._chosen: dict[bool, Chosen] = {}
         self._journal = Journal(document, context)
         self._order = TrialOrder(document)
+        self._beyond = 0.0
 
     def trials(self) -> list[PlanTrial]:
         """Every trial, the winner flagged, each with its reason."""
@@ -141,7 +141,7 @@ class _Composer:
 
     @property
     def _has_alternative(self) -> bool:
-        """Whether a plan other than the present one has been measured."""
+        """Whether another plan than the present one was measured."""
         return sum(trial.primary is not None for trial in self.done) > 1
 
     def _take_present(self) -> None:
@@ -160,11 +160,11 @@ class _Composer:
         """Tries the candidate, unless it is refused, is predicted to be no better than others, or time is short."""
         variant, gpus, label, count = candidate.variant, candidate.gpus, candidate.label, len(self.done)
         plan = self._plan(variant.runner_name, variant.options, [], gpus)
-        reason = self._order.refusal(candidate) or self._order.why_not(candidate, self.done)
-        late = "" if reason else self._too_late(candidate)
-        if reason or late:
-            self._refuse(label, plan, reason or late)
-            self.done[-1].seconds_wanted = candidate.seconds if late else None
+        if reason := self._order.refusal(candidate) or self._order.why_not(candidate, self.done):
+            self._refuse(label, plan, reason)
+        elif late := self._too_late(candidate):
+            self._refuse(label, plan, late)
+            self.done[-1].seconds_wanted = candidate.seconds
         elif variant.name == kernels_plan.VARIANT:
             self._try_kernels(variant)
         elif variant.runner_name == kernels_plan.MEGAKERNEL:
@@ -174,15 +174,18 @@ class _Composer:
             self._attempt(label, plan, lambda: make(self.model), variant.lossy, variant.build_seconds)
         for trial in self.done[count:]:
             trial.predicted = candidate.predicted
+            if summaries.ended_for_time(trial):
+                trial.seconds_wanted = variant.build_seconds + MEASURING_SECONDS
             if trial.build_seconds is not None:
                 Builds(self.document).note(variant.name, trial.build_seconds)
 
     def _too_late(self, candidate: CandidatePlan) -> str:
         """Why there is no time for the candidate, as a sentence; "" where there is."""
         left = self.context.seconds_left
-        grace = 0.0 if self._has_alternative else GRACE_SECONDS
-        most = left + grace if self._journal.most_seconds else 0.0
-        return self._order.too_late(candidate, left, most, self._order.beyond(self.context, self.done))
+        most = left + (0.0 if self._has_alternative else GRACE_SECONDS) if self._journal.most_seconds else 0.0
+        beyond = self._order.beyond(self.context, self.done)
+        self._beyond = beyond if self._order.keeps(candidate) else 0.0
+        return self._order.too_late(candidate, left, most, beyond)
 
     def _try_kernels(self, variant: Variant) -> PlanTrial | None:
         """The plan of composed variants, or None where lower precision changes nothing."""
@@ -195,8 +198,7 @@ class _Composer:
         return trial
 
     def _try_lossy_kernels(self) -> None:
-        variant = registry.variant(kernels_plan.LOSSY_VARIANT)
-        assert isinstance(variant, WholeModel)
+        variant: Any = registry.variant(kernels_plan.LOSSY_VARIANT)
         candidate = self._order.candidate(variant)
         explored = self._order.excluded(variant) if self._candidates else self._order.refusal(candidate)
         reason = explored or kernels_plan.unrounded(self.model)
@@ -214,7 +216,10 @@ class _Composer:
         return self._apply(label, plan, variant)
 
     def _apply(self, label: str, plan: Plan, variant: Variant) -> PlanTrial:
-        return self._attempt(label, plan, partial(engine.apply, self.model, plan), variant.lossy, variant.build_seconds)
+        """Tries the plan on the shared model, or on one of its own where the plan would change the model's modules."""
+        own = partial(planned, self.document, self.context, plan)
+        make = own if decoder.refusal(self.model) else partial(engine.apply, self.model, plan)
+        return self._attempt(label, plan, make, variant.lossy, variant.build_seconds)
 
     def _chosen_ops(self, lossy: bool) -> Chosen:
         """The ops of a kernels plan, chosen once; none where such a plan cannot be made."""
@@ -269,7 +274,7 @@ class _Composer:
     def _building_seconds(self) -> float:
         """The longest that a build may take: the time left and a little more. The first plan has no limit."""
         grace = OVERRUN_SECONDS if self._has_alternative else GRACE_SECONDS
-        return self.context.seconds_left + grace if self.done else float("inf")
+        return max(self.context.seconds_left + grace, self._beyond) if self.done else float("inf")
 
     def _measuring_seconds(self) -> float:
         return min(MEASURE_SECONDS, max(0.5, 0.1 * self.context.seconds_left))

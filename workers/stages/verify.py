@@ -19,7 +19,14 @@ from workers.documents.profile import PlanProfile
 from workers.documents.stages import PlanCheck, StageInput, VerifyResult
 from workers.harness.context import Context, StageError
 from workers.measuring import quality_by_kind
-from workers.measuring.alternation import LEAST_PAIRS, Alternation, alternate, warm_clients
+from workers.measuring.alternation import (
+    FEWEST_PAIRS,
+    LATEST_SECONDS,
+    LEAST_PAIRS,
+    Alternation,
+    alternate,
+    warm_clients,
+)
 from workers.measuring.conditions import watched
 from workers.measuring.journal import Journal
 from workers.measuring.outcomes import outcomes_of, speedup
@@ -185,7 +192,8 @@ class _Bench:
         objectives, served = self.document.workload.objectives, self.today.served
         with watched(self.document) as environment:
             while last.changed and not is_enough(objectives, served, self.usd):
-                if not self._has_time and len(served) >= LEAST_PAIRS:
+                enough = FEWEST_PAIRS if self.context.overtime > LATEST_SECONDS else LEAST_PAIRS
+                if not self._has_time and len(served) >= enough:
                     break
                 self.today.serve()
         both = served if last.changed else last.after
@@ -241,10 +249,11 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     usd_after = usd and usd * plan.gpus
     verdict, waiting = overall_verdict(final.outcomes, final.quality, final.changed), left_out_for_time(document)
     busy = busy_words(final.outcomes, provenance.busy_share(final.environment)) if verdict == "missed" else ""
-    if verdict == "missed" and (hopeful := predicted_to_keep(waiting, workload.objectives[0])):
-        verdict, waiting = "not_enough_samples", hopeful
-    elif busy:
+    hopeful = predicted_to_keep(waiting, workload.objectives[0])
+    if verdict == "missed" and (hopeful or busy):
         verdict = "not_enough_samples"
+    if verdict != "missed":
+        waiting = hopeful
     if not final.void:
         plan.expected = expected_of(plan, document, final.processes, final.environment, usd_after)
     plan.serving, not_served = serving_of(plan, document)
@@ -253,7 +262,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     else:
         said = no_change_sentence(tried, left_out, final.outcomes, verdict, document.left_out)
     for_time = left_out_words(waiting, workload.objectives[0], verdict)
-    said = " ".join(filter(None, (busy or for_time, said, "" if final.void in said else final.void, final.failure)))
+    said = " ".join(filter(None, (busy, for_time, said, "" if final.void in said else final.void, final.failure)))
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),

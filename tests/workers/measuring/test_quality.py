@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -264,3 +265,14 @@ def test_a_model_without_room_for_a_float32_copy_is_compared_in_float32_arithmet
     assert found.acceptable
     assert found.tokens >= 4096
     assert found.kl_before == found.kl_after > 0, "bf16 arithmetic differs from float32 with the same weights"
+
+
+def test_a_model_of_images_is_compared_with_a_float32_copy(context, monkeypatch):
+    """Float32 arithmetic casts a module's weights, and not the image that it is given."""
+    copies = []
+    monkeypatch.setattr(quality_by_kind, "load", lambda *given: copies.append(given[2]) or model())
+    before = SimpleNamespace(model=SimpleNamespace(main_input_name="pixel_values"))
+    document = stage_input("verify", manifest(TINY | {"dtype": "bfloat16"}), constraints={"precisions": ["bf16"]})
+    document.model.generated = False
+    quality_by_kind._float32(document, context, before)
+    assert copies == ["fp32"]

@@ -1,10 +1,14 @@
 """The stages of a run share the model that one of them has loaded, and leave it as it was."""
 
+import json
 from typing import Any
 
 import pytest
 import torch
 
+from kernels import registry
+from kernels.engine import decoder
+from tests.kernels.engine.engine_models import CONFIGS
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.stages import Results
 from workers.harness.context import Context
@@ -52,3 +56,15 @@ def test_each_stage_gets_the_model_and_leaves_it_bit_for_bit(context: Context, m
     assert "model" not in shared, "its further processes and the load stage need the memory"
     assert all(torch.equal(value, kept[each]) for each, value in before.state_dict().items())
     assert _surroundings(before) == surroundings
+
+
+@pytest.mark.parametrize("name", ["gemma3", "gpt2"])
+def test_a_plan_that_changes_modules_gets_a_model_of_its_own(context: Context, name: str) -> None:
+    """Of a model that the compact decoder does not run, the kernels runner replaces modules."""
+    context.model_dir.joinpath("config.json").write_text(json.dumps(CONFIGS[name]))
+    document = stage_input("compose", manifest(CONFIGS[name]))
+    composer = compose._Composer(document, context)
+    assert decoder.refusal(composer.model)
+    surroundings = _surroundings(composer.model)
+    composer._apply("kernels", composer._plan("kernels", {}, []), registry.variant("kernels"))
+    assert _surroundings(composer.model) == surroundings
