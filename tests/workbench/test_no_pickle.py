@@ -16,11 +16,11 @@ from django.core.cache.backends.base import BaseCache
 
 from tests.ports import reserved_port
 from tests.waiting import wait_for
+from workbench import broker as messages
 from workbench import cache
 from workbench.cache import ForgivingFolderCache, ForgivingRedisCache, InProcessCache
 from workbench.celery import app as ledger_app
 from workbench.embedded import broker
-from workbench.runs import dispatch
 from workers.confinement.confine import SYSTEM_WRITABLE
 from workers.gpu import app as gpu_app
 
@@ -64,7 +64,7 @@ def test_every_cache_of_the_site_is_one_without_pickle(settings: Any) -> None:
     assert settings.SESSION_SERIALIZER == "django.contrib.sessions.serializers.JSONSerializer"
 
 
-@pytest.mark.parametrize("app", [ledger_app, gpu_app, dispatch._sender("ledger"), dispatch._sender("gpu.cpu")])
+@pytest.mark.parametrize("app", [ledger_app, gpu_app, messages._sender("ledger"), messages._sender("gpu.cpu")])
 def test_celery_accepts_and_sends_json_alone(app: Celery) -> None:
     conf = app.conf
     assert set(conf.accept_content) == {"json"}

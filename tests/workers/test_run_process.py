@@ -35,7 +35,7 @@ class Runs:
         (self.model / "config.json").write_text(json.dumps(TINY))
 
     def process(self, template: Template | None) -> RunProcess:
-        directory = self._stack.enter_context(scratch())
+        directory = self._stack.enter_context(scratch(WorkerConfig.from_environment().scratch))
         made = RunProcess(WorkerConfig.from_environment(), Folders(directory, self.model, None), os.environ, template)
         self._stack.callback(made.close)
         return made

@@ -30,8 +30,8 @@ def test_the_first_process_makes_the_folder_and_removes_it(tmp_path: Path) -> No
 
 
 def test_another_process_finds_what_one_has_kept(tmp_path: Path) -> None:
-    ForgivingFolderCache(str(tmp_path), {}).set("run", (b"page", ["verify"]))
-    assert ForgivingFolderCache(str(tmp_path), {}).get("run") == (b"page", ["verify"])
+    ForgivingFolderCache(str(tmp_path), {}).set("run", ["page", ["verify"]])
+    assert ForgivingFolderCache(str(tmp_path), {}).get("run") == ["page", ["verify"]]
 
 
 def test_a_folder_that_takes_nothing_fails_no_page(tmp_path: Path) -> None:

@@ -92,6 +92,6 @@ def test_compose_gives_a_plan_for_several_gpus_no_ops(context: Context, monkeypa
         return real(model, plan)
 
     monkeypatch.setattr(engine, "apply", noted)
-    composed(context, [])
+    composed(context, [], constraints={"prefer": "fastest"})
     assert seen[1].ops
     assert not seen[2].ops

@@ -79,6 +79,6 @@ def test_a_further_process_beside_another_program_is_left_out(context, monkeypat
 
     monkeypatch.setattr(fresh_processes, "run", run)
     long = Context(context.model_dir, context.artifacts, seconds=1000)
-    found = processes.measure_again(document, present_plan(document), long, 10)
+    found = processes.measure_again(document, present_plan(document), long, 10, 10, lambda further: False)
     assert len(found.alternations) == 1
     assert found.failure == f"Process 3 is left out: a{VOID[1:]}"
