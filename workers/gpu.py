@@ -24,7 +24,7 @@ from celery.exceptions import WorkerShutdown
 from celery.signals import worker_process_init, worker_ready
 from pydantic import ValidationError
 
-from workers import bytecode, child, compile_ahead, gpu_lock, logs, stage_process
+from workers import bytecode, child, compile_ahead, gpu_lock, logs, one_run, stage_process
 from workers.child_environment import shown, template_environment
 from workers.client import AttemptRefused, Client, Rejected, Unreachable
 from workers.config import WorkerConfig
@@ -47,6 +47,7 @@ from workers.template_process import Template
 
 log = logging.getLogger(__name__)
 app = celery_app("workers", fixups=[])
+one_run.offer(app)
 
 LATEST_SECONDS = 3600
 """A task begins no further stage later than this: a stage may take four hours, and the task LONGEST_STAGE_SECONDS."""
