@@ -60,8 +60,8 @@ class Jobs:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """The site and Redis, and no GPU worker."""
-    stack = Stack(tmp_path_factory.mktemp("stack"), workers=())
+    """The site and Redis, and no GPU worker. No message is sent again between its receipt and the claim."""
+    stack = Stack(tmp_path_factory.mktemp("stack"), workers=(), settings={"REPUBLISH_SECONDS": "3600"})
     try:
         stack.start()
         yield stack
@@ -142,7 +142,8 @@ def test_kedas_user_reads_how_long_a_queue_is_and_no_more(stack: Stack, helm: He
     words = rule.replace("$(REDIS_KEDA_PASSWORD)", "a-password-of-keda").split()[1:]
     redis.Redis(port=stack.redis_port).execute_command("ACL", "SETUSER", *words)
     keda = redis.Redis(port=stack.redis_port, username="keda", password="a-password-of-keda", socket_timeout=60)
-    assert keda.eval(LENGTH, 1, "gpu.cpu") == 0
-    for script, key in (("return redis.call('rpop', KEYS[1])", "gpu.cpu"), (LENGTH, "unacked"), (LENGTH, "ledger")):
+    redis.Redis(port=stack.redis_port).rpush("gpu.l40s", "a", "b")
+    assert keda.eval(LENGTH, 1, "gpu.l40s") == 2
+    for script, key in (("return redis.call('rpop', KEYS[1])", "gpu.l40s"), (LENGTH, "unacked"), (LENGTH, "ledger")):
         with pytest.raises(ResponseError):
             keda.eval(script, 1, key)
