@@ -183,7 +183,7 @@ def context(
             "compared_with": compared_with,
             "when_before": text.when(compared_with),
             "today": text.today(compared_with),
-            "undecided": UNDECIDED.get(results.verify.verdict, "") if results.verify else "",
+            "undecided": _undecided(results),
             "load_notes": under_load.load_notes(results),
             "kernels_by_load": under_load.kernels_by_load(results.load),
             "load_promises": under_load.promises(results, workload.objectives if workload else []),
@@ -207,6 +207,13 @@ def context(
         | _endpoint(results, workload)
         | _plans(results, model)
     )
+
+
+def _undecided(results: Results) -> str:
+    """What would decide the verdict; "" where it is decided, or its sentence names plans that time was short for."""
+    if results.verify is None or results.verify.minutes_wanted:
+        return ""
+    return UNDECIDED.get(results.verify.verdict, "")
 
 
 def _left(results: Results) -> list[plan_profile.Line]:
