@@ -42,7 +42,7 @@ def test_a_fork_that_ends_leaves_it_to_its_maker(tmp_path: Path) -> None:
 
 
 def test_what_a_link_leads_to_is_left_alone(tmp_path: Path) -> None:
-    """Whoever could put a link there would choose the folder that a worker of root empties."""
+    """A user who puts a link there would choose the folder that a worker of root empties."""
     foreign, root = tmp_path / "foreign", tmp_path / "stages"
     (foreign / "kept").mkdir(parents=True)
     root.symlink_to(foreign)

@@ -117,7 +117,7 @@ def test_a_minute_of_use_writes_once(organisation, engineer):
 
 
 def test_what_a_token_made_ends_when_it_is_revoked(organisation, engineer):
-    """Whoever found the token may have made others, and those others again."""
+    """A thief of the token may have made others with it, and more with those."""
     found, secret = tokens.issue(organisation, engineer, "CI", "write")
     other, _ = tokens.issue(organisation, engineer, "mine", "write")
     child = _post(_client(secret), name="child", days=30).json()["secret"]
