@@ -39,7 +39,7 @@ def remember(caller: bytes, organisation: Any) -> None:
 
 
 MOST_WAITING = 50
-"""So many requests of an organisation wait in a lane without a thread; one more is answered at once, with a 429."""
+"""So many requests of an organisation wait in a lane without a thread; one more gets a thread at once, and a 429."""
 
 
 class Lane:
@@ -67,10 +67,11 @@ class Lane:
     def done(self, organisation: Any) -> None:
         """A request of the organisation was answered: begin with its next one."""
         with self._lock:
-            waiting = self._waiting.get(organisation)
+            waiting = self._waiting.get(organisation) if self._under_way[organisation] <= self._most else None
             channel = waiting.popleft() if waiting else None
             if channel is None:
-                self._waiting.pop(organisation, None)
+                if not self._waiting.get(organisation):
+                    self._waiting.pop(organisation, None)
                 self._under_way[organisation] -= 1
                 if not self._under_way[organisation]:
                     del self._under_way[organisation]

@@ -38,7 +38,7 @@ def test_every_answer_is_counted_and_the_ids_that_were_served_are_the_models(tmp
         assert row["logit_gaps"]["ids"] >= 8
         assert row["tokens_per_second"] > 0
         assert 0 < row["ttft_ms"]["p50"] <= row["ttft_ms"]["p99"]
-        assert row["tpot_ms"]["p99"] > 0  # on a busy machine several tokens come at once
+        assert row["tpot_ms"]["p50"] > 0
         assert 0 <= row["goodput"] <= row["requests_per_second"] * 2
     assert first["floor_tokens_per_second"] > first["tokens_per_second"]
 

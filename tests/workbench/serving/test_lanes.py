@@ -1,0 +1,46 @@
+"""Requests of one organisation wait for their turn in a lane, as many as the lane keeps."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from workbench.serving import lanes
+
+MOST = 2
+
+
+@pytest.fixture
+def lane(monkeypatch):
+    """A lane without threads: `began` has the turns that a thread would have taken."""
+    monkeypatch.setattr(lanes, "MOST_WAITING", 3)
+    monkeypatch.setattr(lanes, "_organisations", {lanes.credential("Bearer a", ""): "ours"})
+    made = lanes.Lane(threads=0, most=MOST)
+    made.began = []
+    monkeypatch.setattr(made._threads, "add_task", made.began.append)
+    return made
+
+
+def asked(lane, count):
+    for _ in range(count):
+        lane.add(SimpleNamespace(requests=[SimpleNamespace(headers={"AUTHORIZATION": "Bearer a"})]))
+
+
+def test_more_than_may_wait_are_let_through_to_be_refused(lane):
+    asked(lane, MOST + 3)
+    assert len(lane.began) == MOST
+    asked(lane, 1)
+    assert len(lane.began) == MOST + 1
+
+
+def test_what_was_let_through_begins_no_request_that_waits(lane):
+    """Else more than MOST would be under way from then on, and each of them be refused."""
+    asked(lane, MOST + 3 + 1)
+    lane.done("ours")
+    assert len(lane.began) == MOST + 1, "as many as may be are still under way"
+    for waiting in (1, 2, 3):
+        lane.done("ours")
+        assert len(lane.began) == MOST + 1 + waiting
+    lane.done("ours")
+    lane.done("ours")
+    assert not lane._under_way
+    assert not lane._waiting
