@@ -19,7 +19,7 @@ ENOUGH_PROCESSES = 4
 """So many processes are enough where the result is clear in each of them."""
 MOST_PROCESSES = 6
 """The smallest and the largest ratio of six processes enclose the median of all processes with 96.9 % confidence."""
-LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS = 5, 10, 6.0
+LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS = 3, 10, 3.0
 """Pairs of requests, one before and one after, that each further process serves alternately: as many as take about so
 many seconds, within these bounds."""
 
