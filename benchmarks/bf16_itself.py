@@ -16,15 +16,15 @@ from typing import Any
 
 import torch
 
-from kernels import engine
-from kernels.engine import Runner
+from kernels import runners
 from kernels.measure.environment import environment_info
 from kernels.model_files import catalogue
+from kernels.runners import Runner
 from workers.documents.base import Document
 from workers.documents.measurement import Interval
 from workers.documents.traffic import Traffic
 from workers.measuring import quality, texts
-from workers.statistics import paired_difference
+from workers.stats.intervals import paired_difference
 
 TRAFFIC = Traffic(prompt_tokens=128, output_tokens=64)
 TOKENS = 4_224
@@ -51,12 +51,12 @@ class Row(Document):
 
 def _runner(name: str, model: Any) -> Runner:
     if name == "compiled":
-        runner = engine.runner("compiled", model)
+        runner = runners.runner("compiled", model)
         runner.prepare(1, TRAFFIC.prompt_tokens, TRAFFIC.output_tokens)
         return runner
     if name in OTHERS:
         model.set_attn_implementation("eager")
-    return engine.runner("eager", model)
+    return runners.runner("eager", model)
 
 
 @torch.no_grad()
@@ -66,9 +66,9 @@ def rows(named: str, device: str) -> Iterator[Row]:
     config = json.loads((directory / "config.json").read_text("utf-8")) if directory else catalogue.entry(named)[0]
 
     def loaded(dtype: str) -> Any:
-        return engine.load(directory, config, seed=0, generated=directory is None, dtype=dtype, device=device)
+        return runners.load(directory, config, seed=0, generated=directory is None, dtype=dtype, device=device)
 
-    exact, today = engine.runner("eager", loaded("fp32")), engine.runner("eager", loaded("bf16"))
+    exact, today = runners.runner("eager", loaded("fp32")), runners.runner("eager", loaded("bf16"))
     words = int(exact.model.config.vocab_size)
     length = texts.sequence_length(TRAFFIC, True, words)
     tokens = texts.from_text(directory, "", length, TOKENS, words) if directory else texts.random(words, length, TOKENS)

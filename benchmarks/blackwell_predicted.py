@@ -17,8 +17,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from kernels.blackwell.gemm_tiles import (
+    ROW_BYTES,
+    ROWS,
+    SCALE_TILE_BYTES,
+    STAGE_VALUES,
+    Tile,
+    sizes,
+    space,
+    tile_of,
+)
 from kernels.cases.linear import bench
-from kernels.gemm.blackwell_plan import ROW_BYTES, ROWS, SCALE_TILE_BYTES, STAGE_VALUES, Tile, sizes, space, tile_of
 from kernels.hardware import GPUS
 from kernels.ops import GroupedCase, LinearCase
 from kernels.ops.base import MATRIX_RATE

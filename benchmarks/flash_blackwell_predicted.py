@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.blackwell_predicted import Assumptions, assumed, modelled, write
-from kernels.attention.flash_blackwell import KEYS, ROWS
 from kernels.attention.schedule import schedule
+from kernels.blackwell.flash import KEYS, ROWS
 from kernels.cases.attention import bench
 from kernels.hardware import GPUS
 from kernels.ops import AttentionCase

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.blackwell_predicted import Assumptions, assumed, modelled, timed, write
+from kernels.blackwell.gemm_tiles import ROWS, Tile
+from kernels.blackwell.grouped_tiles import sizes, space, tile_of
 from kernels.cases.grouped import bench
-from kernels.gemm.blackwell_plan import ROWS, Tile
-from kernels.gemm.grouped_blackwell_plan import sizes, space, tile_of
 from kernels.hardware import GPUS
 from kernels.ops import GroupedCase
 from kernels.ops.base import BYTES, MATRIX_RATE

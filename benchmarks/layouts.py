@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from kernels import engine
-from kernels.engine import divided
+from kernels import runners
 from kernels.measure.environment import environment_info
 from kernels.megakernel.cli import config_of
+from kernels.model import tensor_parallel
 
 PROMPT, TOKENS, COMPARED = 128, 64, 8
 Made = tuple[dict[str, Any], Any, list[float]]
@@ -34,16 +34,16 @@ def model_of(name: str, layers: int, part: int, gpus: int) -> Any:
     config = config_of(name)
     config |= {"num_hidden_layers": layers or config["num_hidden_layers"]}
     if part > 1:
-        config = divided.part_of_config(config, part)
+        config = tensor_parallel.part_of_config(config, part)
     if gpus > 1:
-        return divided.load(None, config, divided.devices_of(gpus), generated=True)
-    return engine.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
+        return tensor_parallel.load(None, config, tensor_parallel.devices_of(gpus), generated=True)
+    return runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
 
 
 def prepared(model: Any, layout: dict[str, Any], weights: str) -> Any:
     """The megakernel's runner with this layout. Raises InvalidProgram, or ValueError for one that does not fit."""
     rounding = {} if weights == "bf16" else {"rounding": {"method": "nearest"}}
-    runner: Any = engine.runner("megakernel", model, {"weights": weights, "layout": layout} | rounding)
+    runner: Any = runners.runner("megakernel", model, {"weights": weights, "layout": layout} | rounding)
     runner.prepare(1, PROMPT, TOKENS)
     return runner
 

@@ -34,7 +34,7 @@ from kernels.load.planned import PlannedRequest
 from kernels.measure.environment import commit
 from kernels.measure.intervals import percentile
 from workers.documents.traffic import Traffic
-from workers.traffic.prompts import body
+from workers.loadtest.prompts import body
 
 HERE = Path(__file__).parent
 ROUNDS = 3

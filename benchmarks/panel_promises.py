@@ -12,7 +12,7 @@ from kernels.hardware import class_of
 from kernels.measure.pass_time import MEGAKERNEL
 from kernels.model_files import catalogue
 from workers.documents.workload import Sla
-from workers.predicting import fastest, predicted
+from workers.prediction.predict import fastest, predicted
 
 FOLDER = Path(__file__).parent / "panel_models"
 BEST = Path(__file__).with_name("panel_best.json")

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from kernels import registry
-from kernels.engine import describe
 from kernels.measure.environment import current_device
 from kernels.model_files import answer_of_config
 from kernels.model_files.digests import content_digest, model_digest
+from kernels.runners import describe
 from workers.documents.model import ModelFile, ModelManifest
 from workers.documents.prices import default_price_book
 from workers.documents.stages import Results, StageInput

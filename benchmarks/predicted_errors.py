@@ -18,7 +18,7 @@ from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelManifest
 from workers.documents.prediction import PredictedPlan
 from workers.documents.workload import Workload
-from workers.predicting import predict
+from workers.prediction.predict import predict
 
 DECODED = [
     *("decode", "decode-aef7729", "decode-vllm", "decode-vllm-f357c07", "decode-f706c2e", "decode-e6890ad"),

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from kernels import engine
-from kernels.engine.decoder import Decoder
-from kernels.engine.rounding import RoundedWeights, Rounding, rounded_weights
+from kernels import runners
 from kernels.measure.environment import environment_info
+from kernels.model.decoder import Decoder
+from kernels.model.rounding import RoundedWeights, Rounding, rounded_weights
 from workers.documents.base import Document
 from workers.documents.traffic import Traffic
 from workers.measuring import quality, texts
@@ -60,7 +60,7 @@ def with_values(model: Any, found: RoundedWeights) -> Any:
 def measured(directory: Path, device: str) -> list[Row]:
     """bf16, then every precision and method. Raises ValueError when the model has no text of its own."""
     config = json.loads((directory / "config.json").read_text("utf-8"))
-    exact, model = (engine.load(directory, config, dtype=dtype, device=device) for dtype in ("fp32", "bf16"))
+    exact, model = (runners.load(directory, config, dtype=dtype, device=device) for dtype in ("fp32", "bf16"))
     words = int(model.config.vocab_size)  # type: ignore[union-attr, arg-type]
     length = texts.sequence_length(TRAFFIC, True, words)
     tokens = texts.from_text(directory, "", length, MOST_TOKENS, words)
@@ -79,7 +79,7 @@ def measured(directory: Path, device: str) -> list[Row]:
 
 
 def _row(weights: str, method: str, seconds: float, exact: Any, own: Any, tokens: texts.Tokens) -> Row:
-    reference, after = (engine.runner("eager", each) for each in (exact, own.float()))
+    reference, after = (runners.runner("eager", each) for each in (exact, own.float()))
     compared = quality.compare(reference, reference, after, tokens, 1, lambda done: True)
     found = quality.judge(*compared, tokens, False, None)
     text, kl, other = found.text, found.kl_after, found.top1_after

@@ -25,8 +25,8 @@ from kernels.load.generator import LoadDuration
 from kernels.load.server_process import reserved_port, running
 from kernels.measure.environment import commit
 from workers.documents.traffic import Traffic
-from workers.traffic.measuring import LoadTest, measure
-from workers.traffic.sending import LoadTarget
+from workers.loadtest.measuring import LoadTest, measure
+from workers.loadtest.sending import LoadTarget
 
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = ROOT / "samples" / "voice-agent"

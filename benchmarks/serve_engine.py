@@ -1,4 +1,4 @@
-"""Throughput and times of the paged engine of `kernels/serve`, in process: no HTTP, no process of its own, no peer.
+"""Throughput and times of the paged engine of `kernels/server`, in process: no HTTP, no process of its own, no peer.
 
     python -m benchmarks.serve_engine --model llama-3.2-1b --json serve-in-process.json
 
@@ -19,18 +19,18 @@ from typing import Any
 
 import torch
 
-from kernels import engine as models
+from kernels import runners as models
 from kernels.measure.environment import environment_info
 from kernels.model_files import catalogue
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import logit_gaps
-from kernels.serve.backend import KernelsBackend
-from kernels.serve.building import backends
-from kernels.serve.engine import Backend, Engine
-from kernels.serve.excluded import MEGAKERNEL
-from kernels.serve.megakernel_backend import MegakernelBackend
-from kernels.serve.requests import Request
-from kernels.serve.sizing import RequestedSize
+from kernels.server.execution.backend import KernelsBackend
+from kernels.server.execution.building import backends
+from kernels.server.execution.engine import Backend, Engine
+from kernels.server.execution.excluded import MEGAKERNEL
+from kernels.server.execution.megakernel_backend import MegakernelBackend
+from kernels.server.execution.sizing import RequestedSize
+from kernels.server.scheduler.requests import Request
 
 ROUNDS = 20
 """Requests for each that is served at once."""

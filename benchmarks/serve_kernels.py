@@ -22,17 +22,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kernels import engine as models
-from kernels.engine.decoder import Decoder
-from kernels.engine.experts import Experts
+from kernels import runners as models
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
+from kernels.model.decoder import Decoder
+from kernels.model.experts import Experts
 from kernels.model_files import catalogue
-from kernels.serve.backend import KernelsBackend
-from kernels.serve.compiling import compile_together
-from kernels.serve.requests import Part, Request, Step
-from kernels.serve.shapes import fitting
-from kernels.serve.sizing import RequestedSize, limits_for
+from kernels.server.execution.backend import KernelsBackend
+from kernels.server.execution.compiling import compile_together
+from kernels.server.execution.shapes import fitting
+from kernels.server.execution.sizing import RequestedSize, limits_for
+from kernels.server.scheduler.requests import Part, Request, Step
 
 TIMED, RECORDED = 20, 3
 """Steps that are timed, and steps that the profiler records."""

@@ -21,11 +21,11 @@ from starlette.requests import Request
 
 from benchmarks.host import load_average, machine
 from kernels.measure.environment import commit
-from kernels.serve.bodies import LARGEST_BODY, document_of
-from kernels.serve.body_process import BodyReader
-from kernels.serve.errors import ApiError
-from kernels.serve.schemas import ChatAsked, CompletionAsked
-from kernels.serve.starting import settle
+from kernels.server.http.bodies import LARGEST_BODY, document_of
+from kernels.server.http.body_process import BodyReader
+from kernels.server.http.errors import ApiError
+from kernels.server.http.schemas import ChatAsked, CompletionAsked
+from kernels.server.starting import settle
 
 TIMES = 7
 CONTEXT = 8192

@@ -32,7 +32,7 @@ from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import reserved_port, running
 from kernels.measure import nvml
 from kernels.measure.environment import environment_info
-from kernels.serve.spec import Spec, configuration
+from kernels.server.spec import Spec, configuration
 
 LENGTHS = Lengths(48, 24, 0.8, 4)
 CANCELLED_EACH, CANCELLED_AFTER = 20, 4

@@ -24,12 +24,12 @@ from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.sharing import Sending, most_processes, processes_for
 from kernels.measure.environment import commit
-from kernels.serve import web
-from kernels.serve.engine_process import EngineProcess
-from kernels.serve.messages import Added, News, Ready, Stop
-from kernels.serve.spec import Spec
-from kernels.serve.web_process import WebSpec
-from kernels.serve.web_servers import web_servers
+from kernels.server.http import web
+from kernels.server.messages import Added, News, Ready, Stop
+from kernels.server.processes.engine_process import EngineProcess
+from kernels.server.processes.web_process import WebSpec
+from kernels.server.processes.web_servers import web_servers
+from kernels.server.spec import Spec
 
 MODEL = Path(__file__).parents[1] / "samples" / "voice-agent"
 LENGTHS = Lengths(128, 64)

@@ -14,8 +14,8 @@ from workers.documents.load import (
 from workers.documents.measurement import Interval
 from workers.documents.stages import Results
 from workers.documents.traffic import Traffic
-from workers.endpoint.comparing import server_of
-from workers.under_load.sentences import curve_of
+from workers.loadtest.endpoint.comparing import server_of
+from workers.wording.load_search import curve_of
 
 SERVER = server_of(
     Endpoint(url="https://models.example.com/v1", model="their-model", hardware="2 A100 of the test"), Traffic()

@@ -20,9 +20,9 @@ from workers.documents.recording import Recording
 from workers.documents.stages import Results
 from workers.documents.traffic import Traffic
 from workers.documents.workload import LoadSearch, Workload, unit_of
+from workers.loadtest.limit_search import LimitSearch, saturation
 from workers.stages.price import price
-from workers.traffic.limit import LimitSearch, saturation
-from workers.under_load.sentences import batches_words, curve_of, server_words, whole_sentence
+from workers.wording.load_search import batches_words, curve_of, server_words, whole_sentence
 
 SECONDS, OUTPUT = 8.0, 64
 SEARCH = LimitSearch(64, 3)

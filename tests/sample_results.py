@@ -25,7 +25,7 @@ from workers.documents.stages import (
 )
 from workers.documents.workload import Deployment, Objective, Workload
 from workers.stages.price import price
-from workers.statistics import distribution
+from workers.stats.intervals import distribution
 
 ENVIRONMENT = Environment(
     device="Test device",

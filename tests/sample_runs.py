@@ -13,7 +13,7 @@ from workers.charts.prediction import compared
 from workers.documents.load import UnderLoadResult
 from workers.documents.recording import RecordingFacts
 from workers.documents.stages import Results, StageFailure, stages_of
-from workers.report_page import headline, render
+from workers.report.page import headline, render
 
 SECONDS = {
     "admit": 2,

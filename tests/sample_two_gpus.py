@@ -3,7 +3,6 @@
 from kernels.plan import Plan
 from tests.sample_results import ENVIRONMENT, compose, manifest, results
 from tests.sample_results import workload as plain
-from workers.charts.serving import SEVERAL
 from workers.documents.measurement import Interval
 from workers.documents.prices import default_price_book
 from workers.documents.speedup import ProcessMedians, Speedup
@@ -11,7 +10,8 @@ from workers.documents.stages import ObjectiveOutcome, PlanTrial, Results
 from workers.documents.workload import Objective, Workload
 from workers.planning.summaries import of_plan
 from workers.stages.price import price
-from workers.statistics import distribution
+from workers.stats.intervals import distribution
+from workers.wording.serving import SEVERAL
 
 TPOT = Objective(metric="tpot", percentile=50, limit=2)
 BEFORE_MS, ONE_MS, TWO_MS = 11.8, 3.4, 1.8

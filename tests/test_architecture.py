@@ -13,14 +13,14 @@ from pathlib import Path
 import grimp
 import pytest
 
-import kernels.serve
+import kernels.server
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_FILE = 300
 TORCH_FREE = [
     "workers.gpu",
     "workers.documents.stages",
-    "workers.traffic.measuring",
+    "workers.loadtest.measuring",
     "workbench.celery",
     "workbench.urls",
     "workbench.wsgi",
@@ -32,7 +32,7 @@ TORCH_FREE = [
     "kernels.registry",
     "kernels.model_files",
     "kernels.model_files.catalogue",
-    "kernels.engine.weights",
+    "kernels.model.weights",
 ]
 
 
@@ -132,7 +132,7 @@ def names_in(path: Path) -> set[str]:
 
 def test_the_map_of_the_server_has_every_module() -> None:
     names = {each.stem for each in (ROOT / "kernels" / "serve").glob("*.py")} - {"__init__"}
-    assert set(re.findall(r"`(\w+)`", kernels.serve.__doc__ or "")) == names
+    assert set(re.findall(r"`(\w+)`", kernels.server.__doc__ or "")) == names
 
 
 def test_the_tour_leads_to_files_and_names_that_exist() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from django.conf import settings
 
-from workers.delivery import celery_app
 from workers.documents.broker import NOTICES_QUEUE, NOTICES_TASK, SWEEP_RUNS_TASK, SWEEP_UPLOADS_TASK
+from workers.shared.delivery import celery_app
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 

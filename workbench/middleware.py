@@ -11,7 +11,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from ninja.throttling import SimpleRateThrottle
 
 from workbench import disk
-from workers import logs
+from workers.shared import logs
 
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 GetResponse = Callable[[HttpRequest], HttpResponse]

@@ -12,7 +12,7 @@ import environ
 from django.core.exceptions import ImproperlyConfigured
 
 from workbench.secret_files import kept_secret, own_folder
-from workers import logs
+from workers.shared import logs
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent

@@ -24,26 +24,27 @@ from celery.exceptions import WorkerShutdown
 from celery.signals import worker_process_init, worker_ready
 from pydantic import ValidationError
 
-from workers import bytecode, child, compile_ahead, gpu_lock, logs, one_run, stage_process
-from workers.child_environment import shown, template_environment
-from workers.client import AttemptRefused, Client, Rejected, Unreachable
 from workers.config import WorkerConfig
-from workers.delivery import celery_app, worker_is_stopping
-from workers.device_memory import gpus_for, memory_gib, visible_gpus
 from workers.documents.base import Artifact
 from workers.documents.broker import GPU_TASK, gpu_class_of
 from workers.documents.stages import Progress, StageFailure, StageInput
 from workers.documents.worker_api import ENDPOINT_STAGES, Claim, EndpointAccess, Hello, Outcome, StageKey
-from workers.endpoint.asking import Stopped
-from workers.endpoint.at_endpoint import AtEndpoint
-from workers.model_cache import BadModel, ModelCache
-from workers.recordings import fetched
-from workers.reporter import Reporter
-from workers.scratch import scratch
-from workers.stage_files import Folders, stage_modules
-from workers.stage_output import open_plain, read_stage_document
-from workers.stage_process import RunProcess, StageEnd
-from workers.template_process import Template
+from workers.host import bytecode, child, compile_ahead, gpu_lock, one_run, stage_process
+from workers.host.child_environment import shown, template_environment
+from workers.host.client import AttemptRefused, Client, Rejected, Unreachable
+from workers.host.device_memory import gpus_for, memory_gib, visible_gpus
+from workers.host.model_cache import BadModel, ModelCache
+from workers.host.recordings import fetched
+from workers.host.reporter import Reporter
+from workers.host.stage_files import Folders, stage_modules
+from workers.host.stage_output import open_plain, read_stage_document
+from workers.host.stage_process import RunProcess, StageEnd
+from workers.host.template_process import Template
+from workers.loadtest.endpoint.client import Stopped
+from workers.loadtest.endpoint.session import AtEndpoint
+from workers.shared import logs
+from workers.shared.delivery import celery_app, worker_is_stopping
+from workers.shared.scratch import scratch
 
 log = logging.getLogger(__name__)
 app = celery_app("workers", fixups=[])

@@ -10,7 +10,7 @@ LIMIT=${LIMIT:-290}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 skeleton() { step "$1" "$2" "$PYTHON" -m pytest -m gpu -v -p no:cacheprovider --durations=3 "$3"; }
-skeleton attention 150 tests/kernels/attention/test_flash_blackwell_skeleton.py
-skeleton product 100 tests/kernels/gemm/test_blackwell_skeleton.py
+skeleton attention 150 tests/kernels/blackwell/test_flash_skeleton.py
+skeleton product 100 tests/kernels/blackwell/test_gemm_skeleton.py
 skeleton experts 100 tests/kernels/gemm/test_grouped.py
 finish

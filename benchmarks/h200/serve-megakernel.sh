@@ -12,5 +12,5 @@ engine=("$PYTHON" -m benchmarks.serve_engine --model llama-3.2-1b --at-once 1 2 
 
 step megakernel 150 "${engine[@]}" --json "$OUT/serve-megakernel.json"
 step kernels 110 "${engine[@]}" --no-megakernel --json "$OUT/serve-kernels.json"
-step tests 150 "$PYTHON" -m pytest -m gpu -q -p no:cacheprovider tests/kernels/serve/test_gpu_backends.py
+step tests 150 "$PYTHON" -m pytest -m gpu -q -p no:cacheprovider tests/kernels/server/test_gpu_backends.py
 finish

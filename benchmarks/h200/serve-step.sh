@@ -5,7 +5,7 @@
 # Writes serve-steps.json; log.txt has the gate's rows. At c062b3c the gate took 15 s and the engine 54 s; the tests were
 # ended after 60 s each, in NVRTC. Predicted: 330 s. Steps of 2,048 tokens of prompts (192 at c062b3c) should bring 128
 # and 256 at once from 45,000 to 58,000 and 69,000 tokens/s: a pass of 128 singles and 256 tokens of prompts is 2.15 ms.
-# Where the gate fails, `step_attention` leaves PREFERRED in kernels/serve/ops.py.
+# Where the gate fails, `step_attention` leaves PREFERRED in kernels/server/execution/ops.py.
 set -euo pipefail
 LIMIT=${LIMIT:-340}
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -14,5 +14,5 @@ step gate 90 "$PYTHON" -m kernels check step_attention --jobs 4
 step engine 150 "$PYTHON" -m benchmarks.serve_engine --model llama-3.2-1b --no-megakernel --at-once 1 8 32 128 256 \
     --json "$OUT/serve-steps.json"
 step tests-step 150 "$PYTHON" -m pytest -m gpu -q -p no:cacheprovider tests/kernels/attention/test_step_attention.py
-step tests-serve 150 "$PYTHON" -m pytest -m gpu -q -p no:cacheprovider tests/kernels/serve
+step tests-serve 150 "$PYTHON" -m pytest -m gpu -q -p no:cacheprovider tests/kernels/server
 finish

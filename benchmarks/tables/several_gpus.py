@@ -7,7 +7,7 @@ from benchmarks.predicted_errors import manifest
 from benchmarks.tables.writing import borrowed, fidelity, markdown, table
 from kernels.measure.pass_time import MEGAKERNEL
 from workers.documents.workload import Workload
-from workers.predicting import predict
+from workers.prediction.predict import predict
 
 CLASSES = {2: "h200x2", 4: "h200x4"}
 SUMS = {"symm_mem": "symm_mem", "nccl": "NCCL"}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kernels.attention.decode_hopper_plan import STEP, build_of, page_of, split_count
+from kernels.attention.decode_hopper_tiles import STEP, build_of, page_of, split_count
 from kernels.attention.decode_split import refused
 from kernels.check_args import C_TYPES, merge_params
 from kernels.cuda.nvrtc import Build

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels.attention.decode_call import CacheAttention, DecodeArguments, KeyCounts, processors
-from kernels.attention.decode_hopper_plan import CALL, STEP, build_of, page_of, shared_bytes, split_count
+from kernels.attention.decode_hopper_tiles import CALL, STEP, build_of, page_of, shared_bytes, split_count
 from kernels.cuda import nvrtc
 from kernels.cuda.call import Prepared
 from kernels.cuda.launch import Launch

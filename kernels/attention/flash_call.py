@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.attention.flash_plan import SHAPE, FlashPlan
+from kernels.attention.flash_tiles import SHAPE, FlashPlan
 from kernels.attention.schedule import schedule
 from kernels.check_args import check_out, check_qkv
 from kernels.cuda import nvrtc

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernels.attention.flash_plan import FlashPlan, common_constants, refused
+from kernels.attention.flash_tiles import FlashPlan, common_constants, refused
 from kernels.cuda.nvrtc import ARCHITECTURE, Build
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import Gpu

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kernels.attention.step_hopper_plan import SOURCE, page_size_of, sizes
+from kernels.attention.step_hopper_tiles import SOURCE, page_size_of, sizes
 from kernels.attention.torch_step import refusal
 from kernels.check_args import C_TYPES, batch_refusal, check_served
 from kernels.cuda.nvrtc import Build

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.attention.step_hopper_plan import FIELDS, THREADS, page_size_of
+from kernels.attention.step_hopper_tiles import FIELDS, THREADS, page_size_of
 from kernels.check_args import check_out, check_presence, check_tensor
 from kernels.cuda.call import CudaCall, Prepared, layout, nothing
 from kernels.cuda.launch import Launch

@@ -7,7 +7,7 @@ from kernels.bring_up.document import Gap, ModelCost, Race
 from kernels.ops import Case
 
 if TYPE_CHECKING:
-    from kernels.engine.layer_ops import LayerOps
+    from kernels.model.layer_ops import LayerOps
 
 
 def race_of(case: str, rows: Sequence[Mapping[str, Any]], floor_ms: float | None) -> Race:

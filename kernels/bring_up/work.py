@@ -36,9 +36,9 @@ def measure_limits() -> dict[str, Any]:
 
 def layer_ops(kind: str, model: str, batch: int = 1) -> Any:
     """The `LayerOps` of a catalogue model for a prompt of PROMPT tokens and TOKENS outputs; no weights are made."""
-    from kernels.engine.decoder import Decoder
-    from kernels.engine.layer_ops import BatchShape, LayerOps
-    from kernels.engine.loading import skeleton
+    from kernels.model.decoder import Decoder
+    from kernels.model.layer_ops import BatchShape, LayerOps
+    from kernels.model.loading import skeleton
     from kernels.model_files import catalogue
 
     return LayerOps(Decoder(skeleton(catalogue.entry(model)[0], DTYPE[kind])), BatchShape(batch, PROMPT, TOKENS))

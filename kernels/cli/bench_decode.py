@@ -10,20 +10,21 @@ from typing import Any
 
 import torch
 
-from kernels import engine, registry
+from kernels import registry
+from kernels import runners as engine
 from kernels.cli import bench_divided
 from kernels.cli.bench_decode_run import DecodeRun, Known, judge, prepared
 from kernels.cli.bench_divided import Wanted
 from kernels.cli.bench_document import BenchRow
 from kernels.cli.bench_fidelity import Exact, compare
-from kernels.engine.model_case import case_of_shapes, model_case
-from kernels.engine.vllm_runner import PYTHON_VARIABLE
-from kernels.engine.whole_model import WholeModel
 from kernels.hardware import Gpu
 from kernels.measure.roofline import doubt, exceeds_peak, floor_ms
+from kernels.model.model_case import case_of_shapes, model_case
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
 from kernels.proof.kernel_names import is_own, kernels_seen
+from kernels.runners.vllm_runner import PYTHON_VARIABLE
+from kernels.runners.whole_model import WholeModel
 
 TOKENS = 64
 TABLE = (

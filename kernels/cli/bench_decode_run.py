@@ -8,16 +8,16 @@ from typing import Any
 import torch
 
 from kernels.cli import bench_divided
-from kernels.engine import Runner
-from kernels.engine.clients import Clients, EqualRequests
-from kernels.engine.served_answers import JudgedAnswers, judge_answers
-from kernels.engine.whole_model import WholeModel
 from kernels.measure.fidelity import Fidelity
 from kernels.measure.intervals import across_processes, median_interval
 from kernels.measure.latency import Served, pooled
 from kernels.ops import ModelCase
 from kernels.proof import logit_gate
 from kernels.proof.served_ids import LogitGaps
+from kernels.runners import Runner
+from kernels.runners.clients import Clients, EqualRequests
+from kernels.runners.served_answers import JudgedAnswers, judge_answers
+from kernels.runners.whole_model import WholeModel
 
 COMPARED_TOKENS = 256
 """So much of each row's prompt is compared."""

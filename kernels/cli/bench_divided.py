@@ -5,13 +5,14 @@ from typing import Any
 
 import torch
 
-from kernels import engine
+from kernels import runners
 from kernels.cli.bench_document import BenchRow
-from kernels.engine import Runner, divided
-from kernels.engine.divided import Divided
-from kernels.engine.divided_runner import DividedRunner
-from kernels.engine.whole_model import WholeModel
+from kernels.model import tensor_parallel
+from kernels.model.tensor_parallel import Divided
 from kernels.ops import ModelCase
+from kernels.runners import Runner
+from kernels.runners.tensor_parallel_runner import DividedRunner
+from kernels.runners.whole_model import WholeModel
 
 MOST_WEIGHTS = 0.9
 """Weights that take more than this share of a GPU's memory are divided over several."""
@@ -24,7 +25,7 @@ def larger_than(device: torch.device, config: dict[str, Any], dtype: str) -> boo
     if device.type != "cuda":
         return False
     held = torch.cuda.get_device_properties(device).total_memory
-    return engine.describe(config, dtype).weight_bytes > MOST_WEIGHTS * held
+    return runners.describe(config, dtype).weight_bytes > MOST_WEIGHTS * held
 
 
 def rows(
@@ -40,7 +41,7 @@ def rows(
         try:
             if not case.gpus:
                 raise ValueError("one GPU does not hold the model; `--gpus 2` measures the megakernel over two")
-            model = divided.load(None, config, divided.devices_of(case.gpus), generated=True)
+            model = tensor_parallel.load(None, config, tensor_parallel.devices_of(case.gpus), generated=True)
         except ValueError as error:
             facts, wrong = case.model_dump(exclude_none=True), f"It could not run: {error}"
             yield BenchRow(
@@ -49,7 +50,7 @@ def rows(
             continue
         yield from measured(model, [(variant, case)])
         del model
-        engine.free()
+        runners.free()
 
 
 def groups_of(wanted: Sequence[Wanted], gpus: Sequence[int]) -> Iterator[list[Wanted]]:
@@ -66,7 +67,7 @@ def groups_of(wanted: Sequence[Wanted], gpus: Sequence[int]) -> Iterator[list[Wa
 
 def reference(model: Any) -> Runner:
     """torch's own ops on the model."""
-    return DividedRunner(model) if isinstance(model, Divided) else engine.runner("eager", model)
+    return DividedRunner(model) if isinstance(model, Divided) else runners.runner("eager", model)
 
 
 def options_of(variant: WholeModel, case: ModelCase, model: Any) -> dict[str, Any]:

@@ -7,16 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels import engine
+from kernels import runners as engine
 from kernels.cli.bench_decode_run import DecodeRun
-from kernels.engine import Runner
-from kernels.engine.divided import Divided
-from kernels.engine.layer_by_layer import float32_logits
 from kernels.measure.fidelity import LENGTH, Fidelity, fidelity
+from kernels.model.layer_by_layer import float32_logits
+from kernels.model.tensor_parallel import Divided
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import own_gaps
+from kernels.runners import Runner
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from kernels.load.server_process import NotStarted, reserved_port, running
 from kernels.load.sharing import Sending, most_processes, processes_for
 from kernels.load.vllm_server import ServerCommand, ServerSettings, vllm
 from kernels.measure.environment import current_device
-from kernels.serve.spec import catalogue_config
+from kernels.server.spec import catalogue_config
 
 ROUNDS = 20
 """Requests for each user, at least."""
@@ -73,7 +73,7 @@ class ServeBench:
 
     def servers(self) -> list[ServerCommand]:
         """vLLM first, since its capacity sets the rate. Raises ValueError when its Python is wrong."""
-        from kernels.engine.vllm_runner import environment
+        from kernels.runners.vllm_runner import environment
 
         def wanted() -> ServerSettings:
             longest = max(self.lengths.longest, self.drawn.longest if self._unequal else 0)

@@ -13,23 +13,23 @@ from kernels import registry
 from kernels.cases import GROUPS, check_cases
 from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import EMPTY_BUILD
-from kernels.engine import all_reduce
-from kernels.engine.decoder import Decoder, refusal
-from kernels.engine.divided import part_of_config
-from kernels.engine.layer_ops import BatchShape, LayerOps
-from kernels.engine.loading import skeleton
-from kernels.engine.passes import Pass
-from kernels.engine.prompt_ops import PACKS_HEAD, prompt_ops
-from kernels.engine.prompts import CAPACITY_STEP, bucket, room_for
-from kernels.engine.state import State
 from kernels.hardware import Gpu
 from kernels.measure import limits as of_gpu
-from kernels.megakernel.validate import Proof
+from kernels.megakernel.proof.validate import Proof
+from kernels.model import all_reduce
+from kernels.model.decoder import Decoder, refusal
+from kernels.model.layer_ops import BatchShape, LayerOps
+from kernels.model.loading import skeleton
+from kernels.model.passes import Pass
+from kernels.model.prompt_ops import PACKS_HEAD, prompt_ops
+from kernels.model.prompts import CAPACITY_STEP, bucket, room_for
+from kernels.model.state import State
+from kernels.model.tensor_parallel import part_of_config
 from kernels.ops import LinearCase, LmHeadCase
-from kernels.serve.backend import KernelsBackend
-from kernels.serve.compiling import NotedVariants, megakernels
-from kernels.serve.megakernel_backend import BATCHES, capacity_of
-from kernels.serve.sizing import RequestedSize, context_of, limits_for
+from kernels.server.execution.backend import KernelsBackend
+from kernels.server.execution.compiling import NotedVariants, megakernels
+from kernels.server.execution.megakernel_backend import BATCHES, capacity_of
+from kernels.server.execution.sizing import RequestedSize, context_of, limits_for
 
 META = torch.device("meta")
 

@@ -18,7 +18,7 @@ from kernels.tune.jobs import one_by_one
 
 if TYPE_CHECKING:
     from kernels.cuda.nvrtc import Build
-    from kernels.megakernel.validate import Proof
+    from kernels.megakernel.proof.validate import Proof
 
 HOPPERS = sorted(name for name, gpu in GPUS.items() if gpu.sm == 90)
 """The classes of GPUs that have kernels in CUDA C++ for whole models."""
@@ -82,7 +82,7 @@ def _wanted(options: argparse.Namespace) -> Iterator["Build | Proof"]:
     Raises ValueError, or KeyError for a name that is in no catalogue.
     """
     from kernels.cli.builds import ServerSize, of_checks, of_model
-    from kernels.engine.layer_ops import BatchShape
+    from kernels.model.layer_ops import BatchShape
 
     gpu = GPUS[options.gpu]
     if not options.model and not options.checks:

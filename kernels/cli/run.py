@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from kernels.cli.bench_document import unwritable
-from kernels.engine.plan_files import PlanRefused, read_model, read_plan
 from kernels.measure.intervals import median_interval
 from kernels.measure.latency import Served, pooled
 from kernels.plan import Expected, Plan
+from kernels.runners.plan_files import PlanRefused, read_model, read_plan
 
 if TYPE_CHECKING:
-    from kernels.engine import Runner
+    from kernels.runners import Runner
 
 
 class RunDocument(BaseModel):
@@ -65,7 +65,7 @@ def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = No
     """Loads, prepares and measures. Raises PlanRefused or ValueError with one sentence."""
     import torch
 
-    from kernels import engine
+    from kernels import runners
     from kernels.measure.environment import environment_info
     from kernels.measure.telemetry import TelemetrySampler
 
@@ -83,9 +83,9 @@ def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = No
     config, generated, seed = read_model(directory, plan)
     given: dict[str, Any] = {"seed": seed, "generated": generated, "dtype": plan.dtype, "device": device}
     try:
-        model = engine.load(directory, config, **given, gpus=plan.parts)
+        model = runners.load(directory, config, **given, gpus=plan.parts)
         environment = environment_info(device=model.device.type)
-        runner = engine.apply(model, plan)
+        runner = runners.apply(model, plan)
         del model
         on = f"{plan.gpus} {environment['device']}" if plan.gpus > 1 else environment["device"]
         print(f"preparing the {plan.runner} runner on {on} …", file=sys.stderr)
@@ -114,7 +114,7 @@ def _too_large(plan: Plan, said: str) -> str:
 
 def serve(runner: "Runner", traffic: Expected, requests: int) -> list[Served]:
     """`requests` batches of random prompts, from closed-loop clients that wait in line."""
-    from kernels.engine.clients import Clients
+    from kernels.runners.clients import Clients
 
     clients = Clients(runner, traffic, seed=7)
     clients.warm_up()

@@ -11,16 +11,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernels.engine.plan_files import PlanRefused, read_plan
 from kernels.load import sockets
 from kernels.plan import LONGEST_SEQUENCE, MOST_KV_BYTES, MOST_RUNNING, Serving
-from kernels.serve.excluded import MEGAKERNEL, NAMES
-from kernels.serve.spec import Spec, configuration
-from kernels.serve.starting import start_line
+from kernels.runners.plan_files import PlanRefused, read_plan
+from kernels.server.execution.excluded import MEGAKERNEL, NAMES
+from kernels.server.spec import Spec, configuration
+from kernels.server.starting import start_line
 
 if TYPE_CHECKING:
-    from kernels.serve.engine_process import EngineProcess
-    from kernels.serve.web_servers import WebServers
+    from kernels.server.processes.engine_process import EngineProcess
+    from kernels.server.processes.web_servers import WebServers
 
 KEY_VARIABLE = "KERNELS_SERVE_API_KEY"
 GIB = 1 << 30
@@ -128,10 +128,11 @@ def wrong_number(name: str, value: float | None) -> str:
 
 async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
     """`ended` has the signals that came before the event loop took them over."""
-    from kernels.serve import encoder, web, worker
-    from kernels.serve.engine_process import EngineProcess
-    from kernels.serve.web_process import WebSpec
-    from kernels.serve.web_servers import web_servers
+    from kernels.server.http import web
+    from kernels.server.processes import encoder, worker
+    from kernels.server.processes.engine_process import EngineProcess
+    from kernels.server.processes.web_process import WebSpec
+    from kernels.server.processes.web_servers import web_servers
 
     size = (read_plan(options.plan).serving if options.plan else None) or Serving()
     spec = Spec(
@@ -172,7 +173,7 @@ async def _until_signalled(
     ended: list[int],
 ) -> int:
     """Serves until a signal, and then until open requests have ended or been ended."""
-    from kernels.serve import web
+    from kernels.server.http import web
 
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
 

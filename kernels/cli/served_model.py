@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels import engine
-from kernels.engine import written_model
-from kernels.engine.model_case import model_case
+from kernels import runners
 from kernels.measure.roofline import floor_ms
+from kernels.model import written_model
+from kernels.model.model_case import model_case
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 from kernels.proof.served_ids import LogitGaps, answer_gaps, joined
-from kernels.serve.spec import catalogue_config
+from kernels.server.spec import catalogue_config
 
 FLOOR_TOKENS = 64
 
@@ -42,19 +42,19 @@ class ServedModel:
     def load(self) -> Any:
         """The model, as transformers has it."""
         generated = not list(self.directory.rglob("*.safetensors"))
-        return engine.load(self.directory, self.config, generated=generated, dtype=self.dtype, device=self.device)
+        return runners.load(self.directory, self.config, generated=generated, dtype=self.dtype, device=self.device)
 
     def floors(self, prompt: int, batches: list[int], ceilings: dict[str, Any]) -> dict[int, float | None]:
         """The roofline's least ms of 64 tokens behind `prompt` ones, by the number of requests at once."""
         model = self.load()
         cases = {each: model_case(model, self.name, self.dtype, each, prompt, FLOOR_TOKENS) for each in batches}
         del model
-        engine.free()
+        runners.free()
         return {batch: floor_ms(case, ceilings) for batch, case in cases.items()}
 
     def judged(self, answers: list[list[tuple[list[int], list[int]]]]) -> list[LogitGaps | None]:
         """The gaps of each group of (prompt, answer), by transformers' eager model; None of an empty group."""
-        eager = engine.runner("eager", self.load())
+        eager = runners.runner("eager", self.load())
         return [
             joined([answer_gaps(eager, prompt, ids, self.device) for prompt, ids in group]) if group else None
             for group in answers
@@ -70,8 +70,8 @@ def prepared(named: str, dtype: str, device: str, folder: Path) -> ServedModel:
     config = catalogue_config(named)
     if config is None:
         return ServedModel(Path(named).resolve(), Path(named).resolve().name, dtype, device)
-    model: Any = engine.load(None, config, seed=0, generated=True, dtype=dtype, device=device)
+    model: Any = runners.load(None, config, seed=0, generated=True, dtype=dtype, device=device)
     written_model.write(model, folder)
     del model
-    engine.free()
+    runners.free()
     return ServedModel(folder, named, dtype, device)

@@ -13,8 +13,8 @@ from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
 from kernels.cuda.launch import Launch
 from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
 from kernels.dtypes import DTYPES
-from kernels.gemm.grouped_plan import COLUMNS, MOST_ROWS, PARAMS, SOURCE, X_BOXES, constants
-from kernels.gemm.hopper_plan import THREADS
+from kernels.gemm.grouped_tiles import COLUMNS, MOST_ROWS, PARAMS, SOURCE, X_BOXES, constants
+from kernels.gemm.hopper_tiles import THREADS
 from kernels.ops import GroupedCase
 from kernels.tiles.maps import named
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
-from kernels.gemm.grouped_plan import SOURCE, constants
-from kernels.gemm.hopper_plan import INTERLEAVED, interleaved_gate_up
+from kernels.gemm.grouped_tiles import SOURCE, constants
+from kernels.gemm.hopper_tiles import INTERLEAVED, interleaved_gate_up
 from kernels.gemm.torch_grouped import scales_refusal
 from kernels.hardware import Gpu
 from kernels.ops import GroupedCase

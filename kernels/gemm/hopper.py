@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import C_TYPES, check_served
 from kernels.cuda.nvrtc import Build
-from kernels.gemm.hopper_plan import INTERLEAVED, interleaved_gate_up, space, tile_of
+from kernels.gemm.hopper_tiles import INTERLEAVED, interleaved_gate_up, space, tile_of
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register

@@ -16,7 +16,7 @@ from kernels.cuda.call import CudaCall, Prepared, nothing, size_and_strides
 from kernels.cuda.launch import Launch
 from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
 from kernels.dtypes import DTYPES
-from kernels.gemm.hopper_plan import THREADS, Tile, tile_of
+from kernels.gemm.hopper_tiles import THREADS, Tile, tile_of
 from kernels.ops import LinearCase, Scales
 from kernels.ops.base import EPSILON
 from kernels.tiles.maps import named

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.check_args import C_TYPES
 from kernels.gemm.hopper import HopperVariant
-from kernels.gemm.hopper_plan import INTERLEAVED, interleaved_gate_up
+from kernels.gemm.hopper_tiles import INTERLEAVED, interleaved_gate_up
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.quant.formats import FLOAT_SCALES

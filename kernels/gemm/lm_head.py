@@ -7,7 +7,7 @@ from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.config_lookup import matching, resized
 from kernels.gemm.skinny import CONFIG_PARAMS, MOST_ROWS
-from kernels.gemm.skinny_config import CANDIDATES_BYTES, TileConfig, configs, packing_of
+from kernels.gemm.skinny_tiles import CANDIDATES_BYTES, TileConfig, configs, packing_of
 from kernels.hardware import Gpu
 from kernels.ops import LmHeadCase
 from kernels.registry import Refusal, Variant, register

@@ -20,7 +20,7 @@ from kernels.cuda.nvrtc import Build
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import SchedulerCounters, check_stream, kernel, macros, parameters
-from kernels.gemm.skinny_config import CANDIDATES_BYTES, TileConfig
+from kernels.gemm.skinny_tiles import CANDIDATES_BYTES, TileConfig
 from kernels.ops import LmHeadCase
 from kernels.ops.lm_head import SETTING_DTYPES, TOP_K
 from kernels.ops.token_feedback import TokenFeedback

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.config_lookup import matching, resized
-from kernels.gemm.skinny_config import TileConfig, can_schedule_dynamically, configs, packing_of, weight_kind
+from kernels.gemm.skinny_tiles import TileConfig, can_schedule_dynamically, configs, packing_of, weight_kind
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register

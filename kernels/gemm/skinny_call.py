@@ -16,7 +16,7 @@ from kernels.cuda.launch import Launch
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.dtypes import DTYPES
 from kernels.gemm import skinny_pack as order
-from kernels.gemm.skinny_config import KINDS, STEP_K, TileConfig, can_schedule_dynamically
+from kernels.gemm.skinny_tiles import KINDS, STEP_K, TileConfig, can_schedule_dynamically
 from kernels.ops import LinearCase
 from kernels.ops.base import EPSILON
 from kernels.quant.absmax import quantised

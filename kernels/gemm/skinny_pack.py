@@ -9,7 +9,7 @@ skinny_weights.cuh.
 import torch
 from torch import Tensor
 
-from kernels.gemm.skinny_config import STEP_K, TileConfig
+from kernels.gemm.skinny_tiles import STEP_K, TileConfig
 from kernels.quant.absmax import INT4_GROUP, NVFP4_BLOCK, QuantisedWeight
 from kernels.quant.gf2 import gf2_inverse
 

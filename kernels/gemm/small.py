@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from kernels.check_args import check_served
 from kernels.cuda.nvrtc import Build
 from kernels.gemm.config_lookup import matching, resized
-from kernels.gemm.small_config import SmallTileConfig, configs
+from kernels.gemm.small_tiles import SmallTileConfig, configs
 from kernels.hardware import Gpu
 from kernels.ops import LinearCase
 from kernels.registry import Refusal, Variant, register

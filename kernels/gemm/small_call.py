@@ -14,7 +14,7 @@ from kernels.cuda.call import CudaCall, Prepared, pointers
 from kernels.cuda.launch import Launch
 from kernels.dtypes import DTYPES
 from kernels.gemm.skinny_call import check_additions
-from kernels.gemm.small_config import PANEL, SmallTileConfig
+from kernels.gemm.small_tiles import PANEL, SmallTileConfig
 from kernels.ops import LinearCase
 from kernels.ops.base import EPSILON
 from kernels.tiles.maps import named

@@ -32,7 +32,7 @@ class Address:
     """Where a server listens. `base` is the path up to `/v1`, `secret` the API key, "" for none.
 
     `handing`, where given, is the descriptor of a Unix socket of packets; the server's end of each new connection is
-    handed over through it, in place of connecting to host and port (`kernels/serve/handed.py`).
+    handed over through it, in place of connecting to host and port (`kernels/server/processes/handed.py`).
     `resolved` is the number that is connected to, whatever the host's name leads to by now; "" to ask the resolver. TLS
     checks the name either way.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kernels.engine.written_model import TOKENIZER_FOLDER
+from kernels.model.written_model import TOKENIZER_FOLDER
 
 MEMORY_SHARE = 0.85
 """The share of the GPU's memory that vLLM takes where it has the GPU to itself."""

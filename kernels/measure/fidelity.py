@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from kernels.engine import Runner
+    from kernels.runners import Runner
 
 LENGTH = 128
 """Tokens of a sequence."""

@@ -44,7 +44,7 @@ def request_case(
 ) -> ModelCase | None:
     """A request of `batch` prompts of `prompt` tokens that generates `tokens` each, weights in a precision.
 
-    As `kernels.engine.model_case`, which asks the loaded model: every weight is read for every token, except an
+    As `kernels.model.model_case`, which asks the loaded model: every weight is read for every token, except an
     embedding that is only looked up and, of a mixture, the experts that one token does not have. None where the
     configuration does not bound the time: `unbounded` says why.
     """

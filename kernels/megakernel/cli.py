@@ -8,16 +8,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from kernels.megakernel import trace
-from kernels.megakernel.held import held_bytes
-from kernels.megakernel.instructions import OP_NAMES
-from kernels.megakernel.layout import Layout
+from kernels.megakernel.host import trace
 from kernels.megakernel.program import Program
-from kernels.megakernel.ranks import part_of, programs
-from kernels.megakernel.shape import shape_of
-from kernels.megakernel.structure import instruction_rows
-from kernels.megakernel.validate import validate
-from kernels.megakernel.weights import FORMATS
+from kernels.megakernel.program.instructions import OP_NAMES
+from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.program.memory import held_bytes
+from kernels.megakernel.program.ranks import part_of, programs
+from kernels.megakernel.program.shape import shape_of
+from kernels.megakernel.program.weights import FORMATS
+from kernels.megakernel.proof.structure import instruction_rows
+from kernels.megakernel.proof.validate import validate
 from kernels.model_files import catalogue
 from kernels.model_files.config import check_config
 from kernels.model_files.errors import ModelRefused
@@ -169,7 +169,7 @@ def _trace(options: argparse.Namespace) -> int:
 
 
 def _record(options: argparse.Namespace) -> int:
-    from kernels.megakernel.record import record
+    from kernels.megakernel.host.record import record
 
     config = config_of(options.model)
     for name in ("prompt", "tokens", "batch", "gpus"):

@@ -13,27 +13,27 @@ import torch
 from torch import Tensor
 
 from kernels.cuda.current import current
-from kernels.engine.base import Generation, Runner, check_request
-from kernels.engine.bound_variants import BoundVariants
-from kernels.engine.divided import Divided
-from kernels.engine.divided_pass import DividedPrompts, RankPart
-from kernels.engine.layer_ops import BatchShape, LayerOps
-from kernels.engine.prompt_ops import PACKS_HEAD, prompt_ops
-from kernels.engine.prompts import PromptReader, room_for
-from kernels.engine.readers import LOOK_NS
-from kernels.engine.rounding import Rounding
-from kernels.engine.state import State
 from kernels.measure.gpu_entry import gpu_of
-from kernels.megakernel.device import Tuning
-from kernels.megakernel.layout import default_layout
-from kernels.megakernel.machine import DecodeRequest, Rank, SingleGpuMegakernel
+from kernels.megakernel.host.device import Tuning
+from kernels.megakernel.host.machine import DecodeRequest, Rank, SingleGpuMegakernel
+from kernels.megakernel.host.rank_models import RankModel, rank_models
+from kernels.megakernel.host.ranked_machine import RankedMachine
 from kernels.megakernel.program import Program
-from kernels.megakernel.rank_models import RankModel, rank_models
-from kernels.megakernel.ranked_machine import RankedMachine
-from kernels.megakernel.ranks import part_of
-from kernels.megakernel.shape import BATCH_MOST, shape_of
-from kernels.megakernel.weights import format_of
+from kernels.megakernel.program.layout import default_layout
+from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.shape import BATCH_MOST, shape_of
+from kernels.megakernel.program.weights import format_of
+from kernels.model.bound_variants import BoundVariants
+from kernels.model.layer_ops import BatchShape, LayerOps
+from kernels.model.prompt_ops import PACKS_HEAD, prompt_ops
+from kernels.model.prompts import PromptReader, room_for
+from kernels.model.rounding import Rounding
+from kernels.model.state import State
+from kernels.model.tensor_parallel import Divided
+from kernels.model.tensor_parallel_pass import DividedPrompts, RankPart
 from kernels.ops.sampling import Samplings, of_batch
+from kernels.runners.base import Generation, Runner, check_request
+from kernels.runners.readers import LOOK_NS
 
 FORCED_MOST = 1024
 """Steps of one teacher-forced launch."""

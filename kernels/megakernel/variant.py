@@ -1,11 +1,11 @@
 """The megakernel as a whole-model variant. Imports without torch."""
 
-from kernels.engine.whole_model import TORCH_HELPERS, WholeModel
 from kernels.hardware import Gpu
-from kernels.megakernel.ranks import RANKS
-from kernels.megakernel.shape import BATCH_MOST
+from kernels.megakernel.program.ranks import RANKS
+from kernels.megakernel.program.shape import BATCH_MOST
 from kernels.ops import ModelCase
 from kernels.registry import Refusal, register
+from kernels.runners.whole_model import TORCH_HELPERS, WholeModel
 
 
 @register

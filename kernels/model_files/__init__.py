@@ -1,11 +1,11 @@
 """Torch-free checks of the files a customer hands in: what is refused and why, and the facts of what is taken."""
 
 from kernels.model_files.answers import AnswerKind, answer_of, answer_of_config
+from kernels.model_files.content_checks import check_paths
 from kernels.model_files.errors import ModelRefused
 from kernels.model_files.headers import Tensor, read_header
 from kernels.model_files.inspection import ModelFacts, check_config_size, inspect, inspect_config, inspect_config_file
 from kernels.model_files.memory import kv_bytes_per_token, needed_bytes
-from kernels.model_files.paths import check_paths
 from kernels.model_files.positions import longest_sequence
 
 __all__ = [

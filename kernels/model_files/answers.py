@@ -63,7 +63,7 @@ def answer_of_config(config: dict[str, Any]) -> AnswerKind:
 
 
 def _default_class(model_type: str) -> str:
-    """As `kernels.engine.loading.model_class` chooses it."""
+    """As `kernels.model.loading.model_class` chooses it."""
     for table in ("MODEL_FOR_MASKED_LM", "MODEL_FOR_CAUSAL_LM", "MODEL"):
         found = mappings()[f"{table}_MAPPING_NAMES"].get(model_type)
         if isinstance(found, str):

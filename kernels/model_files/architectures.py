@@ -26,7 +26,7 @@ IMAGE_AND_TEXT = ("IMAGE_TEXT_TO_TEXT", "ZERO_SHOT_IMAGE_CLASSIFICATION", "VISUA
 """transformers' tables of models that take images and text together."""
 MAIN_INPUT = re.compile(r'main_input_name = "(\w+)"')
 NOT_MADE_UP = {"input_values", "past_values", "pixel_values_videos"}
-"""Sound waves, time series and films: inputs that `kernels.engine.inputs` cannot make up from a configuration."""
+"""Sound waves, time series and films: inputs that `kernels.model.inputs` cannot make up from a configuration."""
 
 
 def check_architecture(model_type: str, architectures: list[str]) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernels.model_files.content_checks import check_content
 from kernels.model_files.errors import ModelRefused
-from kernels.model_files.paths import check_content
 from kernels.model_files.strict_json import parse_json
 
 MAX_HEADER = 100_000_000

@@ -10,10 +10,10 @@ from pydantic import BaseModel
 
 from kernels.model_files.architectures import Kind, check_architecture, kind_of
 from kernels.model_files.config import FILE, MAX_PARAMETERS, check_config, check_no_remote_code
+from kernels.model_files.content_checks import check_content, check_paths
 from kernels.model_files.errors import ModelRefused
 from kernels.model_files.families import check_family_fields, estimated_parameters
 from kernels.model_files.headers import BITS, Tensor
-from kernels.model_files.paths import check_content, check_paths
 from kernels.model_files.strict_json import check_size, read_json
 from kernels.model_files.tensors import INDEX, MAX_INDEX, check_against_config, read_tensors
 

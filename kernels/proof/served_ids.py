@@ -19,7 +19,7 @@ from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 if TYPE_CHECKING:
     import torch
 
-    from kernels.engine import Runner
+    from kernels.runners import Runner
 
 LARGEST_OVER_MEAN = 4.0
 """The largest gap may be this many times the allowed mean gap: the errors of logits are approximately normal."""

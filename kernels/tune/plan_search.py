@@ -15,7 +15,7 @@ from kernels.ops import AttentionCase, Case, GroupedCase, case_from
 from kernels.plan import PlannedOp
 
 if TYPE_CHECKING:
-    from kernels.engine.layer_ops import LayerOps
+    from kernels.model.layer_ops import LayerOps
 
 ARRANGEMENTS = 4
 """Arrangements of a layer that are tried in the whole model."""

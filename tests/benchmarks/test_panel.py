@@ -15,7 +15,7 @@ from tests.benchmarks.test_h200_scripts import FOLDER, commands
 from tests.sample_results import results
 from workers.documents.stages import PlanCheck, Results
 from workers.documents.workload import Objective
-from workers.predicting import divides
+from workers.prediction.predict import divides
 
 
 def test_the_smallest_panel_on_a_cpu(tmp_path: Path) -> None:

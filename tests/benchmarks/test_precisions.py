@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks import precisions
 from kernels import registry
-from kernels.engine import running
-from kernels.engine.whole_model import WholeModel
+from kernels.runners import by_name
+from kernels.runners.whole_model import WholeModel
 from workers.measuring import alternation
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "voice-agent"
@@ -27,7 +27,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
     registry.variants()
     monkeypatch.setitem(registry._variants, "megakernel", Planted())
-    monkeypatch.setitem(running.RUNNERS, "megakernel", "kernels.engine.kernels_runner.KernelsRunner")
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", "kernels.runners.kernels_runner.KernelsRunner")
     monkeypatch.setattr(precisions, "TRAFFIC", {"prompt_tokens": 32, "output_tokens": 8})
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.5)
 

@@ -17,8 +17,8 @@ django.setup()
 from django.test import Client  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
-from kernels.megakernel.shares import shares_of  # noqa: E402
-from kernels.megakernel.trace import timeline_of  # noqa: E402
+from kernels.megakernel.host.shares import shares_of  # noqa: E402
+from kernels.megakernel.host.trace import timeline_of  # noqa: E402
 from tests import sample_bring_up, sample_endpoint, sample_loads, sample_results, sample_runs, sample_two_gpus  # noqa: E402
 from tests.kernels.megakernel.recorded import llama  # noqa: E402
 from tests.sample_no_change import no_change  # noqa: E402

@@ -16,7 +16,7 @@ from tests.browser.serving import Site
 from tests.browser.test_print import CUT, PAPER
 from workbench.home.example import example
 from workers.documents.prices import default_price_book
-from workers.report_page import Cover, render
+from workers.report.page import Cover, render
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 MARGIN = 14 / 25.4 * 72

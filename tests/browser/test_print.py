@@ -8,7 +8,7 @@ from playwright.sync_api import Browser
 
 from tests import sample_results
 from workers.documents.prices import default_price_book
-from workers.report_page import Cover, render
+from workers.report.page import Cover, render
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 PAPER = {"A4": 182, "Letter": 188}

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kernels.cli.serve import KEY_VARIABLE
-from kernels.serve.client import EngineClient
-from kernels.serve.metrics import Metrics
+from kernels.server.http.client import EngineClient
+from kernels.server.http.metrics import Metrics
 from tests.deployment.helm import RELEASE, Helm, pods
 from tests.deployment.test_helm_chart import EVERYTHING, SERVER
 from tests.deployment.test_serve_image import options

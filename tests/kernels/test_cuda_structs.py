@@ -8,34 +8,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.attention import decode_hopper_plan, flash_plan, step_hopper_plan
-from kernels.engine import all_reduce
-from kernels.gemm import (
-    blackwell_call,
-    blackwell_plan,
-    grouped_blackwell_plan,
-    grouped_plan,
-    hopper_call,
-    lm_head_call,
-    skinny_call,
-    small_call,
-)
-from kernels.megakernel import device, instructions
+from kernels.attention import decode_hopper_tiles, flash_tiles, step_hopper_tiles
+from kernels.blackwell import gemm_call, gemm_tiles
+from kernels.blackwell import grouped_tiles as blackwell_grouped_tiles
+from kernels.gemm import grouped_tiles, hopper_call, lm_head_call, skinny_call, small_call
+from kernels.megakernel.host import device
+from kernels.megakernel.program import instructions
+from kernels.model import all_reduce
 from kernels.tiles.maps import TENSOR_MAP
 
 KERNELS = Path(__file__).parents[2] / "kernels"
-OPERANDS = np.dtype(blackwell_plan.OPERANDS).names or ()
+OPERANDS = np.dtype(gemm_tiles.OPERANDS).names or ()
 
 STRUCTS: dict[tuple[str, str], tuple[str, ...]] = {
-    ("attention/decode_hopper.cu", "Call"): decode_hopper_plan.CALL.names or (),
-    ("attention/visible.cuh", "Shape"): flash_plan.SHAPE.names or (),
-    ("attention/step_attention.cuh", "Call"): np.dtype(step_hopper_plan.FIELDS).names or (),
+    ("attention/decode_hopper.cu", "Call"): decode_hopper_tiles.CALL.names or (),
+    ("attention/visible.cuh", "Shape"): flash_tiles.SHAPE.names or (),
+    ("attention/step_attention.cuh", "Call"): np.dtype(step_hopper_tiles.FIELDS).names or (),
     ("engine/all_reduce.cu", "Params"): all_reduce.params_of(2).names or (),
     ("gemm/blackwell_epilogue.cuh", "Operands"): OPERANDS,
-    ("gemm/blackwell.cu", "Params"): (blackwell_plan.PARAMS.names or ())[len(OPERANDS) :],
-    ("gemm/grouped_blackwell.cu", "Params"): (grouped_blackwell_plan.PARAMS.names or ())[len(OPERANDS) :],
-    ("gemm/blackwell.cuh", "Maps"): blackwell_call.MAPS.names or (),
-    ("gemm/grouped_schedule.cuh", "GroupedParams"): grouped_plan.PARAMS.names or (),
+    ("gemm/blackwell.cu", "Params"): (gemm_tiles.PARAMS.names or ())[len(OPERANDS) :],
+    ("gemm/grouped_blackwell.cu", "Params"): (blackwell_grouped_tiles.PARAMS.names or ())[len(OPERANDS) :],
+    ("gemm/blackwell.cuh", "Maps"): gemm_call.MAPS.names or (),
+    ("gemm/grouped_schedule.cuh", "GroupedParams"): grouped_tiles.PARAMS.names or (),
     ("gemm/lm_head.cu", "Feedback"): lm_head_call.FEEDBACK.names or (),
     ("gemm/lm_head.cu", "Settings"): lm_head_call.SETTINGS.names or (),
     ("gemm/schedule.cuh", "Params"): hopper_call.PARAMS.names or (),

@@ -72,7 +72,7 @@ def finished_run(organisation: Any, user: Any, name: str) -> Any:
     from workbench.runs.services import stage_input
     from workers.documents.worker_api import StageKey
     from workers.documents.workload import Workload as Document
-    from workers.report_page import render
+    from workers.report.page import render
 
     kept = json.loads((H200 / f"{name}.json").read_text("utf-8"))
     facts, results = kept["run"], kept["results"]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kernels.engine import describe
 from kernels.model_files import answer_of_config
 from kernels.model_files.digests import model_digest
 from kernels.ops import LinearCase
+from kernels.runners import describe
 from workers.documents.measurement import Candidate
 from workers.documents.model import ModelFile, ModelManifest
 from workers.documents.prices import default_price_book

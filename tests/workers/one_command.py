@@ -4,9 +4,9 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from workers.child import Child, ChildCommand, Ended
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
-from workers.template_process import Template
+from workers.host.child import Child, ChildCommand, Ended
+from workers.host.template_process import Template
 
 
 def code_command(code: str, env: Mapping[str, str], folder: Path) -> ChildCommand:

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 
 from tests.waiting import wait_for
-from workers.child_environment import template_environment
-from workers.template_process import Template
+from workers.host.child_environment import template_environment
+from workers.host.template_process import Template
 
 
 def ready_template(*modules: str, env: Mapping[str, str] | None = None) -> Template:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers import budget
+from workers.documents import budget
 from workers.documents.workload import Workload
 
 

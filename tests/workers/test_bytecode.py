@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.workers import one_command
-from workers import bytecode, stage_files
-from workers.child_environment import stage_environment
 from workers.confinement.bounds import Bounds, ResourceLimits
+from workers.host import bytecode, stage_files
+from workers.host.child_environment import stage_environment
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import pytest
 from tests.waiting import wait_for
 from tests.workers import one_command
 from tests.workers.templates import ready_template
-from workers.child import Ended
 from workers.confinement.bounds import Bounds, ResourceLimits
-from workers.stage_files import python_files
-from workers.template_process import Template
+from workers.host.child import Ended
+from workers.host.stage_files import python_files
+from workers.host.template_process import Template
 
 Run = Callable[..., tuple[Ended, list[str]]]
 
@@ -148,7 +148,7 @@ def test_it_dies_with_the_thread_that_started_it(tmp_path: Path, made: str) -> N
         "from tests.workers import one_command\n"
         "from tests.workers.templates import ready_template\n"
         "from workers.confinement.bounds import Bounds, ResourceLimits\n"
-        "from workers.stage_files import python_files\n"
+        "from workers.host.stage_files import python_files\n"
         f"folder, template = Path({str(tmp_path)!r}), {made}\n"
         "(folder / 'template').write_text(str(template.pid if template else os.getpid()))\n"
         f"command = one_command.code_command({code!r}, dict(PATH=os.environ['PATH']), folder)\n"

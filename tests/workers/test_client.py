@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from tests.workers.conftest import stage_input
-from workers.client import AttemptRefused, Client
 from workers.config import WorkerConfig
 from workers.documents.worker_api import CLAIM_HEADER, Claim, Outcome
+from workers.host.client import AttemptRefused, Client
 
 RUN = "00000000-0000-4000-8000-000000000001"
 

@@ -11,9 +11,9 @@ import pytest
 from kernels.cuda import nvrtc
 from tests.waiting import wait_for
 from tests.workers.conftest import TINY, manifest, stage_input
-from workers import compile_ahead
 from workers.config import WorkerConfig
-from workers.stage_files import Folders
+from workers.host import compile_ahead
+from workers.host.stage_files import Folders
 
 SMALL = TINY | {"dtype": "bfloat16", "hidden_size": 256, "intermediate_size": 512, "head_dim": 64}
 

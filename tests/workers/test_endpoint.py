@@ -8,16 +8,16 @@ import psutil
 import pytest
 
 from tests import sample_results
-from tests.workers.traffic.stub import Stub, running_stub
-from workers import addresses
+from tests.workers.loadtest.stub import Stub, running_stub
 from workers.documents.endpoint import Endpoint
 from workers.documents.load import LoadCurve
 from workers.documents.stages import StageInput
 from workers.documents.worker_api import EndpointAccess
 from workers.documents.workload import Workload
-from workers.endpoint.asking import Stopped
-from workers.endpoint.at_endpoint import AtEndpoint
-from workers.statistics import distribution
+from workers.loadtest.endpoint.client import Stopped
+from workers.loadtest.endpoint.session import AtEndpoint
+from workers.shared import addresses
+from workers.stats.intervals import distribution
 
 KEY = "sk-kept-secret-0123456789"
 INSIDE = ["127.0.0.1"]
@@ -121,8 +121,8 @@ def test_an_encoder_is_asked_for_embeddings(stub: Stub):
 )
 def test_whatever_it_does_is_one_sentence_and_nothing_more_is_sent(stub: Stub, monkeypatch, model, sentence):
     if model == "stub-silent":
-        monkeypatch.setattr("workers.endpoint.at_endpoint.LEAST_TIME_OUT", 0.3)
-        monkeypatch.setattr("workers.endpoint.at_endpoint.TIME_OUT_SHARE", 0.01)
+        monkeypatch.setattr("workers.loadtest.endpoint.session.LEAST_TIME_OUT", 0.3)
+        monkeypatch.setattr("workers.loadtest.endpoint.session.TIME_OUT_SHARE", 0.01)
     there = at(stub.url, model)
     there.measure("before verify")
     stub.log()
@@ -177,7 +177,7 @@ def _sends(process: psutil.Process) -> bool:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_run_that_is_cancelled_stops_it(stub: Stub, monkeypatch, processes: int):
-    monkeypatch.setattr("workers.traffic.sending.most_processes", lambda here: processes)
+    monkeypatch.setattr("workers.loadtest.sending.most_processes", lambda here: processes)
     stop = threading.Event()
     there = at(stub.url, stop=stop, seconds=600, batch=9)
     threading.Timer(0.4, stop.set).start()
@@ -231,7 +231,7 @@ def test_what_was_measured_before_it_failed_stands(stub: Stub):
 
 @pytest.mark.parametrize("model", ["stub", "stub-401"])
 def test_under_load_it_has_the_load_stages_curve(stub: Stub, monkeypatch, model):
-    monkeypatch.setattr("workers.endpoint.rising.LEAST_SECONDS", 0.6)
+    monkeypatch.setattr("workers.loadtest.endpoint.load_search.LEAST_SECONDS", 0.6)
     named = {"url": stub.url, "model": model, "key": KEY}
     asked = document(seconds=8, endpoint=named, load={"most_users": 2}, sampling={"temperature": 1})
     asked = asked.model_copy(update={"stage": "load"})

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from workers import gpu_lock
-from workers.child_environment import shown
-from workers.device_memory import gpus_for, memory_gib, parsed
+from workers.host import gpu_lock
+from workers.host.child_environment import shown
+from workers.host.device_memory import gpus_for, memory_gib, parsed
 
 LISTED = "0, GPU-aa, 143771\n1, GPU-bb, 81559\n2, GPU-cc, [N/A]\n"
 HOLDER = """

@@ -9,7 +9,7 @@ from tests.workers.pipeline.stack import ROOT
 PROGRAM = """
 import logging, logging.config, threading
 from workers import logs
-from workers.threads import inheriting
+from workers.host.threads import inheriting
 logging.config.dictConfig(logs.configuration("INFO"))
 log = logging.getLogger("workers.sample")
 def elsewhere():

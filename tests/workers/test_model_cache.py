@@ -9,7 +9,7 @@ import pytest
 import sample_results
 
 from workers.documents.model import ModelFile, ModelManifest
-from workers.model_cache import BadModel, ModelCache
+from workers.host.model_cache import BadModel, ModelCache
 
 
 class Files:

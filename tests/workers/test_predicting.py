@@ -19,7 +19,7 @@ from kernels.measure.pass_time import (
 from tests.workers.test_promises import model
 from workers.documents.measurement import Ceilings
 from workers.documents.workload import Workload
-from workers.predicting import predict
+from workers.prediction.predict import predict
 
 PARAMETERS, HEAD, CACHE = 1_235_814_400, 128_256 * 2048, (128 + 32) * 2 * 16 * 8 * 64 * 2
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 500.0}, launch_us=1)

@@ -8,8 +8,8 @@ from tests.workers.test_predicting import CEILINGS, encoder, of, predicted, valu
 from tests.workers.test_promises import model
 from workers.documents.measurement import Ceilings
 from workers.documents.workload import Objective
-from workers.predicting import predicted_primary
-from workers.predicting.plans import VARIANTS
+from workers.prediction.plans import VARIANTS
+from workers.prediction.predict import predicted_primary
 
 
 @pytest.mark.parametrize("batch", [1, 8])

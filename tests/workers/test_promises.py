@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from kernels.engine.model_case import case_of_shapes
 from kernels.hardware import GPUS
 from kernels.measure.request_case import request_case
 from kernels.measure.roofline import exceeds_peak, peak_floor_ms
+from kernels.model.model_case import case_of_shapes
 from kernels.model_files import catalogue
 from kernels.model_files.families import estimated_parameters
 from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Sla
-from workers.promises import Known, impossible, predicted_miss, why_several
+from workers.prediction.promises import Known, impossible, predicted_miss, why_several
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200" / "decode.json"
 

@@ -3,12 +3,12 @@
 import pytest
 import sample_results
 
+from benchmarks.simulations.regression_errors import SPREADS, false_alarms
+from benchmarks.simulations.speedup_coverage import FACTORS
 from tests.simulations_page import agrees, quoted_shares
 from workers.documents.speedup import ProcessMedians
 from workers.documents.traffic import Traffic
-from workers.regression import KeptRun, NotComparable, TooFewProcesses, judge, ratio_of
-from workers.simulations.regression_errors import SPREADS, false_alarms
-from workers.simulations.speedup_coverage import FACTORS
+from workers.stats.regression import KeptRun, NotComparable, TooFewProcesses, judge, ratio_of
 
 STEADY = (0.998, 1.0, 1.001, 1.003)
 
@@ -135,7 +135,7 @@ def test_the_interval_by_hand():
 @pytest.mark.parametrize("counts", [(4, 4), (6, 6)])
 def test_false_alarms_are_at_most_one_in_a_hundred(kind, counts):
     """And as many as the page quotes, which has the more of two spreads."""
-    paths, quoted = 3000, quoted_shares("workers.simulations.regression_errors")[kind][0 if counts == (4, 4) else 4]
+    paths, quoted = 3000, quoted_shares("benchmarks.simulations.regression_errors")[kind][0 if counts == (4, 4) else 4]
     found = max(false_alarms(kind, counts, limit=0.0, spread=spread, paths=paths) for spread in SPREADS)
     assert found <= 0.01
     assert agrees(found, quoted, paths)

@@ -15,13 +15,13 @@ import pytest
 from tests.workers.conftest import TINY, stage_input
 from tests.workers.slow_stages import behaviour
 from tests.workers.templates import ready_template
-from workers import stage_process
 from workers.config import WorkerConfig
 from workers.documents.stages import Stage
-from workers.scratch import scratch
-from workers.stage_files import Folders, stage_modules
-from workers.stage_process import RunProcess
-from workers.template_process import Template
+from workers.host import stage_process
+from workers.host.stage_files import Folders, stage_modules
+from workers.host.stage_process import RunProcess
+from workers.host.template_process import Template
+from workers.shared.scratch import scratch
 
 PACKAGE = "tests.workers.slow_stages"
 

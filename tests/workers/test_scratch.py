@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.scratch import scratch
+from workers.shared.scratch import scratch
 
 
 def test_it_is_gone_afterwards(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_it_is_gone_afterwards(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path: Path) -> None:
     code = (
-        "import os\nfrom pathlib import Path\nfrom workers.scratch import scratch\n"
+        "import os\nfrom pathlib import Path\nfrom workers.shared.scratch import scratch\n"
         f"with scratch(Path({str(tmp_path)!r})) as d:\n  (d / 'file').touch(); os.kill(os.getpid(), 9)"
     )
     with scratch(tmp_path) as mine:
@@ -31,7 +31,7 @@ def test_a_fork_that_ends_leaves_it_to_its_maker(tmp_path: Path) -> None:
     """As gunicorn's processes share what their first one made."""
     code = (
         "import os, sys\nfrom contextlib import ExitStack\nfrom pathlib import Path\n"
-        "from workers.scratch import scratch\n"
+        "from workers.shared.scratch import scratch\n"
         f"kept = ExitStack()\nd = kept.enter_context(scratch(Path({str(tmp_path)!r})))\n"
         "if not os.fork():\n  sys.exit()\n"
         "os.wait()\nprint(d.exists())"

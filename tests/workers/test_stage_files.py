@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from workers import stage_files
+from workers.host import stage_files
 
 
 @pytest.fixture

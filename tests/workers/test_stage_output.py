@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.stage_output import open_plain, read_end, read_stage_document
+from workers.host.stage_output import open_plain, read_end, read_stage_document
 
 REFUSALS = {
     "link": "Too many levels of symbolic links",

@@ -16,12 +16,12 @@ from tests.workers.conftest import TINY, stage_input
 from tests.workers.stages.test_compose import ENVIRONMENT, kernels_candidates
 from tests.workers.stages.test_confirmed_plans import document_of
 from tests.workers.stages.test_explore import ATTENTION, CEILINGS, DECODE, profile, row
-from workers import stage_process
 from workers.config import WorkerConfig
 from workers.documents.stages import ExploreResult, Results, StageInput, VerifyResult
-from workers.scratch import scratch
-from workers.stage_files import Folders
-from workers.stage_process import RunProcess
+from workers.host import stage_process
+from workers.host.stage_files import Folders
+from workers.host.stage_process import RunProcess
+from workers.shared.scratch import scratch
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 
 from kernels.measure import intervals
 from kernels.measure.latency import Served
-from workers import statistics
 from workers.documents.workload import Objective
+from workers.stats import intervals as statistics
 
 MS = 1_000_000
 

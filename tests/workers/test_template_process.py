@@ -13,10 +13,10 @@ import pytest
 from tests.waiting import wait_for
 from tests.workers import one_command
 from tests.workers.templates import ready_template
-from workers.child import Child
 from workers.confinement.bounds import Bounds, ResourceLimits
-from workers.stage_files import python_files
-from workers.template_process import Template
+from workers.host.child import Child
+from workers.host.stage_files import python_files
+from workers.host.template_process import Template
 
 IMPORTED = "import sys; print('email.mime.text' in sys.modules)"
 

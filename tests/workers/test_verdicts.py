@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.simulations.verdict_errors import PERCENTILES, boundaries, errors, rows
 from kernels.measure.latency import Served
-from workers import verdicts
 from workers.documents.workload import Objective
-from workers.measuring.sample_sizes import LEAST_REQUESTS, is_enough
-from workers.simulations.verdict_errors import PERCENTILES, boundaries, errors, rows
+from workers.stats import verdicts
+from workers.stats.sample_sizes import LEAST_REQUESTS, is_enough
 
 MANY = 20_000
 

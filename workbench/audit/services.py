@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from workbench.audit.models import NEVER_REFUSED, Action, Entry
 from workbench.middleware import client_address
-from workers.logs import request_id
+from workers.shared.logs import request_id
 
 DAY = timedelta(days=1)
 MOST_A_DAY = 5_000

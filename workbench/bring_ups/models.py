@@ -8,7 +8,7 @@ from django.db import models
 from kernels.bring_up.document import BringUp
 from workbench.accounts.querysets import OrganisationQuerySet
 from workbench.row_bytes import row_bytes
-from workers.charts.text import moment
+from workers.wording.text import moment
 
 
 class BringUpRow(models.Model):

@@ -7,7 +7,7 @@ from kernels.bring_up.document import BringUp, Gap, MachineRates, ModelCost, Rac
 from kernels.bring_up.report import KINDS, limits
 from kernels.bring_up.shares import OpShare, ceiling_share, op_shares, peer_share
 from workers.charts.base import AFTER, BEFORE, Cell, Figure, Table, layout
-from workers.charts.text import case_label, moment, quantity
+from workers.wording.text import case_label, moment, quantity
 
 KEY = re.compile(r"\bop=\w+(?: \w+=[^\s:]+)*")
 """A case's key within a sentence."""

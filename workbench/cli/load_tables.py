@@ -5,12 +5,12 @@ from rich.table import Table
 from rich.text import Text
 
 from workbench.cli.tables import figure, verdict_markup
-from workers.charts.text import capitalised, plain, promised, traffic_words
 from workers.charts.under_load import kernels_by_load
 from workers.documents.load import LimitResult, LoadResult, UnderLoadResult
 from workers.documents.measurement import Interval
 from workers.documents.workload import metric_title
-from workers.under_load.sentences import at_load
+from workers.wording.load_search import at_load
+from workers.wording.text import capitalised, plain, promised, traffic_words
 
 
 def load_result(result: LoadResult, console: Console) -> None:

@@ -20,13 +20,13 @@ from workbench.cli.sla import KEY, mistakes_said, read_document, read_sla
 from workers.documents.load import LoadResult
 from workers.documents.traffic import MOST_USERS, Traffic
 from workers.documents.workload import Sla
-from workers.traffic.measuring import LoadTest, NotMeasurable
-from workers.traffic.measuring import measure as put_load
-from workers.traffic.prompts import APIS, Api
-from workers.traffic.recording import BrokenRecording
-from workers.traffic.searching import find_limit as search_limit
-from workers.traffic.sending import LoadTarget
-from workers.traffic.summary import records
+from workers.loadtest.highest_load import find_limit as search_limit
+from workers.loadtest.measuring import LoadTest, NotMeasurable
+from workers.loadtest.measuring import measure as put_load
+from workers.loadtest.prompts import APIS, Api
+from workers.loadtest.recording import BrokenRecording
+from workers.loadtest.sending import LoadTarget
+from workers.loadtest.summary import records
 
 
 def measure(

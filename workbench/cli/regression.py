@@ -7,7 +7,7 @@ from workbench.cli.client import ApiClient
 from workbench.cli.errors import CliError, Exit
 from workers.documents.stages import Results
 from workers.documents.workload import Workload
-from workers.regression import Judgement, KeptRun, NotComparable, TooFewProcesses, judge
+from workers.stats.regression import Judgement, KeptRun, NotComparable, TooFewProcesses, judge
 
 LIMIT = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%?")
 

@@ -8,15 +8,16 @@ from rich.table import Table
 from rich.text import Text
 
 from workers.charts import comparison as compared
-from workers.charts import endpoint, plans, provenance
+from workers.charts import endpoint, plans
 from workers.charts.cells import cell
 from workers.charts.comparison import ComparedRun
-from workers.charts.text import VERDICTS, promised
+from workers.cost import against_endpoint
 from workers.documents.measurement import Environment
 from workers.documents.prices import CostLine, PriceResult
 from workers.documents.speedup import Speedup
 from workers.documents.stages import ObjectiveOutcome, Results, VerifyResult
-from workers.economics import against_endpoint
+from workers.wording import provenance
+from workers.wording.text import VERDICTS, promised
 
 STYLES = {"met": "bold green", "missed": "bold red", "not_enough_samples": "bold yellow", "too_close": "bold yellow"}
 

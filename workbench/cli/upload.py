@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.cli.client import ApiClient, refusal
 from workbench.cli.errors import CliError, Exit
-from workers.traffic.recording import BrokenRecording, facts
+from workers.loadtest.recording import BrokenRecording, facts
 
 READ_BYTES = 2**20
 MOST_CHUNK_BYTES = 16 * 2**20

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from workers.lifeline import die_with_parent
+from workers.shared.lifeline import die_with_parent
 
 
 class EmbeddedError(Exception):

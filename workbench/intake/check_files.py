@@ -17,8 +17,8 @@ from typing import Any
 
 from kernels.model_files import ModelRefused, inspect, inspect_config_file
 from workbench.intake.services.chat_templates import check_templates
-from workers.lifeline import die_with_parent
-from workers.traffic.recording import BrokenRecording, facts
+from workers.loadtest.recording import BrokenRecording, facts
+from workers.shared.lifeline import die_with_parent
 
 MEMORY_BYTES = 2**30
 CPU_SECONDS = 60

@@ -2,9 +2,9 @@
 
 from django.conf import settings
 
-from workers import addresses
+from workers.shared import addresses
 
 
 def parse(url: str) -> addresses.Destination:
-    """Where a webhook's address points. Raises `workers.addresses.AddressRefused`."""
+    """Where a webhook's address points. Raises `workers.shared.addresses.AddressRefused`."""
     return addresses.parse(url, settings.WEBHOOK_ALLOWED_HOSTS, "https://example.com/hook")

@@ -23,7 +23,7 @@ from django.utils import timezone
 from workbench.accounts.secrets import cipher
 from workbench.notifications import addresses, mail, posting, signing
 from workbench.notifications.models import Delivery, Notice
-from workers.addresses import AddressRefused
+from workers.shared.addresses import AddressRefused
 
 log = logging.getLogger(__name__)
 

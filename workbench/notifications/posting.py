@@ -8,7 +8,7 @@ from typing import Any
 
 import httpcore
 
-from workers.addresses import Destination, resolve
+from workers.shared.addresses import Destination, resolve
 
 SECONDS = 10.0
 """The whole exchange, from the connection to the end of the answer's headers."""

@@ -13,7 +13,7 @@ from workbench.audit.services import record
 from workbench.notifications import addresses, signing
 from workbench.notifications.delivering import WEBHOOK_SECRETS
 from workbench.notifications.models import CHOOSABLE, Subscription, Webhook
-from workers.addresses import AddressRefused
+from workers.shared.addresses import AddressRefused
 
 MOST_WEBHOOKS = 20
 

@@ -19,7 +19,7 @@ from workbench.reports.documents import Snapshot
 from workbench.reports.models import Report
 from workbench.runs.models import Run
 from workbench.runs.services import reading, stage_times
-from workers.report_page import Cover, NoVerdict, render
+from workers.report.page import Cover, NoVerdict, render
 
 
 class ReportError(Exception):

@@ -8,7 +8,7 @@ from django.conf import settings
 from workbench.notifications.models import Kind
 from workbench.notifications.outbox import announce
 from workbench.runs.models import Run, StageRun
-from workers.charts.text import VERDICT_LABELS
+from workers.wording.text import VERDICT_LABELS
 
 
 def run_ended(run: Run, state: Run.State, sentence: str) -> None:

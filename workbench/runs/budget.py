@@ -1,7 +1,7 @@
 """How long a stage of a run may take."""
 
 from workbench.runs.models import Run, StageRun
-from workers import budget
+from workers.documents import budget
 from workers.documents.stages import Stage
 from workers.documents.workload import Workload
 

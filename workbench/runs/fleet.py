@@ -8,11 +8,11 @@ from typing import Any
 from django import forms
 
 from workers.charts.economics import amount
-from workers.charts.text import MISSING, percent, plain
+from workers.cost import assumptions, fleet
 from workers.documents.measurement import Interval
 from workers.documents.money import Demand, Fleet, FleetComparison, ServedLoad, StatedFleet, UnitEconomics
 from workers.documents.traffic import LONGEST_OUTPUT, LONGEST_PROMPT
-from workers.economics import assumptions, fleet
+from workers.wording.text import MISSING, percent, plain
 
 MONEY = re.compile(r"(?:USD|\$)?\s*(\d[\d,]*(?:\.\d+)?|\.\d+)\s*(?:USD|\$)?", re.IGNORECASE)
 MOST = 10**9

@@ -12,13 +12,13 @@ from workbench.runs import services
 from workbench.runs.models import Run, StageRun
 from workbench.runs.result_page import Drawn, shown_chart
 from workers.charts import front
+from workers.cost.front import points
 from workers.documents.gpu_class import single_gpu_class
 from workers.documents.model import ModelManifest
 from workers.documents.prediction import Prediction
 from workers.documents.stages import Results
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.economics.front import points
-from workers.predicting import predicted
+from workers.prediction.predict import predicted
 
 READ = ("compose", "verify", "price")
 NOTE = (

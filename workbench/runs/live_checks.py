@@ -21,15 +21,15 @@ from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.intake.services.recordings import named_recording
 from workbench.intake.services.workloads import class_memory_gib, needed_gib, reasons
 from workbench.runs import placement
-from workers.budget import MINUTES_WITH_VLLM
-from workers.charts.text import plain, request_words, speed_words
+from workers.documents.budget import MINUTES_WITH_VLLM
 from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.predicting import MEDIAN, divides, fastest, predicted
-from workers.promises import Known, more_gpus, rates_words
+from workers.prediction.predict import MEDIAN, divides, fastest, predicted
+from workers.prediction.promises import Known, more_gpus, rates_words
+from workers.wording.text import plain, request_words, speed_words
 
 NO_MODEL = "-"
 """Stands for the model while none is chosen."""

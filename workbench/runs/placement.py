@@ -10,12 +10,12 @@ from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import class_memory_gib, needed_gib
 from workbench.runs import state
 from workbench.runs.models import Run, Worker
-from workers import promises
 from workers.documents.gpu_class import gpus_of
 from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelManifest
 from workers.documents.worker_api import WORKER_ALIVE_SECONDS, Hello
 from workers.documents.workload import Workload
+from workers.prediction import promises
 
 
 class TooLarge(Exception):

@@ -7,7 +7,6 @@ from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from workbench.runs.documents import StageTime
-from workers import budget
 from workers.charts import (
     CHARTS,
     cells,
@@ -15,22 +14,20 @@ from workers.charts import (
     economics,
     endpoint,
     latency,
-    plan_profile,
     plans,
     prediction,
-    provenance,
-    serving,
-    text,
     time_spent,
     timeline,
     under_load,
 )
 from workers.charts.base import Figure, Table
 from workers.charts.svg import draw
+from workers.cost import against_endpoint, any_load, study
+from workers.documents import budget
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
-from workers.economics import against_endpoint, any_load, study
+from workers.wording import plan_profile, provenance, serving, text
 
 PLACED = (
     *("objectives", "latency", "endpoint", "chosen", "time", "roofline", "plans", "decisions", "load", "load_promise"),

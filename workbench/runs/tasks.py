@@ -13,14 +13,14 @@ from workbench import disk
 from workbench.intake import blobs
 from workbench.runs import garbage, services, state
 from workbench.runs.sweep import sweep
-from workers import logs
 from workers.config import WorkerConfig
 from workers.documents.broker import LEDGER_TASK, SWEEP_RUNS_TASK
 from workers.documents.stages import Progress, StageFailure, StageInput
 from workers.documents.worker_api import StageKey
 from workers.harness.cli import sentence_of
 from workers.harness.context import Context, StageError
-from workers.scratch import scratch
+from workers.shared import logs
+from workers.shared.scratch import scratch
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from workbench.intake.models import StoredFile, Unreadable
 from workbench.intake.services import endpoints
 from workbench.runs import line, placement, services, state
 from workbench.runs.models import Run
-from workers import logs
 from workers.documents.stages import STAGES, Results, StageFailure, StageInput
 from workers.documents.worker_api import (
     CLAIM_HEADER,
@@ -37,6 +36,7 @@ from workers.documents.worker_api import (
     Receipt,
     StageKey,
 )
+from workers.shared import logs
 
 router = Router()
 

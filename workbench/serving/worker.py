@@ -17,7 +17,7 @@ from waitress.adjustments import Adjustments
 from workbench.serving.heads import headers_alone
 from workbench.serving.lanes import Lanes
 from workbench.serving.pace import PacedServer
-from workers.scratch import scratch
+from workers.shared.scratch import scratch
 
 CONNECTIONS = 500
 DESCRIPTORS = 4 * CONNECTIONS

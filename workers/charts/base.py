@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.charts.text import quantity
 from workers.documents.base import Basis
 from workers.documents.measurement import Interval
 from workers.documents.stages import Results, Stage
+from workers.wording.text import quantity
 
 Figure = dict[str, Any]
 Cell = str | float | int | None

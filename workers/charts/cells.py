@@ -1,7 +1,7 @@
 """Table cells as text, so that page and report print the same figures."""
 
 from workers.charts.base import Cell, Table
-from workers.charts.text import MISSING, number
+from workers.wording.text import MISSING, number
 
 
 def cell(value: Cell) -> str:

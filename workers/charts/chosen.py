@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout
-from workers.charts.plan_profile import MEGAKERNEL
-from workers.charts.text import case_label
 from workers.documents.measurement import Candidate
 from workers.documents.stages import Results
+from workers.wording.plan_profile import MEGAKERNEL
+from workers.wording.text import case_label
 
 SHOWN, LEAST_SHARE = 12, 0.01
 """The figure shows at most this many operations, each at least this share of the whole."""

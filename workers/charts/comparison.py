@@ -4,9 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.charts import latency, provenance, under_load
+from workers.charts import latency, under_load
 from workers.charts.base import PALETTE, Cell, Figure, Table, layout
-from workers.charts.text import (
+from workers.documents.load import LoadResult
+from workers.documents.measurement import Candidate, Distribution, Interval
+from workers.documents.prices import PriceResult
+from workers.documents.stages import Results
+from workers.documents.workload import Workload, metric_title
+from workers.wording import provenance
+from workers.wording.text import (
     MISSING,
     VERDICTS,
     capitalised,
@@ -17,11 +23,6 @@ from workers.charts.text import (
     quantity,
     traffic_words,
 )
-from workers.documents.load import LoadResult
-from workers.documents.measurement import Candidate, Distribution, Interval
-from workers.documents.prices import PriceResult
-from workers.documents.stages import Results
-from workers.documents.workload import Workload, metric_title
 
 MOST_RUNS = 6
 AFTER = "The figures of the plan, each measured in its own run."

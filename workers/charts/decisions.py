@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from workers.charts import text
 from workers.charts.base import AFTER, BAD, BEFORE, Chart, Figure, Table, layout, log_axis
-from workers.charts.text import case_label
 from workers.documents.measurement import Candidate
 from workers.documents.stages import Results
+from workers.wording import text
+from workers.wording.text import case_label
 
 SHOWN_CASES = 16
 GROUPS = (

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from workers.charts.base import AFTER, BEFORE, Cell, Chart, Figure, Table, layout
-from workers.charts.text import MISSING, capitalised, dollars, quantity
 from workers.documents.base import Basis
 from workers.documents.measurement import Interval
 from workers.documents.money import AnyLoad, LoadPrice, ServedLoad, UnitEconomics
 from workers.documents.prices import CostLine
 from workers.documents.stages import Results
+from workers.wording.text import MISSING, capitalised, dollars, quantity
 
 COLOURS = {"before": BEFORE, "after": AFTER}
 

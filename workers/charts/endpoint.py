@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from workers.charts.base import AFTER, BEFORE, PALETTE, Cell, Chart, Figure, Table, interval_bars, layout
-from workers.charts.text import moment, promised, quantity
 from workers.documents.endpoint_result import EndpointRatio, EndpointResult
 from workers.documents.load import LoadResult
 from workers.documents.measurement import Interval
 from workers.documents.stages import ObjectiveOutcome, Results, Verdict
 from workers.documents.workload import Objective, metric_title
+from workers.wording.text import moment, promised, quantity
 
 THERE = PALETTE[1]
 

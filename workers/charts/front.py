@@ -6,10 +6,10 @@ from itertools import cycle
 from typing import Any
 
 from workers.charts.base import AFTER, BEFORE, PALETTE, Figure, Table, layout, limit_line, log_axis
-from workers.charts.text import quantity
 from workers.documents.base import Basis
 from workers.documents.model import Counted
 from workers.documents.workload import Objective
+from workers.wording.text import quantity
 
 THERE = PALETTE[1]
 OF_GPUS = (AFTER, *PALETTE[2:6])

@@ -1,10 +1,10 @@
 """Latency before and after as cumulative distributions; percentiles and tails come from every sample."""
 
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, beyond, layout, limit_line
-from workers.charts.text import number, today
 from workers.documents.measurement import Distribution
 from workers.documents.stages import Results
 from workers.documents.workload import Objective, metric_title
+from workers.wording.text import number, today
 
 MetricKey = tuple[str, int | None]
 DRAWN_POINTS = 2000

@@ -1,8 +1,8 @@
 """Every objective before and after, as a share of its limit."""
 
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, layout, limit_line
-from workers.charts.text import promised, quantity, today
 from workers.documents.stages import ObjectiveOutcome, Results
+from workers.wording.text import promised, quantity, today
 
 
 def _outcomes(results: Results) -> list[ObjectiveOutcome]:

@@ -6,10 +6,10 @@ Other engines stand beside them as peers.
 from typing import Any
 
 from workers.charts.base import AFTER, BEFORE, PALETTE, Cell, Chart, Figure, Table, interval_bars, layout
-from workers.charts.text import quantity, times
 from workers.documents.measurement import Interval
 from workers.documents.speedup import Speedup
 from workers.documents.stages import PeerTrial, PlanTrial, Results
+from workers.wording.text import quantity, times
 
 AGREEING = 1.25
 """Compose's quick comparison agrees with verify when their ratios differ by at most this factor."""

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from workers.charts.plans import precisions_of
-from workers.charts.text import MISSING, capitalised, quantity
 from workers.documents.prediction import ComparedFigure, PredictedFigure, PredictedPlan
 from workers.documents.stages import Results
 from workers.documents.workload import metric_title
+from workers.wording.text import MISSING, capitalised, quantity
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Roofline: what each op reached against what the device was measured to give."""
 
-from workers.charts import text
 from workers.charts.base import LIMIT, PALETTE, Chart, Figure, Table, layout, log_axis
 from workers.documents.measurement import Rates
 from workers.documents.profile import OpRow
 from workers.documents.stages import Results
+from workers.wording import text
 
 COLOURS = {"memory": PALETTE[0], "compute": PALETTE[1], "launch": PALETTE[2], "idle": PALETTE[6]}
 DASHES = ("solid", "dash", "dot", "dashdot")

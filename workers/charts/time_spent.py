@@ -3,11 +3,11 @@
 from collections import defaultdict
 
 from workers.charts.base import PALETTE, Chart, Figure, Table, layout
-from workers.charts.text import number
 from workers.documents.measurement import Distribution
 from workers.documents.profile import OpRow
 from workers.documents.stages import Results
 from workers.documents.workload import Workload
+from workers.wording.text import number
 
 SHOWN = 12
 IDLE, IDLE_PHASE = "waiting for the host", "idle"

@@ -18,14 +18,14 @@ from workers.charts.base import (
     limit_line,
     log_axis,
 )
-from workers.charts.serving import change_over
-from workers.charts.text import number, promised, quantity
 from workers.documents.base import Basis
 from workers.documents.load import LoadCurve, LoadOutcome, LoadResult, UnderLoadResult
 from workers.documents.measurement import Interval
 from workers.documents.stages import Results
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective, metric_title
+from workers.wording.serving import change_over
+from workers.wording.text import number, promised, quantity
 
 WORDS = {"met": "holds", "missed": "missed", "too_close": "too close to call", "not_enough_samples": "too few requests"}
 THERE = PALETTE[1]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from workers.charts.base import AFTER, BAD, BEFORE, PALETTE, Cell, Chart, Figure, Table, layout
 from workers.charts.plans import verified
-from workers.charts.text import capitalised, quantity
 from workers.documents.stages import PlanTrial, Results
+from workers.wording.text import capitalised, quantity
 
 HOST, LAUNCH, LIBRARY = "host out of the way", "one launch", "library kernels"
 WHOLE_REQUEST = ("e2e", "batch_latency")

@@ -1,6 +1,6 @@
 """What serving costs by the unit, before and after, and what a fleet for a stated demand costs. USD throughout.
 
-Formulas: `workers/economics/`; definitions: `docs/method.md`, under the heading of each key.
+Formulas: `workers/cost/`; definitions: `docs/method.md`, under the heading of each key.
 """
 
 from typing import Literal

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from workers.documents.stages import StageFailure, StageInput
 from workers.harness.context import Context, GpuLost, StageError
-from workers.harness.sentences import sentence_of
+from workers.wording.errors import sentence_of
 
 StageFunction = Callable[[StageInput, Context], BaseModel]
 

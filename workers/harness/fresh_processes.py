@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from workers.lifeline import die_with_parent
+from workers.shared.lifeline import die_with_parent
 
 START_SECONDS = 1.0
 """What a forked process takes until it loads its model. The start of CUDA is most of it: 0.4 to 0.6 s on an H200."""

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from kernels.engine import Runner
-from kernels.engine.clients import Clients
 from kernels.measure.latency import Served
+from kernels.runners import Runner
+from kernels.runners.clients import Clients
 from workers.documents.stages import StageInput
 from workers.documents.workload import Workload
 from workers.harness.context import Context
-from workers.measuring.sample_sizes import LEAST_REQUESTS, is_enough, needed, verdicts
+from workers.stats.sample_sizes import LEAST_REQUESTS, is_enough, needed, verdicts
 
 Hours = tuple[float | None, float | None]
 """USD per hour of before and of after; None where no price is known."""

@@ -7,14 +7,14 @@ from typing import Literal
 
 import torch
 
-from kernels.engine import Runner
 from kernels.model_files import AnswerKind
+from kernels.runners import Runner
 from workers.documents.measurement import Interval
 from workers.documents.quality import Measure, Quality
 from workers.measuring.allowed_rises import Allowed
 from workers.measuring.answer_distance import AnswerDistance, ClassDistance, distance_of, rows_of
 from workers.measuring.quality import upper_end
-from workers.statistics import paired_difference
+from workers.stats.intervals import paired_difference
 
 LEAST_ANSWERS = 300
 """Without one difference among so many, fewer than 1 % differ, at 95 % confidence: 0.99 ** 300 < 0.05."""

@@ -1,7 +1,7 @@
 """What a stage is trying and what it has finished, in files of its own folder that outlive its process.
 
 When the process dies, the worker reads what was being tried and starts the stage again without it
-(`workers/stage_process.py`). What was finished before is read back, so it is not done again.
+(`workers/host/stage_process.py`). What was finished before is read back, so it is not done again.
 """
 
 import faulthandler
@@ -19,8 +19,8 @@ from pydantic import TypeAdapter
 from workers.documents.left_out import HUNG_FILE, NOTE_BYTES, NOTE_FILE, LeftOut
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, GpuLost
-from workers.harness.sentences import sentence_of
 from workers.measuring.overruns import overrun_seconds, requests_seconds
+from workers.wording.errors import sentence_of
 
 SHARE = 0.5
 """What is tried may take this share of the time that is left; then its process is ended."""

@@ -9,8 +9,7 @@ from workers.documents.speedup import LEAST_PROCESSES, Drift, ProcessMedians, Sp
 from workers.documents.stages import ObjectiveOutcome
 from workers.documents.workload import Objective
 from workers.measuring.alternation import Alternation
-from workers.measuring.sample_sizes import judged, needed
-from workers.statistics import (
+from workers.stats.intervals import (
     count_over,
     drift,
     independent_spacing,
@@ -23,7 +22,8 @@ from workers.statistics import (
     shares_over,
     thinned,
 )
-from workers.verdicts import overall
+from workers.stats.sample_sizes import judged, needed
+from workers.stats.verdicts import overall
 
 LEAST_PAIRS_OF_A_RATIO = 9
 """With fewer pairs in a process a promise relative to before is undecided; verify measures so many at least."""

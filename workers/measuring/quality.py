@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from kernels.engine import Runner
 from kernels.measure.fidelity import distances
+from kernels.runners import Runner
 from workers.documents.measurement import Interval
 from workers.documents.quality import Quality
 from workers.measuring.allowed_rises import Allowed
 from workers.measuring.quality_next_token import NextToken, scores
 from workers.measuring.quality_next_token import sentence as scores_sentence
 from workers.measuring.texts import Tokens, groups
-from workers.statistics import paired_difference
+from workers.stats.intervals import paired_difference
 
 LEAST_TOKENS = 4096
 BLOCK = 32

@@ -7,20 +7,20 @@ from functools import partial
 import torch
 from transformers import PreTrainedModel
 
-from kernels import engine
-from kernels.engine import Runner
-from kernels.engine.float32_arithmetic import Float32Runner
-from kernels.engine.inputs import random_input
-from kernels.engine.loading import answer_of
+from kernels import runners
+from kernels.model.inputs import random_input
+from kernels.model.loading import answer_of
 from kernels.model_files import AnswerKind
+from kernels.runners import Runner
+from kernels.runners.float32_arithmetic import Float32Runner
 from workers.documents.quality import Quality
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
-from workers.harness.sentences import sentence_of
 from workers.measuring import answers, quality, texts
 from workers.measuring.allowed_rises import allowed_rises
 from workers.measuring.served_model import dtype_of, load, vocabulary
-from workers.precisions import own_precision
+from workers.prediction.precisions import own_precision
+from workers.wording.errors import sentence_of
 
 QUALITY_SECONDS = 60.0
 """Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
@@ -60,7 +60,7 @@ def _float32(document: StageInput, context: Context, before: Runner) -> Runner:
     if reads_tokens and as_in_files and served != "fp32":
         return Float32Runner(before.model)
     try:
-        return engine.runner("eager", load(document, context, "fp32"))
+        return runners.runner("eager", load(document, context, "fp32"))
     except StageError:
         if not reads_tokens:
             raise

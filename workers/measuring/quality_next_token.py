@@ -8,7 +8,7 @@ import torch
 
 from workers.documents.quality import TextScores
 from workers.measuring.texts import Tokens
-from workers.statistics import bootstrap, paired_difference
+from workers.stats.intervals import bootstrap, paired_difference
 
 
 @dataclass

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
-from kernels import engine
-from kernels.engine import Runner
+from kernels import runners
 from kernels.plan import Plan
+from kernels.runners import Runner
 from workers.documents.gpu_class import gpus_of
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
-from workers.precisions import serving_dtype
+from workers.prediction.precisions import serving_dtype
 
 
 def device_of(gpu_class: str) -> str:
@@ -31,7 +31,7 @@ def dtype_of(document: StageInput) -> str:
     """The precision before any optimisation: the admit stage's, or what it would choose."""
     if document.results.admit is not None:
         return document.results.admit.dtype
-    own = engine.describe(document.model.config).dtype
+    own = runners.describe(document.model.config).dtype
     return serving_dtype(own, list(document.workload.constraints.precisions), document.gpu_class)
 
 
@@ -41,7 +41,7 @@ def load(document: StageInput, context: Context, dtype: str | None = None, parts
     """
     manifest = document.model
     try:
-        return engine.load(
+        return runners.load(
             context.model_dir,
             manifest.config,
             seed=manifest.seed,
@@ -72,7 +72,7 @@ def load_once(document: StageInput, context: Context) -> Any:
 def release(context: Context) -> None:
     """Give up the model that stages share, and its memory, once nothing else refers to it."""
     context.shared.pop("model", None)
-    engine.free()
+    runners.free()
 
 
 def planned(document: StageInput, context: Context, plan: Plan, today: Any = None) -> Runner:
@@ -80,8 +80,8 @@ def planned(document: StageInput, context: Context, plan: Plan, today: Any = Non
     change, where both are whole and in one precision. Raises StageError as `load`.
     """
     if today is not None and (plan.runner, plan.dtype, plan.parts) == ("megakernel", dtype_of(document), 1):
-        return engine.apply(today, plan)
-    return engine.apply(load(document, context, plan.dtype, plan.parts), plan)
+        return runners.apply(today, plan)
+    return runners.apply(load(document, context, plan.dtype, plan.parts), plan)
 
 
 def vocabulary(model: torch.nn.Module) -> int:
@@ -99,4 +99,4 @@ def prepared(runner: Runner, document: StageInput) -> Iterator[Runner]:
         yield runner
     finally:
         runner.close()
-        engine.free()
+        runners.free()

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workers.charts.text import plain, quantity
 from workers.documents.model import Counted
 from workers.documents.stages import PlanTrial
 from workers.documents.workload import Objective, Workload
 from workers.planning import ranking
-from workers.verdicts import CONFIDENCE
+from workers.stats.verdicts import CONFIDENCE
+from workers.wording.text import plain, quantity
 
 MOST_NAMED = 3
 """Alternatives that the sentence names at most."""

@@ -7,7 +7,6 @@ from statistics import median
 
 from kernels.measure.latency import Served
 from kernels.plan import Plan
-from workers.charts.text import times
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.profile import PlanProfile
 from workers.documents.quality import Quality
@@ -21,8 +20,9 @@ from workers.measuring.served_model import dtype_of
 from workers.planning import choosing, ranking
 from workers.planning.processes import LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS, measure_again
 from workers.planning.served_checks import of_processes
-from workers.statistics import joined
-from workers.verdicts import overall
+from workers.stats.intervals import joined
+from workers.stats.verdicts import overall
+from workers.wording.text import times
 
 CLEARLY_FASTER = 1.5
 """A plan that is faster by this factor in each process, and decided on every promise, is measured in no more of them

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from kernels.engine.whole_model import rebuild_spread
 from kernels.measure.latency import Served, pooled
 from kernels.plan import Expected, Plan
+from kernels.runners.whole_model import rebuild_spread
 from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import StageInput
 from workers.measuring.alternation import Alternation
-from workers.statistics import independent_spacing, joined, median_interval
+from workers.stats.intervals import independent_spacing, joined, median_interval
 
 
 def expected_of(

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernels import engine
+from kernels import runners
 from kernels.measure.latency import Served
 from kernels.plan import Plan
 from workers.documents.base import Document
@@ -53,7 +53,7 @@ def measure(request: VerifyTask, context: Context) -> Result:
     document, plan = request.document, request.plan
     model = load(document, context)
     with (
-        prepared(engine.runner(document.workload.present_runner, model), document) as today,
+        prepared(runners.runner(document.workload.present_runner, model), document) as today,
         prepared(planned(document, context, plan, model), document) as after,
     ):
         sides = [warm_clients(document, runner, request.seed) for runner in (today, after)]
@@ -61,7 +61,7 @@ def measure(request: VerifyTask, context: Context) -> Result:
             for _ in range(request.pairs):
                 for side in sides:
                     side.serve()
-        judged, refusal = judge_served(engine.runner("eager", model), after, plan, document, sides[1])
+        judged, refusal = judge_served(runners.runner("eager", model), after, plan, document, sides[1])
     return Result(
         environment=environment(),
         before=list(sides[0].served),

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from kernels import registry
-from kernels.engine import decoder
-from kernels.engine import prompt_ops as defaults
-from kernels.engine.experts import has_experts
-from kernels.engine.layer_ops import BatchShape, LayerOps
 from kernels.hardware import GPUS
+from kernels.model import decoder
+from kernels.model import prompt_ops as defaults
+from kernels.model.experts import has_experts
+from kernels.model.layer_ops import BatchShape, LayerOps
 from kernels.ops import Case, case_from
 from kernels.plan import PlannedOp
 from kernels.tune.plan_search import Chosen, Option, PassTimer, planned_op, search_plan, usable
@@ -43,7 +43,7 @@ def cases(document: StageInput) -> dict[Case, float]:
     """Every case that a kernels plan may consist of, and how often one request runs it; {} where there is none."""
     if document.model.kind != "decoder" or not _may_compose(document):
         return {}
-    from kernels.engine import loading  # it imports transformers
+    from kernels.model import loading  # it imports transformers
 
     model = loading.skeleton(document.model.config, dtype_of(document))
     return layer_ops(document, decoder.Decoder(model)).cases() if composes(document, model) else {}
@@ -78,7 +78,7 @@ def chosen_ops(
     wanted, watch = layer_ops(document, model), SearchWatch(journal)
     tried = [case_from.validate_python(each.case) for each in candidates]
     if all(defaults.is_of_prompts(case, wanted.traffic) for case in tried):
-        from kernels.engine.defaults import default_ops  # it imports transformers
+        from kernels.runners.defaults import default_ops  # it imports transformers
 
         return default_ops(model, wanted.traffic, "fp8" if lossy else "")
     timer = pass_timer(document, model, wanted.traffic, watch)
@@ -92,7 +92,7 @@ def pass_timer(
     document: StageInput, model: decoder.Decoder, traffic: BatchShape, watch: SearchWatch
 ) -> PassTimer | None:
     """What times whole passes; None on a CPU."""
-    from kernels.engine.pass_timer import GraphTimer  # it imports transformers
+    from kernels.runners.pass_timer import GraphTimer  # it imports transformers
 
     return None if document.gpu_class == "cpu" else GraphTimer(model, GPUS[document.gpu], traffic, watch)
 

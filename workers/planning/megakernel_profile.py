@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from kernels.measure.roofline import doubt
-from kernels.megakernel import record, trace
-from kernels.megakernel.shares import ATTENTION_NAME, InstructionShare, TokenShares, shares_of
-from workers.charts.plan_profile import INSIDE, MEGAKERNEL
-from workers.charts.text import percent, plain
+from kernels.megakernel.host import record, trace
+from kernels.megakernel.host.shares import ATTENTION_NAME, InstructionShare, TokenShares, shares_of
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import OpRow, PlanProfile
-from workers.harness.sentences import sentence_of
+from workers.wording.errors import sentence_of
+from workers.wording.plan_profile import INSIDE, MEGAKERNEL
+from workers.wording.text import percent, plain
 
 BUILD_SECONDS, RECORD_SECONDS = 20.0, 3.0
 """What compiling the instrumented kernel, and recording with it, may take."""

@@ -5,9 +5,9 @@ import time
 
 import torch
 
-from kernels import engine
-from kernels.engine.served_answers import judge_ids
-from kernels.engine.vllm_runner import PYTHON_VARIABLE, memory_share
+from kernels import runners
+from kernels.runners.served_answers import judge_ids
+from kernels.runners.vllm_runner import PYTHON_VARIABLE, memory_share
 from workers.documents.measurement import Interval
 from workers.documents.stages import PeerTrial, StageInput
 from workers.harness.context import Context
@@ -50,17 +50,17 @@ def _not_measured(document: StageInput, why: str, gate: str = "refused") -> Peer
 
 
 def _measured(document: StageInput, model: torch.nn.Module, longest: float, seconds: float) -> PeerTrial:
-    engine.free()
+    runners.free()
     share = memory_share()
     options = {"start_seconds": longest} | ({} if share is None else {"memory": share})
     start = time.monotonic()
-    with prepared(engine.runner("vllm", model, options), document) as runner:
+    with prepared(runners.runner("vllm", model, options), document) as runner:
         start_seconds = time.monotonic() - start
         Builds(document).note(LABEL, start_seconds)
         clients = served_rounds(runner, document, seconds)
         settings = dict(runner.settings)
     kept, precisions = clients.sample(JUDGED_BATCHES), precisions_of(present_plan(document))
-    found_ids = judge_ids(engine.runner("eager", model), runner, precisions, kept)
+    found_ids = judge_ids(runners.runner("eager", model), runner, precisions, kept)
     judged = None if found_ids is None else judged_ids(found_ids, len(kept))
     honest = judged is None or judged.acceptable
     version = str(settings.pop("version", ""))

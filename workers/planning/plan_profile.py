@@ -9,18 +9,15 @@ import torch
 from torch.autograd.profiler import record_function
 from transformers import PreTrainedModel
 
-from kernels import engine, registry
-from kernels.engine import Runner
-from kernels.engine.compiled import CompiledRunner
-from kernels.engine.loading import kind_of
+from kernels import registry, runners
 from kernels.measure.roofline import doubt
+from kernels.model.loading import kind_of
 from kernels.plan import Plan
-from workers.charts.plan_profile import MEGAKERNEL
-from workers.charts.text import plain
+from kernels.runners import Runner
+from kernels.runners.compiled import CompiledRunner
 from workers.documents.profile import OpRow, PlanProfile, ProfileResult
 from workers.documents.stages import StageInput
 from workers.harness.context import Context
-from workers.harness.sentences import sentence_of
 from workers.measuring.served_model import dtype_of
 from workers.planning import megakernel_profile
 from workers.planning.precision import lowers_precision
@@ -30,6 +27,9 @@ from workers.traces.labels import EXPERTS, UNATTRIBUTED, TraceScope
 from workers.traces.op_counter import CountedOp
 from workers.traces.timed_requests import REQUESTS_TIMED, answer, median_ms, request
 from workers.traces.windows import MOST_STEPS, Sampled, Window, longer, windows
+from workers.wording.errors import sentence_of
+from workers.wording.plan_profile import MEGAKERNEL
+from workers.wording.text import plain
 
 SECONDS_NEEDED = 8.0
 """With less of the stage left, the plan is not profiled."""
@@ -81,7 +81,7 @@ def _profile(
     steps = traffic.output_tokens - 1 if generates else 0
     request_ms = median_ms([answer(runner, prompt, steps + 1, generates) for _ in range(REQUESTS_TIMED)])
     spans = windows(steps) if plan.runner != "compiled" else [Window(0, min(steps, MOST_STEPS))]
-    eager = engine.runner("eager", model)
+    eager = runners.runner("eager", model)
     found = Sampled()
     for index, window in enumerate(spans):
         ids = longer(prompt, window.skipped) if window.skipped else prompt

@@ -11,7 +11,7 @@ from workers.documents.stages import PlanTrial
 from workers.planning.precision import weights_of
 
 APPLIED = ("linear", "attention")
-"""Ops whose variants `kernels.engine.apply` puts into a model."""
+"""Ops whose variants `kernels.runners.apply` puts into a model."""
 
 
 def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:

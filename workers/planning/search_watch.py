@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from kernels.plan import Plan, PlannedOp
 from kernels.tune.plan_search import PlanWatch, described, pass_name
 from workers.documents.stages import PlanTrial, StageInput
-from workers.harness.sentences import sentence_of
 from workers.measuring.journal import Journal
+from workers.wording.errors import sentence_of
 
 PREFIX = "pass"
 """The first word of the journal's keys for such plans. The others are digests of ops."""

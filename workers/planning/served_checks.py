@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from statistics import median
 
-from kernels.engine import Runner
-from kernels.engine.clients import KEPT_BATCHES, Clients
-from kernels.engine.model_case import case_of_shapes, model_case
-from kernels.engine.served_answers import judge_answers
 from kernels.hardware import GPUS
 from kernels.measure.roofline import CACHED_BYTES, exceeds_peak
+from kernels.model.model_case import case_of_shapes, model_case
 from kernels.ops import BYTES
 from kernels.plan import Plan
 from kernels.proof.served_ids import Judged
+from kernels.runners import Runner
+from kernels.runners.clients import KEPT_BATCHES, Clients
+from kernels.runners.served_answers import judge_answers
 from workers.documents.measurement import ServedIds
 from workers.documents.stages import StageInput
 from workers.measuring.judged_ids import served_ids

@@ -1,14 +1,14 @@
 """What a verified plan says to a server of it."""
 
-from kernels.engine import decoder, loading
-from kernels.engine.bucket_session import positions
+from kernels.model import decoder, loading
 from kernels.plan import Plan, Serving
-from kernels.serve.excluded import MEGAKERNEL, PASSES, of_server
-from kernels.serve.served_plans import precision_refusal
-from kernels.serve.shapes import default_singles
-from kernels.serve.sizing import LONGEST_CONTEXT
-from workers.charts.serving import ROUNDS, SEVERAL
+from kernels.runners.bucket_session import positions
+from kernels.server.execution.excluded import MEGAKERNEL, PASSES, of_server
+from kernels.server.execution.served_plans import precision_refusal
+from kernels.server.execution.shapes import default_singles
+from kernels.server.execution.sizing import LONGEST_CONTEXT
 from workers.documents.stages import StageInput
+from workers.wording.serving import ROUNDS, SEVERAL
 
 
 def serving_of(plan: Plan, document: StageInput) -> tuple[Serving | None, str]:

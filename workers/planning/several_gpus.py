@@ -1,13 +1,13 @@
 """Which whole-model variants a worker of several GPUs tries over how many of them."""
 
-from kernels.engine.whole_model import WholeModel
-from kernels.megakernel.ranks import RANKS, part_of
-from kernels.megakernel.shape import Unsupported, shape_of
+from kernels.megakernel.program.ranks import RANKS, part_of
+from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.ops import ModelCase
 from kernels.registry import Refusal
+from kernels.runners.whole_model import WholeModel
 from workers.documents.gpu_class import class_of_several
 from workers.documents.stages import StageInput
-from workers.promises import Known, impossible
+from workers.prediction.promises import Known, impossible
 
 
 def counts(variant: WholeModel, document: StageInput) -> list[int]:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kernels import engine, registry
-from kernels.engine import Runner
+from kernels import registry, runners
 from kernels.hardware import GPUS
 from kernels.ops import TORCH_VARIANTS, case_from
 from kernels.plan import Plan, PlannedOp
+from kernels.runners import Runner
 from kernels.tune.plan_search import usable
 from workers.documents.stages import PlanTrial
 from workers.measuring.journal import Journal
@@ -87,4 +87,4 @@ def of_kernels(
 
 
 def _maker(model: Any, plan: Plan) -> Callable[[], Runner]:
-    return lambda: engine.apply(model, plan)
+    return lambda: runners.apply(model, plan)

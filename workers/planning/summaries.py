@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 
 from kernels import registry
-from kernels.engine.whole_model import WholeModel
 from kernels.ops import PARTS
 from kernels.plan import Plan, PlannedOp
-from workers.charts import provenance
-from workers.charts.text import capitalised, percent
+from kernels.runners.whole_model import WholeModel
 from workers.documents.measurement import Environment
 from workers.documents.stages import PlanTrial
+from workers.wording import provenance
+from workers.wording.text import capitalised, percent
 
 NOT_TRIED, NOT_MEASURED = "Not tried: ", "Not measured: "
 SHORT_OF_TIME = re.compile(r"time was over|s were left")

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log
 
-from kernels.engine.whole_model import WholeModel
 from kernels.hardware import GPUS
 from kernels.measure.request_case import request_case
 from kernels.measure.roofline import floor_ms, in_burst
 from kernels.plan import Plan
-from workers.charts.text import quantity
+from kernels.runners.whole_model import WholeModel
+from workers.cost.pricing import hourly_price
 from workers.documents.stages import PlanTrial, StageInput
 from workers.documents.workload import MOST_MINUTES, Objective
 from workers.harness.context import Context
@@ -23,9 +23,9 @@ from workers.planning import ranking, several_gpus
 from workers.planning.build_times import Builds
 from workers.planning.precision import lowers_precision
 from workers.planning.whole_models import whole_models
-from workers.precisions import lossy_refusal, precisions_of_plans
-from workers.predicting import MEDIAN, predicted, predicted_primary
-from workers.pricing import hourly_price
+from workers.prediction.precisions import lossy_refusal, precisions_of_plans
+from workers.prediction.predict import MEDIAN, predicted, predicted_primary
+from workers.wording.text import quantity
 
 PREDICTION_ERROR, ERROR_ELSEWHERE = 0.1, 0.5
 """The share of a predicted time by which the measured one may be shorter: on Hopper GPUs, whose errors were measured

@@ -9,31 +9,31 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
-from kernels import engine
-from kernels.engine import Runner
-from kernels.engine.clients import Clients
-from kernels.engine.inputs import random_input
-from kernels.engine.loading import answer_of, kind_of
+from kernels import runners
 from kernels.measure.latency import pooled
+from kernels.model.inputs import random_input
+from kernels.model.loading import answer_of, kind_of
 from kernels.model_files import AnswerKind
 from kernels.plan import Plan
 from kernels.proof import logit_gate
+from kernels.runners import Runner
+from kernels.runners.clients import Clients
+from workers.cost.pricing import hourly_price
 from workers.documents.base import Verdict
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
 from workers.harness.context import Context
-from workers.harness.sentences import sentence_of
 from workers.harness.time_limit import TookTooLong, no_longer_than
 from workers.measuring import texts
 from workers.measuring.allowed_rises import Allowed, allowed_rises
-from workers.measuring.sample_sizes import needed, verdicts
 from workers.measuring.served_model import prepared, vocabulary
 from workers.planning import quick_fidelity, summaries
 from workers.planning.precision import rounding_of
 from workers.planning.served_checks import judge_served
-from workers.pricing import hourly_price
-from workers.statistics import independent_spacing, median_interval, tokens_per_second
-from workers.verdicts import overall
+from workers.stats.intervals import independent_spacing, median_interval, tokens_per_second
+from workers.stats.sample_sizes import needed, verdicts
+from workers.stats.verdicts import overall
+from workers.wording.errors import sentence_of
 
 LEAST_ROUNDS, ENOUGH_ROUNDS, MOST_ROUNDS = 3, 5, 50
 """Rounds of a trial; more than MOST_ROUNDS only where a promised percentile takes more requests to be proven."""
@@ -202,4 +202,4 @@ def reference_of(document: StageInput, context: Context, model: PreTrainedModel,
         ids = (text or texts.random(words, length, most)).ids
     else:
         ids = random_input(model, -(-most // length), length, torch.Generator().manual_seed(20))
-    return reference_logits(engine.runner("eager", model), document, kind, ids)
+    return reference_logits(runners.runner("eager", model), document, kind, ids)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from workers.charts.text import capitalised, in_a_sentence, percent, plain, promised, quantity, times
 from workers.documents.base import Verdict
 from workers.documents.left_out import LeftOut
 from workers.documents.quality import Quality
@@ -10,7 +9,8 @@ from workers.documents.speedup import Speedup
 from workers.documents.stages import ObjectiveOutcome, PlanTrial
 from workers.documents.workload import Objective
 from workers.planning.confirmation import Attempt
-from workers.verdicts import needed_requests, overall
+from workers.stats.verdicts import needed_requests, overall
+from workers.wording.text import capitalised, in_a_sentence, percent, plain, promised, quantity, times
 
 
 def sentence(

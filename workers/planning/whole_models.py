@@ -1,7 +1,7 @@
 """The whole-model variants that compose tries."""
 
 from kernels import registry
-from kernels.engine.whole_model import WholeModel
+from kernels.runners.whole_model import WholeModel
 from workers.documents.stages import StageInput
 from workers.planning import kernels_plan
 

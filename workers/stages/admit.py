@@ -9,12 +9,12 @@ from typing import Any
 
 import psutil
 
-from kernels import engine, model_files
-from kernels.engine.vllm_runner import PYTHON_VARIABLE
+from kernels import model_files, runners
 from kernels.hardware import GPUS
 from kernels.model_files.architectures import check_architecture
 from kernels.model_files.config import value
 from kernels.ops import BYTES
+from kernels.runners.vllm_runner import PYTHON_VARIABLE
 from workers.documents.gpu_class import Feasibility, gpus_of, single_gpu_class
 from workers.documents.model import Counted
 from workers.documents.prices import PriceBook
@@ -22,10 +22,10 @@ from workers.documents.stages import AdmitResult, StageInput
 from workers.documents.workload import TOKEN_METRICS, Workload
 from workers.harness.context import Context, StageError
 from workers.measuring import texts
-from workers.precisions import serving_dtype
-from workers.predicting import predicted
-from workers.promises import VLLM_GENERATES, Known, why_several
-from workers.under_load.sentences import NO_VLLM
+from workers.prediction.precisions import serving_dtype
+from workers.prediction.predict import predicted
+from workers.prediction.promises import VLLM_GENERATES, Known, why_several
+from workers.wording.load_search import NO_VLLM
 
 GIB = 2**30
 UNKNOWN_VOCABULARY = 2**22
@@ -74,7 +74,7 @@ def check_tensors(model_dir: Path, config: dict[str, Any]) -> list[str]:
     The model is loaded onto the meta device, so that transformers' own renaming of older checkpoints applies and no
     weight is read. Raises StageError naming the first tensor that is missing or has another shape.
     """
-    from kernels.engine import loading
+    from kernels.model import loading
 
     try:
         wanted = loading.configuration(config)
@@ -203,14 +203,14 @@ def _compare_tensors(document: StageInput, context: Context) -> list[str]:
 
 def run(document: StageInput, context: Context) -> AdmitResult:
     """The admit stage. Raises StageError with `refused` when the model or the workload cannot be served."""
-    from kernels.engine import inputs
+    from kernels.model import inputs
 
     context.say(0.1, "reading the model's configuration and headers")
     _check_files(document, context)
     workload, config = document.workload, document.model.config
     try:
         check_architecture(config["model_type"], config.get("architectures") or [])
-        facts = engine.describe(config)
+        facts = runners.describe(config)
         if facts.kind != "decoder":
             inputs.check(config)
     except (ValueError, model_files.ModelRefused) as error:

@@ -4,17 +4,17 @@ import time
 
 import torch
 
-from kernels import engine
-from kernels.engine.clients import Clients
+from kernels import runners
+from kernels.runners.clients import Clients
+from workers.cost.pricing import hourly_price
 from workers.documents.stages import BaselineResult, StageInput
 from workers.harness.context import Context
 from workers.measuring.conditions import watched
-from workers.measuring.sample_sizes import LEAST_REQUESTS, distributions, is_enough
 from workers.measuring.served_model import device_of, dtype_of, load_once, prepared
 from workers.measuring.sound_logits import check_logits
 from workers.planning.trials import keeps, primary
-from workers.pricing import hourly_price
-from workers.statistics import tokens_per_second
+from workers.stats.intervals import tokens_per_second
+from workers.stats.sample_sizes import LEAST_REQUESTS, distributions, is_enough
 
 MEASURE_SECONDS = 4.0
 """Requests are measured for this long, unless their objectives are decided before. Verify measures the same runner
@@ -32,7 +32,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
     workload = document.workload
     device = device_of(document.gpu_class)
     usd_per_hour = hourly_price(document.prices, document.gpu_class)
-    with prepared(engine.runner(workload.present_runner, model), document) as runner:
+    with prepared(runners.runner(workload.present_runner, model), document) as runner:
         clients = Clients(runner, workload.traffic, seed=1)
         context.say(0.2, "warming up")
         clients.warm_up()

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kernels import engine, registry
-from kernels.engine import Runner, decoder
-from kernels.engine.loading import kind_of
-from kernels.engine.whole_model import WholeModel
+from kernels import registry, runners
+from kernels.model import decoder
+from kernels.model.loading import kind_of
 from kernels.plan import Plan, PlannedOp
 from kernels.registry import Variant
+from kernels.runners import Runner
+from kernels.runners.whole_model import WholeModel
 from kernels.tune.plan_search import Chosen
 from workers.documents.measurement import Candidate
 from workers.documents.stages import ComposeResult, PeerTrial, PlanTrial, StageInput
@@ -149,7 +150,7 @@ class _Composer:
         present, baseline = self.document.workload.present_runner, self.document.results.baseline
         plan = self._plan(present, {}, [])
         if baseline is None or baseline.primary is None or baseline.runner != present or baseline.dtype != self.dtype:
-            self._attempt(present, plan, lambda: engine.runner(present, self.model), lossy=False, worst=0.0)
+            self._attempt(present, plan, lambda: runners.runner(present, self.model), lossy=False, worst=0.0)
             return
         trial = untried(present, plan, self.document, "pass")
         trial.primary, trial.keeps = baseline.primary, baseline.keeps
@@ -218,7 +219,7 @@ class _Composer:
     def _apply(self, label: str, plan: Plan, variant: Variant) -> PlanTrial:
         """Tries the plan on the shared model, or on one of its own where the plan would change the model's modules."""
         own = partial(planned, self.document, self.context, plan)
-        make = own if decoder.refusal(self.model) else partial(engine.apply, self.model, plan)
+        make = own if decoder.refusal(self.model) else partial(runners.apply, self.model, plan)
         return self._attempt(label, plan, make, variant.lossy, variant.build_seconds)
 
     def _chosen_ops(self, lossy: bool) -> Chosen:

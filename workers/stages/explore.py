@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from kernels import engine, registry
+from kernels import registry, runners
 from kernels.hardware import GPUS
 from kernels.measure.roofline import floor_ms, in_burst
 from kernels.measure.timing import StoppingRule
@@ -32,7 +32,7 @@ from workers.measuring.journal import Journal
 from workers.measuring.served_model import device_of
 from workers.planning import kernels_plan
 from workers.planning.trial_order import CandidatePlan, TrialOrder, leading
-from workers.precisions import lossy_refusal
+from workers.prediction.precisions import lossy_refusal
 
 LOSSY = ("int8", "fp8", "nvfp4", "int4")
 CASES_SHARE = 0.9
@@ -125,7 +125,7 @@ def _explore(
         lossy, forbidden = lossy_cases(each.case, document.workload.constraints, document.model)
         make = partial(_tried, bench, choices, each, lossy, seconds, forbidden)
         candidates += journal.once(each.case.key, list[Candidate], make)
-        engine.free()
+        runners.free()
     refused = sum(each.gate == "refused" for each in candidates)
     context.say(1.0, f"candidates tried: {len(candidates) - refused}, refused: {refused}; cases: {len(wanted)}")
     return candidates

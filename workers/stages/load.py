@@ -14,19 +14,19 @@ from typing import Any
 from kernels.measure.environment import environment_info
 from kernels.plan import Plan
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
-from kernels.serve.handed import ServerDeclined
+from kernels.server.processes.handed import ServerDeclined
 from workers.documents.load import LoadCurve, UnderLoadResult
 from workers.documents.measurement import Environment, ServedIds
 from workers.documents.stages import StageInput, VerifyResult
 from workers.harness.context import Context, StageError
-from workers.harness.sentences import sentence_of
+from workers.loadtest.measuring import NotMeasurable
+from workers.loadtest.servers import judging, vllm
+from workers.loadtest.servers.curve import with_limits
+from workers.loadtest.servers.sides import OF_THE_SERVER, Sides
 from workers.measuring.served_model import device_of, dtype_of
 from workers.planning.precision import rounding_of
-from workers.traffic.measuring import NotMeasurable
-from workers.under_load import judging, vllm
-from workers.under_load.curve import with_limits
-from workers.under_load.sentences import choice_of, unlike_verify, whole_sentence
-from workers.under_load.sides import OF_THE_SERVER, Sides
+from workers.wording.errors import sentence_of
+from workers.wording.load_search import choice_of, unlike_verify, whole_sentence
 
 SHARE_OF_AFTER = 0.55
 """The least share of the stage's seconds for after; the others are for what runs today."""

@@ -5,20 +5,20 @@ The whole GPU is charged to what is counted, such as tokens or images. Money nev
 
 from collections.abc import Sequence
 
-from workers.charts.text import plain
+from workers.cost.any_load import at_any_load, same_load
+from workers.cost.loads import LoadPair, Priced
+from workers.cost.present import present_line, present_ratios
+from workers.cost.pricing import GpuPrice, gpu_price, usd_per_mtok
+from workers.cost.several_gpus import several_gpus
+from workers.cost.study import study
 from workers.documents.load import LoadCurve, UnderLoadResult
 from workers.documents.model import ModelManifest
 from workers.documents.money import ServedLoad
 from workers.documents.prices import CostLine, PriceBook, PriceResult, Sensitivity
 from workers.documents.stages import PlanTrial, Results, StageInput, VerifyResult
 from workers.documents.workload import Workload
-from workers.economics.any_load import at_any_load, same_load
-from workers.economics.loads import LoadPair, Priced
-from workers.economics.present import present_line, present_ratios
-from workers.economics.several_gpus import several_gpus
-from workers.economics.study import study
 from workers.harness.context import Context, StageError
-from workers.pricing import GpuPrice, gpu_price, usd_per_mtok
+from workers.wording.text import plain
 
 NONE_HOLDS = "No load that was measured holds the SLA."
 NONE_SHOWN = "No load is shown to hold the SLA, and the lowest that was measured is not shown to miss it."

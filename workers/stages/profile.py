@@ -8,12 +8,12 @@ from statistics import median
 
 import torch
 
-from kernels import engine
-from kernels.engine import Generation, Runner
-from kernels.engine.clients import Clients
-from kernels.engine.loading import kind_of
+from kernels import runners
 from kernels.measure import ceilings
 from kernels.measure.environment import environment_info
+from kernels.model.loading import kind_of
+from kernels.runners import Generation, Runner
+from kernels.runners.clients import Clients
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import OpRow, ProfileResult
 from workers.documents.stages import StageInput
@@ -71,7 +71,7 @@ def _replayed(
     Its first decode steps stand for all: each reads the whole of a cache that is as long as the request will be.
     """
     path, steps, tokens = context.artifacts / "replayed.json.gz", sampled.steps, document.workload.traffic.output_tokens
-    with prepared(engine.runner("compiled", model), document) as runner:
+    with prepared(runners.runner("compiled", model), document) as runner:
         wall = median(request(runner, prompt, tokens, True)() for _ in range(REQUESTS_TIMED))
         capture.trace(model, True, request(runner, prompt, steps + 1, True), path)
     work = graph_replays.name_replays(attribution.attribute(reader.read(path)), sampled.counted)
@@ -102,7 +102,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     context.say(0.25, "loading the model")
     model = load_once(document, context)
     generates = kind_of(model) == "decoder"
-    runner = engine.runner("eager", model)
+    runner = runners.runner("eager", model)
     runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
     prompt, steps = Clients(runner, traffic, seed=3).draw(), traffic.output_tokens - 1
     with watched(document) as environment:

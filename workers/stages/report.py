@@ -3,10 +3,10 @@
 import json
 
 from workers.charts import prediction
-from workers.charts.serving import served_plan
 from workers.documents.stages import ReportResult, StageInput
 from workers.harness.context import Context, StageError
-from workers.report_page import NoVerdict, headline, render
+from workers.report.page import NoVerdict, headline, render
+from workers.wording.serving import served_plan
 
 
 def run(document: StageInput, context: Context) -> ReportResult:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from transformers import PreTrainedModel
 
-from kernels import engine
-from kernels.engine import Runner
-from kernels.engine.clients import Clients
+from kernels import runners
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan
-from workers.charts import provenance
+from kernels.runners import Runner
+from kernels.runners.clients import Clients
+from workers.cost.pricing import hourly_price
 from workers.documents.left_out import LeftOut
 from workers.documents.measurement import Environment
 from workers.documents.profile import PlanProfile
@@ -30,7 +30,6 @@ from workers.measuring.alternation import (
 from workers.measuring.conditions import watched
 from workers.measuring.journal import Journal
 from workers.measuring.outcomes import outcomes_of, speedup
-from workers.measuring.sample_sizes import distributions, is_enough
 from workers.measuring.served_model import dtype_of, load_once, planned, prepared, release
 from workers.planning import summaries
 from workers.planning.confirmation import (
@@ -52,8 +51,9 @@ from workers.planning.served_checks import judge_served
 from workers.planning.serving import serving_of
 from workers.planning.trial_order import left_out_for_time, minutes_wanted, predicted_to_keep
 from workers.planning.verdict_words import busy_words, left_out_words, no_change_sentence, overall_verdict, sentence
-from workers.pricing import hourly_price
-from workers.statistics import goodput, tokens_per_second
+from workers.stats.intervals import goodput, tokens_per_second
+from workers.stats.sample_sizes import distributions, is_enough
+from workers.wording import provenance
 
 TIMING_SHARE = 0.6
 """Share of the stage's seconds for loading and timing. Quality gets the rest."""
@@ -141,7 +141,7 @@ class _Bench:
             now, ready_seconds, environment = self._served(after, plan, start, reserve)
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
                 now, _, environment = self._served(after, plan, start, reserve)
-            served_ids, refusal = judge_served(engine.runner("eager", self.model), after, plan, document, now)
+            served_ids, refusal = judge_served(runners.runner("eager", self.model), after, plan, document, now)
             judged, no_quality = quality_by_kind.measure(
                 document, context, self.runner, after, unverified=unverified(document, plan)
             )
@@ -214,7 +214,7 @@ def _in_this_process(
         context.say(0.0, "loading the model, for before and after")
         model = load_once(document, context)
         started = time.monotonic() - context.shared["loading_seconds"]
-        runner = stack.enter_context(prepared(engine.runner(document.workload.present_runner, model), document))
+        runner = stack.enter_context(prepared(runners.runner(document.workload.present_runner, model), document))
         bench = _Bench(document, context, model, runner, usd, started)
         tried, left_out = bench.attempts(composed)
         return tried, left_out, bench.no_change(tried[-1]) if tried[-1].why_not else tried[-1]

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from workers.charts.text import percent, plain
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import Bottleneck, OpRow
 from workers.traces.labels import BOOKKEEPING, CONVOLUTION, EXPERTS, INPUT_AND_OUTPUT, SAMPLING, UNATTRIBUTED
+from workers.wording.text import percent, plain
 
 MOST = 6
 LEAST_SHARE = 0.02

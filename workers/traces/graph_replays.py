@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from kernels.engine.modules import GROUPS
+from kernels.runners.modules import GROUPS
 from workers.traces.attribution import Work
 from workers.traces.labels import CONVOLUTION, COPIES, ELEMENTWISE, EXPERTS, ROUTING, UNATTRIBUTED
 from workers.traces.op_counter import CountedOp

@@ -5,7 +5,7 @@ from statistics import median
 
 import torch
 
-from kernels.engine import Generation, Runner
+from kernels.runners import Generation, Runner
 
 REQUESTS_TIMED = 3
 

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from kernels import registry
-from kernels.attention.decode_hopper_plan import SOURCE, STEP, constants, shared_bytes, split_count
+from kernels.attention.decode_hopper_tiles import SOURCE, STEP, constants, shared_bytes, split_count
 from kernels.cases import check_cases
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.hardware import GPUS

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.attention import step_hopper, step_hopper_call, step_hopper_plan
+from kernels.attention import step_hopper, step_hopper_call, step_hopper_tiles
 from kernels.cases.attention import bench_step, check_step
 from kernels.cuda import nvrtc
 from kernels.cuda.occupancy import SHARED_MOST
@@ -39,13 +39,13 @@ def test_it_compiles_without_spills(
 ) -> None:
     sizes = {"HEAD_DIM": head_dim, "GROUP": group, "SPLITS": splits, "CHUNK": chunk, "PAGE_SIZE": page}
     constants = sizes | {"PARTS": 2, "ELEMENT": element}
-    used = resources(compile_log(step_hopper_plan.SOURCE, constants | step_hopper_plan.sizes(constants)))
+    used = resources(compile_log(step_hopper_tiles.SOURCE, constants | step_hopper_tiles.sizes(constants)))
     assert (used.spill_stores, used.spill_loads, used.stack) == (0, 0, 0)
 
 
 def test_shared_memory_fits_every_case() -> None:
     for head_dim, group in product(step_hopper.HEAD_DIMS, (1, 4, step_hopper.GROUP_MOST)):
-        assert step_hopper_plan.shared_bytes(head_dim, group, step_hopper.CHUNK_MOST[head_dim], 8) <= SHARED_MOST
+        assert step_hopper_tiles.shared_bytes(head_dim, group, step_hopper.CHUNK_MOST[head_dim], 8) <= SHARED_MOST
 
 
 @pytest.mark.parametrize(

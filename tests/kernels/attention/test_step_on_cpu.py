@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.attention import step_hopper_plan
+from kernels.attention import step_hopper_tiles
 from kernels.check_args import C_TYPES
 from kernels.ops import StepAttentionCase, reference
 from kernels.proof import inputs
@@ -36,17 +36,17 @@ def attended(
         "PARTS": parts,
         "SPLITS": splits,
         "CHUNK": CHUNK,
-        "PAGE_SIZE": step_hopper_plan.page_size_of(case),
+        "PAGE_SIZE": step_hopper_tiles.page_size_of(case),
     }
     kernel = library(
-        step_hopper_plan.SOURCE,
+        step_hopper_tiles.SOURCE,
         ENTRY,
-        macros | step_hopper_plan.sizes(macros) | {"ELEMENT": C_TYPES[case.dtype]},
+        macros | step_hopper_tiles.sizes(macros) | {"ELEMENT": C_TYPES[case.dtype]},
     )
-    size = step_hopper_plan.shared_bytes(case.head_dim, group, CHUNK, splits) + LARGER
+    size = step_hopper_tiles.shared_bytes(case.head_dim, group, CHUNK, splits) + LARGER
     assert kernel.size_of_shared() <= size
     o = torch.full((case.batch, case.heads * case.head_dim), float("nan"), dtype=given["qkv"].dtype)
-    call = np.zeros((), np.dtype(step_hopper_plan.FIELDS, align=True))
+    call = np.zeros((), np.dtype(step_hopper_tiles.FIELDS, align=True))
     names = {"qkv": "qkv", "cosines": "cos", "sines": "sin", "keys": "k_cache", "values": "v_cache"}
     for field, name in (names | {"position": "position"}).items():
         call[field] = given[name].data_ptr()

@@ -12,10 +12,10 @@ from kernels.cases import GROUPS, cases, check_cases
 from kernels.cli import bench_decode, bench_decode_run, bench_document
 from kernels.cli.bench import bench_rows
 from kernels.cli.bench_decode import Options, _wanted
-from kernels.engine import served_answers
 from kernels.hardware import GPUS
 from kernels.measure import ceilings
 from kernels.ops import LinearCase, ModelCase
+from kernels.runners import served_answers
 from kernels.tune import ahead, autotune
 from kernels.tune.trial import Trial
 

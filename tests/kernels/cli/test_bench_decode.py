@@ -8,19 +8,19 @@ from typing import ClassVar
 import pytest
 import torch
 
-from kernels import engine
+from kernels import runners as engine
 from kernels.cli import bench_decode, bench_decode_run
 from kernels.cli.bench_decode import Options
 from kernels.cli.bench_decode_run import DecodeRun
 from kernels.cli.bench_fidelity import Exact, compare
 from kernels.cli.bench_lines import row_line
-from kernels.engine import Generation
-from kernels.engine.clients import KEPT_BATCHES
-from kernels.engine.eager import EagerRunner
 from kernels.hardware import GPUS
 from kernels.measure.latency import Served
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
+from kernels.runners import Generation
+from kernels.runners.clients import KEPT_BATCHES
+from kernels.runners.eager import EagerRunner
 
 CASE = ModelCase(model="tiny-llama", weights="fp32", batch=1, prompt=16, tokens=8)
 ROUNDS = 20

@@ -4,19 +4,20 @@ import time
 
 import torch
 
-from kernels import engine, registry
+from kernels import registry, runners
 from kernels.cli import bench_decode, bench_divided
 from kernels.cli.bench_decode import Options, _wanted
 from kernels.cli.bench_decode_run import DecodeRun, Known, judge
 from kernels.cli.bench_document import BenchRow
 from kernels.cli.bench_fidelity import Exact, compare
-from kernels.engine import Generation, divided
-from kernels.engine.divided import Divided
-from kernels.engine.eager import EagerRunner
-from kernels.engine.model_case import case_of_shapes
 from kernels.hardware import GPUS
+from kernels.model import tensor_parallel
+from kernels.model.model_case import case_of_shapes
+from kernels.model.tensor_parallel import Divided
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
+from kernels.runners import Generation
+from kernels.runners.eager import EagerRunner
 
 
 def test_bench_decode_adds_the_megakernel_on_several_gpus():
@@ -37,7 +38,7 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
     wanted = _wanted(case, Options(gpus=(1, 2, 4), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"])
     made = [Divided(config, []) for _ in range(2)]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(divided, "generate", lambda config, devices, dtype, seed: made[len(measured) - 1])
+    monkeypatch.setattr(tensor_parallel, "generate", lambda config, devices, dtype, seed: made[len(measured) - 1])
     measured = []
 
     def measure(model, own):
@@ -91,7 +92,7 @@ class GivesUp(EagerRunner):
 
 def test_a_runner_that_gives_up_keeps_its_times_and_takes_no_others_with_it():
     config, _ = catalogue.entry("tiny-llama")
-    model = engine.load(None, config, generated=True, dtype="fp32", device="cpu")
+    model = runners.load(None, config, generated=True, dtype="fp32", device="cpu")
     case = ModelCase(model="tiny-llama", batch=1, prompt=4, tokens=64, gpus=2)
     runs = [DecodeRun(registry.variant("megakernel"), case, GivesUp(model), "pass") for _ in range(2)]
     for run in runs:
@@ -109,8 +110,8 @@ def test_a_runner_that_gives_up_keeps_its_times_and_takes_no_others_with_it():
 
 def test_the_reference_of_a_divided_model_is_the_model_by_torchs_own_ops():
     config, _ = catalogue.entry("tiny-llama")
-    whole = engine.load(None, config, generated=True, dtype="fp32", device="cpu")
-    parts = divided.generate(config, [torch.device("cpu")] * 2, "fp32")
+    whole = runners.load(None, config, generated=True, dtype="fp32", device="cpu")
+    parts = tensor_parallel.generate(config, [torch.device("cpu")] * 2, "fp32")
     ids = torch.randint(3, 300, (2, 40), generator=torch.Generator().manual_seed(1))
     known = [Known.of(bench_divided.reference(each), ids, torch.Generator().manual_seed(2)) for each in (whole, parts)]
     torch.testing.assert_close(known[1].logits, known[0].logits, atol=2e-4, rtol=1e-4)
@@ -125,8 +126,8 @@ def test_a_divided_models_fidelity_is_the_whole_models():
     """Its float32 logits are made layer by layer, and torch in bf16 has its own loss from them."""
     config, _ = catalogue.entry("tiny-llama")
     case = ModelCase(model="tiny-llama", batch=1, prompt=8, tokens=8)
-    whole = engine.load(None, config, generated=True, dtype="bf16", device="cpu")
-    parts = divided.generate(config, [torch.device("cpu")] * 2, "bf16")
+    whole = runners.load(None, config, generated=True, dtype="bf16", device="cpu")
+    parts = tensor_parallel.generate(config, [torch.device("cpu")] * 2, "bf16")
     alone, both = (Exact.of(each, bench_divided.reference(each), case, 130) for each in (whole, parts))
     assert torch.equal(alone.ids, both.ids)
     torch.testing.assert_close(both.logits, alone.logits, atol=1e-5, rtol=1e-5)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernels import engine, registry
+from kernels import registry, runners
 from kernels.__main__ import main
 from kernels.cli import bench_decode
 from kernels.cli.bench_decode import Options
@@ -16,7 +16,7 @@ from kernels.measure.intervals import across_processes, median_interval
 from kernels.measure.latency import Served
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
-from tests.kernels.engine import vllm_stand_in
+from tests.kernels.runners import vllm_stand_in
 
 CASE = ModelCase(model="tiny-llama", weights="fp32", batch=1, prompt=16, tokens=4)
 MS = 1_000_000
@@ -84,7 +84,7 @@ def test_both_engines_of_vllm_are_measured_in_as_many_processes_as_are_asked_for
     """By a stand-in whose ids are wrong: its rows are refused and hold the times that it stated."""
     monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(vllm_stand_in.environment(tmp_path, honest=False)))
     config, _ = catalogue.entry(CASE.model)
-    model = engine.load(None, config, seed=0, generated=True, dtype="fp32", device="cpu")
+    model = runners.load(None, config, seed=0, generated=True, dtype="fp32", device="cpu")
     wanted = [(registry.variant(name), CASE) for name in ("eager", "vllm", "vllm_async")]
     options = Options(rounds=15, seconds=600, processes=3)
     rows = {row.variant: row for row in bench_decode._measured(options, GPUS["cpu"], {}, model, wanted)}

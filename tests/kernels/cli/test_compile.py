@@ -9,37 +9,37 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import attention, engine, gemm, registry
+from kernels import attention, gemm, registry, runners
 from kernels.__main__ import main
 from kernels.attention import flash_call
 from kernels.cases import GROUPS, check_cases
 from kernels.cli.builds import ServerSize, of_model
 from kernels.cuda import call, compiler, launch, nvrtc, occupancy
 from kernels.cuda.nvrtc import Build
-from kernels.engine import divided
-from kernels.engine.bound_variants import BoundVariants
-from kernels.engine.decoder import Decoder
-from kernels.engine.layer_ops import BatchShape, LayerOps
-from kernels.engine.loading import skeleton
-from kernels.engine.passes import Pass
-from kernels.engine.prompt_ops import PACKS_HEAD, prompt_ops
-from kernels.engine.prompts import room_for
-from kernels.engine.state import State
 from kernels.hardware import GPUS
-from kernels.megakernel import device
-from kernels.megakernel.layout import Layout, default_layout
-from kernels.megakernel.ranks import part_of
-from kernels.megakernel.shape import shape_of
-from kernels.megakernel.structure import ProgramProblem
-from kernels.megakernel.validate import InvalidProgram, Proof
+from kernels.megakernel.host import device
+from kernels.megakernel.program.layout import Layout, default_layout
+from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.shape import shape_of
+from kernels.megakernel.proof.structure import ProgramProblem
+from kernels.megakernel.proof.validate import InvalidProgram, Proof
+from kernels.model import tensor_parallel
+from kernels.model.bound_variants import BoundVariants
+from kernels.model.decoder import Decoder
+from kernels.model.layer_ops import BatchShape, LayerOps
+from kernels.model.loading import skeleton
+from kernels.model.passes import Pass
+from kernels.model.prompt_ops import PACKS_HEAD, prompt_ops
+from kernels.model.prompts import room_for
+from kernels.model.state import State
 from kernels.ops import AttentionCase, Case, LinearCase, LmHeadCase
 from kernels.proof import gate, inputs
 from kernels.registry import Variant
-from kernels.serve.backend import KernelsBackend
-from kernels.serve.inputs import size, views
-from kernels.serve.megakernel_backend import BATCHES, capacity_of
-from kernels.serve.packed import PackedPass
-from kernels.serve.sizing import RequestedSize, limits_for
+from kernels.server.execution.backend import KernelsBackend
+from kernels.server.execution.inputs import size, views
+from kernels.server.execution.megakernel_backend import BATCHES, capacity_of
+from kernels.server.execution.packed import PackedPass
+from kernels.server.execution.sizing import RequestedSize, limits_for
 from kernels.tiles import maps
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
@@ -71,7 +71,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> set[str]:
     monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(RawModule=module))
     monkeypatch.setattr(compiler, "compiled", refused)
-    monkeypatch.setattr("kernels.megakernel.validate.check_programs", not_proven)
+    monkeypatch.setattr("kernels.megakernel.proof.validate.check_programs", not_proven)
     for module_with in (maps, launch):
         monkeypatch.setattr(module_with, "driver", lambda: nothing)
     monkeypatch.setattr(call, "current_stream", lambda: (0, 0))
@@ -122,7 +122,7 @@ def test_every_variant_that_is_tried_finds_its_binary(asked: set[str]) -> None:
 
 
 def test_every_pass_of_a_server_finds_its_binaries(asked: set[str]) -> None:
-    loaded = engine.load(None, CONFIG, seed=1, generated=True, dtype="bf16", device="cpu")
+    loaded = runners.load(None, CONFIG, seed=1, generated=True, dtype="bf16", device="cpu")
     model, shapes = Decoder(loaded), Decoder(skeleton(CONFIG, "bf16"))
     backend = KernelsBackend(
         model, H200, limits_for(shapes, loaded.config, RequestedSize(SERVER.context, SERVER.running))
@@ -142,7 +142,7 @@ def test_every_pass_of_a_server_finds_its_binaries(asked: set[str]) -> None:
 
 def test_the_servers_megakernels_find_their_binaries(asked: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each as its instance compiles it, up to the packing of its weights."""
-    from kernels.serve import megakernel_instance
+    from kernels.server.execution import megakernel_instance
 
     class Packed(Exception):
         """The kernel is loaded."""
@@ -150,7 +150,7 @@ def test_the_servers_megakernels_find_their_binaries(asked: set[str], monkeypatc
     def uploads(*given: Any) -> Any:
         raise Packed
 
-    monkeypatch.setattr("kernels.megakernel.machine.uploads", uploads)
+    monkeypatch.setattr("kernels.megakernel.host.machine.uploads", uploads)
     model: Any = skeleton(CONFIG, "bf16")
     for batch in BATCHES:
         with pytest.raises(Packed):
@@ -166,7 +166,7 @@ def test_a_model_over_two_gpus_finds_its_binaries(asked: set[str]) -> None:
         layout = default_layout(part, TRAFFIC.batch, capacity, weights, H200.sms, 2)
         device.compile_kernel(device.built(part, layout, device.Tuning()).constants)
     assert len([name for name in asked if name.startswith("decode-")]) == 2
-    parts = divided.generate(CONFIG, [torch.device("cpu")] * 2, "bf16").parts
+    parts = tensor_parallel.generate(CONFIG, [torch.device("cpu")] * 2, "bf16").parts
     for number, made in enumerate(map(Decoder, parts)):
         ops = prompt_ops(LayerOps(made, TRAFFIC), H200, PACKS_HEAD, divided=True)
         bound, (cos, sin) = BoundVariants(ops, H200), made.rope_table(64)
@@ -234,7 +234,7 @@ def test_what_is_there_is_not_made_again(
         raise InvalidProgram([ProgramProblem("deadlock", 0, 0, "waits for ever")])
 
     (folder / proof.name).unlink()
-    monkeypatch.setattr("kernels.megakernel.validate.check_programs", broken)
+    monkeypatch.setattr("kernels.megakernel.proof.validate.check_programs", broken)
     assert main(command) == 1
     assert "waits for ever" in capsys.readouterr().out
     assert not (folder / proof.name).exists()

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import engine
+from kernels import runners
 from kernels.__main__ import main
 from kernels.cli import run
-from kernels.engine import running
 from kernels.measure.environment import environment_info
 from kernels.model_files import catalogue
 from kernels.model_files.digests import content_digest, hash_of, model_digest
 from kernels.plan import Expected, Plan
-from tests.kernels.engine import parts_runner
+from kernels.runners import by_name
+from tests.kernels.runners import parts_runner
 
 
 @pytest.fixture
@@ -99,11 +99,11 @@ def test_a_plan_for_two_gpus_gets_a_model_in_two_parts(
     directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, generated: bool
 ) -> None:
     """Each in its GPU's place, made there or read from its slices of the files; a whole model fails the runner."""
-    monkeypatch.setitem(running.RUNNERS, "megakernel", parts_runner.NAME)
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
     monkeypatch.setattr(run, "_suits", lambda plan, device: True)
     if not generated:
         config = catalogue.entry("tiny-llama")[0]
-        engine.load(None, config, generated=True, dtype="fp32", device="cpu").save_pretrained(directory)
+        runners.load(None, config, generated=True, dtype="fp32", device="cpu").save_pretrained(directory)
     digest = model_digest(*_config_and_hashes(directory), generated)
     assert command(write_plan(directory, model_digest=digest, runner="megakernel", gpus=2), directory) == 0
     assert f"preparing the megakernel runner on 2 {expected().device}" in capsys.readouterr().err
@@ -118,7 +118,7 @@ def test_a_model_that_does_not_fit_is_one_sentence(
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB.\nMore.")
 
     monkeypatch.setattr(run, "_suits", lambda plan, device: True)
-    monkeypatch.setattr(engine, "load", full)
+    monkeypatch.setattr(runners, "load", full)
     assert command(write_plan(directory), directory) == 2
     assert "the model does not fit: CUDA out of memory. Tried to allocate 20 GiB.\n" in capsys.readouterr().err
     options = {"weights": "fp8", "rounding": {"method": "gptq"}}
@@ -189,7 +189,7 @@ def test_a_metric_that_needs_a_price_is_refused(directory: Path, capsys: pytest.
     assert "cost_per_mtok needs a price" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("module", ["kernels.engine", "kernels.engine.weights", "kernels.__main__", "kernels.cli.run"])
+@pytest.mark.parametrize("module", ["kernels.runners", "kernels.model.weights", "kernels.__main__", "kernels.cli.run"])
 def test_it_imports_without_torch(module: str, root: Path) -> None:
     code = f"import sys, {module}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)

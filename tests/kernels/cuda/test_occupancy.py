@@ -8,11 +8,11 @@ import torch
 
 from kernels.cuda import driver, occupancy
 from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_HALF, SHARED_MOST, clusters_at_once
-from kernels.gemm import skinny_config, small_config
+from kernels.gemm import skinny_tiles, small_tiles
 from kernels.ops import LinearCase
 
-SPLIT_BY_4 = skinny_config.TileConfig("same", 16, 4096, 14336, splits=4)
-SMALL = small_config.SmallTileConfig(LinearCase(m=128, n=4096, k=4096), groups=1, splits=4, tokens=1)
+SPLIT_BY_4 = skinny_tiles.TileConfig("same", 16, 4096, 14336, splits=4)
+SMALL = small_tiles.SmallTileConfig(LinearCase(m=128, n=4096, k=4096), groups=1, splits=4, tokens=1)
 
 
 class Driver:
@@ -81,21 +81,21 @@ def test_both_products_divide_by_the_one_answer(on_gpu, monkeypatch):
     on_gpu(16)
     assert SPLIT_BY_4.at_once() == 16
     assert SPLIT_BY_4.groups(SPLIT_BY_4.at_once()) == 15
-    assert small_config.SmallTileConfig(SMALL.case, 1, 4, 1).waves == 64 // 16
+    assert small_tiles.SmallTileConfig(SMALL.case, 1, 4, 1).waves == 64 // 16
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert SPLIT_BY_4.groups(SPLIT_BY_4.at_once()) == 29
-    assert small_config.SmallTileConfig(SMALL.case, 1, 4, 1).waves == 3
+    assert small_tiles.SmallTileConfig(SMALL.case, 1, 4, 1).waves == 3
 
 
 def test_the_choice_of_a_packed_layout_depends_on_no_gpu(on_gpu):
-    before = skinny_config.configs("same", 16, 4096, 14336)
+    before = skinny_tiles.configs("same", 16, 4096, 14336)
     on_gpu(7)
-    assert skinny_config.configs("same", 16, 4096, 14336) == before
+    assert skinny_tiles.configs("same", 16, 4096, 14336) == before
 
 
 def test_planning_does_not_import_torch():
     code = (
-        "import sys; from kernels.gemm.small_config import configs; from kernels.ops import LinearCase;"
+        "import sys; from kernels.gemm.small_tiles import configs; from kernels.ops import LinearCase;"
         "configs(LinearCase(m=64, n=64, k=64)); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

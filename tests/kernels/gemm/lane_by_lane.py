@@ -2,8 +2,8 @@
 
 import torch
 
-from kernels.gemm.skinny_config import STEP_BYTES, STEP_K, TileConfig
 from kernels.gemm.skinny_pack import pairs_of
+from kernels.gemm.skinny_tiles import STEP_BYTES, STEP_K, TileConfig
 from kernels.quant.formats import E2M1
 
 

@@ -7,7 +7,7 @@ import torch
 
 from kernels.cases import check_cases
 from kernels.cuda.occupancy import SHARED_MOST
-from kernels.gemm import grouped_hopper, grouped_plan
+from kernels.gemm import grouped_hopper, grouped_tiles
 from kernels.hardware import GENERATIONS, GPUS, generation
 from kernels.ops import GroupedCase
 from kernels.proof import gate, inputs
@@ -21,8 +21,8 @@ def case(**fields: Any) -> GroupedCase:
 
 @pytest.mark.parametrize(("epilogue", "experts"), [("none", 128), ("swiglu", 128), ("none", 512)])
 def test_it_compiles_without_spills(epilogue: str, experts: int) -> None:
-    found, _ = grouped_plan.constants(case(experts=experts, epilogue=epilogue))
-    used = resources(log := compile_log(grouped_plan.SOURCE, found))
+    found, _ = grouped_tiles.constants(case(experts=experts, epilogue=epilogue))
+    used = resources(log := compile_log(grouped_tiles.SOURCE, found))
     assert (used.stack, used.spill_stores, used.spill_loads) == (0, 0, 0)
     assert "serialized" not in log
 
@@ -30,7 +30,7 @@ def test_it_compiles_without_spills(epilogue: str, experts: int) -> None:
 @pytest.mark.parametrize("epilogue", ["none", "swiglu"])
 def test_any_number_of_experts_has_room(epilogue: str) -> None:
     for experts in range(1, grouped_hopper.MOST_EXPERTS + 1):
-        found, shared_bytes = grouped_plan.constants(case(experts=experts, epilogue=epilogue))
+        found, shared_bytes = grouped_tiles.constants(case(experts=experts, epilogue=epilogue))
         assert found["STAGES"] >= 3
         assert shared_bytes <= SHARED_MOST
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernels.gemm import grouped_plan
+from kernels.gemm import grouped_tiles
 from tests.kernels.on_cpu import planted_source
 
 EXPERTS, ROWS, COLUMN_PAIRS, MOST_TILES = 70, 2600, 3, 400
@@ -49,11 +49,11 @@ DISORDERED = [-5, 9000, 3, 256, *[-(2**31), 2**31 - 1] * 33]
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder, planted = tmp_path_factory.mktemp("scheduler"), tmp_path_factory.mktemp("planted")
     for name in ("grouped_schedule.cuh", "expert_rows.cuh"):
-        shutil.copy(grouped_plan.SOURCE.with_name(name), folder)
+        shutil.copy(grouped_tiles.SOURCE.with_name(name), folder)
     Path(folder, "mainloops.cuh").write_text(AROUND)
     source = Path(folder, "scheduler.cu")
     source.write_text('#include "grouped_schedule.cuh"\n')
-    sizes = {"STAGES": 3, "EXPERTS": EXPERTS, "PARAMS_BYTES": grouped_plan.PARAMS.itemsize}
+    sizes = {"STAGES": 3, "EXPERTS": EXPERTS, "PARAMS_BYTES": grouped_tiles.PARAMS.itemsize}
     macros: dict[str, Any] = {"TYPE": "bf16", "EPILOGUE": "kNone", **sizes}
     return planted_source.mistaken(source, MISTAKES, RUN, macros, planted)
 
@@ -62,7 +62,7 @@ def tiles_of(scheduler: ctypes.CDLL, ends: list[int], blocks: int) -> list[np.nd
     """Of each block its tiles in order: expert, first row, end, width, first row of w."""
     found = np.full((blocks, MOST_TILES, 5), -1, np.int32)
     held = np.array(ends, np.int32)
-    params = np.zeros((), grouped_plan.PARAMS)
+    params = np.zeros((), grouped_tiles.PARAMS)
     params["ends"], params["rows"], params["column_pairs"] = held.ctypes.data, ROWS, COLUMN_PAIRS
     pointers = [ctypes.c_void_p(each.ctypes.data) for each in (params, found)]
     assert scheduler.run(pointers[0], blocks, pointers[1], MOST_TILES) == 0

@@ -8,7 +8,7 @@ import torch
 from kernels import cases
 from kernels.cuda.occupancy import SHARED_MOST
 from kernels.gemm import hopper_call
-from kernels.gemm.hopper_plan import PING_PONG, panels_of, space, tile_of
+from kernels.gemm.hopper_tiles import PING_PONG, panels_of, space, tile_of
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.proof import gate

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kernels.gemm import hopper_call
-from kernels.gemm.hopper_plan import PING_PONG, space, tile_of
+from kernels.gemm.hopper_tiles import PING_PONG, space, tile_of
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase, Scales
 from kernels.proof import gate

@@ -10,7 +10,7 @@ from kernels import registry
 from kernels.fused import torch_sampling
 from kernels.gemm.lm_head import _configs
 from kernels.gemm.lm_head_call import SOURCE, head_macros
-from kernels.gemm.skinny_config import CANDIDATES_BYTES
+from kernels.gemm.skinny_tiles import CANDIDATES_BYTES
 from kernels.hardware import GPUS
 from kernels.ops import LmHeadCase
 from kernels.ops import lm_head as op

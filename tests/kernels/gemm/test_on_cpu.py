@@ -8,8 +8,8 @@ import torch
 
 from kernels import registry
 from kernels.dtypes import DTYPES
-from kernels.gemm import lm_head, lm_head_call, skinny_call, small_call, small_config
-from kernels.gemm.skinny_config import configs
+from kernels.gemm import lm_head, lm_head_call, skinny_call, small_call, small_tiles
+from kernels.gemm.skinny_tiles import configs
 from kernels.ops import LinearCase, LmHeadCase, reference
 from kernels.ops.lm_head import SETTING_DTYPES, sample
 from kernels.ops.lm_head import logits as logits_of
@@ -254,7 +254,7 @@ def tokens(case, variant, given, feedback=None, top_k=50):
 def test_small(m, n, k, epilogue, dtype, picked, ring):
     """Whole and split; stages that are filled again; sums that take the place of the ring; rows of w across."""
     case = LinearCase(m=m, n=n, k=k, dtype=dtype, weights=dtype, epilogue=epilogue)
-    config, given = small_config.SmallTileConfig(case, *picked), inputs.draw(case, "cpu", 1)
+    config, given = small_tiles.SmallTileConfig(case, *picked), inputs.draw(case, "cpu", 1)
     y = torch.full((m, n), float("nan"), dtype=DTYPES[dtype])
     found = np.zeros((), small_call.PARAMS)
     found["m"], found["n"], found["k"], found["y"] = m, n, k, y.data_ptr()

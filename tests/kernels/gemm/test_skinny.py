@@ -9,7 +9,7 @@ import torch
 from kernels import registry
 from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_HALF, SHARED_MOST
 from kernels.gemm.skinny_call import SOURCE, SchedulerCounters, macros, packed, parameters
-from kernels.gemm.skinny_config import KINDS, TileConfig, configs
+from kernels.gemm.skinny_tiles import KINDS, TileConfig, configs
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.quant.absmax import quantised, values

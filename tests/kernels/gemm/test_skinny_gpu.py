@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.gemm.skinny_config import configs
+from kernels.gemm.skinny_tiles import configs
 from kernels.ops import LinearCase
 from kernels.proof import gate, inputs
 from tests.kernels.gemm.pdl_chain import assert_same_bits

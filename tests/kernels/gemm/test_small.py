@@ -7,7 +7,7 @@ from kernels import registry
 from kernels.cuda.occupancy import H200_CLUSTERS
 from kernels.gemm.small import CONFIG_PARAMS
 from kernels.gemm.small_call import SOURCE, macros
-from kernels.gemm.small_config import configs
+from kernels.gemm.small_tiles import configs
 from kernels.hardware import GPUS
 from kernels.ops import LinearCase
 from kernels.proof import gate, inputs

@@ -5,12 +5,12 @@ import itertools
 import pytest
 
 from kernels import registry
-from kernels.engine.bound_variants import BoundVariants
-from kernels.engine.planned import PlannedLinear
 from kernels.gemm import small
-from kernels.gemm.small_config import configs
+from kernels.gemm.small_tiles import configs
 from kernels.hardware import GPUS
+from kernels.model.bound_variants import BoundVariants
 from kernels.ops import LinearCase, LmHeadCase
+from kernels.runners.planned import PlannedLinear
 from kernels.tune.plan_search import planned_op
 
 SHAPES = [(3072, 2048), (2048, 8192), (17_920, 1536), (28_672, 4096)]

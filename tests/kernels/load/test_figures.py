@@ -13,7 +13,7 @@ from kernels.load.lag import MOST_LAG_MS, Lag
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.planned import PlannedRequest
 from kernels.load.sharing import merged
-from workers.traffic.summary import LoadSummary
+from workers.loadtest.summary import LoadSummary
 
 MS = 1_000_000
 

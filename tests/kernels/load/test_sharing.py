@@ -22,7 +22,7 @@ from kernels.load.planned import PlannedRequest
 from kernels.load.sender_process import SenderDied
 from kernels.load.sharing import Sending, merged, processes_for
 from tests.waiting import wait_for
-from tests.workers.traffic.stub import running_stub
+from tests.workers.loadtest.stub import running_stub
 
 LENGTHS = Lengths(20, 8)
 

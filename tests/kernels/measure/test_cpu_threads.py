@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernels.measure.cpu_threads import thread_settings, usable_cores
-from workers.child_environment import stage_environment
+from workers.host.child_environment import stage_environment
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernels import engine
+from kernels import runners
 from kernels.measure.fidelity import fidelity
 from tests.kernels.megakernel.sample_model import on_its_text, sample
 from tests.kernels.megakernel.tiny_models import with_rounded_weights
@@ -33,9 +33,9 @@ def test_it_is_the_mean_over_all_tokens() -> None:
 
 
 def test_the_pipelines_own_measure_says_the_same() -> None:
-    own = engine.runner("eager", with_rounded_weights(sample("bf16", "cpu"), "fp8"))
+    own = runners.runner("eager", with_rounded_weights(sample("bf16", "cpu"), "fp8"))
     tokens, (done, _, side) = on_its_text(own, "cpu", 512)
-    exact, ids = engine.runner("eager", sample("fp32", "cpu")), tokens.ids[: done // 128]
+    exact, ids = runners.runner("eager", sample("fp32", "cpu")), tokens.ids[: done // 128]
     found = fidelity(map(exact.logits, ids.split(1)), {"own": own}, ids, 1)["own"]
     assert done == found.tokens == 512
     assert found.kl == pytest.approx(side.mean_kl, rel=1e-6)

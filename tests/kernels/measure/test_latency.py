@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from kernels.cli import run
-from kernels.engine import Generation, Runner
 from kernels.measure import intervals
 from kernels.measure.latency import Served, pooled, samples_of
 from kernels.plan import Expected
-from tests.kernels.engine.engine_models import load
+from kernels.runners import Generation, Runner
+from tests.kernels.runners.engine_models import load
 from tests.workers.conftest import stage_input
-from workers import statistics
 from workers.documents.workload import Objective
-from workers.measuring.sample_sizes import distributions
+from workers.stats import intervals as statistics
+from workers.stats.sample_sizes import distributions
 
 MS = 1_000_000
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from kernels.megakernel.effects import COLUMN, Access, Effects, effects
-from kernels.megakernel.instructions import ADD, ATTENTION, END
-from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, WeightSection
-from kernels.megakernel.shape import ModelShape
-from kernels.megakernel.structure import instruction_rows
-from kernels.megakernel.validate import validate
+from kernels.megakernel.program.instructions import ADD, ATTENTION, END
+from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.program.shape import ModelShape
+from kernels.megakernel.proof.effects import COLUMN, Access, Effects, effects
+from kernels.megakernel.proof.structure import instruction_rows
+from kernels.megakernel.proof.validate import validate
 
 OF_PRODUCT = ("layer", "units", "tile", "k_tile", "k_tiles", "partial")
 OF_ADD = ("layer", "k_tile", "k_tiles", "partial")

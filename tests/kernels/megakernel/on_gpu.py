@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import engine
+from kernels import runners
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 PROMPT = 20
@@ -37,12 +37,14 @@ def config_of(family: str, gpus: Sequence[int]) -> dict[str, Any]:
 
 def models(config: dict[str, Any]) -> tuple[Any, Any]:
     """The bf16 model on the GPU and its float32 twin."""
-    made = [engine.load(None, config, seed=0, generated=True, dtype=dtype, device="cuda") for dtype in ("bf16", "fp32")]
+    made = [
+        runners.load(None, config, seed=0, generated=True, dtype=dtype, device="cuda") for dtype in ("bf16", "fp32")
+    ]
     return made[0], made[1]
 
 
 def runner_of(model: Any, **options: Any) -> Any:
-    return engine.runner("megakernel", model, options)
+    return runners.runner("megakernel", model, options)
 
 
 @torch.no_grad()

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from kernels.megakernel.block import Sm
-from kernels.megakernel.flagged_words import COPIED, EXCHANGED
+from kernels.megakernel.program.exchange import COPIED, EXCHANGED
+from tests.kernels.megakernel.interpreter.sm import Sm
 
 
 def round_robin() -> Callable[[list[int]], int]:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels.megakernel import trace
-from kernels.megakernel.instructions import END, OP_NAMES
-from kernels.megakernel.layout import default_layout
+from kernels.megakernel.host import trace
 from kernels.megakernel.program import Program, build_program
-from kernels.megakernel.shape import shape_of
-from kernels.megakernel.structure import instruction_rows
+from kernels.megakernel.program.instructions import END, OP_NAMES
+from kernels.megakernel.program.layout import default_layout
+from kernels.megakernel.program.shape import shape_of
+from kernels.megakernel.proof.structure import instruction_rows
 from kernels.model_files import catalogue
 
 KEPT = Path(__file__).parents[3] / "benchmarks" / "results" / "h200" / "timeline-llama-3.2-1b.json.gz"

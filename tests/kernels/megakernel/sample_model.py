@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels import engine
-from kernels.engine import Runner
+from kernels import runners
+from kernels.runners import Runner
 from workers.measuring import quality, texts
 
 DIRECTORY = Path(__file__).parents[3] / "samples" / "voice-agent"
@@ -20,7 +20,7 @@ LENGTH = 128
 def sample(dtype: str, device: str) -> Any:
     """The model with its trained weights."""
     config = json.loads((DIRECTORY / "config.json").read_text())
-    return engine.load(DIRECTORY, config, dtype=dtype, device=device)
+    return runners.load(DIRECTORY, config, dtype=dtype, device=device)
 
 
 def on_its_text(
@@ -29,8 +29,8 @@ def on_its_text(
     """`most` tokens of its text, and `quality.compare` of `before` (default: torch's bf16 model) and `own` on them."""
     tokens = texts.from_text(DIRECTORY, "", LENGTH, most, sample("fp32", device).config.vocab_size)
     assert tokens is not None
-    reference = engine.runner("eager", sample("fp32", device))
-    before = before or engine.runner("eager", sample("bf16", device))
+    reference = runners.runner("eager", sample("fp32", device))
+    before = before or runners.runner("eager", sample("bf16", device))
     return tokens, quality.compare(reference, before, own, tokens, 1, lambda done: done < most)
 
 

@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels import engine
-from kernels.engine.rounding import Rounding
-from kernels.megakernel import machine
-from kernels.megakernel.device import Tuning
-from kernels.megakernel.layout import default_layout
-from kernels.megakernel.rank_models import rank_models
-from kernels.megakernel.ranked_machine import RankedMachine
-from kernels.megakernel.ranks import part_of
+from kernels import runners
+from kernels.megakernel.host import machine
+from kernels.megakernel.host.device import Tuning
+from kernels.megakernel.host.rank_models import rank_models
+from kernels.megakernel.host.ranked_machine import RankedMachine
+from kernels.megakernel.program.layout import default_layout
+from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.shape import shape_of
 from kernels.megakernel.runner import pinned
-from kernels.megakernel.shape import shape_of
+from kernels.model.rounding import Rounding
 from kernels.ops.sampling import GREEDY, Sampling
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
@@ -51,7 +51,7 @@ def main(family: str, batch: int, weights: str, debug: bool = False, long: bool 
     """Greedy, and drawn where every second sequence is; raises MegakernelFault when the kernel gives up."""
     machine.TIMEOUT_NS = 100 * 10**9  # a checked kernel is slow
     config = GPU_CONFIGS[family] | {"num_hidden_layers": LAYERS}
-    model = engine.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
+    model = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     capacity, position = LONG if long else (CAPACITY, POSITION)
     made = machine_of(model, batch, weights, capacity, Tuning(debug=debug), ranks)
     first = torch.ones(batch, dtype=torch.int64, device="cuda")

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from kernels.__main__ import main
-from kernels.megakernel import ordering, trace
-from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, OUT, QKV
+from kernels.megakernel.host import trace
 from kernels.megakernel.program import Program
-from kernels.megakernel.structure import instruction_rows
+from kernels.megakernel.program.instructions import ATTENTION, DOWN, END, GATE_UP, OUT, QKV
+from kernels.megakernel.proof import ordering
+from kernels.megakernel.proof.structure import instruction_rows
 from tests.kernels.megakernel.broken import one_half
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import program_of

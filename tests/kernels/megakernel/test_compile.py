@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from kernels.cuda.occupancy import SHARED_MOST
-from kernels.megakernel import device
-from kernels.megakernel.layout import Layout, default_layout
+from kernels.megakernel.host import device
 from kernels.megakernel.program import build_program
-from kernels.megakernel.ranks import RANKS, part_of, programs
-from kernels.megakernel.shape import shape_of
-from kernels.megakernel.validate import check_programs
-from kernels.megakernel.weights import FORMATS
+from kernels.megakernel.program.layout import Layout, default_layout
+from kernels.megakernel.program.ranks import RANKS, part_of, programs
+from kernels.megakernel.program.shape import shape_of
+from kernels.megakernel.program.weights import FORMATS
+from kernels.megakernel.proof.validate import check_programs
 from kernels.model_files import catalogue
 from tests.kernels.compiling import Resources, compile_log, resources
 from tests.kernels.megakernel.published import CONFIGS

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from kernels.megakernel import device
-from kernels.megakernel.layout import Layout
+from kernels.megakernel.host import device
 from kernels.megakernel.program import build_program
-from kernels.megakernel.ranks import part_of
-from kernels.megakernel.shape import shape_of
-from kernels.megakernel.validate import validate
+from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.shape import shape_of
+from kernels.megakernel.proof.validate import validate
 from tests.kernels.megakernel.tiny_models import MODELS
 
 SHAPE = shape_of(MODELS["llama-32"])

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.megakernel.search import AREAS, ThresholdSearch, area_of, flag_of
 from kernels.ops.sampling import GREEDY, Sampling, choose, kept
+from tests.kernels.megakernel.interpreter.threshold_search import AREAS, ThresholdSearch, area_of, flag_of
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernels.megakernel.attend import splits_of
-from kernels.megakernel.block import Sm
-from kernels.megakernel.effects import buffer_sizes
-from kernels.megakernel.flagged_words import COPIED, word_shapes
-from kernels.megakernel.instructions import DOWN, END, HEAD
-from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program
-from kernels.megakernel.structure import instruction_rows
+from kernels.megakernel.program.exchange import COPIED, word_shapes
+from kernels.megakernel.program.instructions import DOWN, END, HEAD
+from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.proof.effects import buffer_sizes
+from kernels.megakernel.proof.structure import instruction_rows
 from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.broken import find
+from tests.kernels.megakernel.interpreter.attend import splits_of
+from tests.kernels.megakernel.interpreter.sm import Sm
 from tests.kernels.megakernel.orders import round_robin
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
 from tests.kernels.megakernel.touched import declared, differences, merges

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kernels.megakernel import device
-from kernels.megakernel.fault import fault_sentence
-from kernels.megakernel.instructions import GATE_UP
+from kernels.megakernel.host import device
+from kernels.megakernel.host.fault import fault_sentence
+from kernels.megakernel.program.instructions import GATE_UP
 
 SOURCE = (device.SOURCES / "machine.cuh").read_text()
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernels import engine
+from kernels import runners
 from kernels.proof import logit_gate
 from tests.kernels.megakernel.on_gpu import models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
@@ -14,7 +14,7 @@ PROMPT, BEHIND = 100, 8
 
 
 def expected_of(model, ids):
-    return engine.runner("eager", model).logits(ids).float()
+    return runners.runner("eager", model).logits(ids).float()
 
 
 @pytest.mark.parametrize("batch", [1, 3])

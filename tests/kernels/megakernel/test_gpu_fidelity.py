@@ -5,12 +5,12 @@ KL divergence and top-1 disagreement are at most 1.1 times torch's, the paired i
 
 import pytest
 
-from kernels import engine
+from kernels import runners
 from tests.kernels.megakernel.on_gpu import PLACES, config_of, models
 from tests.kernels.megakernel.sample_model import kl_blocks, on_its_text, sample
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from workers.measuring import quality, texts
-from workers.statistics import paired_difference
+from workers.stats.intervals import paired_difference
 
 pytestmark = pytest.mark.gpu
 
@@ -32,10 +32,10 @@ def assert_as_near(called, done, torchs, own):
 @pytest.mark.parametrize("family", GPU_CONFIGS)
 def test_on_generated_weights(family, batch):
     model, exact = models(GPU_CONFIGS[family])
-    runner = engine.runner("megakernel", model)
+    runner = runners.runner("megakernel", model)
     runner.prepare(batch, 128, 1)
     tokens = texts.random(model.config.vocab_size, 128, quality.LEAST_TOKENS)
-    reference, torchs = (engine.runner("eager", each) for each in (exact, model))
+    reference, torchs = (runners.runner("eager", each) for each in (exact, model))
     assert_as_near(
         f"{family}, batch {batch}", *quality.compare(reference, torchs, runner, tokens, batch, lambda _: True)
     )
@@ -44,14 +44,14 @@ def test_on_generated_weights(family, batch):
 @pytest.mark.parametrize("devices", PLACES)
 def test_over_ranks(devices):
     model, exact = models(config_of("llama", devices))
-    runner = engine.runner("megakernel", model, {"devices": devices})
+    runner = runners.runner("megakernel", model, {"devices": devices})
     runner.prepare(1, 128, 1)
     tokens = texts.random(model.config.vocab_size, 128, quality.LEAST_TOKENS)
-    reference, torchs = (engine.runner("eager", each) for each in (exact, model))
+    reference, torchs = (runners.runner("eager", each) for each in (exact, model))
     called = f"llama on GPUs {devices}"
     assert_as_near(called, *quality.compare(reference, torchs, runner, tokens, 1, lambda _: True))
 
 
 def test_on_trained_weights():
-    _, found = on_its_text(engine.runner("megakernel", sample("bf16", "cuda")), "cuda")
+    _, found = on_its_text(runners.runner("megakernel", sample("bf16", "cuda")), "cuda")
     assert_as_near("samples/voice-agent", *found)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.megakernel.instructions import ADD, ATTENTION, DOWN, GATE_UP, OUT, QKV
 from kernels.megakernel.program import build_program
-from kernels.megakernel.structure import instruction_rows
+from kernels.megakernel.program.instructions import ADD, ATTENTION, DOWN, GATE_UP, OUT, QKV
+from kernels.megakernel.proof.structure import instruction_rows
 from kernels.ops.sampling import GREEDY, Sampling, choose
 from tests.kernels.megakernel.broken import without
 from tests.kernels.megakernel.on_gpu import PROMPT, models, runner_of
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.gpu
 
 def launched(runner, first, position, count, **options):
     """Tokens [count, batch] of one launch by the runner's machine, and its logits when `options` ask for them."""
-    from kernels.megakernel.machine import DecodeRequest
+    from kernels.megakernel.host.machine import DecodeRequest
     from kernels.megakernel.runner import pinned
 
     machine = runner._machine
@@ -125,7 +125,7 @@ def at_work(program, op):
 @pytest.mark.parametrize(("batch", "op"), [(1, QKV), (1, OUT), (1, GATE_UP), (1, DOWN), (2, ATTENTION), (2, ADD)])
 def test_a_program_that_waits_for_nothing_gives_up_and_names_the_instruction(batch, op, monkeypatch):
     """One instruction is left out; the GPU is free afterwards, and the program with it is right as before."""
-    from kernels.megakernel import device, machine
+    from kernels.megakernel.host import device, machine
 
     model, _ = models(GPU_CONFIGS["qwen2"])
     prompt = torch.ones(batch, PROMPT, dtype=torch.int64, device="cuda")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import engine
+from kernels import runners
 from tests.kernels.megakernel.sample_model import on_its_text, sample
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS, with_rounded_weights
 from workers.measuring import quality
@@ -17,7 +17,7 @@ PROMPT, TOKENS = 20, 16
 
 
 def generated(family: str, dtype: str) -> Any:
-    return engine.load(None, GPU_CONFIGS[family], seed=0, generated=True, dtype=dtype, device="cuda")
+    return runners.load(None, GPU_CONFIGS[family], seed=0, generated=True, dtype=dtype, device="cuda")
 
 
 @pytest.mark.parametrize("batch", [1, 3, 4])
@@ -30,7 +30,7 @@ def test_it_is_the_model_of_the_rounded_weights(weights: str, method: str, famil
     before = [parameter.clone() for parameter in model.parameters()]
     rounded = with_rounded_weights(model, weights, method)
     exact = with_rounded_weights(model, weights, method).float()
-    runner = engine.runner("megakernel", model, {"weights": weights, "rounding": {"method": method}})
+    runner = runners.runner("megakernel", model, {"weights": weights, "rounding": {"method": method}})
     prompt = torch.randint(0, model.config.vocab_size, (batch, PROMPT), device="cuda")
     made = torch.tensor(runner.generate(prompt, TOKENS).tokens, device="cuda")
     ids = torch.cat([prompt, made], dim=1)
@@ -45,7 +45,7 @@ def test_it_is_the_model_of_the_rounded_weights(weights: str, method: str, famil
 
 @pytest.mark.parametrize(("weights", "acceptable", "kl_most"), [("fp8", True, 0.0005), ("nvfp4", False, 0.005)])
 def test_lower_precision_on_trained_weights(weights: str, acceptable: bool, kl_most: float) -> None:
-    runner = engine.runner("megakernel", sample("bf16", "cuda"), {"weights": weights})
+    runner = runners.runner("megakernel", sample("bf16", "cuda"), {"weights": weights})
     tokens, compared = on_its_text(runner, "cuda")
     found = quality.judge(*compared, tokens, generated=False, allowed=Allowed.stated(0.012))
     print(found.sentence)

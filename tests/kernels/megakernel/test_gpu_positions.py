@@ -15,7 +15,7 @@ COUNT = 8
 @pytest.mark.parametrize("family", ["llama", "llama-32", "qwen3"])
 def test_each_answers_as_if_all_were_so_long(family: str, positions: tuple[int, ...]) -> None:
     """The same bits of every logit."""
-    from kernels.megakernel.machine import DecodeRequest  # both need CuPy
+    from kernels.megakernel.host.machine import DecodeRequest  # both need CuPy
     from kernels.megakernel.runner import pinned
 
     batch, vocab = len(positions), GPU_CONFIGS[family]["vocab_size"]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.megakernel import trace
-from kernels.megakernel.attend import splits_of
+from kernels.megakernel.host import trace
 from kernels.ops.sampling import Sampling
+from tests.kernels.megakernel.interpreter.attend import splits_of
 from tests.kernels.megakernel.on_gpu import PROMPT, inputs_of_layers, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.megakernel.touched import differences
@@ -73,7 +73,7 @@ def test_two_models_on_two_streams_never_hang():
 
 def test_a_timeline_is_recorded(tmp_path):
     """Each instruction's marks rise, and instructions of an SM follow each other."""
-    from kernels.megakernel.record import record
+    from kernels.megakernel.host.record import record
 
     path = tmp_path / "raw.npz"
     record(GPU_CONFIGS["llama"], path, PROMPT, 8, 1)

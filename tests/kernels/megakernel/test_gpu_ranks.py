@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from kernels import engine
-from kernels.engine import divided
-from kernels.megakernel import record, trace
-from kernels.megakernel.attend import splits_of
-from kernels.megakernel.instructions import FIELDS, QKV
-from kernels.megakernel.structure import instruction_rows
+from kernels import runners
+from kernels.megakernel.host import record, trace
+from kernels.megakernel.program.instructions import FIELDS, QKV
+from kernels.megakernel.proof.structure import instruction_rows
+from kernels.model import tensor_parallel
 from kernels.ops.sampling import GREEDY, Sampling, choose
+from tests.kernels.megakernel.interpreter.attend import splits_of
 from tests.kernels.megakernel.on_gpu import PLACES, PROMPT, config_of, inputs_of_layers, models, runner_of
 from tests.kernels.megakernel.touched import differences
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("devices", PLACES)]
 
 def launched(runner, first, position, count, **options):
     """Tokens [count, batch] that rank 0 chose; every rank chose the same."""
-    from kernels.megakernel.machine import DecodeRequest
+    from kernels.megakernel.host.machine import DecodeRequest
     from kernels.megakernel.runner import pinned
 
     machine = runner._machine
@@ -72,11 +72,11 @@ def test_a_model_that_is_made_in_parts_answers_as_one_that_is_divided(devices, w
     config = config_of("llama", devices) | {"num_hidden_layers": 8}
     prompt = torch.randint(0, 4099, (1, PROMPT), device="cuda")
     gpus = [torch.device("cuda", number) for number in devices]
-    whole = engine.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
+    whole = runners.load(None, config, seed=0, generated=True, dtype="bf16", device="cuda")
     expected = runner_of(whole, devices=devices, weights=weights).generate(prompt, 32).tokens
-    made = divided.generate(config, gpus, "bf16")
+    made = tensor_parallel.generate(config, gpus, "bf16")
     assert [part.device for part in made.parts] == gpus
-    for part, other in zip(made.parts, divided.divide(whole, gpus).parts, strict=True):
+    for part, other in zip(made.parts, tensor_parallel.divide(whole, gpus).parts, strict=True):
         assert all(map(torch.equal, part.parameters(), other.parameters()))
     assert runner_of(made, weights=weights).generate(prompt, 32).tokens == expected
 
@@ -133,7 +133,7 @@ def test_all_ranks_draw_what_the_rule_draws(devices):
 @pytest.mark.parametrize("silent", [0, 1])
 def test_a_rank_that_does_not_run_is_given_up_in_time(devices, silent, monkeypatch):
     """The other names itself and the instruction that waits for it; afterwards both are right as before."""
-    from kernels.megakernel import machine
+    from kernels.megakernel.host import machine
 
     runner = runner_of(models(config_of("llama", devices))[0], devices=devices)
     prompt = torch.ones(1, PROMPT, dtype=torch.int64, device="cuda")
@@ -152,7 +152,7 @@ def test_when_one_rank_gives_up_all_do(devices, monkeypatch):
     """Rank 1 waits for rows of q, k and v that its own SMs never make; the others would wait a minute, and end with
     it.
     """
-    from kernels.megakernel import machine
+    from kernels.megakernel.host import machine
 
     runner = runner_of(models(config_of("llama", devices))[0], devices=devices)
     prompt = torch.ones(1, PROMPT, dtype=torch.int64, device="cuda")

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from kernels.engine.decoder import Decoder
-from kernels.engine.sessions import DecoderSession
-from kernels.megakernel import device, record, trace
-from kernels.megakernel.shares import shares_of
+from kernels.megakernel.host import device, record, trace
+from kernels.megakernel.host.shares import shares_of
+from kernels.model.decoder import Decoder
+from kernels.runners.sessions import DecoderSession
 from tests.kernels.megakernel.on_gpu import PROMPT, last_logits, models, runner_of
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 

@@ -29,7 +29,7 @@ TIE = 1e-4
 )
 def test_every_draw_is_that_of_the_reference(sampling):
     """On the kernel's own logits, token by token; with forced tokens, so that one launch shows many contexts."""
-    from kernels.megakernel.machine import DecodeRequest
+    from kernels.megakernel.host.machine import DecodeRequest
     from kernels.megakernel.runner import pinned
 
     batch, steps = len(sampling), 40
@@ -94,7 +94,7 @@ def test_equal_sequences_of_a_batch_draw_alike_wherever_they_stand():
 @pytest.mark.parametrize("how", [Sampling(1.5), Sampling(1.5, top_k=8), Sampling(1.5, top_p=0.6)], ids=str)
 def test_draws_follow_the_softmax(how):
     """2,000 seeds at one place of one sequence, against the kernel's own logits."""
-    from kernels.megakernel.machine import DecodeRequest
+    from kernels.megakernel.host.machine import DecodeRequest
     from kernels.megakernel.runner import pinned
 
     runner = runner_of(models(GPU_CONFIGS["llama"] | {"vocab_size": 16})[0])

@@ -8,13 +8,13 @@ import torch
 
 from kernels.cuda import nvrtc
 from kernels.cuda.launch import Launch, current_stream
-from kernels.megakernel import device
-from kernels.megakernel.flagged_words import columns_of
-from kernels.megakernel.layout import Layout
-from kernels.megakernel.pack import quantised, streams
+from kernels.megakernel.host import device
+from kernels.megakernel.host.pack import quantised, streams
 from kernels.megakernel.program import build_program
-from kernels.megakernel.shape import shape_of
-from kernels.megakernel.weights import CHUNK_BLOCKS, FORMATS, SHORT_CHUNK_BLOCKS, matrix_of_unit
+from kernels.megakernel.program.exchange import columns_of
+from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.program.shape import shape_of
+from kernels.megakernel.program.weights import CHUNK_BLOCKS, FORMATS, SHORT_CHUNK_BLOCKS, matrix_of_unit
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 
 pytestmark = pytest.mark.gpu

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.megakernel import program as program_module
-from kernels.megakernel.instructions import ATTENTION, DOWN, GATE_UP, HEAD
-from kernels.megakernel.interpret import Deadlock, DecodeStart, SimulatedGpu
-from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program, build_program
-from kernels.megakernel.shape import shape_of
-from kernels.megakernel.structure import WHOLE_INPUT, instruction_rows
-from kernels.megakernel.validate import check_programs, validate
+from kernels.megakernel.program.instructions import ATTENTION, DOWN, GATE_UP, HEAD
+from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.program.shape import shape_of
+from kernels.megakernel.proof.structure import WHOLE_INPUT, instruction_rows
+from kernels.megakernel.proof.validate import check_programs, validate
 from tests.kernels.megakernel.broken import changed, fields_that_matter, find, swapped, without
+from tests.kernels.megakernel.interpreter.interpret import Deadlock, DecodeStart, SimulatedGpu
 from tests.kernels.megakernel.orders import laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import (
     MODELS,

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kernels import engine
-from kernels.engine import Runner
+from kernels import runners
+from kernels.runners import Runner
 from tests.kernels.megakernel.sample_model import on_its_text, sample
 from tests.kernels.megakernel.tiny_models import with_rounded_weights
 from workers.measuring import quality
@@ -23,7 +23,7 @@ def in_float32(model: Any) -> Runner:
     bf16 products round differently from one processor to the next, which moves the disagreement by half a point.
     float32 products differ by too little to change the most likely token of more than a few in thousands.
     """
-    return engine.runner("eager", copy.deepcopy(model).float())
+    return runners.runner("eager", copy.deepcopy(model).float())
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 import pytest
 
 from kernels import registry
-from kernels.engine.whole_model import WholeModel
 from kernels.hardware import GPUS
-from kernels.megakernel.weights import FORMATS
+from kernels.megakernel.program.weights import FORMATS
 from kernels.ops import ModelCase
+from kernels.runners.whole_model import WholeModel
 
 NAMES = {"bf16": "megakernel", "fp8": "megakernel_fp8", "nvfp4": "megakernel_nvfp4"}
 

@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.engine.decoder import Decoder
-from kernels.engine.rounding import Rounding, rounded_weights
-from kernels.megakernel.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
-from kernels.megakernel.pack import fragments, interleaved
-from kernels.megakernel.uploads import uploads
-from kernels.megakernel.weights import FORMATS, e2m1_values, matrix_of_unit, nvfp4_codes, nvfp4_mix, nvfp4_registers
+from kernels.megakernel.host.pack import fragments, interleaved
+from kernels.megakernel.host.uploads import uploads
+from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.program.weights import (
+    FORMATS,
+    e2m1_values,
+    matrix_of_unit,
+    nvfp4_codes,
+    nvfp4_mix,
+    nvfp4_registers,
+)
+from kernels.model.decoder import Decoder
+from kernels.model.rounding import Rounding, rounded_weights
 from kernels.quant.power_of_two import rounded
 from tests.kernels.megakernel.tiny_models import as_numpy, model, program_of
 

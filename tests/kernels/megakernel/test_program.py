@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.megakernel import device
-from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, WORDS
-from kernels.megakernel.layout import Layout, attention_work, default_layout, fitted, shares
+from kernels.megakernel.host import device
 from kernels.megakernel.program import build_program
-from kernels.megakernel.ranks import part_of
-from kernels.megakernel.shape import shape_of
-from kernels.megakernel.validate import check_programs
+from kernels.megakernel.program.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV, WORDS
+from kernels.megakernel.program.layout import Layout, attention_work, default_layout, fitted, shares
+from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.shape import shape_of
+from kernels.megakernel.proof.validate import check_programs
 from kernels.model_files import catalogue
 from tests.kernels.megakernel.published import CONFIGS
 

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.engine.bound_variants import BoundVariants
-from kernels.engine.decoder import Decoder
-from kernels.engine.divided import divide
-from kernels.engine.divided_pass import DividedPrompts, RankPart
-from kernels.engine.rounding import Rounding
-from kernels.engine.state import State
 from kernels.hardware import GPUS
-from kernels.megakernel.held import held_bytes
-from kernels.megakernel.interpret import DecodeStart, SimulatedGpu, run
-from kernels.megakernel.rank_models import RankModel, rank_models
-from kernels.megakernel.uploads import uploads
+from kernels.megakernel.host.rank_models import RankModel, rank_models
+from kernels.megakernel.host.uploads import uploads
+from kernels.megakernel.program.memory import held_bytes
+from kernels.model.bound_variants import BoundVariants
+from kernels.model.decoder import Decoder
+from kernels.model.rounding import Rounding
+from kernels.model.state import State
+from kernels.model.tensor_parallel import divide
+from kernels.model.tensor_parallel_pass import DividedPrompts, RankPart
+from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu, run
 from tests.kernels.megakernel.orders import round_robin
 from tests.kernels.megakernel.tiny_models import Start, as_numpy, exact, logits_after, model, programs_of
 

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.megakernel import ordering
-from kernels.megakernel.flagged_words import EXCHANGED
-from kernels.megakernel.instructions import DOWN, HEAD, OUT
-from kernels.megakernel.layout import Layout, default_layout
 from kernels.megakernel.program import Program
-from kernels.megakernel.ranks import part_of, programs
-from kernels.megakernel.shape import Unsupported, shape_of
-from kernels.megakernel.structure import instruction_rows
-from kernels.megakernel.validate import InvalidProgram, check_programs, validate
+from kernels.megakernel.program.exchange import EXCHANGED
+from kernels.megakernel.program.instructions import DOWN, HEAD, OUT
+from kernels.megakernel.program.layout import Layout, default_layout
+from kernels.megakernel.program.ranks import part_of, programs
+from kernels.megakernel.program.shape import Unsupported, shape_of
+from kernels.megakernel.proof import ordering
+from kernels.megakernel.proof.structure import instruction_rows
+from kernels.megakernel.proof.validate import InvalidProgram, check_programs, validate
 from kernels.model_files import catalogue
 from tests.kernels.megakernel.broken import changed, fields_that_matter, find, one_half, without
 from tests.kernels.megakernel.published import CONFIGS

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.megakernel.block import Sm
-from kernels.megakernel.instructions import ATTENTION, DOWN, OUT
-from kernels.megakernel.interpret import Deadlock, SimulatedGpu, run
 from kernels.megakernel.program import Program
-from kernels.megakernel.structure import instruction_rows
-from kernels.megakernel.validate import check_programs, validate
+from kernels.megakernel.program.instructions import ATTENTION, DOWN, OUT
+from kernels.megakernel.proof.structure import instruction_rows
+from kernels.megakernel.proof.validate import check_programs, validate
 from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.broken import find, without
+from tests.kernels.megakernel.interpreter.interpret import Deadlock, SimulatedGpu, run
+from tests.kernels.megakernel.interpreter.sm import Sm
 from tests.kernels.megakernel.orders import Links, laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import exact, gpu, logits_after, model, programs_of, start
 

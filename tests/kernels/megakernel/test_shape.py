@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.megakernel.shape import Unsupported, shape_of
+from kernels.megakernel.program.shape import Unsupported, shape_of
 from kernels.model_files.catalogue import entry, names
 from tests.kernels.megakernel.published import CONFIGS, MIXTURES
 

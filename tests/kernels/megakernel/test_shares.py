@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from kernels.megakernel import trace
-from kernels.megakernel.instructions import OP_NAMES, OUT
-from kernels.megakernel.shares import TokenShares, bytes_of, shares_of
+from kernels.megakernel.host import trace
+from kernels.megakernel.host.shares import TokenShares, bytes_of, shares_of
+from kernels.megakernel.program.instructions import OP_NAMES, OUT
 from tests.kernels.megakernel.recorded import PAUSE, PUBLISHED, WAITED, WORKED, llama, made_up
 from tests.kernels.megakernel.tiny_models import programs_of
 

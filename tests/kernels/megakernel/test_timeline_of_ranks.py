@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from kernels.__main__ import main
-from kernels.megakernel import trace
-from kernels.megakernel.instructions import END
+from kernels.megakernel.host import trace
 from kernels.megakernel.program import Program
-from kernels.megakernel.structure import instruction_rows
+from kernels.megakernel.program.instructions import END
+from kernels.megakernel.proof.structure import instruction_rows
 from tests.kernels.megakernel.tiny_models import programs_of
 
 PHASE_NS, LOADED_NS, CONSUMED_NS, DONE_NS = 1000, 300, 600, 700

@@ -10,17 +10,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels.cuda.nvrtc import PREBUILT
-from kernels.megakernel import ordering
 from kernels.megakernel import program as program_module
-from kernels.megakernel import validate as validate_module
-from kernels.megakernel.effects import Access, Effects, effects
-from kernels.megakernel.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
-from kernels.megakernel.layout import Layout, can_attend, default_layout, fitted
-from kernels.megakernel.ordering import Ordering
 from kernels.megakernel.program import Program, build_program
-from kernels.megakernel.shape import ModelShape, shape_of
-from kernels.megakernel.structure import instruction_rows
-from kernels.megakernel.validate import InvalidProgram, Proof, check_programs, check_programs_once, validate
+from kernels.megakernel.program.instructions import ATTENTION, DOWN, END, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.program.layout import Layout, can_attend, default_layout, fitted
+from kernels.megakernel.program.shape import ModelShape, shape_of
+from kernels.megakernel.proof import ordering
+from kernels.megakernel.proof import validate as validate_module
+from kernels.megakernel.proof.effects import Access, Effects, effects
+from kernels.megakernel.proof.ordering import Ordering
+from kernels.megakernel.proof.structure import instruction_rows
+from kernels.megakernel.proof.validate import (
+    InvalidProgram,
+    Proof,
+    check_programs,
+    check_programs_once,
+    validate,
+)
 from tests.kernels.megakernel.broken import changed, find, kinds, one_half, swapped, with_rows, without
 from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import program_of

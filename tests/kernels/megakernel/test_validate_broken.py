@@ -5,10 +5,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernels.megakernel.instructions import ADD, OUT
 from kernels.megakernel.program import Program
-from kernels.megakernel.structure import instruction_rows
-from kernels.megakernel.validate import validate
+from kernels.megakernel.program.instructions import ADD, OUT
+from kernels.megakernel.proof.structure import instruction_rows
+from kernels.megakernel.proof.validate import validate
 from tests.kernels.megakernel.broken import changed, fields_that_matter, find, kinds, swapped, with_rows, without
 from tests.kernels.megakernel.tiny_models import program_of
 

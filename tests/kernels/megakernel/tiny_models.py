@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from kernels.engine.decoder import Decoder
-from kernels.engine.rounding import Rounding, rounded_weights
-from kernels.megakernel.interpret import DecodeStart, SimulatedGpu
-from kernels.megakernel.layout import Layout
+from kernels.megakernel.host.rank_models import RankModel, rank_models
+from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program import Program, build_program
-from kernels.megakernel.rank_models import RankModel, rank_models
-from kernels.megakernel.ranks import part_of
-from kernels.megakernel.shape import shape_of
-from kernels.megakernel.uploads import uploads
+from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.program.ranks import part_of
+from kernels.megakernel.program.shape import shape_of
+from kernels.model.decoder import Decoder
+from kernels.model.rounding import Rounding, rounded_weights
+from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu
 
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 LLAMA3_ROPE = {

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.megakernel.effects import TILE, Access, effects
-from kernels.megakernel.flagged_words import word_shapes
-from kernels.megakernel.instructions import ATTENTION, OUT
-from kernels.megakernel.layout import Layout
 from kernels.megakernel.program import Program
-from kernels.megakernel.shape import ModelShape
-from kernels.megakernel.structure import instruction_name, instruction_rows
+from kernels.megakernel.program.exchange import word_shapes
+from kernels.megakernel.program.instructions import ATTENTION, OUT
+from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.program.shape import ModelShape
+from kernels.megakernel.proof.effects import TILE, Access, effects
+from kernels.megakernel.proof.structure import instruction_name, instruction_rows
 
 Touched = dict[str, dict[str, set[int]]]
 """By "reads" and "writes": flat indexes into each buffer."""

@@ -1,5 +1,5 @@
 // One chunk of a unit times its inputs, by all consumer warps: out[warp][sequence][row].
-#include "../../../kernels/megakernel/gemv.cuh"
+#include "../../../kernels/megakernel/cuda/gemv.cuh"
 
 extern "C" __global__ void unit(const char* chunk, int bytes, const char* input, int input_bytes, int tiles, float* out) {
   extern __shared__ __align__(128) char memory[];

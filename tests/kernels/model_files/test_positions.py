@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.engine.loading import load
+from kernels.model.loading import load
 from kernels.model_files import longest_sequence
 from kernels.model_files.positions import AFTER_PADDING
 

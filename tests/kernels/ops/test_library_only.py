@@ -10,15 +10,15 @@ import pytest
 from kernels import registry
 from kernels.__main__ import main
 from kernels.cases import check_cases
-from kernels.engine.decoder import Decoder, refusal
-from kernels.engine.layer_ops import BatchShape, LayerOps
-from kernels.engine.loading import skeleton
 from kernels.hardware import GPUS
+from kernels.model.decoder import Decoder, refusal
+from kernels.model.layer_ops import BatchShape, LayerOps
+from kernels.model.loading import skeleton
 from kernels.ops import AttentionCase, Case
 from kernels.ops.library_only import LIBRARY_ONLY, library_only
-from kernels.serve.ops import Usable, head_cases, packed_cases
-from kernels.serve.shapes import Shape
-from tests.kernels.engine.engine_models import CONFIGS
+from kernels.server.execution.ops import Usable, head_cases, packed_cases
+from kernels.server.execution.shapes import Shape
+from tests.kernels.runners.engine_models import CONFIGS
 
 PAGES = Path(__file__).parents[3] / "docs" / "kernels"
 OPS = ("attention", "step_attention", "linear", "grouped", "rmsnorm", "gated", "rope", "lm_head")

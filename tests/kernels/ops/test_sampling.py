@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from kernels import engine
+from kernels import runners
 from kernels.ops import sampling
 from kernels.ops.sampling import GREEDY, Sampling, choose, gumbel, kept, of_batch, philox
-from tests.kernels.engine.engine_models import load
+from tests.kernels.runners.engine_models import load
 
 CHI_SQUARE_MOST = {3: 21.1, 7: 29.9}
 """By degrees of freedom: exceeded once in 10,000 runs of a right sampler; the seeds are fixed."""
@@ -113,7 +113,7 @@ def test_options_out_of_range_are_named(fields: dict[str, float]) -> None:
 
 def test_the_eager_runner_draws_and_others_refuse() -> None:
     model = load("llama")
-    eager, prompt = engine.runner("eager", model), torch.arange(24).view(2, 12)
+    eager, prompt = runners.runner("eager", model), torch.arange(24).view(2, 12)
     how = Sampling(0.9, top_k=50, top_p=0.95, seed=11)
     drawn = eager.generate(prompt, 6, how).tokens
     assert drawn == eager.generate(prompt, 6, how).tokens
@@ -126,4 +126,4 @@ def test_the_eager_runner_draws_and_others_refuse() -> None:
     assert drawn == expected
     assert sampling.of_batch(how, 2)[1].stream == 1
     with pytest.raises(ValueError, match="the compiled runner is greedy"):
-        engine.runner("compiled", model, {"compile": False}).generate(prompt, 6, how)
+        runners.runner("compiled", model, {"compile": False}).generate(prompt, 6, how)

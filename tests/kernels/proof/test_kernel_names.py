@@ -12,9 +12,9 @@ from triton import JITFunction
 
 from kernels import registry
 from kernels.cases import check_cases
-from kernels.engine import all_reduce, experts_triton
 from kernels.hardware import GPUS
-from kernels.megakernel.device import SOURCES
+from kernels.megakernel.host.device import SOURCES
+from kernels.model import all_reduce, experts_triton
 from kernels.proof.kernel_names import borrowed, foreign, is_own, kernels_seen
 from tests.kernels import interpreting
 from tests.kernels.cuda_sources import own_headers

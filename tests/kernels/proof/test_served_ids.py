@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from kernels import engine
+from kernels import runners
 from kernels.proof.served_ids import LogitGaps, logit_gaps
-from tests.kernels.engine.engine_models import load
+from tests.kernels.runners.engine_models import load
 
 BF16, FP8 = 0.06, 0.25
 
@@ -22,7 +22,7 @@ def prompt() -> torch.Tensor:
 
 
 def test_a_runners_own_greedy_ids_pass(prompt: torch.Tensor) -> None:
-    reference = engine.runner("eager", llama("fp32"))
+    reference = runners.runner("eager", llama("fp32"))
     gaps = logit_gaps(reference, prompt, reference.generate(prompt, 16).tokens)
     assert gaps.tokens == 32
     assert gaps.largest < 1e-4
@@ -30,18 +30,18 @@ def test_a_runners_own_greedy_ids_pass(prompt: torch.Tensor) -> None:
 
 
 def test_greedy_ids_of_a_lower_precision_pass_within_what_rounding_explains(prompt: torch.Tensor) -> None:
-    served = engine.runner("eager", llama("bf16")).generate(prompt, 16).tokens
-    assert logit_gaps(engine.runner("eager", llama("fp32")), prompt, served).refusal(BF16) is None
+    served = runners.runner("eager", llama("bf16")).generate(prompt, 16).tokens
+    assert logit_gaps(runners.runner("eager", llama("fp32")), prompt, served).refusal(BF16) is None
 
 
 def test_ids_made_up_are_refused(prompt: torch.Tensor) -> None:
-    gaps = logit_gaps(engine.runner("eager", llama("fp32")), prompt, [[0] * 16] * 2)
+    gaps = logit_gaps(runners.runner("eager", llama("fp32")), prompt, [[0] * 16] * 2)
     assert gaps.mean > 1
     assert "are not the model's" in (gaps.refusal(BF16) or "")
 
 
 def test_one_wrong_id_among_many_is_refused(prompt: torch.Tensor) -> None:
-    reference = engine.runner("eager", llama("fp32"))
+    reference = runners.runner("eager", llama("fp32"))
     served = reference.generate(prompt, 64).tokens
     logits = reference.logits(torch.tensor([[*prompt[1].tolist(), *served[1]]]))[0, -2]
     served[1][-1] = int(logits.argmin())
@@ -99,4 +99,4 @@ def test_errors_that_fp8_explains_are_not_refused_by_chance() -> None:
 @pytest.mark.parametrize(("served", "said"), [([[1, 2]], "2 prompts"), ([[1], [300]], "outside of the vocabulary")])
 def test_rows_that_are_not_the_prompts_are_refused(prompt: torch.Tensor, served: list[list[int]], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        logit_gaps(engine.runner("eager", llama("fp32")), prompt, served)
+        logit_gaps(runners.runner("eager", llama("fp32")), prompt, served)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.workers.traffic.stub import running_stub
+from tests.workers.loadtest.stub import running_stub
 from workers.documents.load import LoadResult
 
 SLA = "traffic: {prompt_tokens: 30, output_tokens: 8, concurrency: 4}\nobjectives: [{metric: ttft, limit: %s}]\n"

@@ -17,7 +17,7 @@ from workbench.intake.services import checking, recordings
 from workbench.runs import garbage, services
 from workbench.runs.models import Run
 from workers.documents.worker_api import StageKey
-from workers.traffic import recording as files
+from workers.loadtest import recording as files
 
 CALLS = b"arrival_s,prompt_tokens,output_tokens\n" + b"".join(b"%d,100,64\n" % at for at in range(61))
 RECORDED = {"kind": "recorded"}

@@ -17,11 +17,11 @@ from workbench.accounts.models import Organisation, User
 from workbench.intake.services.workloads import create_workload
 from workbench.runs import services
 from workbench.worker_site import urls as worker_site
-from workers.client import Client
 from workers.config import WorkerConfig
 from workers.documents.worker_api import Claim, StageKey
 from workers.gpu import _Files
-from workers.model_cache import ModelCache
+from workers.host.client import Client
+from workers.host.model_cache import ModelCache
 
 pytestmark = pytest.mark.urls(__name__)
 urlpatterns = [*pages.urlpatterns, *worker_site.urlpatterns]

@@ -18,8 +18,8 @@ from workbench.notifications import outbox, posting
 from workbench.notifications.addresses import parse
 from workbench.notifications.delivering import deliver_due
 from workbench.notifications.models import Delivery, Webhook
-from workers import addresses
-from workers.addresses import AddressRefused, is_inside
+from workers.shared import addresses
+from workers.shared.addresses import AddressRefused, is_inside
 
 INSIDE = [
     *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.100.100.200", "0.0.0.0"),

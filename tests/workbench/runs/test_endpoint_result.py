@@ -10,8 +10,8 @@ from rich.console import Console
 from tests import sample_endpoint, sample_loads, sample_results
 from workbench.cli import tables
 from workers.charts import endpoint, under_load
-from workers.economics import against_endpoint
-from workers.report_page import render
+from workers.cost import against_endpoint
+from workers.report.page import render
 
 
 @pytest.fixture

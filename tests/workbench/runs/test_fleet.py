@@ -10,9 +10,9 @@ from django.urls import reverse
 
 from workbench.pages.templatetags.page import term
 from workbench.runs import services
+from workers.cost import study
 from workers.documents.prices import PriceResult
-from workers.economics import study
-from workers.report_page import render
+from workers.report.page import render
 
 
 def stands_at(run, users, highest):

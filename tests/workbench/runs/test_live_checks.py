@@ -10,7 +10,7 @@ from workbench.intake.services.catalogue import catalogue_manifest
 from workbench.runs.models import Worker
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.promises import floor_ms
+from workers.prediction.promises import floor_ms
 
 pytestmark = pytest.mark.django_db
 FORM = {

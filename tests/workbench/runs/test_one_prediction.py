@@ -12,12 +12,12 @@ from workbench.intake.services.workloads import create_workload
 from workbench.runs import services
 from workbench.runs.line import key_of
 from workbench.runs.models import Worker
-from workers.charts.text import plain
 from workers.documents.workload import Workload as WorkloadDocument
 from workers.harness.context import Context
-from workers.predicting import fastest
-from workers.promises import floor_ms
+from workers.prediction.predict import fastest
+from workers.prediction.promises import floor_ms
 from workers.stages import admit
+from workers.wording.text import plain
 
 pytestmark = pytest.mark.django_db
 FIGURE = r"the median TPOT is ([\d.]+) ms with (\w+) in (\w+)"

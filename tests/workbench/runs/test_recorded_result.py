@@ -10,7 +10,7 @@ from workbench.accounts.models import Organisation, User
 from workbench.cli import load_tables
 from workers.charts import under_load
 from workers.documents.prices import default_price_book
-from workers.report_page import render
+from workers.report.page import render
 from workers.stages.price import price
 
 HELD = "every objective holds at 2 times the recorded speed"

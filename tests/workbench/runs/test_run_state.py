@@ -12,7 +12,7 @@ from workbench.runs import placement, services, state
 from workbench.runs.budget import seconds_left
 from workbench.runs.models import Event, Run, StageRun, Worker
 from workbench.runs.sweep import sweep
-from workers import budget
+from workers.documents import budget
 from workers.documents.stages import Progress, StageFailure, stages_of
 from workers.documents.worker_api import Hello, StageKey
 from workers.documents.workload import Workload as WorkloadDocument

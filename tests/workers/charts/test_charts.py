@@ -8,23 +8,13 @@ import sample_endpoint
 from sample_loads import results
 
 from kernels.measure.roofline import LARGEST_SHARE
-from workers.charts import (
-    CHARTS,
-    cells,
-    chosen,
-    decisions,
-    economics,
-    latency,
-    plans,
-    provenance,
-    roofline,
-    timeline,
-)
+from workers.charts import CHARTS, cells, chosen, decisions, economics, latency, plans, roofline, timeline
 from workers.charts.svg import DASHES, draw
-from workers.charts.text import LARGEST_SHARE as charts_share
-from workers.charts.text import case_label, dollars, number, of_floor, percent, plain, quantity
 from workers.documents.measurement import Ceilings, Environment, Interval, Telemetry
 from workers.documents.stages import Results
+from workers.wording import provenance
+from workers.wording.text import LARGEST_SHARE as charts_share
+from workers.wording.text import case_label, dollars, number, of_floor, percent, plain, quantity
 
 EACH = pytest.mark.parametrize("chart", CHARTS, ids=lambda chart: chart.key)
 

@@ -7,7 +7,7 @@ from sample_results import PREDICTED, results
 
 from workers.charts.prediction import compared, rows, words
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
-from workers.report_page import render
+from workers.report.page import render
 
 TPOT = PredictedFigure(metric="tpot", value=0.9)
 

@@ -89,7 +89,7 @@ def attacks(targets: dict[str, Any]) -> dict[str, Callable[[], Any]]:
         "write another organisation's cache": lambda: _open(f"{data}/worker/compilers/foreign/new", "wb"),
         "write its model": lambda: _open(f"{targets['model']}/config.json", "r+b"),
         "add to its model": lambda: _open(f"{targets['model']}/new", "wb"),
-        "write the program": lambda: _open(f"{targets['code']}/workers/child.py", "r+b"),
+        "write the program": lambda: _open(f"{targets['code']}/workers/host/child.py", "r+b"),
         "write a rendered page": lambda: _open(f"{targets['pages']}/page", "r+b"),
         "write into /tmp": lambda: os.rmdir(tempfile.mkdtemp(dir="/tmp")),
         "change a setting of the kernel": lambda: _open("/proc/sys/kernel/core_pattern", "r+b"),

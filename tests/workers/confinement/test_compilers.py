@@ -7,15 +7,15 @@ import pytest
 
 from kernels.cuda.nvrtc import PREBUILT
 from kernels.cuda.occupancy import EMPTY_BUILD
-from kernels.megakernel.layout import Layout
-from kernels.megakernel.shape import shape_of
-from kernels.megakernel.validate import Proof
+from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.program.shape import shape_of
+from kernels.megakernel.proof.validate import Proof
 from kernels.model_files.catalogue import entry
 from tests.workers import one_command
-from workers.child_environment import stage_environment
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
-from workers.scratch import scratch
-from workers.stage_files import code_folder, readable, user_of
+from workers.host.child_environment import stage_environment
+from workers.host.stage_files import code_folder, readable, user_of
+from workers.shared.scratch import scratch
 
 CODE = """
 import torch
@@ -29,10 +29,10 @@ from kernels.cuda.occupancy import EMPTY_BUILD
 print(EMPTY_BUILD.binary(), flush=True)
 import os
 from pathlib import Path
-from kernels.megakernel.layout import Layout
-from kernels.megakernel.ranks import programs
-from kernels.megakernel.shape import shape_of
-from kernels.megakernel.validate import check_programs_once
+from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.program.ranks import programs
+from kernels.megakernel.program.shape import shape_of
+from kernels.megakernel.proof.validate import check_programs_once
 from kernels.model_files.catalogue import entry
 check_programs_once(*programs(shape_of(entry("smollm2-135m")[0]), Layout(sms=6)))
 print(len(list(Path(os.environ["KERNELS_CACHE"]).glob("proof-*"))), flush=True)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.workers import one_command
-from workers import child
 from workers.confinement import landlock, namespaces, privileges, syscall_filter, system
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
-from workers.stage_files import python_files
-from workers.template_process import Template
+from workers.host import child
+from workers.host.stage_files import python_files
+from workers.host.template_process import Template
 
 DOCKER_CAPABILITIES = sum(1 << bit for bit in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))
 """What Docker leaves root by default, from CAP_CHOWN to CAP_SETFCAP."""

@@ -1,8 +1,8 @@
 """Compose on a CPU as on a GPU: one plan loses the GPU, one hangs, and a variant crashes where a model runs it."""
 
 from kernels import registry
-from kernels.engine.pass_timer import GraphTimer
 from kernels.hardware import GPUS
+from kernels.runners.pass_timer import GraphTimer
 from tests.workers.crashing_stages.plants import AbortsInAModel, Crashing, HangingModel, plant
 from workers.documents.stages import ComposeResult, StageInput
 from workers.harness.context import Context

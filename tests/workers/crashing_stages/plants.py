@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 import torch
 
 from kernels import registry
-from kernels.engine import running
-from kernels.engine.eager import EagerRunner
-from kernels.engine.whole_model import WholeModel
+from kernels.runners import by_name
+from kernels.runners.eager import EagerRunner
+from kernels.runners.whole_model import WholeModel
 from tests.kernels.planted import Planted
 
 
@@ -123,5 +123,5 @@ def plant(*variants: type[Any]) -> None:
     assert known
     for each in variants:
         registry._variants[each.name] = each()
-    running.RUNNERS["megakernel"] = f"{__name__}.LosingRunner"
+    by_name.RUNNERS["megakernel"] = f"{__name__}.LosingRunner"
     shutil.which = lambda *given, **more: None  # type: ignore[assignment]

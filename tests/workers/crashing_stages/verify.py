@@ -1,6 +1,6 @@
 """Verify beside a slow runner, with a plan that loses the GPU or, in workloads that say so by name, hangs."""
 
-from kernels.engine import running
+from kernels.runners import by_name
 from tests.workers.crashing_stages import plants
 from tests.workers.crashing_stages.plants import Crashing, plant
 from workers.documents.stages import StageInput, VerifyResult
@@ -12,12 +12,12 @@ from workers.stages import verify
 def run(document: StageInput, context: Context) -> VerifyResult:
     """Verify. Plans of a workload named *hangs* may do so for 2 s past the stage's time, of another for 8 s at once."""
     plant(Crashing)
-    running.RUNNERS["compiled"] = "tests.workers.stages.test_confirmed_plans.SlowRunner"
+    by_name.RUNNERS["compiled"] = "tests.workers.stages.test_confirmed_plans.SlowRunner"
     alternation.LEAST_SECONDS = 0.0
     if document.workload.name == "hangs in time":
-        running.RUNNERS["megakernel"] = f"{plants.__name__}.HangingIn16Bits"
+        by_name.RUNNERS["megakernel"] = f"{plants.__name__}.HangingIn16Bits"
         journal.LEAST_SECONDS, journal.SHARE = 8.0, 0.0
     if document.workload.name == "hangs":
-        running.RUNNERS["megakernel"] = f"{plants.__name__}.HangingRunner"
+        by_name.RUNNERS["megakernel"] = f"{plants.__name__}.HangingRunner"
         overruns.LEAST_SECONDS = 2.0
     return verify.run(document, context)

@@ -4,8 +4,8 @@ from kernels.measure.latency import Served
 from workers.documents.workload import Workload
 from workers.measuring import alternation
 from workers.measuring.alternation import ENOUGH_PAIRS, FEWEST_PAIRS, LEAST_PAIRS, alternate
-from workers.measuring.sample_sizes import LEAST_REQUESTS
-from workers.verdicts import needed_requests
+from workers.stats.sample_sizes import LEAST_REQUESTS
+from workers.stats.verdicts import needed_requests
 
 NEEDED = needed_requests(95)
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from kernels.measure.latency import Served
 from workers.documents.workload import Objective
-from workers.measuring import sample_sizes
-from workers.measuring.sample_sizes import LEAST_REQUESTS, judged
+from workers.stats import sample_sizes
+from workers.stats.sample_sizes import LEAST_REQUESTS, judged
 
 GAPS, PATHS = 15, 100
 LOOKS = (LEAST_REQUESTS, 30, 40, 60, 100, 200, 400, 600)

@@ -8,8 +8,8 @@ from workers.documents.speedup import Speedup
 from workers.documents.workload import Objective
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes, outcomes_of, speedup
-from workers.measuring.sample_sizes import is_enough
 from workers.stages import verify
+from workers.stats.sample_sizes import is_enough
 
 
 def served(ms: float, count: int, tokens: int = 4) -> list[Served]:

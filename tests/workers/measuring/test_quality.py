@@ -9,10 +9,10 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from kernels.engine import load, runner
 from kernels.measure.latency import Served
 from kernels.model_files import AnswerKind, ModelRefused
 from kernels.plan import Plan
+from kernels.runners import load, runner
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.measurement import Environment, Interval
 from workers.documents.stages import ComposeResult

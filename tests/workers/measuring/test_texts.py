@@ -6,8 +6,8 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from kernels.engine import load, runner
 from kernels.model_files import ModelRefused
+from kernels.runners import load, runner
 from tests.workers.conftest import TINY
 from workers.documents.quality_text import MOST_CHARACTERS, check_text, records
 from workers.documents.traffic import Traffic

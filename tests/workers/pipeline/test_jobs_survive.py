@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from tests.waiting import wait_for
+from tests.workers.loadtest.stub import Stub, running_stub
 from tests.workers.pipeline.stack import Stack, alive, kill_process
-from tests.workers.traffic.stub import Stub, running_stub
 from workers.documents.stages import stages_of
 
 on_both = pytest.mark.databases("sqlite", "postgresql")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.engine import Generation, running
-from kernels.engine.eager import EagerRunner
 from kernels.plan import Plan
+from kernels.runners import Generation, by_name
+from kernels.runners.eager import EagerRunner
 from tests.kernels.megakernel.tiny_models import with_rounded_weights
 from tests.workers.conftest import stage_input
 from tests.workers.stages.kinds import EMBEDDER, documents
@@ -62,7 +62,7 @@ def refusals(
     runner: type[EagerRunner], document: StageInput, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
     """What compose, verify's own process and a further one say against the plan that `runner` serves."""
-    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.{runner.__name__}")
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.{runner.__name__}")
     plan, model = nvfp4_plan(document), load(document, context)
     trial = Trier(document).attempt("planted", plan, lambda: runner(model), Times(60, 0.2), lossy=True)
     served = runner(model)

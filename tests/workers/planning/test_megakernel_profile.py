@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from kernels.megakernel import record, trace
-from kernels.megakernel.shares import shares_of
+from kernels.megakernel.host import record, trace
+from kernels.megakernel.host.shares import shares_of
 from tests.kernels.megakernel.recorded import llama, made_up
 from tests.kernels.megakernel.tiny_models import programs_of
 from workers.documents.measurement import Ceilings
@@ -144,6 +144,6 @@ def test_a_profile_without_the_megakernel_or_without_steps_stays_as_it_is():
 
 
 def test_the_words_cover_every_instruction():
-    from kernels.megakernel.instructions import OP_NAMES
+    from kernels.megakernel.program.instructions import OP_NAMES
 
     assert set(megakernel_profile.NAMES) == set(OP_NAMES)

@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 
-from kernels import engine, registry
-from kernels.engine.compiled import CompiledRunner
+from kernels import registry, runners
 from kernels.plan import Plan
+from kernels.runners.compiled import CompiledRunner
 from tests.workers.conftest import TINY, stage_input
 from workers.documents.profile import OpRow
 from workers.documents.stages import Results
@@ -32,7 +32,7 @@ def test_the_plans_profile_says_what_is_left_and_the_floor(tmp_path, before):
     context = Context(tmp_path, tmp_path, seconds=60)
     document = stage_input("verify", results=Results(profile=before))
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
-    runner = engine.apply(load(document, context), plan)
+    runner = runners.apply(load(document, context), plan)
     left = profile_plan(runner, plan, load(document, context), document, torch.ones(1, 16, dtype=torch.int64), context)
     rows, old = ({(row.op, row.phase): row for row in each.rows} for each in (left, before))
     assert left.attributed_share >= 0.95
@@ -77,7 +77,7 @@ def test_a_plan_that_cannot_be_traced_costs_no_measured_samples(tmp_path, before
     model = load(document, context)
     ids = torch.full((1, 16), TINY["vocab_size"] - 1)
     context.artifacts = tmp_path / "gone"
-    left = profile_plan(engine.apply(model, plan), plan, model, document, ids, context)
+    left = profile_plan(runners.apply(model, plan), plan, model, document, ids, context)
     assert left.startswith("The plan was not profiled: it could not be traced. ")
 
 

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from benchmarks.simulations.speedup_coverage import FACTORS, PAIRS, REQUESTS, coverage, coverage_within
 from kernels.plan import Plan
 from tests.simulations_page import agrees, quoted_shares
 from tests.workers.conftest import stage_input
@@ -16,8 +17,13 @@ from workers.planning import processes
 from workers.planning.confirmation import Attempt
 from workers.planning.fresh_process import Result
 from workers.planning.verdict_words import sentence
-from workers.simulations.speedup_coverage import FACTORS, PAIRS, REQUESTS, coverage, coverage_within
-from workers.statistics import drift, joined, noise_across_processes, ratio_across_processes, tokens_per_second
+from workers.stats.intervals import (
+    drift,
+    joined,
+    noise_across_processes,
+    ratio_across_processes,
+    tokens_per_second,
+)
 
 ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
 SEEN_BEFORE = (494.0, 497.0, 649.0)
@@ -113,14 +119,14 @@ def test_the_interval_covers_the_truth_as_often_as_it_says():
 
 @pytest.mark.parametrize("kind", FACTORS)
 def test_the_coverage_is_the_one_that_the_page_quotes(kind):
-    quoted = quoted_shares("workers.simulations.speedup_coverage")[kind]
+    quoted = quoted_shares("benchmarks.simulations.speedup_coverage")[kind]
     for count, share in zip((3, 4, 5, 6), quoted, strict=True):
         assert agrees(coverage(kind, count, paths=1000), share, 1000)
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_the_coverage_within_a_process_is_the_one_that_the_page_quotes(kind):
-    quoted = quoted_shares("workers.simulations.speedup_coverage within")[kind]
+    quoted = quoted_shares("benchmarks.simulations.speedup_coverage within")[kind]
     assert len(quoted) == len(PAIRS)
     assert agrees(coverage_within(kind, PAIRS[0], paths=250), quoted[0], 250)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernels.engine.decoder import MODEL_TYPES
+from kernels.model.decoder import MODEL_TYPES
 from kernels.model_files import catalogue
 from kernels.plan import Plan
 from tests.workers.conftest import stage_input

@@ -4,8 +4,8 @@ import pytest
 import sample_results
 
 from kernels import registry
-from kernels.engine.whole_model import WholeModel
 from kernels.model_files import catalogue
+from kernels.runners.whole_model import WholeModel
 from tests.workers.conftest import manifest, stage_input
 from workers.documents.stages import Results, StageInput
 from workers.planning import several_gpus

@@ -2,12 +2,12 @@
 
 import pytest
 
-from workers.charts.text import promised
 from workers.documents.measurement import Interval
 from workers.documents.speedup import Drift, Speedup
 from workers.documents.stages import ObjectiveOutcome
 from workers.documents.workload import Objective
 from workers.planning.verdict_words import busy_words, no_change_sentence, sentence
+from workers.wording.text import promised
 
 FASTER = {"metric": "ttf_n", "n": 64, "at_least_faster": 1.5}
 

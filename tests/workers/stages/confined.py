@@ -4,15 +4,15 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.kernels.engine import vllm_stand_in
+from tests.kernels.runners import vllm_stand_in
 from tests.workers import one_command
-from workers import stage_process
-from workers.child import ChildCommand
-from workers.child_environment import stage_environment
 from workers.confinement.bounds import Bounds, ResourceLimits
 from workers.documents.stages import StageInput
-from workers.scratch import scratch
-from workers.stage_files import code_folder, readable, user_of
+from workers.host import stage_process
+from workers.host.child import ChildCommand
+from workers.host.child_environment import stage_environment
+from workers.host.stage_files import code_folder, readable, user_of
+from workers.shared.scratch import scratch
 
 
 def confined(outside: Path, document: StageInput) -> bytes:

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from kernels import engine
-from kernels.engine import load
+from kernels import runners
 from kernels.model_files import catalogue
+from kernels.runners import load
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.measurement import Ceilings
 from workers.documents.model import ModelFile
 from workers.documents.prices import PriceBook, default_price_book
 from workers.documents.workload import Objective
 from workers.harness.context import Context, StageError
-from workers.precisions import own_precision, serving_dtype
+from workers.prediction.precisions import own_precision, serving_dtype
 from workers.stages import admit
-from workers.under_load.sentences import NO_VLLM
+from workers.wording.load_search import NO_VLLM
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +248,7 @@ def test_the_serving_precision_is_one_that_is_allowed(own, allowed, gpu_class, e
 def test_the_precision_of_a_configuration_is_that_in_which_transformers_makes_the_model(name):
     config = catalogue.entry(name)[0]
     for changes in ({}, {"torch_dtype": None, "dtype": None}, {"torch_dtype": "float16", "dtype": "float16"}):
-        assert own_precision(config | changes) == engine.describe(config | changes).dtype
+        assert own_precision(config | changes) == runners.describe(config | changes).dtype
 
 
 def test_it_predicts_the_plan_in_every_precision_that_may_be_used(tmp_path):

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.engine import Generation, running
-from kernels.engine.eager import EagerRunner
-from kernels.engine.loading import skeleton
-from kernels.engine.whole_model import WholeModel
 from kernels.measure.latency import Served
+from kernels.model.loading import skeleton
 from kernels.model_files import catalogue
 from kernels.plan import Plan
+from kernels.runners import Generation, by_name
+from kernels.runners.eager import EagerRunner
+from kernels.runners.whole_model import WholeModel
 from tests.workers.conftest import stage_input
 from tests.workers.stages.kinds import EMBEDDER, documents
 from tests.workers.stages.test_compose import composed, quick
@@ -154,7 +154,7 @@ class Zeros(WholeModel):
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     registry.variants()
     monkeypatch.setitem(registry._variants, "megakernel", Zeros())
-    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.ZeroRunner")
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.ZeroRunner")
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
 
 
@@ -177,7 +177,7 @@ def test_compose_refuses_made_up_ids(context):
 
 
 def test_compose_judges_logits_behind_the_pass_that_reads_prompts(context, monkeypatch):
-    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.WrongPrompts")
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.WrongPrompts")
     trial = next(each for each in composed(context, []).trials if each.label == "megakernel")
     assert trial.gate == "fail"
     said = "It reads prompts by another pass. Behind a prompt of 16 ids: Its logits differ from the model's by "
@@ -209,7 +209,7 @@ def of_cheat(document: StageInput) -> Plan:
     ],
 )
 def test_compose_and_a_further_process_refuse_what_is_not_whole_when_the_clock_stops(context, monkeypatch, cheat, said):
-    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.{cheat.__name__}")
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.{cheat.__name__}")
     document = stage_input("verify")
     task = fresh_process.VerifyTask(document=document, plan=of_cheat(document), pairs=3, seed=3)
     assert said in fresh_process.measure(task, context).refusal
@@ -232,7 +232,7 @@ def test_no_measurement_repeats_the_prompts_of_another(context):
 
 
 def test_compose_and_verify_refuse_made_up_embeddings(tmp_path, monkeypatch):
-    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.NoForward")
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.NoForward")
     (tmp_path / "config.json").write_text(json.dumps(EMBEDDER))
     context, document = Context(tmp_path, tmp_path, seconds=20), documents("verify", EMBEDDER)
     model, said = load(document, context), "Its answer to a timed request differs from "

@@ -5,14 +5,14 @@ import time
 import pytest
 
 from kernels import registry
-from kernels.engine import running
-from kernels.engine.decoder import Decoder
-from kernels.engine.kernels_runner import KernelsRunner
-from kernels.engine.loading import skeleton
-from kernels.engine.prompts import bucket
-from kernels.engine.whole_model import WholeModel
+from kernels.model.decoder import Decoder
+from kernels.model.loading import skeleton
+from kernels.model.prompts import bucket
 from kernels.ops import LinearCase
 from kernels.plan import Plan
+from kernels.runners import by_name
+from kernels.runners.kernels_runner import KernelsRunner
+from kernels.runners.whole_model import WholeModel
 from tests.kernels import planted
 from tests.workers.conftest import TINY, candidate, manifest, stage_input
 from workers.documents.measurement import Candidate, Ceilings, Environment
@@ -20,7 +20,7 @@ from workers.documents.stages import ExploreResult, Results
 from workers.planning import kernels_plan, trials
 from workers.planning.precision import lowers_precision
 from workers.stages import compose
-from workers.verdicts import needed_requests
+from workers.stats.verdicts import needed_requests
 
 ENVIRONMENT = Environment(device="CPU", gpu_class="cpu", versions={}, at="2026-11-20T00:00:00+00:00")
 
@@ -129,7 +129,7 @@ class PlantedMegakernel(WholeModel):
 def test_a_megakernels_prompts_are_those_of_the_kernels_plan(context, composing, monkeypatch):
     registry.variants()
     monkeypatch.setitem(registry._variants, "megakernel", PlantedMegakernel())
-    monkeypatch.setitem(running.RUNNERS, "megakernel", "kernels.engine.kernels_runner.KernelsRunner")
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", "kernels.runners.kernels_runner.KernelsRunner")
     chosen = []
     real = kernels_plan.chosen_ops
     monkeypatch.setattr(kernels_plan, "chosen_ops", lambda *given: chosen.append(given) or real(*given))
@@ -154,7 +154,7 @@ class Endless(KernelsRunner):
 def test_a_build_is_ended_when_the_stages_time_is_over(context, monkeypatch):
     registry.variants()
     monkeypatch.setitem(registry._variants, "megakernel", PlantedMegakernel())
-    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.Endless")
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.Endless")
     monkeypatch.setattr(compose, "GRACE_SECONDS", 0.5)
 
     def nearly_over(*given):

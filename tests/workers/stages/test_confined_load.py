@@ -9,7 +9,7 @@ CODE = """
 import asyncio, json, os, subprocess, sys
 from functools import partial
 from pathlib import Path
-from kernels.engine.vllm_process import has_network
+from kernels.runners.vllm_process import has_network
 from kernels.load.connection import Address
 from kernels.load.generator import LoadDuration
 from kernels.load.lists import Lengths, RequestList

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from kernels.engine import running, served_answers
-from kernels.engine.eager import EagerRunner
 from kernels.plan import Plan
+from kernels.runners import by_name, served_answers
+from kernels.runners.eager import EagerRunner
 from tests.workers.conftest import stage_input
 from tests.workers.measuring.test_outcomes import served
 from workers.charts import plans
@@ -68,8 +68,8 @@ def slow_runners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SlowRunner, "sleep", staticmethod(leap))
     monkeypatch.setattr(SlowRunner, "PAUSE", 0.6)
     monkeypatch.setattr(HalfAsSlowRunner, "PAUSE", 0.3)
-    monkeypatch.setitem(running.RUNNERS, "compiled", f"{__name__}.SlowRunner")
-    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.SlowRunner")
+    monkeypatch.setitem(by_name.RUNNERS, "compiled", f"{__name__}.SlowRunner")
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.SlowRunner")
     monkeypatch.setattr(alternation, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(served_answers, "MOST_LATE_S", 0.5)
 
@@ -161,7 +161,7 @@ def test_where_quality_rejects_a_plan_the_next_best_is_verified(context):
 
 
 def test_a_cheap_plan_that_does_not_keep_the_promise_gives_way_to_a_faster_one(context, monkeypatch):
-    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.HalfAsSlowRunner")
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.HalfAsSlowRunner")
     trials = [("compiled", "fp32", 400), ("megakernel", "fp32", 90), ("eager", "fp32", 20)]
     promise = [{"metric": "ttf_n", "n": 8, "limit": 280}]
     document = document_of(1, *trials, objectives=promise)
@@ -178,7 +178,7 @@ def test_a_cheap_plan_that_does_not_keep_the_promise_gives_way_to_a_faster_one(c
 
 
 def test_where_further_processes_speak_against_a_plan_the_one_it_displaced_stands(context, monkeypatch):
-    monkeypatch.setitem(running.RUNNERS, "megakernel", f"{__name__}.HalfAsSlowRunner")
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.HalfAsSlowRunner")
     trials = [("compiled", "fp32", 400), ("megakernel", "fp32", 90), ("eager", "fp32", 20)]
     document = document_of(1, *trials, objectives=[{"metric": "ttf_n", "n": 8, "limit": 280}])
     document.results.compose.choice = "megakernel is the cheapest of 2 plans."

@@ -4,9 +4,9 @@ import json
 
 import torch
 
-from kernels.engine import Generation
-from kernels.engine.eager import EagerRunner
 from kernels.plan import Plan
+from kernels.runners import Generation
+from kernels.runners.eager import EagerRunner
 from tests.workers.stages.kinds import VIT, documents
 from workers.documents.stages import Results
 from workers.harness.context import Context

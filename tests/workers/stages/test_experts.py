@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernels.engine.loading import skeleton
+from kernels.model.loading import skeleton
 from kernels.model_files import catalogue
 from kernels.ops import GatedCase, GroupedCase
 from kernels.plan import Plan, PlannedOp

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
-from kernels.engine import running, served_answers
-from kernels.engine.eager import EagerRunner
+from kernels.runners import by_name, served_answers
+from kernels.runners.eager import EagerRunner
 from tests.workers.conftest import fixed_ceilings, manifest
 from tests.workers.stages.kinds import CONFIGS, EMBEDDER, documents
 from workers.documents.stages import Results
@@ -88,7 +88,7 @@ def changed(name: str) -> Run:
         patch.setattr(time, "monotonic_ns", lambda: clock_ns() + ahead_ns)
         patch.setattr(time, "monotonic", lambda: (clock_ns() + ahead_ns) / 1e9)
         patch.setattr(PausingRunner, "leap", staticmethod(leap))
-        patch.setitem(running.RUNNERS, "compiled", f"{__name__}.PausingRunner")
+        patch.setitem(by_name.RUNNERS, "compiled", f"{__name__}.PausingRunner")
         patch.setitem(STAGES, compose, 60)
         patch.setitem(STAGES, verify, 1000)
         allowed = {"gpu_classes": ["cpu"], "exclude": list(EXCLUDED[1:])}

@@ -9,20 +9,21 @@ from pathlib import Path
 import pytest
 
 from kernels.plan import Plan
-from tests.kernels.engine import vllm_stand_in
+from tests.kernels.runners import vllm_stand_in
 from tests.workers.conftest import TINY, stage_input
 from tests.workers.stages.confined import confined
-from workers.charts import serving, under_load
+from workers.charts import under_load
 from workers.documents.base import Verdict
 from workers.documents.load import UnderLoadResult
 from workers.documents.recording import Recording
 from workers.documents.stages import ObjectiveOutcome, Results, VerifyResult
 from workers.harness.context import Context, StageError
+from workers.loadtest.recording import facts
+from workers.loadtest.servers import curve, sides
 from workers.measuring.conditions import watched
 from workers.stages import load
-from workers.traffic.recording import facts
-from workers.under_load import curve, sides
-from workers.under_load.sentences import NO_NETWORK, NO_VLLM
+from workers.wording import serving
+from workers.wording.load_search import NO_NETWORK, NO_VLLM
 
 RELATIVE = [{"metric": "ttf_n", "n": 8, "at_least_faster": 1.5}]
 SHA256 = "a" * 64
@@ -174,7 +175,7 @@ def test_a_recording_is_replayed_to_both_sides_at_rising_speed(tmp_path, monkeyp
 
 @pytest.mark.parametrize(("excluded", "why"), [([], ""), (["kernels"], "the workload excludes kernels, of which the")])
 def test_a_side_that_cannot_be_measured_leaves_a_sentence(tmp_path, monkeypatch, verified, excluded, why):
-    for place in ("workers.under_load.sides.load", "workers.measuring.served_model.load"):
+    for place in ("workers.loadtest.servers.sides.load", "workers.measuring.served_model.load"):
         monkeypatch.setattr(place, _fails)
     found = run(tmp_path, monkeypatch, verified, config="{", constraints=CPU | {"exclude": excluded})
     assert (found.before, found.after) == (None, None)
@@ -217,7 +218,7 @@ def test_of_a_plan_of_another_runner_after_is_the_form_that_holds_more(tmp_path,
     ],
 )
 def test_a_plan_on_several_gpus_or_in_a_hurry_is_in_batches_alone(tmp_path, monkeypatch, verified, plan, said):
-    for place in ("workers.under_load.sides.load", "workers.measuring.served_model.load"):
+    for place in ("workers.loadtest.servers.sides.load", "workers.measuring.served_model.load"):
         monkeypatch.setattr(place, _fails)
     found = run(tmp_path, monkeypatch, verified.model_copy(update={"plan": verified.plan | plan}))
     assert found.notes[1:] == [said, "After was not measured under load: The model does not fit."]

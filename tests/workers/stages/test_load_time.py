@@ -6,8 +6,8 @@ from tests import sample_results
 from tests.workers.conftest import stage_input
 from workers.documents.stages import Results
 from workers.harness.context import Context
+from workers.loadtest.servers import judging
 from workers.stages import load
-from workers.under_load import judging
 
 
 @pytest.mark.parametrize(("recommended", "share"), [(True, 1 - load.SHARE_OF_AFTER), (False, 1.0)])

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from kernels.engine.whole_model import rebuild_spread
 from kernels.model_files.digests import plan_digest
 from kernels.plan import Plan
+from kernels.runners.whole_model import rebuild_spread
 from tests.kernels.model_folders import safetensors, weights_of
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.model import ModelFile

@@ -4,7 +4,7 @@ import re
 import time
 from pathlib import Path
 
-from tests.kernels.engine import vllm_stand_in
+from tests.kernels.runners import vllm_stand_in
 from tests.workers.conftest import stage_input
 from tests.workers.stages.confined import confined
 from workers.charts import plans

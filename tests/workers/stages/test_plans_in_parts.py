@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from kernels import engine, registry
-from kernels.engine import running
-from kernels.engine.whole_model import WholeModel
+from kernels import registry, runners
 from kernels.measure.latency import Served
 from kernels.model_files import catalogue
 from kernels.plan import Plan
-from tests.kernels.engine import parts_runner
+from kernels.runners import by_name
+from kernels.runners.whole_model import WholeModel
+from tests.kernels.runners import parts_runner
 from tests.workers.conftest import manifest, stage_input
 from tests.workers.stages.test_compose import composed, quick
 from tests.workers.stages.test_confirmed_plans import slow_runners
@@ -27,7 +27,7 @@ __all__ = ["quick", "slow_runners"]
 
 @pytest.fixture(autouse=True)
 def in_parts(monkeypatch: pytest.MonkeyPatch, slow_runners: None) -> None:
-    monkeypatch.setitem(running.RUNNERS, "megakernel", parts_runner.NAME)
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
 
 
 def document_and_plan() -> tuple[StageInput, Plan]:
@@ -85,13 +85,13 @@ def test_compose_gives_a_plan_for_several_gpus_no_ops(context: Context, monkeypa
     monkeypatch.setattr(several_gpus, "counts", lambda variant, document: [1, 2][: variant.most_gpus])
     monkeypatch.setattr(several_gpus, "refusal", lambda document, gpus: None)  # that the tiny heads do not divide
     seen: dict[int, Plan] = {}
-    real = engine.apply
+    real = runners.apply
 
     def noted(model: Any, plan: Plan) -> Any:
         seen[plan.gpus] = plan
         return real(model, plan)
 
-    monkeypatch.setattr(engine, "apply", noted)
+    monkeypatch.setattr(runners, "apply", noted)
     composed(context, [], constraints={"prefer": "fastest"})
     assert seen[1].ops
     assert not seen[2].ops

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.workers.conftest import TINY, manifest
+from workers.cost.pricing import gpu_price, usd_per_mtok
 from workers.documents.measurement import Distribution, Environment, Interval
 from workers.documents.prices import Price, PriceBook, default_price_book
 from workers.documents.speedup import Speedup
 from workers.documents.stages import ObjectiveOutcome, VerifyResult
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Deployment, LoadSearch, Objective, Workload
-from workers.pricing import gpu_price, usd_per_mtok
 from workers.stages.price import price as price_of
 
 OBJECTIVE = Objective(metric="ttf_n", n=64, limit=100)

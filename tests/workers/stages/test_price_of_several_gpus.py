@@ -6,11 +6,11 @@ from kernels.plan import Plan
 from tests.workers.conftest import TINY, manifest
 from tests.workers.measuring.test_outcomes import COST, E2E, served
 from tests.workers.stages.test_price import BOOK, verified, workload
+from workers.cost.fleet import fleet
 from workers.documents.measurement import Interval
 from workers.documents.money import Demand
 from workers.documents.stages import PlanTrial
 from workers.documents.workload import Deployment
-from workers.economics.fleet import fleet
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes_of, speedup
 from workers.planning.summaries import of_plan

@@ -13,7 +13,7 @@ from sample_two_gpus import workload as on_two_gpus
 from workers.documents.stages import Results
 from workers.documents.workload import LoadSearch
 from workers.harness.context import Context, StageError
-from workers.report_page import headline, render
+from workers.report.page import headline, render
 from workers.stages.report import run
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from kernels import registry
-from kernels.engine import decoder
-from tests.kernels.engine.engine_models import CONFIGS
+from kernels.model import decoder
+from tests.kernels.runners.engine_models import CONFIGS
 from tests.workers.conftest import TINY, manifest, stage_input
 from workers.documents.stages import Results
 from workers.harness.context import Context

@@ -7,7 +7,6 @@ import pytest
 
 from tests.workers.measuring.test_outcomes import served
 from tests.workers.stages.test_confirmed_plans import ENVIRONMENT, document_of, slow_runners, verified
-from workers.charts import provenance
 from workers.documents.measurement import Telemetry
 from workers.harness import fresh_processes
 from workers.harness.context import Context
@@ -16,6 +15,7 @@ from workers.planning.confirmation import present_plan
 from workers.planning.fresh_process import Result
 from workers.stages import verify
 from workers.stages.price import price
+from workers.wording import provenance
 
 __all__ = ["slow_runners"]
 

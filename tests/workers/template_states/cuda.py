@@ -3,7 +3,7 @@
 import sys
 from types import ModuleType, SimpleNamespace
 
-from workers import template_process
+from workers.host import template_process
 
 template_process.IMPORTED_LATE = ()
 sys.modules["torch"] = ModuleType("torch")

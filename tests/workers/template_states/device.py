@@ -2,7 +2,7 @@
 
 import os
 
-from workers import template_process
+from workers.host import template_process
 
 template_process.GPUS = "/dev/zero"
 os.open("/dev/zero", os.O_RDONLY)

@@ -3,7 +3,7 @@
 from workers.documents.load import UnderLoadResult
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
-from workers.traffic.recording import read
+from workers.loadtest.recording import read
 
 
 def run(document: StageInput, context: Context) -> UnderLoadResult:

@@ -7,9 +7,9 @@ from typing import Any, get_args
 
 from kernels import registry
 from kernels.ops import PARTS
-from workers.charts.text import capitalised
 from workers.documents.quality_text import MOST_CHARACTERS
 from workers.documents.workload import Constraints, GpuClass, Precision, Sla
+from workers.wording.text import capitalised
 
 Choices = list[tuple[str, str]]
 METRICS: Choices = [

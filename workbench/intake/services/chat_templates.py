@@ -16,7 +16,7 @@ from jinja2.sandbox import MAX_RANGE, SandboxedEnvironment
 from kernels.model_files import ModelRefused
 from kernels.model_files.config import walk
 from kernels.model_files.strict_json import read_json
-from kernels.serve.chat_template import Generation
+from kernels.server.http.chat_template import Generation
 
 MAX_BYTES = 2**17
 """The most bytes of all templates of a model together."""

@@ -10,10 +10,10 @@ from django.conf import settings
 from kernels.load.connection import Address, BadAddress
 from workbench.accounts.secrets import cipher
 from workbench.intake.models import Workload
-from workers import addresses
 from workers.documents.endpoint import Endpoint
 from workers.documents.model import ModelManifest
 from workers.documents.worker_api import EndpointAccess
+from workers.shared import addresses
 
 KEYS = "workbench.intake.endpoint"
 """What the cipher of the keys is for."""

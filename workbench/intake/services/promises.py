@@ -1,10 +1,10 @@
 """What a promise says in words, and which of the allowed GPUs could never keep it."""
 
-from workers.charts.text import capitalised, plain, quantity
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.promises import Known, impossible
+from workers.prediction.promises import Known, impossible
+from workers.wording.text import capitalised, plain, quantity
 
 
 def words(objective: Objective) -> str:

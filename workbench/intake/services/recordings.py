@@ -25,7 +25,7 @@ from workers.documents.recording import Recording as RecordingDocument
 from workers.documents.recording import RecordingFacts, longest
 from workers.documents.workload import BETWEEN_TOKENS
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.traffic.recording import MOST_BYTES
+from workers.loadtest.recording import MOST_BYTES
 
 UNUSED_FOR = timedelta(days=1)
 LEAST_SECONDS = 3

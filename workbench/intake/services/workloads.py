@@ -25,7 +25,7 @@ from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.model import ModelManifest
 from workers.documents.workload import TOKEN_METRICS
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.promises import VLLM_GENERATES, Known, impossible
+from workers.prediction.promises import VLLM_GENERATES, Known, impossible
 
 GIB = 2**30
 EXACT = ("bf16", "fp16", "fp32")

@@ -2,7 +2,7 @@
 
 from django import template
 
-from workers.charts.text import MISSING, number
+from workers.wording.text import MISSING, number
 
 register = template.Library()
 

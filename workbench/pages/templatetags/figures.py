@@ -8,9 +8,9 @@ from django import template
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 
-from workers.charts import text
 from workers.documents.measurement import Distribution
 from workers.documents.workload import metric_title
+from workers.wording import text
 
 register = template.Library()
 

@@ -9,7 +9,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from kernels import registry
-from workers.charts import text
+from workers.wording import text
 
 register = template.Library()
 

@@ -11,8 +11,8 @@ from workbench.runs import services
 from workbench.runs.api.runs import own_run, router
 from workbench.runs.models import Run
 from workbench.runs.schemas import Comparison
-from workers.charts.text import moment
-from workers.regression import KeptRun, NotComparable, TooFewProcesses, judge
+from workers.stats.regression import KeptRun, NotComparable, TooFewProcesses, judge
+from workers.wording.text import moment
 
 
 @router.get("/runs/{uuid:run_id}/comparison", response=Comparison, summary="Hold a run against a kept one")

@@ -19,8 +19,8 @@ from workbench.runs import services
 from workbench.runs.models import Run, StageRun
 from workbench.runs.schemas import Events, NewRun, ResultDocument, RunDetail, RunSummary, StageDocument
 from workbench.runs.views.runs import report_response
-from workers.charts.serving import served_plan
 from workers.documents.stages import Results, RunState, Stage
+from workers.wording.serving import served_plan
 
 router = Router(tags=["runs"])
 

@@ -12,7 +12,7 @@ from django_htmx.http import replace_url
 from workbench.runs import services
 from workbench.runs.fleet import FleetAnswer, FleetForm, answer, counted_by, demanded, one_at_a_time
 from workbench.runs.views.runs import get_run
-from workers.economics import any_load, study
+from workers.cost import any_load, study
 
 
 @require_safe

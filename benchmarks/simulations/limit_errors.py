@@ -1,0 +1,121 @@
+"""How often the search for the highest load names one that does not hold.
+
+    python -m benchmarks.simulations.limit_errors
+
+Of users: up to a number of them the promise is kept with room to spare; above it, it is just broken at every load,
+where a wrong *met* is most frequent. Of rates: a server with one line (M/M/1) is simulated request by request, and the
+promise is just broken at the first rate above. Requests that wait in one line have similar latencies there, which
+draws of independent requests would not show. Every load serves the same number of requests. A search errs where it
+names a load above.
+"""
+
+import itertools
+import math
+from functools import cache
+
+import numpy as np
+
+from workers.loadtest.ladder import RATES
+from workers.loadtest.limit_search import LimitSearch
+from workers.stats import dependence
+from workers.stats.verdicts import verdict
+
+PERCENTILES = (50, 95, 99)
+MOST = (4, 64, 1024)
+REQUESTS = (100, 1_000, 5_000)
+SEARCHES = 20_000
+SEARCHES_OF_RATES = 200
+OVERLOADED = 1.2
+"""A server is given at most this many times what it can serve; its line then grows as long as the load lasts."""
+KEPT = 0.2
+"""Where the promise is kept, this share of the requests that may lie beyond the limit does."""
+
+
+@cache
+def most_over(percentile: float, requests: int, confidence: float) -> int:
+    """The most requests beyond the limit, of so many, with which a load is met; -1 where none is."""
+
+    def met(over: int) -> bool:
+        return verdict(percentile, [1.0] * over + [0.0] * (requests - over), confidence) == "met"
+
+    low, high = -1, requests
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if met(middle) else (low, middle)
+    return low
+
+
+def error(search: LimitSearch, holds: int, percentile: float, requests: int, searches: int) -> float:
+    """The share of `searches` that name more than `holds` users."""
+    draws, wrong = np.random.default_rng([search.most, holds]), 0
+    most = most_over(percentile, requests, search.confidence)
+    broken = 1 - percentile / 100
+
+    def met(users: int) -> bool:
+        return int(draws.binomial(requests, broken * KEPT if users <= holds else broken)) <= most
+
+    for _ in range(searches):
+        wrong += search.run(lambda users: "met" if met(users) else "too_close") > holds
+    return wrong / searches
+
+
+def worst(most: int, percentile: float, requests: int, searches: int = SEARCHES) -> float:
+    """The largest error over where the promise breaks: nowhere, early, in the middle, late."""
+    search = LimitSearch(most, least=3)
+    places = sorted({0, 1, 2, most // 3, most // 2 + 1, most - 1})
+    return max(error(search, holds, percentile, requests, searches) for holds in places)
+
+
+def waits(draws: np.random.Generator, requests: int, used: float) -> np.ndarray:
+    """Times from arrival to end of successive requests at a server that is busy a share `used` of the time (M/M/1).
+
+    In units of the mean time of service. The first requests, a fifth of all, find it idle and are left out.
+    """
+    first = requests // 4
+    service = draws.exponential(1.0, requests + first)
+    gaps = draws.exponential(1 / used, requests + first)
+    sums = np.concatenate([[0.0], np.cumsum(service[:-1] - gaps[1:])])
+    return np.asarray((sums - np.minimum.accumulate(sums) + service)[first:])
+
+
+def error_of_rates(holds: int, used: float, percentile: float, requests: int, searches: int) -> float:
+    """The share of searches among rates that name more than `holds` steps of them.
+
+    At the next step the server is busy a share `used` of the time, and the promise is just broken: there the times have
+    an exponential distribution of mean 1 / (1 − used).
+    """
+    search, draws, wrong = LimitSearch(RATES, least=3), np.random.default_rng([holds, requests]), 0
+    limit = -math.log(1 - percentile / 100) / (1 - used)
+
+    def met(rung: int) -> bool:
+        busy = min(used * rung / (holds + 1), OVERLOADED)
+        values = waits(draws, requests, busy)
+        shares = (values > limit).astype(float).tolist()
+        return dependence.judged(percentile, values.tolist(), shares, search.confidence)[0] == "met"
+
+    for _ in range(searches):
+        wrong += search.run(lambda rung: "met" if met(rung) else "too_close") > holds
+    return wrong / searches
+
+
+def worst_of_rates(percentile: float, requests: int, searches: int = SEARCHES_OF_RATES) -> float:
+    """The largest error over where the promise breaks, and how busy the server is there."""
+    places = itertools.product((3, 20, 47), (0.5, 0.8, 0.95))
+    return max(error_of_rates(holds, used, percentile, requests, searches) for holds, used in places)
+
+
+def main() -> None:
+    """Prints Markdown tables of the largest share of searches that err: of users, and of rates."""
+    print("| users at most | percentile |", " | ".join(f"{each:,} requests a load" for each in REQUESTS), "|")
+    print("| --- " * (2 + len(REQUESTS)) + "|")
+    for most in MOST:
+        for percentile in PERCENTILES:
+            found = [worst(most, percentile, requests) for requests in REQUESTS]
+            print(f"| {most:,} | p{percentile} | {' | '.join(f'{each:.2%}' for each in found)} |")
+    for percentile in PERCENTILES:
+        found = [worst_of_rates(percentile, requests) for requests in REQUESTS]
+        print(f"| {RATES} rates | p{percentile} | {' | '.join(f'{each:.2%}' for each in found)} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+// Macros of the compilation, constants of the model, instructions and launch parameters.
+#pragma once
+#include "flagged_words.cuh"
+
+// Macros, from `kernels.megakernel.host.device.defines`:
+//   the model: HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB QKV_BIAS QK_NORM NORM_EPS
+//   BATCH: sequences, 1 to 8
+//   WARPS: consumer warps
+//   WEIGHT_BITS: 16 (bf16), 8 (fp8) or 4 (nvfp4)
+//   CHUNK_BLOCKS: blocks of a chunk of weights, 32 or 24 (weights.py)
+//   STAGES: slots of the ring, a chunk each
+//   IN_FLIGHT: chunks that may be on their way from memory
+//   LONG_IN_FLIGHT: the same while all SMs are within GATE_UP or HEAD, or while the SM's consumers wait for chunks
+//   PREFETCHED_IN_FLIGHT: the same for chunks that the L2 cache already holds
+//   PREFETCH_BYTES: weights beyond the ring that the producer brings into the L2 cache
+//   PREFETCH_CYCLES: SM cycles between two such requests of 4 KB
+//   PROLOGUE_CHUNKS: chunks that consumers load into registers while they wait for the partials that GATE_UP reads;
+//     for bf16, one sequence and SLICE 0
+//   INPUT_LENGTH: the longest input vector of an instruction
+//   MAX_SPLITS: splits of the keys; 0: there are no ATTENTION instructions and OUT attends itself
+//   SPLIT_KEYS: keys that are worth another split
+//   ATTENDED_HEADS ATTENDED_GROUPS: the most query heads and key-value heads of one instruction
+//   OUT_INPUT: input columns of an OUT that attends or shares splits
+//   RANKS: GPUs that run the model together; the macros of the model are those of one's part (ranks.py)
+//   OUT_PARTIALS DOWN_PARTIALS: column parts of these products, of all ranks; each part publishes a split-K partial of
+//     its own
+//   PAIRS: neighbouring SMs are a cluster and share the keys to which OUT attends, or the splits that it merges
+//   COPIES: number of copies of qkv, out_partials, down_partials and gated, one after the other; an SM writes all
+//     copies and reads one
+//   KEYS_IN_RING: keys and values of splits come through the ring (ring_keys.cuh)
+//   SLICE: columns of the residual that an SM keeps; 0: all
+//   TRACE DEBUG: note times; note the words that each instruction reads and writes
+//   PARAMS_BYTES SHARED_BYTES: sizes of Params and Shared that Python computes with
+constexpr int kConsumers = WARPS * 32;
+constexpr int kThreads = kConsumers + 128;  // one more warpgroup: the producer, and the RMS-scale warp
+// Registers of a thread after setmaxnreg. In a pair, a producer that brings keys needs more than 40.
+constexpr int kProducerRegisters = PAIRS && KEYS_IN_RING ? 48 : 40,
+              kConsumerRegisters = PAIRS && KEYS_IN_RING ? 224 : 232;
+// How weights lie in a chunk of the ring: kernels/megakernel/program/weights.py.
+constexpr int kBlockTiles = 16 / WEIGHT_BITS;  // 16 x 16 tiles of a block
+constexpr int kBlockCodes = 512;               // bytes of their codes: 16 a lane
+constexpr int kBlock = kBlockCodes + (WEIGHT_BITS == 4 ? 64 : 0);
+constexpr int kChunkHeader = WEIGHT_BITS == 16 ? 0 : 64;
+constexpr int kChunkBlocks = CHUNK_BLOCKS;
+constexpr int kChunkTiles = kChunkBlocks * kBlockTiles;
+constexpr int kChunk = (kChunkHeader + kChunkBlocks * kBlock + 127) / 128 * 128;
+// Arrivals that free a chunk: one of each warp. With DEBUG one of each lane, because racecheck does not see that
+// __syncwarp orders the reads of one lane before the arrival of another.
+constexpr int kArrivals = DEBUG ? kConsumers : WARPS;
+// Input vectors of a product in shared memory: BATCH, rounded up to a power of two. The additional columns have no
+// words, and no result of theirs is read.
+constexpr int kColumns = BATCH > 4 ? 8 : BATCH > 2 ? 4 : BATCH;
+constexpr int kUnitBatch = kColumns == 8 ? 2 : kColumns == 4 ? 4 : 8;  // row tiles that are reduced together
+constexpr bool kMany = BATCH > 1;
+// Whether one lane of a warp polls for DOWN's input before the others read. Not in small models, where the ring holds
+// most of a layer.
+constexpr bool kWatchGated = kMany || (WEIGHT_BITS == 16 && COPIES == 1);
+constexpr int kQkvRows = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
+constexpr int kGroup = HEADS / KV_HEADS;
+constexpr int kOutParts = OUT_PARTIALS / RANKS, kDownParts = DOWN_PARTIALS / RANKS;  // of this rank
+// Words of one copy of a buffer. down_partials has two halves: even and odd layers.
+constexpr int kQkvWords = BATCH * kQkvRows / 2, kOutWords = OUT_PARTIALS * BATCH * HIDDEN / 2;
+constexpr int kDownWords = DOWN_PARTIALS * BATCH * HIDDEN / 2, kGatedWords = INTER / 8 * BATCH * 4;
+__device__ __forceinline__ int copy_read() { return blockIdx.x % COPIES; }
+constexpr int kResidual = SLICE ? SLICE : HIDDEN;  // columns of the residual that the SM keeps
+constexpr int kGroupMost =
+    kGroup < ATTENDED_HEADS ? kGroup : ATTENDED_HEADS;  // query heads of an instruction that share a key-value head
+static_assert(kGroupMost <= 8 && ATTENDED_GROUPS <= WARPS, "query heads are the 8 columns of an mma tile");
+
+enum Op : int { kEnd = 0, kQkv = 1, kAttention = 2, kOut = 3, kGateUp = 4, kDown = 5, kHead = 6, kAdd = 7 };
+
+// One instruction: 16 words, laid out by kernels.megakernel.program.instructions.FIELDS.
+struct Instruction {
+  int op, layer, units, tile, k_tile, k_tiles, partial, kv_head, head, heads, split, index, sequence, unused[3];
+};
+constexpr u32 kWords = sizeof(Instruction) / 4;
+static_assert(kWords == 16, "kernels.megakernel.program.instructions.WORDS");
+
+// Settings of one sequence's draw. inverse_temperature 0: greedy. top_k 0 and top_p 1 keep every token.
+struct Sampling {
+  float inverse_temperature, top_p;
+  int top_k;
+  u32 stream;
+  u64 seed;
+};
+
+struct Params {
+  TensorMap key_map, value_map;    // of the caches as [rows of all sequences, KV_HEADS, HEAD_DIM], in boxes of kBoxKeys
+                                   // rows; KEYS_IN_RING
+  const char* weights;             // every SM's fragments in the order it uses them
+  const u64* weight_offset;        // [SMs + 1] bytes into weights
+  const Instruction* program;      // all SMs' instructions
+  const int* program_start;        // [SMs]
+  const __nv_bfloat16* embedding;  // [VOCAB, HIDDEN]
+  const float* norms;              // [2 * LAYERS + 1, HIDDEN]
+  const float* bias;               // [LAYERS, kQkvRows]
+  const float* qk_norm;            // [LAYERS, 2, HEAD_DIM]
+  const float2* rope;              // [positions, HEAD_DIM / 2] cosine, sine
+  __nv_bfloat16* k_cache;          // [LAYERS, BATCH, capacity, KV_HEADS, HEAD_DIM]
+  __nv_bfloat16* v_cache;
+  u64* qkv;              // [BATCH, kQkvRows / 2] two floats a word; this and the next of products COPIES times
+  u64* attention;        // [BATCH, HEADS, MAX_SPLITS, HEAD_DIM / 2] two floats a word, not normalised
+  u64* attention_state;  // [BATCH, HEADS, MAX_SPLITS, 2] running maximum (base 2) and sum, a word each; follows
+                         // attention
+  u64* out_partials;     // [partials, BATCH, HIDDEN / 2] two floats a word
+  u64* down_partials;    // [2, partials, BATCH, HIDDEN / 2] two floats a word; layers alternate
+  u64* gated;            // [INTER / 8, BATCH, 4] three bf16 a word; the fourth word is not used
+  u64* normed;           // [2, HIDDEN / 8, BATCH, 4] three bf16 a word, in the fourth their sum of squares; SLICE
+  u64* candidates;       // [SMs of all ranks, BATCH, 2] best logit (ordered bits) and its token, a word each
+  u64* counts;           // [2, SMs of all ranks, kColumns, kBins] mass and count of a bin of logits
+  u64* fault;            // 0 while all is well, else bit 63, rank << 56, SM << 32, instruction << 8, op
+  const long long* first_token;  // [BATCH]
+  const long long* forced;       // [count + 1, BATCH] tokens to take instead of the chosen ones, or null
+  float* logits;  // [BATCH, VOCAB] for each step, `logits_stride` apart (0 when only the last matters), or null
+  volatile int* host_tokens;        // [count, BATCH] pinned, -1 until written
+  const volatile int* host_cancel;  // pinned: not 0 ends the launch after the token at hand
+  u64* trace;                       // [SMs, trace_length, 8] clocks, when TRACE
+  u32* touched;      // [SMs, trace_length, 2, words / 32 + 1] bits of words read, and written, when DEBUG
+  float* residuals;  // [count, 2 * LAYERS + 1, BATCH, HIDDEN] of SM 0, when DEBUG
+  u64 timeout_ns, logits_stride, words;                     // `words` from qkv on
+  int positions[8];  // of each sequence's first token
+  int count, capacity, trace_length, first_made;  // first_made: not of the prompt
+  int stop[4];           // tokens, or -1; the launch ends when every sequence has met one
+  Sampling sampling[8];  // of each sequence
+#if RANKS > 1
+  long long peers[3];  // bytes from a word of this rank, or its fault, to that of each other rank
+  int rank;
+#endif
+};
+static_assert(sizeof(Params) == PARAMS_BYTES, "kernels.megakernel.host.device.params_of");
+
+// Where the token of a step lies in its sequence.
+__device__ __forceinline__ int position_of(const Params& p, int sequence, int step) {
+  return p.positions[kMany ? sequence : 0] + step;
+}

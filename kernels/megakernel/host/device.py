@@ -1,0 +1,262 @@
+"""The megakernel's compile-time constants for one model, its shared memory, and the structures of a launch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernels.cuda import nvrtc
+from kernels.cuda.occupancy import SHARED_MOST, clusters_at_once
+from kernels.megakernel.program import Program
+from kernels.megakernel.program.exchange import COUNT_MOST, bin_words, columns_of
+from kernels.megakernel.program.instructions import ADD, ATTENTION, HEAD, OUT
+from kernels.megakernel.program.layout import EVEN_HIDDEN, Layout, groups_of, heads_of_columns
+from kernels.megakernel.program.ranks import RANKS, programs
+from kernels.megakernel.program.shape import BATCH_MOST, ModelShape
+from kernels.megakernel.program.weights import FORMATS
+from kernels.megakernel.proof.validate import check_programs_once
+from kernels.ops.sampling import Sampling
+from kernels.tiles.maps import TENSOR_MAP
+
+SOURCES = Path(__file__).parent
+PROLOGUE_HIDDEN = 1024, 2048
+"""Prologue chunks speed up bf16 for hidden sizes above the first value and up to the second."""
+PROLOGUE_FEW = 2
+"""The prologue chunks that fit into registers beside splits or norms of q and k."""
+PROLOGUE_OF_FOUR = 1
+"""The prologue chunks that fit into registers where four GPUs run the model and OUT attends."""
+WARPS = 8
+"""Consumer warps."""
+PRODUCER_THREADS = 128
+"""A warpgroup with the producer thread and the RMS-scale warp; by setmaxnreg consumers get most of its registers."""
+
+UNIT_BATCH = {1: 8, 2: 8, 4: 4, 8: 2}
+"""kUnitBatch of parameters.cuh, by kColumns: row tiles that are reduced together."""
+
+SPLIT_KEYS = {32: 256, 64: 256, 128: 192}
+"""Keys for which another split saves time, by head_dim: about what the warps of an SM hold in registers at once."""
+FEW_SPLITS, FEW_SPLIT_KEYS = 4, 48
+"""OUT merges up to FEW_SPLITS splits of one sequence at almost no cost; FEW_SPLIT_KEYS keys then justify another."""
+SHARED_SPLIT_KEYS = 128
+"""Keys for which another split saves time where neighbours share the splits, and each merges half of them."""
+
+POINTERS = (
+    "weights", "weight_offset", "program", "program_start", "embedding", "norms", "bias", "qk_norm", "rope",
+    "k_cache", "v_cache", "qkv", "attention", "attention_state", "out_partials", "down_partials", "gated",
+    "normed", "candidates", "counts", "fault", "first_token", "forced", "logits", "host_tokens", "host_cancel",
+    "trace", "touched", "residuals",
+)  # fmt: skip
+SCALARS = ("count", "capacity", "trace_length", "first_made")
+STOP_TOKENS = 4
+SAMPLING = np.dtype(
+    [("inverse_temperature", "f4"), ("top_p", "f4"), ("top_k", "i4"), ("stream", "u4"), ("seed", "u8")], align=True
+)
+"""`struct Sampling` of parameters.cuh."""
+MAPS, MAP_ALIGNMENT = ("key_map", "value_map"), 64
+_FIELDS = [
+    *((name, TENSOR_MAP) for name in MAPS),
+    *((name, np.uint64) for name in (*POINTERS, "timeout_ns", "logits_stride", "words")),
+    ("positions", np.int32, BATCH_MOST),
+    *((name, np.int32) for name in SCALARS),
+    ("stop", np.int32, STOP_TOKENS), ("sampling", SAMPLING, BATCH_MOST),
+]  # fmt: skip
+_OF_RANKS = [("peers", np.int64, max(RANKS) - 1), ("rank", np.int32)]
+
+
+def params_of(ranks: int) -> np.dtype:
+    """`struct Params` of parameters.cuh with its padding: tensor maps come first, its size is a multiple of theirs."""
+    fields = [*_FIELDS, *(_OF_RANKS if ranks > 1 else ())]
+    return np.dtype([*fields, ("rest", "u1", -np.dtype(fields, align=True).itemsize % MAP_ALIGNMENT)], align=True)
+
+
+RING_BOX = (32, 1, 64)
+"""Rows, key-value heads and dimensions of one copy into the ring: kBoxKeys of ring_keys.cuh."""
+RING_PROMOTION = 128
+"""Bytes that a copy brings into the L2 for each row: the bytes beside a row belong to another head, which other SMs
+read."""
+
+
+def check_present(wanted: int, present: int) -> None:
+    """Raises ValueError unless all blocks of a launch, which wait for each other, fit on the GPU at once."""
+    if wanted > present:
+        raise ValueError(f"sms: the layout has {wanted} SMs and the GPU {present}")
+
+
+def sampling_words(sampling: Sequence[Sampling], vocab: int) -> np.ndarray:
+    """The sequences' options as SAMPLING [n]. Options without effect have neutral values: top_p 1, all others 0."""
+    words = np.zeros(len(sampling), dtype=SAMPLING)
+    words["top_p"] = 1
+    for word, how in zip(words, sampling, strict=True):
+        if not how.greedy:
+            top_k = how.top_k if how.top_k < vocab else 0
+            word["inverse_temperature"] = 1 / how.temperature
+            word["top_p"], word["top_k"], word["stream"], word["seed"] = how.top_p, top_k, how.stream, how.seed
+    return words
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Compile-time choices.
+
+    - `prologue_chunks`: chunks of gate and up that consumers load into registers while they wait for their input.
+    - `in_flight`: chunks in flight from memory; `long_in_flight` within a long product or while consumers wait for
+      chunks; `prefetched_in_flight` from the L2, after a prefetch.
+    - `prefetch_bytes`: weights that are brought into the L2 beyond the ring; `prefetch_cycles`: SM cycles for each 4
+      KB.
+    - `trace` records times, `debug` the words that each instruction touches and the residuals; both take time.
+    """
+
+    prologue_chunks: int = 3
+    in_flight: int = 3
+    long_in_flight: int = 5
+    prefetched_in_flight: int = 8
+    prefetch_bytes: int = 65536
+    prefetch_cycles: int = 225
+    trace: bool = False
+    debug: bool = False
+
+
+def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
+    """The macros of parameters.cuh. The ring gets the remaining shared memory."""
+    shape, layout = program.shape, program.layout
+    longest = max(int(table[:, 5].max()) for table in program.instructions) * 16
+    batch = layout.batch
+    slices = [int(table[table[:, 0] == ADD, 5].max(initial=0)) * 16 for table in program.instructions]
+    attended, residual = attention_sizes(program), max(slices) or shape.hidden
+    other = scratch_bytes(residual, shape.head_dim, batch, longest, *attended.values())
+    mine = max(int(table[table[:, 0] == HEAD, 2].sum()) for table in program.instructions)
+    if mine * 16 > COUNT_MOST:
+        raise ValueError(f"vocab: {mine * 16} tokens on one SM are more than a word of a search can count")
+    stages = (SHARED_MOST - other) // program.form.slot_bytes
+    if stages < 2:
+        raise ValueError(f"batch {batch}: the input of {longest} elements leaves no room for the weight ring")
+    stages = min(stages, 16)
+    in_flight, ahead = min(tuning.in_flight, stages), min(tuning.prefetched_in_flight, stages)
+    long = min(tuning.long_in_flight, stages) if batch == 1 and program.form.bits == 16 else in_flight
+    found = {
+        "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
+        "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
+        "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
+        "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),
+        "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "PREFETCHED_IN_FLIGHT": ahead,
+        "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": split_keys(program),
+        "RANKS": layout.ranks, "OUT_PARTIALS": layout.out_partials, "DOWN_PARTIALS": layout.down_partials,
+        "PAIRS": int(layout.pairs),
+        "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
+        "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
+        "WEIGHT_BITS": program.form.bits, "CHUNK_BLOCKS": layout.chunk_blocks,
+        "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
+    } | attended  # fmt: skip
+    return found | {"PARAMS_BYTES": params_of(layout.ranks).itemsize, "SHARED_BYTES": shared_bytes(found)}
+
+
+def prologue_chunks(program: Program, tuning: Tuning) -> int:
+    """Chunks of gate and up that consumers load into registers while they wait for the partials, its input.
+
+    They speed up one sequence in bf16 for some hidden sizes. An SM that merges splits alone has registers for them only
+    if all its threads load equally many columns.
+    """
+    shape, layout = program.shape, program.layout
+    gains = layout.batch == 1 and program.form.bits == 16 and PROLOGUE_HIDDEN[0] < shape.hidden <= PROLOGUE_HIDDEN[1]
+    if not gains or layout.sliced or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0)):
+        return 0
+    if layout.ranks == 4 and not layout.splits:
+        return min(tuning.prologue_chunks, PROLOGUE_OF_FOUR)
+    return min(tuning.prologue_chunks, PROLOGUE_FEW) if layout.splits or shape.qk_norm else tuning.prologue_chunks
+
+
+def split_keys(program: Program) -> int:
+    """The number of keys that justifies another split."""
+    layout = program.layout
+    if layout.batch == 1 and layout.splits <= FEW_SPLITS:
+        return FEW_SPLIT_KEYS
+    return SHARED_SPLIT_KEYS if layout.pairs and layout.splits else SPLIT_KEYS[program.shape.head_dim]
+
+
+def attention_sizes(program: Program) -> dict[str, int]:
+    """The most query heads and key-value heads that one instruction attends with, and the input of OUT that attends
+    or shares splits."""
+    shape, spans, columns = program.shape, set(), 8
+    for table in program.instructions:
+        for op, units, k_tile, k_tiles, head, heads in table[:, [0, 2, 4, 5, 8, 9]].tolist():
+            if op == ATTENTION:
+                spans.add((head, heads))
+            elif op == OUT and units and (program.layout.pairs or not program.layout.splits):
+                columns = max(columns, k_tiles * 16)
+                if not program.layout.splits:
+                    spans.add(heads_of_columns(shape, k_tile, k_tiles))
+    groups = max(len(groups_of(shape, *span)) for span in spans)
+    return {"ATTENDED_HEADS": max(heads for _, heads in spans), "ATTENDED_GROUPS": groups, "OUT_INPUT": columns}
+
+
+def scratch_bytes(residual: int, head_dim: int, batch: int, longest: int, heads: int, groups: int, columns: int) -> int:
+    """An upper bound of sizeof(Shared) without the ring, in bytes.
+
+    `residual` columns of the residual are kept. The last three are those of `attention_sizes`.
+    """
+    filled = columns_of(batch)
+    product = 2 * longest * filled + 2 * UNIT_BATCH[filled] * WARPS * 16 * batch * 4
+    attention = 2 * columns * filled + 4 * (heads + groups) * head_dim + 4 * WARPS * min(heads, 8) * (head_dim + 2)
+    sample = 2 * 8 * WARPS * bin_words(batch) + 4 * bin_words(batch) + 48 * batch
+    return max(product, attention, sample) + 6 * columns + batch * residual * 4 + batch * WARPS * 12 + 2048
+
+
+def shared_bytes(constants: dict[str, Any]) -> int:
+    """The dynamic shared memory of a block."""
+    names = ("HEAD_DIM", "BATCH", "INPUT_LENGTH", "ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
+    form = next(form for form in FORMATS.values() if form.bits == constants["WEIGHT_BITS"])
+    slot = replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes
+    residual = constants["SLICE"] or constants["HIDDEN"]
+    return constants["STAGES"] * slot + scratch_bytes(residual, *(constants[name] for name in names))
+
+
+THREADS = 32 * WARPS + PRODUCER_THREADS
+"""Threads of a block."""
+
+
+def build_of(constants: dict[str, Any]) -> nvrtc.Build:
+    return nvrtc.Build.of(SOURCES / "decode.cu", constants)
+
+
+def traced_build(program: Program, tuning: Tuning) -> nvrtc.Build:
+    """The build that notes times. It takes the same arguments and as much shared memory as the one that does not."""
+    return build_of(defines(program, replace(tuning, trace=True)))
+
+
+def compile_kernel(constants: dict[str, Any]) -> Any:
+    """The CuPy function for these constants."""
+    return load(build_of(constants), constants)
+
+
+def load(build: nvrtc.Build, constants: dict[str, Any]) -> Any:
+    """The CuPy function of a build that takes as much shared memory as these constants say."""
+    return nvrtc.load(build, "decode", shared_bytes(constants))
+
+
+@dataclass(frozen=True)
+class MegakernelBuild:
+    """The proven programs of all ranks, and what their kernel is compiled with."""
+
+    programs: list[Program]
+    constants: dict[str, Any]
+
+
+def built(shape: ModelShape, layout: Layout, tuning: Tuning, beside: int = 1) -> MegakernelBuild:
+    """The build of a layout for the current GPU, on which `beside` ranks run side by side; without pairs if not all of
+    them fit on it at once.
+
+    Raises InvalidProgram for programs that fail validation, and ValueError for some that leave no room for a ring.
+    """
+    made = programs(shape, layout)
+    check_programs_once(*made)
+    constants = defines(made[0], tuning)  # those of all ranks
+    if made[0].layout.pairs and 2 * pairs_at_once(compile_kernel(constants), constants) < beside * made[0].layout.sms:
+        return built(shape, replace(layout, pairs=False), tuning, beside)
+    return MegakernelBuild(made, constants)
+
+
+def pairs_at_once(kernel: Any, constants: dict[str, Any]) -> int:
+    """How many pairs of SMs, which are clusters, the GPU holds at the same time."""
+    return clusters_at_once(2, THREADS, shared_bytes(constants), kernel)

@@ -1,0 +1,177 @@
+"""Weights in the order in which the megakernel reads them."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kernels.megakernel.program import Program, WeightSection
+from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.program.weights import ALIGNMENT, CODES_BYTES, Format, nvfp4_mix
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.model.rounding import RoundedWeights
+    from kernels.quant.power_of_two import PowerOfTwoWeight
+
+
+def fragments(weight: "torch.Tensor") -> "torch.Tensor":
+    """A matrix [rows, columns] of values or codes as matrix-unit fragments [rows / 16, columns / 16, 256].
+
+    Lane 4g + t of a fragment holds 8 values: rows g and g + 8, columns 2t, 2t + 1, 2t + 8, 2t + 9.
+    """
+    rows, columns = weight.shape
+    split = weight.view(rows // 16, 2, 8, columns // 16, 2, 4, 2)  # tile, row half, g, k tile, column half, t, pair
+    return split.permute(0, 3, 2, 5, 4, 1, 6).reshape(rows // 16, columns // 16, 256)
+
+
+def interleaved(gate: "torch.Tensor", up: "torch.Tensor") -> "torch.Tensor":
+    """gate and up [n, k] as [2n, k] in tiles of 8 gate rows and the 8 up rows that belong to them."""
+    import torch
+
+    n, k = gate.shape
+    return torch.stack((gate.view(n // 8, 8, k), up.view(n // 8, 8, k)), dim=1).reshape(2 * n, k)
+
+
+def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
+    """The matrices of one layer of a transformers decoder by product, q, k, v packed in this order."""
+    import torch
+
+    block = model.model.layers[layer]
+    attention, mlp = block.self_attn, block.mlp
+    yield QKV, torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
+    yield OUT, attention.o_proj.weight
+    yield GATE_UP, interleaved(mlp.gate_proj.weight, mlp.up_proj.weight)
+    yield DOWN, mlp.down_proj.weight
+
+
+def streams(found: "PowerOfTwoWeight", form: Format, k_tile: int, k_tiles: int) -> "torch.Tensor":
+    """Column tiles [k_tile, + k_tiles) of a matrix as its units lie in the stream, uint8 [row tiles, unit bytes].
+
+    `found.codes` [rows, columns] are bf16 values or the codes of `form`, rows a multiple of 16.
+    """
+    import torch
+
+    def cut(tiles: torch.Tensor) -> torch.Tensor:
+        part = tiles[:, k_tile : k_tile + k_tiles]
+        return torch.nn.functional.pad(part, (0, 0, 0, -k_tiles % form.tiles))
+
+    n, tiles = form.tiles, cut(fragments(found.codes))
+    count = len(tiles)
+    lanes = tiles.view(count, -1, n, 8, 4 // n, n, 8).transpose(
+        2, 3
+    )  # row tile, block, g, tile, quarter, product, code
+    words = _WORDS[form.bits](lanes).contiguous()
+    blocks = words.view(torch.uint8).reshape(count, -1, CODES_BYTES)
+    if found.block_scales is not None:  # row tile, row half, g, column tile
+        scales = found.block_scales.view(count, 2, 8, -1).permute(0, 3, 1, 2).reshape(count, -1, 16)
+        by_lane = cut(scales).view(count, -1, n, 2, 8).permute(0, 1, 4, 2, 3)
+        blocks = torch.cat([blocks, by_lane.reshape(count, -1, form.block_scales)], dim=2)
+    header = found.row_scales.view(count, -1).view(torch.uint8)[:, : form.header]
+    parts = [part for chunk in blocks.split(form.chunk_blocks, dim=1) for part in (header, chunk.flatten(1))]
+    return torch.cat(parts, dim=1)
+
+
+def _bf16_words(values: "torch.Tensor") -> "torch.Tensor":
+    import torch
+
+    return values.to(torch.bfloat16)
+
+
+def _fp8_words(codes: "torch.Tensor") -> "torch.Tensor":
+    """[..., 8] e4m3 codes as [..., 2] words, the first in the lowest byte."""
+    import torch
+
+    return codes.contiguous().view(torch.int32)
+
+
+def _nvfp4_words(codes: "torch.Tensor") -> "torch.Tensor":
+    """[..., 8] e2m1 codes as [..., 1] word; the inverse of `weights.nvfp4_codes`."""
+    import torch
+
+    c = codes.to(torch.int32)
+    word = torch.zeros_like(c[..., :1])
+    for at, mixed in enumerate(nvfp4_mix()):
+        signed = mixed - (mixed >> 31 << 32)
+        word ^= (c[..., at // 4, None] >> at % 4 & 1) * signed
+    return word
+
+
+_WORDS = {16: _bf16_words, 8: _fp8_words, 4: _nvfp4_words}
+
+
+def quantised(weight: "torch.Tensor", weights: str) -> "PowerOfTwoWeight":
+    """A matrix in a precision of `FORMATS`; in bf16 the codes are the values."""
+    import torch
+
+    from kernels.quant.power_of_two import QUANTISERS, PowerOfTwoWeight
+
+    if weights != "bf16":
+        return QUANTISERS[weights](weight)
+    return PowerOfTwoWeight(weight, torch.ones(len(weight), device=weight.device))
+
+
+def coded(model: Any, weights: str, found: "RoundedWeights | None") -> Iterator[tuple[int, int, "PowerOfTwoWeight"]]:
+    """(product, layer, codes) of every matrix, the LM head's rows filled up to a multiple of 16.
+
+    `found` are codes that the model was rounded to before; without them each matrix is rounded to nearest.
+    """
+    import torch
+
+    head, layers = model.lm_head.weight, len(model.model.layers)
+    missing = -len(head) % 16
+    if found is None:
+        for layer in range(layers):
+            for matrix, weight in matrices(model, layer):
+                yield matrix, layer, quantised(weight, weights)
+        filled = torch.nn.functional.pad(head, (0, 0, 0, missing)) if missing else head
+        yield HEAD, layers, quantised(filled, weights)
+        return
+    for layer, held in enumerate(found.layers):
+        both = held["gate_up"]
+        tiles = torch.arange(len(both.codes), device=head.device).view(2, -1, 8).transpose(0, 1).flatten()
+        yield QKV, layer, held["qkv"]
+        yield OUT, layer, held["o"]
+        yield GATE_UP, layer, both.rows(tiles)
+        yield DOWN, layer, held["down"]
+    filled = found.lm_head
+    if missing:
+        filled = filled.rows(torch.arange(len(head) + missing, device=head.device).clamp(max=len(head) - 1))
+        filled.codes[len(head) :] = 0
+    yield HEAD, layers, filled
+
+
+def pack(model: Any, program: Program, found: "RoundedWeights | None" = None) -> tuple["torch.Tensor", "torch.Tensor"]:
+    """A rank's weights as they stream, uint8, and where each SM's begin and the last ends, int64 [sms + 1].
+
+    `model` is that rank's part of a divided model, `found` as for `coded`. The model is left as it is.
+    """
+    import torch
+
+    sizes, form = program.stream_bytes(), program.form
+    aligned = -(-sizes // ALIGNMENT) * ALIGNMENT
+    offsets = torch.zeros(len(sizes) + 1, dtype=torch.int64)
+    offsets[1:] = torch.from_numpy(aligned.cumsum())
+    head = model.lm_head.weight
+    packed = torch.empty(int(aligned.sum()), dtype=torch.uint8, device=head.device)
+    places: dict[tuple[int, int], list[tuple[WeightSection, int]]] = {}
+    for sections, offset in zip(program.sections, offsets.tolist(), strict=False):
+        at = offset
+        for section in sections:
+            places.setdefault((section.layer, section.matrix), []).append((section, at))
+            at += section.units * form.unit_bytes(section.k_tiles)
+
+    def place(matrix: int, layer: int, codes: "PowerOfTwoWeight") -> None:
+        cut: dict[tuple[int, int], torch.Tensor] = {}
+        mine = places.get((layer, matrix), [])
+        first = min((s.tile for s, _ in mine), default=0)  # of the LM head a rank has some of the rows
+        own = codes.rows(slice(16 * first, 16 * max((s.tile + s.units for s, _ in mine), default=0)))
+        for s, begin in mine:
+            if (s.k_tile, s.k_tiles) not in cut:
+                cut[s.k_tile, s.k_tiles] = streams(own, form, s.k_tile, s.k_tiles)
+            piece = cut[s.k_tile, s.k_tiles][s.tile - first : s.tile - first + s.units]
+            packed[begin : begin + piece.numel()].view(piece.shape).copy_(piece)
+
+    with torch.no_grad():
+        for matrix, layer, codes in coded(model, form.name, found):
+            place(matrix, layer, codes)
+    return packed, offsets

@@ -1,0 +1,121 @@
+"""The model of each rank: what its prompt's pass computes with, and what its launch uploads."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import torch
+
+from kernels.model.decoder import Decoder
+from kernels.model.rounding import MATRICES, RoundedWeights, Rounding, rounded_decoder, rounded_weights
+from kernels.model.tensor_parallel import Divided, divide
+from kernels.quant.power_of_two import QUANTISERS, PowerOfTwoWeight, parts_power_of_two
+
+_FOUND: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, str], RoundedWeights]] = WeakKeyDictionary()
+"""The codes of each whole model that some runner holds, by their precision and their rounding."""
+
+
+class RankModel(NamedTuple):
+    """A rank's part of a transformers model, on its GPU; the compact decoder of its prompts; and the codes of its
+    matrices where they are rounded.
+    """
+
+    model: Any
+    compact: Decoder
+    rounded: RoundedWeights | None = None
+
+
+@torch.no_grad()
+def rank_models(model: Any, devices: Sequence[torch.device], weights: str, rounding: Rounding) -> list[RankModel]:
+    """The models of all ranks, of a whole model on the first device, or of one that is divided over them already.
+
+    The whole model is left as it is. Parts that are divided already are rounded in place; the codes are those of the
+    whole model. Raises ValueError for a rounding that needs the whole model on one GPU.
+    """
+    if isinstance(model, Divided):
+        return _of_divided(model, weights, rounding)
+    compact = Decoder(model)
+    found = None if weights == "bf16" else _codes(model, compact, weights, rounding)
+    if len(devices) == 1:
+        return [RankModel(model, compact if found is None else rounded_decoder(compact, found), found)]
+    made = []
+    for rank, part in enumerate(divide(model, devices).parts):
+        own = Decoder(part)
+        codes = None if found is None else part_of_codes(found, own, (rank, len(devices)), devices[rank])
+        made.append(RankModel(part, own, codes))
+        _round_in_place(made[-1], first=len(made) == 1)
+    return made
+
+
+def _codes(model: Any, compact: Decoder, weights: str, rounding: Rounding) -> RoundedWeights:
+    """The codes of a whole model. Runners over it share them while one of them lives, since GPTQ takes long."""
+    held, key = _FOUND.setdefault(model, WeakValueDictionary()), (weights, rounding.model_dump_json())
+    found = held.get(key)
+    if found is None:
+        found = held[key] = rounded_weights(model, compact, weights, rounding)
+    return found
+
+
+def _of_divided(divided: Divided, weights: str, rounding: Rounding) -> list[RankModel]:
+    own = [Decoder(part) for part in divided.parts]
+    if weights == "bf16":
+        return [RankModel(part, compact) for part, compact in zip(divided.parts, own, strict=True)]
+    if rounding.method != "nearest":
+        raise ValueError(f"rounding: {rounding.method} needs the whole model on one GPU; a divided one takes nearest")
+    layers: list[list[dict[str, PowerOfTwoWeight]]] = [[] for _ in own]
+    for matrices in zip(*(compact.layers for compact in own), strict=True):
+        found = [
+            ("qkv", parts_power_of_two([each.qkv[0] for each in matrices], weights, columns=False)),
+            ("o", parts_power_of_two([each.o for each in matrices], weights, columns=True)),
+            ("gate_up", parts_power_of_two([each.dense.gate_up[0] for each in matrices], weights, columns=False)),
+            ("down", parts_power_of_two([each.dense.down for each in matrices], weights, columns=True)),
+        ]
+        for rank, held in enumerate(layers):
+            held.append({name: codes[rank] for name, codes in found})
+    made = []
+    for part, compact, held in zip(divided.parts, own, layers, strict=True):
+        made.append(RankModel(part, compact, RoundedWeights(held, QUANTISERS[weights](compact.lm_head))))
+        _round_in_place(made[-1], first=len(made) == 1)
+    return made
+
+
+def part_of_codes(found: RoundedWeights, part: Decoder, place: tuple[int, int], device: torch.device) -> RoundedWeights:
+    """A rank's part of a whole model's codes, on its GPU: rows of q, k and v and of gate and up, columns of the others.
+
+    `place` is the rank and how many there are.
+    """
+    rank, shape = place[0], part.shapes[0]
+    heads = [count * shape.head_dim for count in (shape.heads, shape.kv_heads, shape.kv_heads)]
+    columns = {"o": part.layers[0].o.shape[1], "down": part.layers[0].dense.down.shape[1]}
+    rows = {"qkv": _rows(heads, place), "gate_up": _rows([columns["down"]] * 2, place)}
+    layers = []
+    for held in found.layers:
+        own = {name: held[name].rows(chosen.to(held[name].codes.device)) for name, chosen in rows.items()}
+        own |= {name: held[name].columns(rank * count, count) for name, count in columns.items()}
+        layers.append({name: codes.to(device) for name, codes in own.items()})
+    return RoundedWeights(layers, found.lm_head.to(device))
+
+
+def _rows(sizes: Sequence[int], place: tuple[int, int]) -> torch.Tensor:
+    """A rank's rows of matrices that lie one after the other; each rank has `sizes` rows of them."""
+    (rank, ranks), begin, found = place, 0, []
+    for size in sizes:
+        found.append(torch.arange(begin + rank * size, begin + (rank + 1) * size))
+        begin += ranks * size
+    return torch.cat(found)
+
+
+def _round_in_place(rank: RankModel, first: bool) -> None:
+    """Writes the values of the codes over the rank's matrices, and on the first rank, which alone chooses a prompt's
+    next token, over its LM head. One that is the embedding too gets a rounded copy; the embedding stays as it is.
+    """
+    if rank.rounded is None:
+        return
+    for layer, held in zip(rank.compact.layers, rank.rounded.layers, strict=True):
+        own = layer.qkv[0], layer.o, layer.dense.gate_up[0], layer.dense.down
+        for matrix, name in zip(own, MATRICES, strict=True):
+            matrix.copy_(held[name].values())
+    if first and rank.compact.lm_head is rank.compact.embedding:
+        rank.compact.lm_head = rank.rounded.lm_head.values()
+    elif first:
+        rank.compact.lm_head.copy_(rank.rounded.lm_head.values())

@@ -1,0 +1,127 @@
+"""One model made ready for the megakernel on several GPUs: a rank on each, and a launch of all of them.
+
+One process drives all GPUs. So a rank's words are an address in its peers' kernels, without handles that processes
+exchange; events put the launches of all GPUs in an order; one thread of the host reads the tokens and hears of a fault.
+A process for each GPU would start its launches side by side, which one launch for all tokens does not need.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.cuda.current import current
+from kernels.cuda.peer_access import connect
+from kernels.megakernel.host import device
+from kernels.megakernel.host.exclusive_launch import exclusive_launch
+from kernels.megakernel.host.machine import DecodeRequest, Rank
+from kernels.megakernel.host.rank_models import RankModel
+from kernels.megakernel.program.layout import Layout, head_tiles
+from kernels.megakernel.program.shape import ModelShape
+
+Params = np.ndarray[Any, Any]
+
+
+class RankedMachine:
+    """The megakernel of a divided model (bf16) over several GPUs: a rank on the GPU of each of `models`.
+
+    A GPU that is named twice has two ranks side by side, each on SMs of its own. `shape` is a rank's part of the model
+    and `layout` that of one rank. The prompt's pass writes the keys and values of each rank's heads to `ranks[r].keys`
+    and `.values`.
+    """
+
+    def __init__(
+        self, models: Sequence[RankModel], shape: ModelShape, layout: Layout, capacity: int, tuning: device.Tuning
+    ) -> None:
+        gpus = [each.compact.embedding.device for each in models]
+        connect(gpus)
+        most = max(Counter(gpus).values())
+        for gpu in gpus:
+            device.check_present(most * layout.sms, torch.cuda.get_device_properties(gpu).multi_processor_count)
+        with current(gpus[0]):
+            made = device.built(shape, layout, tuning, most)
+        self.capacity, self.tuning, self.gpu, self.launches = capacity, tuning, gpus[0], 0
+        self.ranks = []
+        for place, own in zip(enumerate(gpus), models, strict=True):
+            with current(place[1]):
+                self.ranks.append(Rank(own.model, made, place, capacity, tuning, own.rounded))
+        for rank in self.ranks:
+            others = [each.words_at() - rank.words_at() for each in self.ranks if each is not rank]
+            rank.peers[: len(others)] = others
+        self.program, self.layout = made.programs[0], made.programs[0].layout
+        self._others = [torch.cuda.Stream(gpu) for gpu in gpus[1:]]
+        self.tokens: list[Tensor] = []
+
+    def _streams(self) -> list[torch.cuda.Stream]:
+        """A stream for each rank; the first rank's is torch's current one."""
+        return [torch.cuda.current_stream(self.gpu), *self._others]
+
+    def launch(self, asked: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
+        """Enqueues a launch on every GPU, as `SingleGpuMegakernel.launch` does on one; torch's current stream then
+        waits for all of them.
+
+        `tokens` are then what each of the other ranks chooses, int32 [count, batch] on its GPU.
+        """
+        streams = self._streams()
+        with exclusive_launch(self.gpu, self._others):
+            for stream in self._others:
+                stream.wait_stream(streams[0])
+            requests = [self._own(asked, rank, stream) for rank, stream in zip(self.ranks, streams, strict=True)]
+            self.tokens, made = [], []
+            for rank, request, stream in zip(self.ranks, requests, streams, strict=True):
+                with torch.cuda.stream(stream):
+                    tokens = host_tokens.ctypes.data
+                    if rank.rank:
+                        size = asked.count, self.layout.batch
+                        self.tokens.append(torch.full(size, -1, dtype=torch.int32, device=rank.gpu))
+                        tokens = self.tokens[-1].data_ptr()
+                    made.append(rank.params(request, tokens, host_cancel))
+                    rank.clear_fault()
+            self._run(made, streams)
+            for stream in self._others:
+                streams[0].wait_stream(stream)
+        self._gather(asked, requests)
+        self.launches += 1
+
+    def _own(self, asked: DecodeRequest, rank: Rank, stream: torch.cuda.Stream) -> DecodeRequest:
+        """The request with its tensors on the rank's GPU, and logits of its own."""
+        if not rank.rank:
+            return asked
+        with torch.cuda.stream(stream):
+            forced = None if asked.forced is None else asked.forced.to(rank.gpu)
+            logits = None if asked.logits is None else torch.empty_like(asked.logits, device=rank.gpu)
+            return replace(asked, first=asked.first.to(rank.gpu), forced=forced, logits=logits)
+
+    def _run(self, params: Sequence[Params], streams: Sequence[torch.cuda.Stream]) -> None:
+        """All kernels, one directly after the other since each waits for the others; then all words are emptied.
+
+        A rank's words may be written until all ranks have ended.
+        """
+        ended = []
+        for rank, stream, own in zip(self.ranks, streams, params, strict=True):
+            with current(rank.gpu), torch.cuda.stream(stream):
+                rank.run(own)
+                ended.append(stream.record_event())
+        for rank, stream in zip(self.ranks, streams, strict=True):
+            with torch.cuda.stream(stream):
+                for event in ended:
+                    stream.wait_event(event)
+                rank.clear()
+
+    def _gather(self, asked: DecodeRequest, requests: Sequence[DecodeRequest]) -> None:
+        """Copies the logits of every rank's part of the vocabulary to those that were asked for."""
+        for rank, request in zip(self.ranks, requests, strict=True):
+            if asked.logits is not None and request.logits is not None and rank.rank:
+                tiles = head_tiles(rank.shape, rank.layout, rank.rank)
+                own = slice(tiles.start * 16, min(tiles.stop * 16, rank.shape.vocab))
+                asked.logits[..., own].copy_(request.logits[..., own])
+
+    def check(self) -> None:
+        """Raises MegakernelFault when the last launch gave up, which all ranks then did; waits for it to end."""
+        torch.cuda.current_stream(self.gpu).synchronize()
+        for rank in self.ranks:
+            rank.check()

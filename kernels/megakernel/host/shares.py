@@ -1,0 +1,101 @@
+"""Where the time of a recorded token went: its shares by kind of instruction, and the bytes that each kind reads.
+
+Imports without torch. Weights travel through the ring, which reads ahead while instructions wait for their input. So
+an instruction may take less time than its bytes; the whole token may not.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.megakernel.host.trace import DONE, LOADED, START, BadTrace, Timeline
+from kernels.megakernel.program import Program
+from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OP_NAMES, OUT, QKV
+from kernels.megakernel.proof.structure import instruction_rows
+
+PRODUCTS = (QKV, OUT, GATE_UP, DOWN, HEAD)
+ATTENTION_NAME = "attention"
+KEY_BYTES = 2
+"""Bytes of an element of the caches."""
+
+
+class InstructionShare(NamedTuple):
+    """One kind of instruction in the token of the mean SM.
+
+    `waits` is the share of the token's time from an instruction's start until its input is read, `works` the rest of
+    it. `places` counts the layers that have it. `read_bytes` are what one GPU reads for all of them: weights, or keys
+    and values, each once.
+    """
+
+    op: str
+    waits: float
+    works: float
+    places: int
+    read_bytes: float
+
+
+class TokenShares(NamedTuple):
+    """A token of `token_us` microseconds on `gpus` GPUs. `between` is the share in which an SM ran no instruction."""
+
+    token_us: float
+    gpus: int
+    kinds: list[InstructionShare]
+    between: float
+
+    @property
+    def waits(self) -> float:
+        """The share of the time in which the mean SM had not read its input yet."""
+        return sum(each.waits for each in self.kinds)
+
+    @property
+    def read_bytes(self) -> float:
+        """What one GPU reads for the token."""
+        return sum(each.read_bytes for each in self.kinds)
+
+
+def shares_of(timeline: Timeline, programs: Sequence[Program], keys: float) -> TokenShares:
+    """The shares of a token that attends to `keys` keys of each sequence; over several GPUs the mean of all.
+
+    Where OUT attends by itself, its first phase is taken as attention. It contains waiting for q, k and v, since no
+    mark lies between the two. Raises BadTrace for a timeline without marks.
+    """
+    if not timeline.spans:
+        raise BadTrace("the timeline has no marks")
+    begin, end = min(span.marks[START] for span in timeline.spans), max(span.marks[DONE] for span in timeline.spans)
+    whole = (end - begin) * timeline.sms * timeline.gpus
+    spent: dict[str, np.ndarray] = {}
+    layers: dict[str, set[int]] = {}
+    attends = not programs[0].layout.splits
+    for span in timeline.spans:
+        waited, worked = span.marks[LOADED] - span.marks[START], span.marks[DONE] - span.marks[LOADED]
+        parts = {span.op: (waited, worked)}
+        if attends and span.op == OP_NAMES[OUT]:
+            parts = {ATTENTION_NAME: (0, waited), span.op: (0, worked)}
+        for op, times in parts.items():
+            spent[op] = spent.get(op, np.zeros(2)) + times
+            layers.setdefault(op, set()).add(span.layer)
+    read = bytes_of(programs, keys)
+    kinds = [
+        InstructionShare(op, float(times[0] / whole), float(times[1] / whole), len(layers[op]), read.get(op, 0.0))
+        for op, times in spent.items()
+    ]
+    between = 1 - sum(each.waits + each.works for each in kinds)
+    return TokenShares((end - begin) / 1000, timeline.gpus, kinds, between)
+
+
+def bytes_of(programs: Sequence[Program], keys: float) -> dict[str, float]:
+    """The bytes that a GPU reads for a token, by kind of instruction, the mean of the ranks' programs.
+
+    Weights are counted as they lie in the stream, with scales and padding.
+    """
+    found: dict[str, float] = {}
+    for program in programs:
+        shape, layout = program.shape, program.layout
+        cached = 2 * KEY_BYTES * keys * shape.kv_heads * shape.head_dim * layout.batch * shape.layers
+        found[ATTENTION_NAME] = found.get(ATTENTION_NAME, 0.0) + cached / len(programs)
+        for words in (words for table in program.instructions for words in instruction_rows(table)):
+            if words["op"] in PRODUCTS:
+                name, size = OP_NAMES[words["op"]], words["units"] * program.form.unit_bytes(words["k_tiles"])
+                found[name] = found.get(name, 0.0) + size / len(programs)
+    return found

@@ -1,0 +1,52 @@
+"""The arrays that a launch uploads; the interpreter runs the same."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.megakernel.host.pack import pack
+from kernels.megakernel.program import Program
+from kernels.model.rounding import RoundedWeights
+
+
+def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights | None = None) -> dict[str, Tensor]:
+    """The arrays of a transformers decoder (bf16) by their names in `Params`, on the model's device.
+
+    Of a divided model it is the rank's part. `rounded` are the codes of its weights; without them they are rounded to
+    nearest.
+
+    `weights` uint8 and `weight_offset` int64 [sms + 1]; `program` int32 [n, 16] and `program_start` int32 [sms];
+    `embedding` [vocab, hidden]; `norms` float32 [2 layers + 1, hidden]; `rope` float32 [capacity, head_dim / 2, 2];
+    where the family has them `bias` float32 [layers, rows of q, k, v] and `qk_norm` float32 [layers, 2, head_dim].
+    """
+    core, layers = model.model, model.model.layers
+    gpu = model.lm_head.weight.device
+    packed, offsets = pack(model, program, rounded)
+    norms = [norm.weight for each in layers for norm in (each.input_layernorm, each.post_attention_layernorm)]
+    held = {
+        "weights": packed,
+        "weight_offset": offsets.to(gpu),
+        "program": torch.from_numpy(np.concatenate(program.instructions)).to(gpu),
+        "program_start": torch.from_numpy(program.starts).to(gpu),
+        "embedding": core.embed_tokens.weight,
+        "norms": torch.stack([*norms, core.norm.weight]).float(),
+        "rope": rope(core.rotary_emb, capacity, program.shape.head_dim, gpu),
+    }
+    attentions = [each.self_attn for each in layers]
+    if program.shape.qkv_bias:
+        biases = [torch.cat([a.q_proj.bias, a.k_proj.bias, a.v_proj.bias]) for a in attentions]
+        held["bias"] = torch.stack(biases).float()
+    if program.shape.qk_norm:
+        held["qk_norm"] = torch.stack([torch.stack([a.q_norm.weight, a.k_norm.weight]) for a in attentions]).float()
+    return held
+
+
+def rope(rotary: Any, capacity: int, head_dim: int, device: torch.device) -> Tensor:
+    """cosine and sine [capacity, head_dim / 2, 2] float32 of a transformers rotary embedding."""
+    positions = torch.arange(capacity, device=device)[None]
+    with torch.no_grad():
+        cosine, sine = rotary(torch.zeros(1, device=device), positions)
+    half = head_dim // 2
+    return torch.stack([cosine[0, :, :half], sine[0, :, :half]], dim=-1).float().contiguous()

@@ -1,0 +1,126 @@
+"""The megakernel's program: what each SM does for one token, as data. Imports without torch.
+
+Every SM runs its own list of instructions once per token. Instructions exchange values in flagged words: a reader
+polls until each word that it needs carries the flag of this layer of this token. Products work on *units*: 16 rows of
+a matrix times `k_tiles` tiles of 16 columns, streamed in exactly this order.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernels.megakernel.program.instructions import (
+    ADD,
+    ATTENTION,
+    DOWN,
+    END,
+    FIELDS,
+    GATE_UP,
+    HEAD,
+    OUT,
+    QKV,
+    WORDS,
+)
+from kernels.megakernel.program.layout import Layout, attention_work, fitted, head_tiles, products, shares
+from kernels.megakernel.program.shape import ModelShape
+from kernels.megakernel.program.weights import Format
+
+
+@dataclass(frozen=True)
+class WeightSection:
+    """Weights one instruction streams: row tiles [tile, tile + units), column tiles [k_tile, k_tile + k_tiles)."""
+
+    matrix: int
+    layer: int
+    tile: int
+    units: int
+    k_tile: int
+    k_tiles: int
+
+
+@dataclass
+class Program:
+    """`instructions[sm]` int32 [n, 16], the last one END; `sections[sm]` in stream order.
+
+    `shape` is the part of the model that each of `layout.ranks` GPUs has, and `rank` the one that runs this program.
+    """
+
+    shape: ModelShape
+    layout: Layout
+    instructions: list[np.ndarray] = field(default_factory=list)
+    sections: list[list[WeightSection]] = field(default_factory=list)
+    rank: int = 0
+
+    @property
+    def starts(self) -> np.ndarray:
+        """Index of each SM's first instruction in the concatenated list, int32 [sms]."""
+        lengths = [len(each) for each in self.instructions]
+        return np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int32)
+
+    @property
+    def form(self) -> Format:
+        """How its weights lie in the stream."""
+        return self.layout.form
+
+    def stream_bytes(self) -> np.ndarray:
+        """Bytes of weights, scales included, that each SM reads per token, int64 [sms]."""
+        form = self.form
+        return np.array([sum(s.units * form.unit_bytes(s.k_tiles) for s in sections) for sections in self.sections])
+
+
+def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
+    """The program of one token for every SM of a rank. Ranks differ in their partials and parts of the vocabulary.
+
+    Products that read the residual (QKV, GATE_UP, HEAD) are on every SM, with no units where it has no share: each SM
+    keeps its own copy of the residual and must read every partial before it is written again. When it is sliced, an ADD
+    comes before each of them instead, on the SMs that have columns of it. The program's layout is `layout` fitted to
+    the shape.
+    """
+    layout = fitted(shape, layout)
+    program = Program(shape, layout, rank=rank)
+    rows: list[list[dict[str, int]]] = [[] for _ in range(layout.sms)]
+    program.sections = [[] for _ in range(layout.sms)]
+    cut = products(shape, layout)
+    rotation = 0
+
+    def product(op: int, layer: int, on_every_sm: bool) -> None:
+        nonlocal rotation
+        tiles, columns, parts = cut[op]
+        own = head_tiles(shape, layout, rank) if op == HEAD else range(tiles)
+        tiles, before = len(own), rank * parts if op in (OUT, DOWN) else 0
+        together = 2 if layout.pairs and op == OUT else 1
+        found = shares(tiles, columns, parts, layout.sms, rotation, together)
+        for sm, (tile, units, k_tile, k_tiles, part) in enumerate(found):
+            first = own.start + tile
+            if units:
+                program.sections[sm].append(WeightSection(op, layer, first, units, k_tile, k_tiles))
+            if units or on_every_sm:
+                words = {"op": op, "tile": first, "units": units, "k_tile": k_tile, "k_tiles": k_tiles}
+                rows[sm].append(words | {"partial": before + part, "layer": layer})
+        rotation += max(1, layout.sms - tiles * parts % layout.sms)
+
+    def add(layer: int, after_attention: bool) -> None:
+        for sm, (tile, tiles, *_) in enumerate(shares(shape.hidden // 16, 1, 1, layout.sms, 0)):
+            if layout.sliced and tiles:
+                words = {"op": ADD, "layer": layer, "k_tile": tile, "k_tiles": tiles, "partial": int(after_attention)}
+                rows[sm].append(words)
+
+    for layer in range(shape.layers):
+        add(layer, after_attention=False)
+        product(QKV, layer, on_every_sm=not layout.sliced)
+        for i, words in enumerate(attention_work(shape, layout)):
+            rows[i % layout.sms].append({"op": ATTENTION, "layer": layer} | words)
+        product(OUT, layer, on_every_sm=False)
+        add(layer, after_attention=True)
+        product(GATE_UP, layer, on_every_sm=not layout.sliced)
+        product(DOWN, layer, on_every_sm=False)
+    add(shape.layers, after_attention=False)
+    product(HEAD, shape.layers, on_every_sm=True)
+    for listed in rows:
+        listed.append({"op": END, "layer": shape.layers})
+        table = np.zeros((len(listed), WORDS), dtype=np.int32)
+        for i, words in enumerate(listed):
+            for name, value in (words | {"index": i}).items():
+                table[i, FIELDS.index(name)] = value
+        program.instructions.append(table)
+    return program

@@ -1,0 +1,289 @@
+"""How the megakernel's work is divided: SMs, splits of the keys, column parts, and the share of each SM.
+
+Products work on *units*: 16 rows of a matrix times `k_tiles` tiles of 16 columns. Imports without torch.
+"""
+
+import itertools
+from dataclasses import dataclass, replace
+
+from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
+from kernels.megakernel.program.shape import ModelShape
+from kernels.megakernel.program.weights import CHUNK_BLOCKS, Format, fitting_chunk, format_of
+
+HEADS_MOST = 8
+"""The most query heads of one key-value head in an instruction: the columns of a matrix instruction's tile."""
+GROUPS_MOST = 8
+"""The most key-value heads that one instruction attends to: each has a warp."""
+HEADS_DEFAULT = 4
+SHORT_CONTEXT, ATTENDING_PARTS, LONG_OUT_PARTS, SPLITS_MOST = 384, 4, 4, 32
+WHOLE_CONTEXT, SHARED_SPLITS, SHARED_FROM, NARROW_COLUMNS = 8192, 64, 48, 256
+"""Above the first capacity an attention instruction has all query heads of its key-value head. Neighbours then share
+up to SHARED_SPLITS if there are SHARED_FROM, or if a part of OUT has no more columns than NARROW_COLUMNS."""
+EVEN_SMS, EVEN_HIDDEN = 128, 1024
+SMALL_HIDDEN = 1024
+"""Up to this hidden size more partials and copies of words save time: measured in megakernel.md."""
+COPIES_DEFAULT, SMALL_DOWN_PARTS = 4, 4
+ONE_PASS_HIDDEN = 2048
+"""Up to this hidden size OUT gets twice as many partials if that saves a second pass over the keys."""
+ATTENDED_COLUMNS_MOST = 256
+"""The most columns of key-value heads for which OUT attends by itself; with more, splits of the keys take less time."""
+GATED_KILOBYTES_MOST = 40
+SHARED_COLUMNS_MOST = 1024
+"""The most columns of OUT's input when SMs share its keys: a thread sends 4."""
+MERGED_COLUMNS_MOST = 512
+"""The most columns of OUT's input when SMs share its splits: each half of the threads holds all of its heads."""
+SLICED_HIDDEN, SLICED_SPLITS = 8192, 16
+"""From this hidden size on one sequence slices the residual, and splits the keys of a short context so often.
+At 4,096 and less a sliced residual takes longer."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The division of the work: SMs, sequences, splits of the keys, and column parts (partials) of each product.
+
+    - `heads`: query heads of an attention instruction, at most HEADS_MOST.
+    - `splits`: 0 means no attention instructions: OUT attends by itself, with the heads of its columns.
+    - `weights`: the precision in which they stream, one of `weights.FORMATS`.
+    - `sliced`: an SM keeps some columns of the residual and publishes them normed; otherwise each SM keeps all columns.
+    - `pairs`: SMs 2i and 2i + 1 have the same columns of OUT, and share the keys or the splits of these columns.
+    - `copies`: how many copies of its words a product publishes; SM i reads copy i % copies.
+    - `chunk_blocks`: the blocks of a chunk of weights.
+    - `ranks`: the GPUs that run the model together (ranks.py); all other fields are one GPU's.
+    """
+
+    sms: int = 132
+    batch: int = 1
+    splits: int = 16
+    out_parts: int = 1
+    down_parts: int = 1
+    heads: int = HEADS_DEFAULT
+    weights: str = "bf16"
+    sliced: bool = False
+    pairs: bool = False
+    copies: int = 1
+    chunk_blocks: int = CHUNK_BLOCKS
+    ranks: int = 1
+
+    @property
+    def all_sms(self) -> int:
+        """The SMs of all ranks."""
+        return self.ranks * self.sms
+
+    @property
+    def out_partials(self) -> int:
+        """The partials of OUT that a reader adds up, of all ranks."""
+        return self.ranks * self.out_parts
+
+    @property
+    def down_partials(self) -> int:
+        """The partials of DOWN that a reader adds up, of all ranks."""
+        return self.ranks * self.down_parts
+
+    @property
+    def form(self) -> Format:
+        """The format of the weights in the stream."""
+        return replace(format_of(self.weights), chunk_blocks=self.chunk_blocks)
+
+
+def fitted(shape: ModelShape, layout: Layout) -> Layout:
+    """The layout within its limits: at most one SM for each 8 gate and up rows, and at most as many column parts as SMs
+    or column tiles. Pairs and copies are dropped where the layout cannot have them.
+
+    An SM without gate and up rows would read every partial into its copy of the residual while no SM waits for it. A
+    partial could then be overwritten before that SM has read it.
+    """
+    sms = max(1, min(layout.sms, shape.intermediate // 8))
+    attended, gated = shape.heads * shape.head_dim // 16, shape.intermediate // 16
+    fit = replace(
+        layout,
+        sms=sms,
+        out_parts=min(layout.out_parts, sms, attended),
+        down_parts=min(layout.down_parts, sms, gated),
+    )
+    fit = replace(fit, pairs=fit.pairs and can_pair(shape, fit))
+    return fit if can_copy(shape, fit) else replace(fit, copies=1)
+
+
+def default_layout(
+    shape: ModelShape, batch: int = 1, capacity: int = 0, weights: str = "bf16", sms: int = 132, ranks: int = 1
+) -> Layout:
+    """The layout for a context of up to `capacity` tokens on each of `ranks` GPUs of `sms` SMs.
+
+    `shape` is one rank's part of the model. All ranks together have about as many column parts as one GPU would.
+
+    - One sequence, short context: OUT attends by itself, if one SM can read so many keys in time. Every SM with columns
+      of a head then repeats the work, which takes less time than publishing one SM's result. Neighbours share the keys.
+    - One sequence, longer context: the keys are split as long as there are SMs without an attention instruction. There
+      are then so many splits that an SM merges only part of the heads.
+    - One sequence, very long context: an instruction has all query heads of a key-value head, so that keys are read
+      once. Neighbours share the splits if there are many.
+    - Several sequences: the residual is sliced, so that partials cost little. In a short context an attention
+      instruction has as few heads as still give each SM one instruction.
+    - One sequence, a large hidden size: the residual is sliced, and keys are split in short contexts too.
+
+    If hidden is a multiple of EVEN_HIDDEN, EVEN_SMS SMs have as few row tiles each as a few more SMs would. One
+    sequence in bf16, which waits for memory and words, then takes less time on EVEN_SMS. In small models SMs mostly
+    wait for words: their words get copies.
+    """
+    if batch == 1 and weights == "bf16" and shape.hidden % EVEN_HIDDEN == 0:
+        sms = min(sms, EVEN_SMS)
+    long, wide = capacity > SHORT_CONTEXT, batch == 1 and shape.hidden >= SLICED_HIDDEN
+    layout = Layout(sms, batch, out_parts=max(1, LONG_OUT_PARTS // ranks), weights=weights, ranks=ranks)
+    layout = replace(layout, down_parts=_down_parts(shape, layout))
+    if batch == 1:
+        copies = COPIES_DEFAULT if shape.hidden <= SMALL_HIDDEN else 1
+        attending = replace(layout, splits=0, out_parts=_attending_parts(shape, ranks), pairs=True, copies=copies)
+        attending = fitted(shape, replace(attending, chunk_blocks=fitting_chunk(weights, shape.hidden // 16)))
+        few = shape.kv_heads * shape.head_dim <= ATTENDED_COLUMNS_MOST * max(1, ATTENDING_PARTS // ranks)
+        if not long and not wide and few and can_attend(shape, attending):
+            return attending
+    heads = HEADS_DEFAULT if long or wide else max(1, min(HEADS_DEFAULT, -(-batch * shape.heads // sms)))
+    once = len(attention_work(shape, replace(layout, heads=heads, splits=1)))
+    splits = max(1, min(SPLITS_MOST if long or not wide else SLICED_SPLITS, sms // once))
+    layout = replace(layout, heads=heads, splits=splits, sliced=batch > 1 or wide)
+    return _reading_once(shape, layout) if batch == 1 and capacity > WHOLE_CONTEXT else layout
+
+
+def _reading_once(shape: ModelShape, layout: Layout) -> Layout:
+    """The layout with all query heads of a key-value head in an attention instruction: its keys are read once."""
+    whole = replace(layout, heads=max(layout.heads, min(HEADS_MOST, shape.heads // shape.kv_heads)), splits=1)
+    splits = max(1, layout.sms // len(attention_work(shape, whole)))
+    if splits < SHARED_FROM and shape.heads * shape.head_dim > LONG_OUT_PARTS * NARROW_COLUMNS:
+        return replace(whole, splits=min(SPLITS_MOST, splits))
+    shared = fitted(shape, replace(whole, splits=min(SHARED_SPLITS, splits), pairs=True))
+    return shared if shared.pairs else layout
+
+
+def _attending_parts(shape: ModelShape, ranks: int) -> int:
+    """The number of column parts of an OUT that attends.
+
+    Twice the default if partials are short and an SM would otherwise have two key-value heads of 128 dimensions, which
+    would take two passes over their keys.
+    """
+    two = shape.head_dim == 128 and shape.kv_heads * ranks > ATTENDING_PARTS
+    return max(1, (2 * ATTENDING_PARTS if two and shape.hidden <= ONE_PASS_HIDDEN else ATTENDING_PARTS) // ranks)
+
+
+def _down_parts(shape: ModelShape, layout: Layout) -> int:
+    """The number of column parts of `down`.
+
+    More parts mean fewer chunks of weights for the busiest SM and fewer gated values for it to read, which must fit
+    beside the ring; but every part adds a partial to read. In the cost below, reading a whole partial counts as one
+    chunk, reading it in slices as half a chunk, and 4 KB of gated values as one chunk. In a small model a partial costs
+    less than the gated values.
+    """
+    batch, sms = layout.batch, layout.sms
+    if batch == 1 and shape.hidden <= SMALL_HIDDEN:
+        return max(1, SMALL_DOWN_PARTS // layout.ranks)
+    tiles, kilobytes = shape.hidden // 16, 2 * batch * shape.intermediate / 1024
+
+    def cost(parts: int) -> tuple[bool, float]:
+        chunks = -(-tiles * parts // sms) * (shape.intermediate / 16 / parts / 32)
+        partials = layout.ranks * (parts if batch == 1 else parts / 2)
+        return kilobytes / parts > GATED_KILOBYTES_MOST, chunks + partials + kilobytes / 4 / parts
+
+    return min((1, 2, 4, 8, 16), key=cost)
+
+
+def heads_of_columns(shape: ModelShape, k_tile: int, k_tiles: int) -> tuple[int, int]:
+    """(first query head, query heads) that have columns of OUT among these column tiles."""
+    first, last = k_tile * 16 // shape.head_dim, ((k_tile + k_tiles) * 16 - 1) // shape.head_dim
+    return first, last - first + 1
+
+
+def groups_of(shape: ModelShape, head: int, heads: int) -> list[tuple[int, int, int]]:
+    """(kv_head, first query head, query heads) of each key-value head of the query heads [head, head + heads)."""
+    group = shape.heads // shape.kv_heads
+    return [
+        (kv, max(head, kv * group), min(head + heads, (kv + 1) * group) - max(head, kv * group))
+        for kv in range(head // group, (head + heads - 1) // group + 1)
+    ]
+
+
+def can_attend(shape: ModelShape, layout: Layout) -> bool:
+    """Whether OUT, divided as `layout` says, has few enough heads in its columns to attend by itself."""
+    columns = shape.heads * shape.head_dim // 16
+    cuts = [round(part * columns / layout.out_parts) for part in range(layout.out_parts + 1)]
+    parts = [groups_of(shape, *heads_of_columns(shape, a, b - a)) for a, b in itertools.pairwise(cuts)]
+    return all(len(part) <= GROUPS_MOST and all(n <= HEADS_MOST for *_, n in part) for part in parts)
+
+
+def can_pair(shape: ModelShape, layout: Layout) -> bool:
+    """Whether SMs can share OUT's keys, or its splits: each has a partner and row tiles, and few enough columns."""
+    if layout.batch > 1 or layout.sms % 2 or layout.sms < 2 * layout.out_parts:
+        return False
+    tiles = shape.heads * shape.head_dim // 16
+    part = -(-tiles // layout.out_parts) * 16
+    whole = tiles % layout.out_parts == 0 and part % shape.head_dim == 0  # else a head may lie in two parts
+    if layout.splits and part + (0 if whole else shape.head_dim - 16) > MERGED_COLUMNS_MOST:
+        return False
+    found = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
+    return all(units and k_tiles * 16 <= SHARED_COLUMNS_MOST for _, units, _, k_tiles, _ in found)
+
+
+def can_copy(shape: ModelShape, layout: Layout) -> bool:
+    """Whether each copy has a reader, for any rotation: an SM in each part of DOWN, and of OUT where OUT attends. Ranks
+    write into each other's memory, once.
+    """
+    if layout.splits or layout.batch > 1 or layout.ranks > 1 or layout.sms % layout.copies:
+        return False
+    for op, together in ((OUT, 2 if layout.pairs else 1), (DOWN, 1)):
+        found = shares(*products(shape, layout)[op], layout.sms, 0, together)
+        read = {(part, sm % layout.copies) for sm, (_, units, _, _, part) in enumerate(found) if units}
+        if len(read) < products(shape, layout)[op][2] * layout.copies:
+            return False
+    return True
+
+
+def shares(
+    tiles: int, columns: int, parts: int, sms: int, rotation: int, together: int = 1
+) -> list[tuple[int, int, int, int, int]]:
+    """Divides a matrix of `tiles` x `columns` tiles among the SMs: (tile, units, k_tile, k_tiles, part) for each SM.
+
+    Each column part gets an equal group of SMs, and each SM of a group a contiguous run of the part's row tiles.
+    `rotation` shifts the shares around the SMs, so that not always the same SMs have one tile more. `together`
+    neighbouring SMs, from a multiple of it on, have the same columns.
+    """
+    assigned: list[tuple[int, int, int, int, int]] = [(0, 0, 0, 0, 0)] * sms
+    edges = [round(part * sms / parts / together) * together for part in range(parts + 1)]
+    rotation -= rotation % together
+    cuts = [round(part * columns / parts) for part in range(parts + 1)]
+    for part in range(parts):
+        group = edges[part + 1] - edges[part]
+        for i in range(group):
+            low, high = tiles * i // group, tiles * (i + 1) // group
+            sm = (edges[part] + i + rotation) % sms
+            assigned[sm] = (low, high - low, cuts[part], cuts[part + 1] - cuts[part], part)
+    return assigned
+
+
+def products(shape: ModelShape, layout: Layout) -> dict[int, tuple[int, int, int]]:
+    """Row tiles, column tiles and column parts of each product; HEAD's row tiles are those of all ranks."""
+    k = shape.hidden // 16
+    return {
+        QKV: (shape.qkv_rows // 16, k, 1),
+        OUT: (k, shape.heads * shape.head_dim // 16, layout.out_parts),
+        GATE_UP: (shape.intermediate // 8, k, 1),
+        DOWN: (k, shape.intermediate // 16, layout.down_parts),
+        HEAD: (-(-shape.vocab // 16), k, 1),
+    }
+
+
+def head_tiles(shape: ModelShape, layout: Layout, rank: int) -> range:
+    """The row tiles of HEAD that a rank multiplies: its part of the vocabulary."""
+    tiles = products(shape, layout)[HEAD][0]
+    return range(tiles * rank // layout.ranks, tiles * (rank + 1) // layout.ranks)
+
+
+def attention_work(shape: ModelShape, layout: Layout) -> list[dict[str, int]]:
+    """The fields of every attention instruction of a layer, the first splits first."""
+    group = shape.heads // shape.kv_heads
+    pieces = -(-group // layout.heads)
+    bounds = [round(group * i / pieces) for i in range(pieces + 1)]
+    return [
+        {"kv_head": kv, "head": kv * group + low, "heads": high - low, "split": split, "sequence": sequence}
+        for split in range(layout.splits)
+        for sequence in range(layout.batch)
+        for kv in range(shape.kv_heads)
+        for low, high in itertools.pairwise(bounds)
+    ]

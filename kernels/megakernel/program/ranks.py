@@ -1,0 +1,45 @@
+"""A model divided over several GPUs, which run it together: tensor parallelism. Imports without torch.
+
+Each of `ranks` GPUs has some heads with their rows of q, k, v and their columns of the output projection, some columns
+of the MLP, and some rows of the LM head. Embedding, norms and the residual are replicated. A rank's partial sums of the
+two projections, its candidates for the next token and its words of a search go into the memory of every rank
+(`flagged_words.EXCHANGED`), and every rank adds the same words in the same order. So all residuals stay equal, and all
+ranks choose the same token.
+"""
+
+from dataclasses import replace
+
+from kernels.megakernel.program import Program, build_program
+from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.program.shape import ModelShape, Unsupported
+from kernels.model.divisible import undivided
+
+RANKS = (1, 2, 4)
+"""The numbers of GPUs that may run a model together."""
+
+
+def part_of(shape: ModelShape, ranks: int) -> ModelShape:
+    """What each of `ranks` GPUs has of a model. The vocabulary stays whole: HEAD's instructions name its rows.
+
+    Raises Unsupported naming the first size that does not divide.
+    """
+    if ranks not in RANKS:
+        raise Unsupported(f"gpus {ranks}: the megakernel runs on {', '.join(map(str, RANKS[:-1]))} or {RANKS[-1]}")
+    sizes = (
+        ("num_key_value_heads", shape.kv_heads, 1),
+        ("num_attention_heads", shape.heads, 1),
+        ("intermediate_size", shape.intermediate, 16),
+    )
+    if said := undivided(sizes, ranks):
+        raise Unsupported(said)
+    return replace(
+        shape,
+        heads=shape.heads // ranks,
+        kv_heads=shape.kv_heads // ranks,
+        intermediate=shape.intermediate // ranks,
+    )
+
+
+def programs(shape: ModelShape, layout: Layout) -> list[Program]:
+    """The program of every rank, in their order. `shape` is the part of the model that each has."""
+    return [build_program(shape, layout, rank) for rank in range(layout.ranks)]

@@ -1,0 +1,114 @@
+"""Proves before any launch that a program cannot hang, cannot mix values up, and computes the model once.
+
+What is proved, for every number of splits a context may need:
+- fields are in range, so that no address lies outside its buffer (`bounds`);
+- each SM's weights lie in the stream in the order in which it takes them (`stream`);
+- every tile of every matrix is multiplied once, and every head meets every split of the keys once (`coverage`);
+- each SM's copy of the residual is added to in the order of the model (`residual`);
+- no instruction waits for ever (`deadlock`), each block has one writer per layer and token (`duplicate`), and is
+  written again only when all its readers are done (`overwrite`, `unread`);
+- keys and values are published before the next token reads them (`cache`).
+
+The programs of several ranks are proven together: words in a peer's memory are ordered like the rest.
+"""
+
+import hashlib
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kernels.cuda.nvrtc import cache_directory, made_ahead
+from kernels.megakernel.program import Program
+from kernels.megakernel.program.layout import Layout
+from kernels.megakernel.program.ranks import programs as programs_of
+from kernels.megakernel.program.shape import ModelShape
+from kernels.megakernel.proof.ordering import Ordering
+from kernels.megakernel.proof.structure import ProgramProblem, structure
+
+
+class InvalidProgram(ValueError):
+    """A program that must not run; `problems` says why."""
+
+    def __init__(self, problems: list[ProgramProblem]) -> None:
+        self.problems = problems
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        super().__init__(f"{problems[0]}{more}")
+
+
+def validate(*programs: Program) -> list[ProgramProblem]:
+    """All problems found in the programs of all ranks, in their order; an empty list is the proof. Takes seconds for a
+    model of a billion weights.
+    """
+    problems = _together(programs)
+    for program in programs if not problems else ():
+        rank = program.rank if program.layout.ranks > 1 else -1
+        problems += [replace(problem, rank=rank) for problem in structure(program)]
+    return problems or Ordering(*programs).run()
+
+
+def _together(programs: tuple[Program, ...]) -> list[ProgramProblem]:
+    """Whether these are the programs of one model's ranks, each once."""
+    first = programs[0]
+    ranks = [program.rank for program in programs]
+    if ranks != list(range(first.layout.ranks)):
+        return [ProgramProblem("bounds", -1, -1, f"programs of ranks {ranks} for {first.layout.ranks} GPUs")]
+    for program in programs:
+        if (program.shape, program.layout) != (first.shape, first.layout):
+            return [ProgramProblem("bounds", -1, -1, f"ranks 0 and {program.rank} have different shapes or layouts")]
+    return []
+
+
+def check_programs(*programs: Program) -> None:
+    """Raises InvalidProgram if `validate` finds a problem."""
+    problems = validate(*programs)
+    if problems:
+        raise InvalidProgram(problems)
+
+
+def check_programs_once(*programs: Program) -> None:
+    """As `check_programs`, but programs that this code has proven before are taken as proven: a file beside the kernels
+    that were compiled ahead, or in the cache of compiled kernels, says so.
+    """
+    name = _name(programs)
+    mark = cache_directory() / name
+    if made_ahead(name) or mark.exists():
+        return
+    check_programs(*programs)
+    with suppress(OSError):  # a cache that nobody may write to: the next process proves them again
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The proof of a layout's programs, of all ranks together, as a file. `shape` is the part of the model that each
+    rank has.
+    """
+
+    shape: ModelShape
+    layout: Layout
+
+    @property
+    def name(self) -> str:
+        """The name of the file that says that the programs are proven."""
+        return _name(tuple(programs_of(self.shape, self.layout)))
+
+    def make_into(self, folder: Path) -> Path:
+        """Proves the programs, and says so in the folder, which exists. Raises InvalidProgram."""
+        made = tuple(programs_of(self.shape, self.layout))
+        check_programs(*made)
+        path = folder / _name(made)
+        path.touch()
+        return path
+
+
+def _name(programs: tuple[Program, ...]) -> str:
+    """The name of a proof's file: a digest of all that it depends on, the programs and the code of this package."""
+    found = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        found.update(path.read_bytes())
+    for program in programs:
+        found.update(repr((program.shape, program.layout, program.rank, program.sections)).encode())
+        for instructions in program.instructions:
+            found.update(repr(instructions.shape).encode() + instructions.tobytes())
+    return f"proof-{found.hexdigest()[:32]}"

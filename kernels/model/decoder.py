@@ -1,0 +1,247 @@
+"""A compact decoder over the weights of a transformers model: Llama, Qwen2, Qwen3 and Mistral families, and mixtures of
+experts of Qwen3, Mixtral and OLMoE.
+
+A pass calls three functions: `embed`, `layer` (once per layer) and `head`. A layer does not add its last output to the
+residual stream. It returns it as `delta`, and the next layer adds it, so that the addition fuses with that layer's norm
+even though each layer is compiled separately. One compilation serves all layers. Linear and attention are arguments: a
+plan's variants can replace them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernels.model.experts import MODEL_TYPES as SPARSE_TYPES
+from kernels.model.experts import Experts, is_sparse, swiglu, torch_experts
+from kernels.model.layer_weights import Dense, Weights, weights_of
+
+DENSE_TYPES = ("llama", "qwen2", "qwen3", "mistral")
+MODEL_TYPES = (*DENSE_TYPES, *SPARSE_TYPES)
+_STATIC_ROPES = ("default", "linear", "llama3", "yarn")
+
+Linear = Callable[..., Tensor]
+"""f(x [..., k], w [n, k], bias [n] | None) -> [..., n]"""
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor | None]
+"""f(q [b, q, h, d], k, v [b, q, kv_h, d]) -> [b, q, h, d], causal; None leaves the case to torch."""
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """The sizes that a layer needs beside its weights; they are constants of its compilation."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    eps: float
+    scaling: float
+    window: int | None = None
+
+    def window_within(self, length: int) -> int | None:
+        """The window, or None where sequences of this length fit into it."""
+        return self.window if self.window is not None and self.window < length else None
+
+
+def refusal(model: Any) -> str | None:
+    """Why this decoder cannot run the transformers model, or None."""
+    config = model.config
+    if config.model_type not in MODEL_TYPES:
+        return f"model_type {config.model_type!r} is not one of {', '.join(MODEL_TYPES)}"
+    if not hasattr(model, "lm_head"):
+        return f"{type(model).__name__} has no lm_head"
+    if getattr(config, "hidden_act", "silu") != "silu":
+        return f"hidden_act {config.hidden_act!r} is not silu"
+    rotary = model.model.rotary_emb
+    if rotary.rope_type not in _STATIC_ROPES:
+        return f"rope_type {rotary.rope_type!r} depends on the length"
+    if 2 * rotary.inv_freq.numel() != model.model.layers[0].self_attn.head_dim:
+        return "only a part of each head is rotated"
+    if getattr(config, "clip_qkv", None) is not None:
+        return f"clip_qkv {config.clip_qkv} limits q, k and v"
+    if len({is_sparse(layer) for layer in model.model.layers}) > 1:
+        return "some layers have experts and others none (mlp_only_layers, decoder_sparse_step)"
+    return None
+
+
+class Decoder:
+    """Weights and shapes for `embed`, `layer` and `head`, taken from a transformers model without a copy.
+
+    q, k and v are joined, and gate and up: the parameters of the transformers model become views of the joined
+    matrices. It still works, and no weight is stored twice. With `pack` the joined matrices are the weights of a layer,
+    otherwise their parts.
+    """
+
+    def __init__(self, model: Any, pack: bool = True) -> None:
+        reason = refusal(model)
+        if reason:
+            raise ValueError(f"the compact decoder cannot run this model: {reason}")
+        config, core = model.config, model.model
+        self.embedding: Tensor = core.embed_tokens.weight
+        self.norm: Tensor = core.norm.weight
+        self.lm_head: Tensor = model.lm_head.weight
+        self.rotary = core.rotary_emb
+        self.layers = [weights_of(config, layer, pack) for layer in core.layers]
+        self.shapes = [layer_shape(config, layer) for layer in core.layers]
+        self.eps: float = config.rms_norm_eps
+
+    @torch.no_grad()
+    def rope_table(self, length: int) -> tuple[Tensor, Tensor]:
+        """cos and sin [length, head_dim] of the positions below `length`, as transformers rounds them."""
+        positions = torch.arange(length, device=self.embedding.device)[None]
+        cos, sin = self.rotary(self.embedding[:1], positions)
+        return cos[0].contiguous(), sin[0].contiguous()
+
+    def cache(self, batch: int, length: int) -> list[tuple[Tensor, Tensor]]:
+        """Zeroed keys and values [batch, length, kv_heads, head_dim] per layer."""
+        make = self.embedding.new_zeros
+        return [
+            (make(batch, length, s.kv_heads, s.head_dim), make(batch, length, s.kv_heads, s.head_dim))
+            for s in self.shapes
+        ]
+
+
+def layer_shape(config: Any, layer: Any) -> LayerShape:
+    """The sizes of a layer of a transformers model."""
+    attention = layer.self_attn
+    windowed = config.model_type in ("mistral", "mixtral")
+    window = getattr(config, "sliding_window", None) if windowed else None
+    window = getattr(attention, "sliding_window", window)
+    return LayerShape(
+        heads=config.num_attention_heads,
+        kv_heads=config.num_key_value_heads,
+        head_dim=attention.head_dim,
+        eps=config.rms_norm_eps,
+        scaling=attention.scaling,
+        window=window,
+    )
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x [..., n] / rms(x) · weight, in float32, rounded before the weight as transformers does."""
+    wide = x.float()
+    return weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype)
+
+
+def head_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x [..., heads, head_dim], normed over as many elements as the weight has: a head's, or all heads'."""
+    return rms_norm(x.reshape(*x.shape[:2], -1, len(weight)), weight, eps).view(x.shape)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding of x [b, q, h, d] by cos and sin [q, d] (half-split layout)."""
+    first, second = x.chunk(2, dim=-1)
+    return x * cos[:, None] + torch.cat((-second, first), dim=-1) * sin[:, None]
+
+
+def prefill_attention(q: Tensor, k: Tensor, v: Tensor, scaling: float, window: int | None) -> Tensor:
+    """Causal attention of a whole prompt, torch's own; the layouts of `Attention`."""
+    mask = None
+    if window is not None and window < q.shape[1]:
+        at = torch.arange(q.shape[1], device=q.device)
+        mask = (at[:, None] >= at) & (at[:, None] - at < window)
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    out = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=mask is None, scale=scaling, enable_gqa=q.shape[1] != k.shape[1]
+    )
+    return out.transpose(1, 2)
+
+
+def decode_attention(q: Tensor, k: Tensor, v: Tensor, position: Tensor, scaling: float, window: int | None) -> Tensor:
+    """Attention of one query q [b, 1, h, d] over the first position + 1 keys of k, v [b, length, kv_h, d].
+
+    Written as products and sums over the whole (short) cache: compiled, they fuse into two memory-bound kernels.
+    """
+    batch, _, heads, head_dim = q.shape
+    length, kv_heads = k.shape[1], k.shape[2]
+    grouped = q.view(batch, kv_heads, heads // kv_heads, 1, head_dim).float()
+    k, v = (x.transpose(1, 2)[:, :, None].float() for x in (k, v))  # [b, kv_h, 1, length, d]
+    scores = (grouped * k).sum(-1) * scaling  # [b, kv_h, group, length]
+    at = torch.arange(length, device=q.device)
+    seen = at <= position
+    if window is not None and window < length:
+        seen = seen & (at > position - window)
+    share = torch.softmax(scores.masked_fill(~seen, float("-inf")), dim=-1)
+    out = (share[..., None] * v).sum(-2)  # [b, kv_h, group, d]
+    return out.to(q.dtype).view(batch, 1, heads, head_dim)
+
+
+def project(x: Tensor, matrices: tuple[Tensor, ...], biases: tuple[Tensor | None, ...], linear: Linear) -> Tensor:
+    """x times packed or separate matrices, side by side in the last dimension."""
+    parts = [linear(x, matrix, bias) for matrix, bias in zip(matrices, biases, strict=True)]
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+
+
+class Positions(NamedTuple):
+    """Where a pass's tokens stand in their sequences: `at` [q] int64, and the cos and sin of these positions, [q,
+    head_dim] or [b, q, head_dim].
+    """
+
+    at: Tensor
+    cos: Tensor
+    sin: Tensor
+
+
+def embed(ids: Tensor, position: Tensor, table: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Positions]:
+    """delta, residual and positions as the first layer takes them, for ids [b, q] from `position` [1] on."""
+    x = F.embedding(ids, table)
+    positions = torch.arange(ids.shape[1], device=ids.device) + position
+    return x, torch.zeros_like(x), Positions(positions, cos[positions], sin[positions])
+
+
+def layer(
+    delta: Tensor,
+    residual: Tensor,
+    positions: Positions,
+    cache: tuple[Tensor, Tensor],
+    w: Weights,
+    shape: LayerShape,
+    linear: Linear,
+    attention: Attention | None,
+) -> tuple[Tensor, Tensor]:
+    """One layer over delta and residual [b, q, hidden]; appends to the cache, keys and values [b, length, kv_h, d], in
+    place.
+
+    q > 1 is a prompt from position 0, q = 1 a decode step at `positions.at` [1]. `attention` replaces torch's for
+    prompts. Returns the new (delta, residual).
+    """
+    batch, queries, _ = delta.shape
+    keys, values = cache
+    residual = residual + delta
+    qkv = project(rms_norm(residual, w.input_norm, shape.eps), w.qkv, w.qkv_bias, linear)
+    heads = qkv.view(batch, queries, -1, shape.head_dim)
+    q, k, v = heads.split([shape.heads, shape.kv_heads, shape.kv_heads], dim=2)
+    if w.q_norm is not None and w.k_norm is not None:
+        q, k = head_norm(q, w.q_norm, shape.eps), head_norm(k, w.k_norm, shape.eps)
+    q, k = rotate(q, positions.cos, positions.sin), rotate(k, positions.cos, positions.sin)
+    keys.index_copy_(1, positions.at, k)
+    values.index_copy_(1, positions.at, v)
+    if queries == 1:
+        out = decode_attention(q, keys, values, positions.at, shape.scaling, shape.window)
+    else:
+        found = attention(q, k, v) if attention is not None and shape.window is None else None
+        out = found if found is not None else prefill_attention(q, k, v, shape.scaling, shape.window)
+    residual = residual + linear(out.reshape(batch, queries, -1), w.o, w.o_bias)
+    return mlp(rms_norm(residual, w.post_norm, shape.eps), w.mlp, linear), residual
+
+
+def mlp(x: Tensor, w: Dense | Experts, linear: Linear) -> Tensor:
+    """The MLP of x [b, q, hidden]; of a layer of experts, by torch's own products."""
+    if isinstance(w, Experts):
+        return torch_experts(x.flatten(0, 1), w).view(x.shape)
+    return linear(swiglu(project(x, w.gate_up, w.gate_up_bias, linear)), w.down, w.down_bias)
+
+
+def finish(
+    delta: Tensor, residual: Tensor, norm: Tensor, lm_head: Tensor, token: Tensor, position: Tensor, eps: float
+) -> Tensor:
+    """After the last layer: writes the greedy next ids into token [b, 1] and moves position on.
+
+    Returns the normed hidden states [b, q, hidden], whose product with the LM head are the logits.
+    """
+    hidden = rms_norm(residual + delta, norm, eps)
+    token.copy_(F.linear(hidden[:, -1], lm_head).argmax(-1, keepdim=True))
+    position.add_(delta.shape[1])
+    return hidden

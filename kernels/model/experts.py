@@ -1,0 +1,189 @@
+"""Layers of experts: a router chooses some of the experts for each token, and what these give is added up.
+
+    x ─► router, softmax, best ─► rows sorted by expert ─► gate and up, SwiGLU ─► down ─► times their shares, summed
+                                  └────────── products of all experts: one each ──────┘
+
+All shapes depend on the number of tokens alone, and the host reads nothing, so that a CUDA graph can hold it. Here are
+torch's products; `kernels.model.products` takes the plan's.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernels.model_files.config import ALIASES
+
+MODEL_TYPES = ("qwen3_moe", "mixtral", "olmoe")
+NORMALISED = ("mixtral",)
+"""Families whose shares always sum to 1; the others' configurations say it by `norm_topk_prob`."""
+FLOAT_SHARES = ("mixtral",)
+"""Families whose shares stay float32; the others round them to the dtype of the activations."""
+
+FEW = 3
+"""A weight that is copied is moved so many times: read, written and read again."""
+
+Grouped = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""f(x [rows, k], w [experts, n, k], ends [experts] int32) -> [rows, n]: the rows of expert e end at ends[e]."""
+
+
+class Experts(NamedTuple):
+    """The weights of one layer's experts: `router` [experts, hidden], `gate_up` [experts, 2 · inner, hidden] with the
+    gate first, and `down` [experts, hidden, inner]. A token goes to `chosen` of them. Shares that are `normalised` sum
+    to 1; `rounded` ones are rounded to the dtype of the activations.
+    """
+
+    router: Tensor
+    gate_up: Tensor
+    down: Tensor
+    chosen: int
+    normalised: bool
+    rounded: bool
+
+
+class Order(NamedTuple):
+    """Tokens' rows sorted by expert: `token` [m · chosen] of each sorted row, `ends` [experts] int32 of the experts'
+    rows, and `place` [m, chosen] of each token's rows among them.
+    """
+
+    token: Tensor
+    ends: Tensor
+    place: Tensor
+
+
+def has_experts(config: Any) -> bool:
+    """Whether the tokens of a transformers configuration use only some of the model's weights."""
+    return any(getattr(config, name, None) for name in ALIASES["experts"])
+
+
+def is_sparse(layer: Any) -> bool:
+    """Whether a layer of a transformers model has experts."""
+    return hasattr(layer.mlp, "experts")
+
+
+def experts_of(config: Any, mlp: Any) -> Experts:
+    """The experts of a layer's `mlp` in a transformers model, without a copy."""
+    family = config.model_type
+    return Experts(
+        router=mlp.gate.weight,
+        gate_up=mlp.experts.gate_up_proj,
+        down=mlp.experts.down_proj,
+        chosen=config.num_experts_per_tok,
+        normalised=family in NORMALISED or bool(getattr(config, "norm_topk_prob", False)),
+        rounded=family not in FLOAT_SHARES,
+    )
+
+
+def unchosen(w: Experts) -> int:
+    """The parameters of a layer's experts that multiply nothing of one token."""
+    experts = len(w.router)
+    return (w.gate_up.numel() + w.down.numel()) // experts * (experts - w.chosen)
+
+
+def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
+    """Shares [m, chosen] float32 and numbers [m, chosen] int64 of the experts that the router's logits [m, experts]
+    choose.
+    """
+    chances = torch.softmax(logits, dim=-1, dtype=torch.float32)
+    shares, chosen = chances.topk(w.chosen, dim=-1)
+    if w.normalised:
+        shares = shares / shares.sum(-1, keepdim=True)
+    return shares.to(logits.dtype).float() if w.rounded else shares, chosen
+
+
+def ordered(chosen: Tensor, experts: int) -> Order:
+    """The order of the rows of `chosen` [m, chosen] by expert, and by token where the expert is the same."""
+    found, order = chosen.flatten().sort(stable=True)
+    ends = torch.searchsorted(found, torch.arange(experts, device=chosen.device), right=True, out_int32=True)
+    place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=chosen.device))
+    return Order(order // chosen.shape[1], ends, place.view_as(chosen))
+
+
+def combined(y: Tensor, shares: Tensor, place: Tensor) -> Tensor:
+    """[m, hidden], in the dtype of y: each token's rows of y [m · chosen, hidden] times their shares, summed in
+    float32.
+    """
+    return (y[place].float() * shares[..., None]).sum(1).to(y.dtype)
+
+
+class Routing(NamedTuple):
+    """`routed`, `ordered` and `combined`, or kernels in their place."""
+
+    routed: Callable[[Tensor, Experts], tuple[Tensor, Tensor]]
+    ordered: Callable[[Tensor, int], Order]
+    combined: Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+class Products(NamedTuple):
+    """What a layer of experts multiplies by: `router` x ↦ logits [m, experts], the experts' products and the gate."""
+
+    router: Callable[[Tensor], Tensor]
+    gate_up: Grouped
+    activate: Callable[[Tensor], Tensor]
+    down: Grouped
+
+
+def apply_experts(x: Tensor, w: Experts, by: Products, routing: Routing) -> Tensor:
+    """y [m, hidden] of x [m, hidden]."""
+    shares, chosen = routing.routed(by.router(x), w)
+    order = routing.ordered(chosen, len(w.router))
+    inner = by.activate(by.gate_up(x[order.token], w.gate_up, order.ends))
+    return routing.combined(by.down(inner, w.down, order.ends), shares, order.place)
+
+
+def torch_experts(x: Tensor, w: Experts) -> Tensor:
+    """`apply_experts` by torch alone."""
+    by = Products(lambda rows: F.linear(rows, w.router), torch_grouped, swiglu, torch_grouped)
+    return apply_experts(x, w, by, TORCH_ROUTING)
+
+
+def swiglu(gate_up: Tensor) -> Tensor:
+    """silu(gate) · up of gate_up [..., 2n], the gate first."""
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def torch_grouped(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+    """A `Grouped` by torch alone. On a GPU the host reads nothing: a Hopper GPU runs torch's grouped product in bf16.
+    Otherwise few rows copy the weights of their experts, and of more rows every expert multiplies all.
+    """
+    if not x.is_cuda:
+        return _looped(x, w, ends)
+    if x.dtype == torch.bfloat16 and torch.cuda.get_device_capability(x.device) == (9, 0) and x.shape[1] % 8 == 0:
+        return torch._grouped_mm(x, w.transpose(-2, -1), offs=ends)
+    return _gathered(x, w, ends) if FEW * len(x) <= len(w) else _masked(x, w, ends)
+
+
+def _looped(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+    """A product for each expert that has rows; the host reads the ends."""
+    y, begin = x.new_empty(len(x), w.shape[1]), 0
+    for expert, end in enumerate(ends.tolist()):
+        if end > begin:
+            torch.mm(x[begin:end], w[expert].t(), out=y[begin:end])
+        begin = end
+    return y
+
+
+def _expert_of_rows(x: Tensor, ends: Tensor) -> Tensor:
+    """The expert of each row, int64."""
+    return torch.searchsorted(ends, torch.arange(len(x), device=x.device, dtype=ends.dtype), right=True)
+
+
+def _gathered(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+    """Each row times its expert's weights, which are copied for it."""
+    own = w[_expert_of_rows(x, ends).clamp_max(len(w) - 1)]
+    return torch.bmm(own, x[..., None])[..., 0]
+
+
+def _masked(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+    """Every expert's product with all rows: as many times the FLOPs as there are experts, but of fixed shapes."""
+    expert = _expert_of_rows(x, ends)
+    y = x.new_zeros(len(x), w.shape[1])
+    for number, matrix in enumerate(w):
+        y = torch.where((expert == number)[:, None], F.linear(x, matrix), y)
+    return y
+
+
+TORCH_ROUTING = Routing(routed, ordered, combined)

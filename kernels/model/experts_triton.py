@@ -1,0 +1,128 @@
+"""Routing of tokens to experts in Triton, in place of some twenty small kernels of torch a layer.
+
+route      program (token)          softmax, the best experts and their shares
+order      program (expert)         where its rows begin and end among the rows sorted by expert, and which they are
+combine    program (token, block)   the token's rows times their shares, summed in float32
+"""
+
+from typing import NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from kernels.model.experts import Experts, Order, Routing
+
+BLOCK, COLUMNS, WARPS = 1024, 512, 4
+"""Rows that `order` reads at once, columns of a program of `combine`, and the warps of each."""
+
+
+class RouteConstants(NamedTuple):
+    """Constants of `route`; a BLOCK is a number rounded up to a power of two."""
+
+    BLOCK: int
+    CHOSEN: int
+    CHOSEN_BLOCK: int
+    NORMALISED: bool
+    ROUNDED: bool
+
+
+@triton.jit
+def _route_tokens(logits, shares, chosen, experts, C: tl.constexpr):
+    """The best of a token's logits [experts]: their numbers, and their shares of the softmax. The number is of an
+    expert that there is, also where logits are NaN.
+    """
+    CHOSEN: tl.constexpr = C.CHOSEN
+    token = tl.program_id(0)
+    expert = tl.arange(0, C.BLOCK)
+    x = tl.load(logits + token * experts + expert, mask=expert < experts, other=float("-inf")).to(tl.float32)
+    weight = tl.exp(x - tl.max(x, axis=0))
+    chance = tl.where(expert < experts, weight / tl.sum(weight, axis=0), -1.0)
+    place = tl.arange(0, C.CHOSEN_BLOCK)
+    numbers = tl.zeros_like(place)
+    found = numbers.to(tl.float32)
+    for k in tl.static_range(CHOSEN):
+        best = tl.max(chance, axis=0)
+        number = tl.minimum(tl.argmax(chance, axis=0), experts - 1)
+        found = tl.where(place == k, best, found)
+        numbers = tl.where(place == k, number, numbers)
+        chance = tl.where(expert == number, -1.0, chance)
+    if C.NORMALISED:
+        found = found / tl.sum(found, axis=0)
+    if C.ROUNDED:
+        found = found.to(logits.dtype.element_ty).to(tl.float32)
+    inside = place < CHOSEN
+    tl.store(shares + token * CHOSEN + place, found, mask=inside)
+    tl.store(chosen + token * CHOSEN + place, numbers, mask=inside)
+
+
+@triton.jit
+def _order_rows(chosen, token, ends, place, rows, CHOSEN: tl.constexpr, BLOCK: tl.constexpr):
+    """The places of an expert's rows, behind those of all experts before it, in the order of the tokens."""
+    expert = tl.program_id(0)
+    before = 0
+    for start in range(0, rows, BLOCK):
+        row = start + tl.arange(0, BLOCK)
+        number = tl.load(chosen + row, mask=row < rows, other=2147483647)
+        before += tl.sum((number < expert).to(tl.int32), axis=0)
+    for start in range(0, rows, BLOCK):
+        row = start + tl.arange(0, BLOCK)
+        number = tl.load(chosen + row, mask=row < rows, other=2147483647)
+        own = (number == expert).to(tl.int32)
+        at = before + tl.cumsum(own, axis=0) - own
+        tl.store(place + row, at.to(tl.int64), mask=own != 0)
+        tl.store(token + at, (row // CHOSEN).to(tl.int64), mask=own != 0)
+        before += tl.sum(own, axis=0)
+    tl.store(ends + expert, before)
+
+
+@triton.jit
+def _combine_rows(y, shares, place, out, hidden, stride, CHOSEN: tl.constexpr, COLUMNS: tl.constexpr):
+    """A token's columns: the sum of its rows of y times their shares."""
+    token = tl.program_id(0)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = column < hidden
+    total = tl.zeros((COLUMNS,), tl.float32)
+    for k in tl.static_range(CHOSEN):
+        row = tl.load(place + token * CHOSEN + k)
+        share = tl.load(shares + token * CHOSEN + k)
+        total += share * tl.load(y + row * stride + column, mask=inside, other=0.0).to(tl.float32)
+    tl.store(out + token.to(tl.int64) * hidden + column, total.to(y.dtype.element_ty), mask=inside)
+
+
+def constants_of(w: Experts) -> RouteConstants:
+    """The constants of the layer's `route`."""
+    block, chosen = (triton.next_power_of_2(each) for each in (len(w.router), w.chosen))
+    return RouteConstants(block, w.chosen, chosen, w.normalised, w.rounded)
+
+
+def routed(logits: Tensor, w: Experts) -> tuple[Tensor, Tensor]:
+    """See `kernels.model.experts.routed`; the numbers are int32."""
+    m, experts = logits.shape
+    shares = torch.empty(m, w.chosen, dtype=torch.float32, device=logits.device)
+    chosen = torch.empty(m, w.chosen, dtype=torch.int32, device=logits.device)
+    _route_tokens[(m,)](logits, shares, chosen, experts, C=constants_of(w), num_warps=1)
+    return shares, chosen
+
+
+def ordered(chosen: Tensor, experts: int) -> Order:
+    """See `kernels.model.experts.ordered`; `chosen` is int32 and contiguous."""
+    token, place = (torch.empty(chosen.shape, dtype=torch.int64, device=chosen.device) for _ in range(2))
+    ends = torch.empty(experts, dtype=torch.int32, device=chosen.device)
+    size = chosen.numel(), chosen.shape[1]
+    block = min(BLOCK, triton.next_power_of_2(chosen.numel()))
+    _order_rows[(experts,)](chosen, token, ends, place, size[0], CHOSEN=size[1], BLOCK=block, num_warps=WARPS)
+    return Order(token.view(-1), ends, place)
+
+
+def combined(y: Tensor, shares: Tensor, place: Tensor) -> Tensor:
+    """See `kernels.model.experts.combined`; the columns of y are contiguous."""
+    (m, chosen), hidden = place.shape, y.shape[1]
+    out = torch.empty(m, hidden, dtype=y.dtype, device=y.device)
+    grid = m, triton.cdiv(hidden, COLUMNS)
+    _combine_rows[grid](y, shares, place, out, hidden, y.stride(0), CHOSEN=chosen, COLUMNS=COLUMNS, num_warps=WARPS)
+    return out
+
+
+ROUTING = Routing(routed, ordered, combined)

@@ -1,0 +1,49 @@
+"""The float32 logits of a generated model that is too large to be held: its layers are made one after the other."""
+
+from copy import deepcopy
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernels.model import decoder, loading, weights
+
+
+@torch.no_grad()
+def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, seed: int = 0) -> Tensor:
+    """Teacher-forced logits [sequences, length, vocab] of ids [sequences, length], on the CPU.
+
+    They are those of the model that `kernels.runners.load` generates of this configuration and seed in float32.
+    transformers' own modules run on `device`, which holds one layer, the embedding or the LM head at a time. Raises
+    ValueError for a model that the compact decoder refuses.
+    """
+    whole: Any = loading.skeleton(config, "fp32")
+    if said := decoder.refusal(whole):
+        raise ValueError(f"no float32 logits layer by layer: {said}")
+    with device:
+        rotary = type(whole.model.rotary_emb)(config=whole.config)
+    hidden = _made(whole, "model.embed_tokens", seed, device)(ids.to(device))
+    positions = torch.arange(ids.shape[1], device=device)[None]
+    angles = rotary(hidden, positions)
+    for index, layer in enumerate(whole.model.layers):
+        window = decoder.layer_shape(whole.config, layer).window_within(ids.shape[1])
+        seen = None if window is None else _seen(positions[0], window)
+        own = _made(whole, f"model.layers.{index}", seed, device)
+        hidden = own(hidden, attention_mask=seen, position_ids=positions, position_embeddings=angles)
+    hidden = _made(whole, "model.norm", seed, device)(hidden)
+    head = _made(whole, "model.embed_tokens" if whole.config.tie_word_embeddings else "lm_head", seed, device).weight
+    return torch.cat([F.linear(rows, head).cpu() for rows in hidden.split(1)])
+
+
+def _made(whole: Any, name: str, seed: int, device: torch.device) -> Any:
+    """The module of this name with its weights, on the device."""
+    module = deepcopy(whole.get_submodule(name)).to_empty(device=device)
+    weights.generate_part(module, whole, seed, {}, f"{name}.")
+    return module.eval()
+
+
+def _seen(positions: Tensor, window: int) -> Tensor:
+    """Which keys each query sees within a window: bool [1, 1, queries, keys]."""
+    behind = positions[:, None] - positions
+    return ((behind >= 0) & (behind < window))[None, None]

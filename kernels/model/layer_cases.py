@@ -1,0 +1,63 @@
+"""The cases of one layer's rotation, attention and experts, for the code that chooses variants and the code that calls
+them.
+
+Each function of attention takes the layer's shape, the number of sequences `batch`, the dtype and, for a cache in
+pages, the tokens of a page: `page_size`, None for a contiguous cache.
+"""
+
+from typing import Any, Literal
+
+from kernels.model.decoder import LayerShape
+from kernels.model.experts import Experts
+from kernels.ops import AttentionCase, DType, GatedCase, GroupedCase, RopeCase, StepAttentionCase
+
+
+def rope_case(
+    shape: LayerShape, batch: int, queries: int, dtype: DType, page_size: int | None = None, append: bool = True
+) -> RopeCase:
+    """Rotation of `queries` tokens of each sequence; with `append` their keys and values are written to the cache."""
+    return RopeCase(q_len=queries, append=append, **_shared(shape, batch, dtype, page_size))
+
+
+def attention_case(
+    shape: LayerShape,
+    kind: Literal["prefill", "decode"],
+    batch: int,
+    queries: int,
+    length: int,
+    dtype: DType,
+    page_size: int | None = None,
+) -> AttentionCase:
+    """Attention of `queries` tokens of each sequence over up to `length` keys."""
+    window, shared = shape.window_within(length), _shared(shape, batch, dtype, page_size)
+    return AttentionCase(kind=kind, q_len=queries, kv_len=length, kv_dtype=dtype, window=window, **shared)
+
+
+def step_case(
+    shape: LayerShape, batch: int, length: int, dtype: DType, page_size: int | None = None
+) -> StepAttentionCase:
+    """Rotation, append and attention of a decode step in one kernel, over up to `length` keys."""
+    window = shape.window_within(length)
+    return StepAttentionCase(kv_len=length, window=window, **_shared(shape, batch, dtype, page_size))
+
+
+def expert_cases(w: Experts, m: int, dtype: DType) -> tuple[GroupedCase, GatedCase, GroupedCase]:
+    """Gate and up, activation, and down of a layer's experts for `m` tokens. Each token has `chosen` rows.
+
+    The activation is a kernel of its own. A product that gates would need a copy of the weights with gate and up
+    interleaved, and these are more than half of the model.
+    """
+    experts, wide, hidden = w.gate_up.shape
+    rows = m * w.chosen
+    return (
+        GroupedCase(rows=rows, experts=experts, n=wide, k=hidden, dtype=dtype),
+        GatedCase(m=rows, n=wide // 2, dtype=dtype),
+        GroupedCase(rows=rows, experts=experts, n=hidden, k=wide // 2, dtype=dtype),
+    )
+
+
+def _shared(shape: LayerShape, batch: int, dtype: DType, page_size: int | None) -> dict[str, Any]:
+    """The fields that all three cases have."""
+    heads = {"heads": shape.heads, "kv_heads": shape.kv_heads, "head_dim": shape.head_dim}
+    pages = {} if page_size is None else {"paged": True, "page_size": page_size}
+    return {"batch": batch, "dtype": dtype, **heads, **pages}

@@ -1,0 +1,107 @@
+"""The weights of one layer of the compact decoder, taken from a transformers model without a copy."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from kernels.model.experts import Experts, experts_of, is_sparse
+
+
+class Dense(NamedTuple):
+    """The weights of a dense MLP. Packed, `gate_up` is one matrix with the gate first, otherwise gate and up."""
+
+    gate_up: tuple[Tensor, ...]
+    gate_up_bias: tuple[Tensor | None, ...]
+    down: Tensor
+    down_bias: Tensor | None
+
+
+class Weights(NamedTuple):
+    """The weights of one layer. Packed, `qkv` is one matrix in the order q, k, v, otherwise three. The norms of q and k
+    are as long as a head, or as all heads together.
+    """
+
+    input_norm: Tensor
+    qkv: tuple[Tensor, ...]
+    qkv_bias: tuple[Tensor | None, ...]
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    o: Tensor
+    o_bias: Tensor | None
+    post_norm: Tensor
+    mlp: Dense | Experts
+
+    @property
+    def streamed(self) -> tuple[Tensor, ...]:
+        """The matrices that every token multiplies: all but those of experts."""
+        mlp = (self.mlp.router,) if isinstance(self.mlp, Experts) else (*self.mlp.gate_up, self.mlp.down)
+        return (*self.qkv, self.o, *mlp)
+
+    @property
+    def normed(self) -> tuple[Tensor, ...]:
+        """The `streamed` matrices whose product may normalise its rows."""
+        return (*self.qkv, *(() if isinstance(self.mlp, Experts) else self.mlp.gate_up))
+
+    @property
+    def dense(self) -> Dense:
+        """The MLP where it is dense. Raises ValueError where the layer has experts."""
+        if isinstance(self.mlp, Experts):
+            raise ValueError("a layer of experts has no dense MLP")
+        return self.mlp
+
+
+def weights_of(config: Any, layer: Any, pack: bool) -> Weights:
+    """The weights of a transformers model's layer, joined where `pack` is set."""
+    attention = layer.self_attn
+    qkv = [attention.q_proj, attention.k_proj, attention.v_proj]
+    return Weights(
+        input_norm=layer.input_layernorm.weight,
+        qkv=joined(qkv, "weight", pack),
+        qkv_bias=joined(qkv, "bias", pack),
+        q_norm=attention.q_norm.weight if hasattr(attention, "q_norm") else None,
+        k_norm=attention.k_norm.weight if hasattr(attention, "k_norm") else None,
+        o=attention.o_proj.weight,
+        o_bias=attention.o_proj.bias,
+        post_norm=layer.post_attention_layernorm.weight,
+        mlp=experts_of(config, layer.mlp) if is_sparse(layer) else _dense(layer.mlp, pack),
+    )
+
+
+def _dense(mlp: Any, pack: bool) -> Dense:
+    gate_up = [mlp.gate_proj, mlp.up_proj]
+    return Dense(
+        gate_up=joined(gate_up, "weight", pack),
+        gate_up_bias=joined(gate_up, "bias", pack),
+        down=mlp.down_proj.weight,
+        down_bias=mlp.down_proj.bias,
+    )
+
+
+def joined(modules: list[Any], name: str, pack: bool) -> tuple[Any, ...]:
+    """The modules' tensors; when packed, one tensor.
+
+    Either way the modules' own parameters become views of its rows, so that no later decoder moves what a CUDA graph
+    of an earlier one reads.
+    """
+    parts = [getattr(module, name) for module in modules]
+    if parts[0] is None:
+        return (None,) if pack else tuple(parts)
+    joined = _already_joined(parts)
+    if joined is None:
+        joined = torch.cat([part.detach() for part in parts])
+        for part, rows in zip(parts, joined.split([len(part) for part in parts]), strict=True):
+            part.data = rows
+    return (joined,) if pack else tuple(parts)
+
+
+def _already_joined(parts: list[Tensor]) -> Tensor | None:
+    """The tensor whose consecutive rows the parts are, if an earlier decoder has packed them."""
+    at = parts[0].storage_offset()
+    for part in parts:
+        same = part.untyped_storage().data_ptr() == parts[0].untyped_storage().data_ptr()
+        if not same or part.storage_offset() != at:
+            return None
+        at += part.numel()
+    rows = sum(len(part) for part in parts)
+    return parts[0].detach().as_strided((rows, *parts[0].shape[1:]), parts[0].stride())

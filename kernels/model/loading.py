@@ -1,0 +1,207 @@
+"""Builds models with transformers: from safetensors or from a seed, never with remote code."""
+
+import logging
+import os
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+import transformers
+from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel
+from transformers.initialization import no_init_weights
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_MAPPING_NAMES,
+)
+
+from kernels import model_files
+from kernels.dtypes import DTYPE_NAMES, DTYPES
+from kernels.model import weights
+from kernels.model_files import AnswerKind
+from kernels.model_files.config import walk
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ConfigurationFacts:
+    """What a configuration builds. Bytes are in `dtype`; KV bytes are per token of one sequence, all layers."""
+
+    kind: Literal["decoder", "encoder", "other"]
+    family: str
+    architecture: str
+    model_type: str
+    parameters: int
+    weight_bytes: int
+    kv_bytes_per_token: int
+    dtype: str
+
+
+def configuration(config: dict[str, Any]) -> PreTrainedConfig:
+    """transformers' configuration object. Raises ValueError naming the field that is missing, unknown or remote."""
+    if "auto_map" in config:
+        raise ValueError("config.json: auto_map asks for remote code, which is never run")
+    model_type = config.get("model_type")
+    if not model_type:
+        raise ValueError("config.json: model_type is missing")
+    if model_type not in transformers.CONFIG_MAPPING:
+        raise ValueError(f"config.json: model_type {model_type!r} is not an architecture that transformers knows")
+    try:
+        return transformers.CONFIG_MAPPING[model_type].from_dict(deepcopy(config))
+    except Exception as error:  # transformers validates with many exception types
+        raise ValueError(f"config.json: {_sentence(error)}") from error
+
+
+def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
+    """The class to build: the first of `architectures` that transformers has, else the family's default one."""
+    for name in config.architectures or []:
+        found = getattr(transformers, name, None)
+        if isinstance(found, type) and issubclass(found, PreTrainedModel) and found.config_class is not None:
+            if issubclass(type(config), found.config_class):
+                return found
+            raise ValueError(f"config.json: architectures names {name}, which is no {config.model_type} model")
+    for mapping in (MODEL_FOR_MASKED_LM_MAPPING_NAMES, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_MAPPING_NAMES):
+        default = mapping.get(config.model_type)
+        if isinstance(default, str) and hasattr(transformers, default):
+            return getattr(transformers, default)
+    raise ValueError(f"config.json: transformers has no model for model_type {config.model_type!r}")
+
+
+def kind_of(model: PreTrainedModel) -> Literal["decoder", "encoder", "other"]:
+    """decoder: generates tokens from ids alone; encoder: one pass over ids; other: anything else."""
+    if model.main_input_name != "input_ids" or model.config.is_encoder_decoder:
+        return "other"
+    return "decoder" if _generates(model) else "encoder"
+
+
+def answer_of(model: PreTrainedModel) -> AnswerKind:
+    """What a loaded model answers with."""
+    config: Any = model.config
+    return model_files.answer_of(config.model_type, [type(model).__name__], bool(config.is_encoder_decoder))
+
+
+def _generates(model: PreTrainedModel) -> bool:
+    name, model_type = type(model).__name__, model.config.model_type
+    if name != MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(model_type):
+        return False
+    return name != MODEL_FOR_MASKED_LM_MAPPING_NAMES.get(model_type) and model.can_generate()
+
+
+def describe(config: dict[str, Any], dtype: str | None = None) -> ConfigurationFacts:
+    """See `kernels.runners.describe`."""
+    wanted = configuration(config)
+    own = wanted.dtype if isinstance(wanted.dtype, torch.dtype) else torch.float32
+    model = _build(wanted, DTYPES[dtype] if dtype else own, "meta")
+    kind = kind_of(model)
+    cached = _cached_per_token(wanted) * model.dtype.itemsize if kind == "decoder" else 0
+    return ConfigurationFacts(
+        kind=kind,
+        family=wanted.model_type,
+        architecture=type(model).__name__,
+        model_type=wanted.model_type,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        weight_bytes=sum(parameter.nbytes for parameter in model.parameters()),
+        kv_bytes_per_token=cached,
+        dtype=DTYPE_NAMES.get(model.dtype, str(model.dtype)),
+    )
+
+
+def _cached_per_token(config: Any) -> int:
+    """The elements of keys and values that a decoder keeps of each token."""
+    text = config.get_text_config(decoder=True)
+    heads = getattr(text, "num_key_value_heads", None) or getattr(text, "num_attention_heads", 0) or 0
+    head_dim = getattr(text, "head_dim", None) or _ratio(getattr(text, "hidden_size", 0), text, "num_attention_heads")
+    return 2 * (getattr(text, "num_hidden_layers", 0) or 0) * heads * head_dim
+
+
+def _ratio(numerator: int, config: Any, field: str) -> int:
+    denominator = getattr(config, field, 0) or 0
+    return numerator // denominator if denominator else 0
+
+
+def skeleton(config: dict[str, Any], dtype: str) -> PreTrainedModel:
+    """The model without its weights (meta device): shapes only. Raises ValueError when it cannot be built."""
+    return _build(configuration(config), DTYPES[dtype], "meta")
+
+
+def load(
+    model_dir: Path | None,
+    config: dict[str, Any],
+    *,
+    seed: int = 0,
+    generated: bool = False,
+    dtype: str = "bf16",
+    device: str | None = None,
+) -> PreTrainedModel:
+    """See `kernels.runners.load`."""
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+    target = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    wanted = configuration(config)
+    if generated:
+        with no_init_weights():
+            model = _build(wanted, DTYPES[dtype], target)
+        model.tie_weights()
+        weights.generate(model, seed)
+    else:
+        if model_dir is None:
+            raise ValueError("a model that is not generated needs the directory of its safetensors")
+        model = _read(model_dir, wanted, DTYPES[dtype])
+        model.to(target)  # type: ignore[arg-type]
+    if model.can_generate():
+        model.generation_config = GenerationConfig(pad_token_id=wanted.get_text_config().pad_token_id)
+    return model.eval().requires_grad_(False)
+
+
+def _build(config: PreTrainedConfig, dtype: torch.dtype, device: str) -> PreTrainedModel:
+    built = model_class(config)
+    try:
+        with torch.device(device):
+            return built._from_config(config, dtype=dtype)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # a configuration whose numbers disagree fails anywhere inside the constructor
+        said = _unknown(error, config) if isinstance(error, KeyError) else _sentence(error)
+        raise ValueError(f"config.json: transformers cannot build {built.__name__}: {said}") from error
+
+
+def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
+    built = model_class(config)
+    try:
+        loaded: Any = built.from_pretrained(
+            model_dir,
+            config=config,
+            dtype=dtype,
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    except Exception as error:  # shapes, headers and offsets fail with many exception types
+        raise ValueError(f"{model_dir.name}: the tensors cannot be loaded: {_sentence(error)}") from error
+    model, report = loaded
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ValueError(f"the safetensors lack {len(missing)} tensors of {built.__name__}, first {missing[0]}")
+    unexpected = sorted(report["unexpected_keys"])
+    if unexpected:
+        logger.warning("the safetensors hold %d tensors the model does not use: %s", len(unexpected), unexpected[0])
+    return model
+
+
+def _unknown(error: KeyError, config: PreTrainedConfig) -> str:
+    """A sentence that names the field whose value transformers does not know."""
+    word = error.args[0] if error.args else ""
+    places = [place for place, _, item in walk(config.to_dict()) if item == word]
+    return f"{places[0] if places else 'a field'}: {word!r} is not known"
+
+
+def _sentence(error: Exception) -> str:
+    """The first two lines of an error's text as one, at most 300 characters."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (" ".join(lines[:2]) or type(error).__name__)[:300]

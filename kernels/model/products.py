@@ -1,0 +1,186 @@
+"""A layer's matrix products, fused with the ops before and after them wherever the plan has such a variant."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from kernels.model.bound_variants import BoundVariants
+from kernels.model.experts import (
+    TORCH_ROUTING,
+    Experts,
+    Grouped,
+    Products,
+    Routing,
+    apply_experts,
+    torch_grouped,
+)
+from kernels.model.layer_cases import expert_cases
+from kernels.model.layer_weights import Weights
+from kernels.ops import DType, Epilogue, GatedCase, GroupedCase, LinearCase, RmsNormCase
+
+
+@dataclass
+class Stream:
+    """The residual stream [m, hidden]. `delta` is an output that is not yet added to it."""
+
+    x: Tensor
+    delta: Tensor | None = None
+
+    def summed(self) -> Tensor:
+        """The stream with `delta` added."""
+        if self.delta is not None:
+            self.x, self.delta = self.x + self.delta, None
+        return self.x
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What all products of one pass share."""
+
+    variants: BoundVariants
+    m: int
+    dtype: DType
+    eps: float
+
+    def linear(self, shape: Sequence[int], epilogue: Epilogue) -> LinearCase:
+        """The case of a product by shape (n, k), in the model's own precision."""
+        n, k = shape
+        return LinearCase(m=self.m, n=n, k=k, dtype=self.dtype, weights=self.dtype, epilogue=epilogue)
+
+    def norm(self, stream: Stream, weight: Tensor) -> Tensor:
+        """The normed stream; the norm also adds `delta`."""
+        case = RmsNormCase(m=self.m, n=weight.shape[0], residual=stream.delta is not None, dtype=self.dtype)
+        function = self.variants.bound(case).function
+        if stream.delta is None:
+            return function(stream.x, weight, eps=self.eps)
+        y, stream.x = function(stream.x, weight, residual=stream.delta, eps=self.eps)
+        stream.delta = None
+        return y
+
+    def head_norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        """x [..., heads, head_dim], normed over as many elements as the weight has: the norm of q and k that some
+        families have for each head, and some for all heads together.
+        """
+        rows = x.reshape(-1, len(weight))
+        case = RmsNormCase(m=len(rows), n=rows.shape[1], dtype=self.dtype)
+        return self.variants.bound(case).function(rows, weight, eps=self.eps).view(x.shape)
+
+
+Product = Callable[[Stream], Tensor]
+
+
+def normed_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:
+    """stream ↦ rmsnorm(stream) · wᵀ + bias: one kernel that scales its rows, or a norm and a product."""
+    plain: Epilogue = "none" if bias is None else "bias"
+    fused = rows.linear(w.shape, "rmsnorm_scale" if bias is None else "rmsnorm_scale_bias")
+    if _nearer(rows.variants, fused, rows.linear(w.shape, plain)):
+        return _scaled(rows, fused, norm, w, bias)
+    product = _product(rows, rows.linear(w.shape, plain), w, bias)
+    return lambda stream: product(rows.norm(stream, norm))
+
+
+def gated_product(rows: Rows, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:
+    """stream ↦ silu(gate) · up of rmsnorm(stream) · wᵀ, gate rows first; in one kernel, two or three."""
+    n, k = w.shape[0] // 2, w.shape[1]
+    if bias is None:
+        scaled, gated = rows.linear((n, k), "rmsnorm_scale_swiglu"), rows.linear((n, k), "swiglu")
+        separate = rows.linear((2 * n, k), "none")
+        if _nearer(rows.variants, scaled, gated, separate):
+            return _scaled(rows, scaled, norm, w, None)
+        if _nearer(rows.variants, gated, separate):
+            both = _product(rows, gated, w, None)
+            return lambda stream: both(rows.norm(stream, norm))
+    product = normed_product(rows, norm, w, bias)
+    activate = rows.variants.bound(GatedCase(m=rows.m, n=n, dtype=rows.dtype)).function
+    return lambda stream: activate(product(stream))
+
+
+def added_product(
+    rows: Rows, w: Tensor, bias: Tensor | None, partial: bool = False
+) -> Callable[[Tensor, Stream], None]:
+    """(y, stream) ↦ stream + y · wᵀ + bias. The product adds it, or leaves it as `delta` for the next op.
+
+    A `partial` product is always left there: it is a rank's part of the sum over all ranks of a divided model.
+    """
+    added = rows.linear(w.shape, "residual")
+    plain = rows.linear(w.shape, "none" if bias is None else "bias")
+    if bias is None and not partial and _nearer(rows.variants, added, plain):
+        bound = rows.variants.bound(added)
+        packed = rows.variants.pack(bound, w)
+
+        def add(y: Tensor, stream: Stream) -> None:
+            stream.x = bound.function(y, packed, residual=stream.summed())
+
+        return add
+    product = _product(rows, plain, w, bias)
+
+    def leave(y: Tensor, stream: Stream) -> None:
+        stream.summed()
+        stream.delta = product(y)
+
+    return leave
+
+
+def mlp_half(rows: Rows, w: Weights, partial: bool = False) -> Callable[[Stream], None]:
+    """stream ↦ stream + mlp(rmsnorm(stream)), of a dense layer or of one with experts; `partial` as `added_product`."""
+    if isinstance(w.mlp, Experts):
+        return _experts(rows, w.post_norm, w.mlp)
+    gate_up = gated_product(rows, w.post_norm, w.mlp.gate_up[0], w.mlp.gate_up_bias[0])
+    down = added_product(rows, w.mlp.down, w.mlp.down_bias, partial)
+    return lambda stream: down(gate_up(stream), stream)
+
+
+def _experts(rows: Rows, norm: Tensor, w: Experts) -> Callable[[Stream], None]:
+    """The experts' outputs are left as `delta`. Where no product is planned, torch's own runs without the host."""
+    wide, gate, narrow = expert_cases(w, rows.m, rows.dtype)
+    by = Products(
+        router=_product(rows, rows.linear(w.router.shape, "none"), w.router, None),
+        gate_up=_grouped(rows.variants, wide),
+        activate=rows.variants.bound(gate).function,
+        down=_grouped(rows.variants, narrow),
+    )
+    routing = _routing(w.router)
+
+    def run(stream: Stream) -> None:
+        stream.delta = apply_experts(rows.norm(stream, norm), w, by, routing)
+
+    return run
+
+
+def _routing(router: Tensor) -> Routing:
+    """Triton's on a GPU, else torch's."""
+    if not router.is_cuda:
+        return TORCH_ROUTING
+    from kernels.model.experts_triton import ROUTING
+
+    return ROUTING
+
+
+def _grouped(variants: BoundVariants, case: GroupedCase) -> Grouped:
+    """The planned product; its weights are those of the model, since without a gate none is packed otherwise."""
+    found = variants.planned(case)
+    return torch_grouped if found is None else found.function
+
+
+def _scaled(rows: Rows, case: LinearCase, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:
+    bound = rows.variants.bound(case)
+    packed = rows.variants.pack(bound, w, norm)
+    more = {} if bias is None else {"bias": bias}
+    return lambda stream: bound.function(stream.summed(), packed, eps=rows.eps, **more)
+
+
+def _product(rows: Rows, case: LinearCase, w: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+    bound = rows.variants.bound(case)
+    packed = rows.variants.pack(bound, w)
+    more = {} if bias is None else {"bias": bias}
+    return lambda x: bound.function(x, packed, **more)
+
+
+def _nearer(variants: BoundVariants, case: LinearCase, *others: LinearCase) -> bool:
+    """Whether the case is planned, and no other case is planned for a size nearer to its own."""
+    found = variants.planned(case)
+    if found is None:
+        return False
+    rivals = [bound.distance for bound in map(variants.planned, others) if bound is not None]
+    return all(found.distance <= distance for distance in rivals)

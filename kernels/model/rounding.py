@@ -1,0 +1,167 @@
+"""How the weights of a whole decoder become codes: each rounded to nearest, or by GPTQ on ids that a seed draws."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from kernels.model.bound_variants import folded_in
+from kernels.model.layer_weights import Weights
+from kernels.quant.gptq import gptq
+from kernels.quant.power_of_two import QUANTISERS, PowerOfTwoWeight
+
+HELD_BYTES = 12 * 2**30
+"""Layers of at most so many bytes are rounded together. The next ones take another pass over the calibration."""
+MATRICES = {"qkv": "self_attn.q_proj", "o": "self_attn.o_proj", "gate_up": "mlp.gate_proj", "down": "mlp.down_proj"}
+"""The matrices of a layer by their names in `kernels.model.decoder`, and the module that has their input."""
+
+
+class Rounding(BaseModel):
+    """The option `rounding` of a plan. GPTQ is calibrated on uniform ids of `seed`: `sequences` of `length` tokens.
+
+    They are the same on every machine, so that a plan names its weights without a text.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    method: Literal["nearest", "gptq"] = "nearest"
+    seed: int = 20
+    sequences: int = Field(default=32, ge=1, le=1024)
+    length: int = Field(default=128, ge=1, le=4096)
+
+    def ids(self, vocabulary: int) -> Tensor:
+        """The calibration's ids [sequences, length], on the CPU."""
+        generator = torch.Generator().manual_seed(self.seed)
+        return torch.randint(vocabulary, (self.sequences, self.length), generator=generator)
+
+
+@dataclass(frozen=True)
+class RoundedWeights:
+    """Codes of a decoder's matrices: for each layer by the names of MATRICES, and of the LM head."""
+
+    layers: list[dict[str, PowerOfTwoWeight]]
+    lm_head: PowerOfTwoWeight
+
+
+@torch.no_grad()
+def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) -> RoundedWeights:
+    """The matrices of `compact`, the packed decoder of the transformers `model`, in fp8 or nvfp4.
+
+    Neither is changed. Norms that are folded into the compact decoder's matrices are those of `with_folded_norms`.
+    Raises ValueError when a weight is not finite, or nvfp4's blocks do not fit.
+    """
+    if rounding.method == "nearest":
+        layers = [{name: QUANTISERS[weights](weight) for name, weight in _of(layer)} for layer in compact.layers]
+        return RoundedWeights(layers, QUANTISERS[weights](compact.lm_head))
+    ids = rounding.ids(len(compact.embedding)).to(compact.embedding.device)
+    layers, head = [], torch.zeros(())
+    together = max(1, HELD_BYTES // sum(_held_bytes(weight) for _, weight in _of(compact.layers[0])))
+    for begin in range(0, len(compact.layers), together):
+        part = range(begin, min(begin + together, len(compact.layers)))
+        moments, head = _moments(model, compact, part, ids)
+        found = {name: _round(compact, part, name, moments, weights) for name in MATRICES}
+        layers += [{name: codes[at] for name, codes in found.items()} for at in range(len(part))]
+    return RoundedWeights(layers, gptq(compact.lm_head[None], head[None], weights)[0])
+
+
+def _round(
+    compact: Any, part: range, name: str, moments: dict[tuple[int, str], Tensor], weights: str
+) -> list[PowerOfTwoWeight]:
+    """One matrix of each layer of `part`. Takes its moments out of `moments`."""
+    matrices = torch.stack([dict(_of(compact.layers[index]))[name] for index in part])
+    return gptq(matrices, torch.stack([moments.pop((index, name)) for index in part]), weights)
+
+
+def _held_bytes(weight: Tensor) -> int:
+    """Bytes that rounding one matrix takes: its second moment, the factor of that, and the remainder, in float32."""
+    rows, columns = weight.shape
+    return 4 * columns * (2 * columns + rows)
+
+
+def rounded_decoder(compact: Any, found: RoundedWeights) -> Any:
+    """The compact decoder with the values of `found`; what it was made from stays as it is."""
+    compact.layers = [
+        layer._replace(
+            qkv=(held["qkv"].values(),),
+            o=held["o"].values(),
+            mlp=layer.dense._replace(gate_up=(held["gate_up"].values(),), down=held["down"].values()),
+        )
+        for layer, held in zip(compact.layers, found.layers, strict=True)
+    ]
+    compact.lm_head = found.lm_head.values()
+    return compact
+
+
+@torch.no_grad()
+def with_folded_norms(compact: Any) -> Any:
+    """Folds the weight of each norm into the matrices behind it, in bf16; the norms are ones then. Changes `compact`.
+
+    A product that scales its rows by the norm itself holds such matrices, so it is they that have to be rounded.
+    """
+    compact.layers = [
+        layer._replace(
+            input_norm=torch.ones_like(layer.input_norm),
+            qkv=tuple(folded_in(weight, layer.input_norm) for weight in layer.qkv),
+            post_norm=torch.ones_like(layer.post_norm),
+            mlp=layer.dense._replace(
+                gate_up=tuple(folded_in(weight, layer.post_norm) for weight in layer.dense.gate_up)
+            ),
+        )
+        for layer in compact.layers
+    ]
+    compact.lm_head, compact.norm = folded_in(compact.lm_head, compact.norm), torch.ones_like(compact.norm)
+    return compact
+
+
+def _of(layer: Weights) -> Iterator[tuple[str, Tensor]]:
+    for name in MATRICES:
+        held = getattr(layer if name in layer._fields else layer.dense, name)
+        yield name, held if isinstance(held, Tensor) else torch.cat(held)
+
+
+def _moments(model: Any, compact: Any, layers: range, ids: Tensor) -> tuple[dict[tuple[int, str], Tensor], Tensor]:
+    """Second moments of the inputs of `compact`'s matrices over `ids`, by (layer, name), and of the LM head's; float32.
+
+    The transformers `model` computes the inputs; norms that are folded into the matrices are taken out of them.
+    """
+    found: dict[tuple[int, str], Tensor] = {}
+    head = torch.zeros((), device=ids.device)
+
+    def noting(key: tuple[int, str]) -> Callable[[Any, Any], None]:
+        def note(module: Any, inputs: tuple[Tensor, ...]) -> None:
+            found[key] = found[key] + _moment(inputs[0]) if key in found else _moment(inputs[0])
+
+        return note
+
+    hooks = [
+        model.model.layers[index].get_submodule(place).register_forward_pre_hook(noting((index, name)))
+        for index in layers
+        for name, place in MATRICES.items()
+    ]
+    try:
+        for row in ids.split(8):
+            head = head + _moment(model.model(input_ids=row, use_cache=False).last_hidden_state)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for index in layers:
+        own, held = model.model.layers[index], compact.layers[index]
+        _take_out(found[index, "qkv"], own.input_layernorm.weight, held.input_norm)
+        _take_out(found[index, "gate_up"], own.post_attention_layernorm.weight, held.post_norm)
+    return found, _take_out(head, model.model.norm.weight, compact.norm)
+
+
+def _take_out(moment: Tensor, norm: Tensor, left: Tensor) -> Tensor:
+    """Makes moments of inputs times `norm` those of inputs times `left`, the norm that the compact decoder keeps."""
+    if norm is not left:
+        share = torch.where(norm == 0, 0, left.float() / norm.float())
+        moment.mul_(share[:, None]).mul_(share[None, :])
+    return moment
+
+
+def _moment(x: Tensor) -> Tensor:
+    flat = x.reshape(-1, x.shape[-1]).float()
+    return flat.T @ flat

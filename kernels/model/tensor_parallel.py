@@ -1,0 +1,232 @@
+"""A model divided over several ranks of one process, each on a device of its own: tensor parallel.
+
+A rank has some heads with their rows of q, k and v and their columns of the output projection, and some columns of the
+MLP. Embedding, norms, LM head and residual are replicated. So a rank is a smaller model of the same family, which the
+compact decoder runs as any other, but for one thing: what the output and the down projection give is a partial sum,
+and all ranks add theirs up before it joins the residual (`kernels.model.tensor_parallel_pass`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from kernels.dtypes import DTYPE_NAMES, DTYPES
+from kernels.model import decoder, loading, weights
+from kernels.model.divisible import undivided
+from kernels.model_files.config import value
+
+ADDED_ONCE = ("o_proj.bias", "down_proj.bias")
+"""Biases of partial sums: the first rank has them, the others zeros."""
+
+Place = tuple[int, int]
+"""A rank, and how many there are."""
+
+
+@dataclass(frozen=True)
+class Divided:
+    """`parts[r]` is rank r's model; `config` the whole model's, as transformers has it."""
+
+    config: Any
+    parts: list[Any]
+
+    @property
+    def device(self) -> torch.device:
+        """The first rank's."""
+        found: torch.device = self.parts[0].device
+        return found
+
+
+def devices_of(gpus: int, kind: str | None = None) -> list[torch.device]:
+    """The devices of `gpus` parts: the first GPUs, or with the `kind` "cpu" this machine's memory for each part.
+
+    Raises ValueError where fewer GPUs can be seen.
+    """
+    if kind == "cpu":
+        return [torch.device("cpu")] * gpus
+    if (visible := torch.cuda.device_count()) < gpus:
+        raise ValueError(f"gpus: {gpus} are wanted, and {visible} can be seen here")
+    return [torch.device("cuda", number) for number in range(gpus)]
+
+
+def part_of_config(config: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    """The configuration of each rank's model. Raises ValueError naming the first size that does not divide, or the
+    family that is not divided.
+    """
+    family = config.get("model_type")
+    if experts := value(dict(config), "experts"):
+        raise ValueError(f"{family} with {experts} experts: only dense models are divided over ranks")
+    if family not in decoder.DENSE_TYPES:
+        raise ValueError(f"model_type {family!r}: {', '.join(decoder.DENSE_TYPES)} are divided over ranks")
+    heads = config["num_attention_heads"]
+    sizes = {
+        "num_key_value_heads": config.get("num_key_value_heads") or heads,
+        "num_attention_heads": heads,
+        "intermediate_size": config["intermediate_size"],
+    }
+    if said := undivided(((name, size, 1) for name, size in sizes.items()), ranks):
+        raise ValueError(said)
+    part = {name: size // ranks for name, size in sizes.items()}
+    head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    return deepcopy(dict(config)) | part | {"head_dim": head_dim}
+
+
+def load(
+    directory: Path | None,
+    config: dict[str, Any],
+    devices: Sequence[torch.device],
+    *,
+    seed: int = 0,
+    generated: bool = False,
+    dtype: str = "bf16",
+) -> Divided:
+    """The model divided over `devices`, `generated` from the seed or read from the safetensors of `directory`.
+
+    Each device gets its part alone, and the whole model is nowhere. Raises ValueError as `generate` and `read`, and
+    where a device holds too little.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype: {dtype!r} is not one of {', '.join(DTYPES)}")
+    try:
+        if generated:
+            return generate(config, devices, dtype, seed)
+        if directory is None:
+            raise ValueError("a model that is not generated needs the directory of its safetensors")
+        return read(directory, config, devices, dtype)
+    except torch.OutOfMemoryError as error:
+        said = str(error).splitlines()[0]
+        raise ValueError(f"gpus: {len(devices)} hold too little for this model: {said[:160]}") from None
+
+
+@torch.no_grad()
+def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str, seed: int = 0) -> Divided:
+    """The model that `kernels.runners.load` generates of this configuration and seed, divided over `devices`.
+
+    Each rank's weights are made on its device, and the whole model nowhere. Raises ValueError as `part_of_config`.
+    """
+    part_of_config(config, len(devices))
+    whole: Any = loading.skeleton(config, dtype)
+
+    def fill(part: Any, place: Place) -> None:
+        begins = {}
+        for name, own in part.named_parameters():
+            box = _box(name, whole.get_parameter(name).shape, own.shape, place)
+            begins[name] = box[0].start, box[1].start if len(box) > 1 else 0
+        weights.generate_part(part, whole, seed, begins)
+
+    return _made(config, devices, dtype, fill)
+
+
+@torch.no_grad()
+def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device], dtype: str) -> Divided:
+    """The model in the safetensors of `directory`, divided over `devices`: each rank copies its own slices of files
+    that are mapped.
+
+    Raises ValueError as `part_of_config` does, and for a tensor that is missing or has another shape.
+    """
+
+    def fill(part: Any, place: Place) -> None:
+        for name, own in part.named_parameters():
+            if name not in files:
+                raise ValueError(f"{directory.name}: no safetensors file holds {name}")
+            _read_box(files[name], name, own, place)
+
+    try:
+        files = _files(directory)
+        return _made(config, devices, dtype, fill)
+    except SafetensorError as error:
+        raise ValueError(f"{directory.name}: the tensors cannot be loaded: {error}") from error
+
+
+@torch.no_grad()
+def divide(model: Any, devices: Sequence[torch.device]) -> Divided:
+    """A loaded model divided over `devices`; the parts are copies. Raises ValueError as `part_of_config`."""
+
+    def fill(part: Any, place: Place) -> None:
+        for name, own in part.named_parameters():
+            whole = model.get_parameter(name)
+            own.copy_(whole[_box(name, whole.shape, own.shape, place)])
+        part.model.rotary_emb = deepcopy(model.model.rotary_emb).to(part.device)
+
+    return _made(model.config.to_dict(), devices, DTYPE_NAMES[model.dtype], fill)
+
+
+def _made(
+    config: dict[str, Any], devices: Sequence[torch.device], dtype: str, fill: Callable[[Any, Place], None]
+) -> Divided:
+    """The divided model whose parts are filled by `fill`, each tied parameter once."""
+    parts = []
+    for rank, device in enumerate(devices):
+        part = _empty(config, len(devices), dtype, device)
+        fill(part, (rank, len(devices)))
+        for name, parameter in part.named_parameters():
+            if rank and name.endswith(ADDED_ONCE):
+                parameter.zero_()
+        parts.append(part)
+    return Divided(loading.configuration(config), parts)
+
+
+def _empty(config: Mapping[str, Any], ranks: int, dtype: str, device: torch.device) -> Any:
+    """A rank's model with weights that nothing has filled. q, k and v lie one after the other in memory, and so do gate
+    and up, as `decoder.Decoder` joins them. Raises ValueError for a model that the compact decoder cannot run.
+    """
+    model: Any = loading.skeleton(part_of_config(config, ranks), dtype)
+    if said := decoder.refusal(model):
+        raise ValueError(f"the compact decoder cannot run this model: {said}")
+    model.tie_weights()
+    make = partial(torch.empty, dtype=model.dtype, device=device)
+    for layer in model.model.layers:
+        attention, mlp = layer.self_attn, layer.mlp
+        for modules in ((attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)):
+            for name in ("weight", "bias"):
+                old = [getattr(module, name) for module in modules]
+                if old[0] is None:
+                    continue
+                rows = [len(each) for each in old]
+                joined = make((sum(rows), *old[0].shape[1:])).split(rows)
+                for module, own in zip(modules, joined, strict=True):
+                    setattr(module, name, torch.nn.Parameter(own, requires_grad=False))
+    for name, parameter in list(model.named_parameters()):
+        if parameter.is_meta:
+            owner, _, attribute = name.rpartition(".")
+            own = torch.nn.Parameter(make(parameter.shape), requires_grad=False)
+            setattr(model.get_submodule(owner), attribute, own)
+    rotary = model.model.rotary_emb
+    with device:
+        model.model.rotary_emb = type(rotary)(config=model.config)
+    model.tie_weights()
+    return model.eval()
+
+
+def _files(directory: Path) -> dict[str, Path]:
+    """The file of each tensor."""
+    found: dict[str, Path] = {}
+    for path in sorted(directory.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            found |= dict.fromkeys(file.keys(), path)
+    return found
+
+
+def _read_box(path: Path, name: str, own: torch.Tensor, place: Place) -> None:
+    """Copies a rank's part out of a file, which is mapped no longer than that takes."""
+    with safe_open(path, framework="pt") as file:
+        whole = file.get_slice(name)
+        own.copy_(whole[_box(name, whole.get_shape(), own.shape, place)])
+
+
+def _box(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) -> tuple[slice, ...]:
+    """A rank's part of a tensor: divided along the dimension that is `ranks` times as long as the rank's `shape`."""
+    if len(whole) != len(shape):
+        raise ValueError(f"{name} has {len(whole)} dimensions, and {len(shape)} are needed")
+    (rank, ranks), found = place, []
+    for size, length in zip(whole, shape, strict=True):
+        if size not in (length, length * ranks):
+            raise ValueError(f"{name} has shape {list(whole)}, and {ranks} ranks have {list(shape)} each")
+        begin = 0 if size == length else rank * length
+        found.append(slice(begin, begin + length))
+    return tuple(found)

@@ -1,0 +1,78 @@
+"""Models made ready to run: load one, describe one, choose a runner, apply a plan. Imports without torch."""
+
+import gc
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernels.plan import Plan
+from kernels.runners.base import Generation, Runner
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernels.model.loading import ConfigurationFacts
+
+__all__ = ["Generation", "Runner", "apply", "describe", "free", "load", "runner"]
+
+
+def load(
+    model_dir: Path | None,
+    config: dict[str, Any],
+    *,
+    seed: int = 0,
+    generated: bool = False,
+    dtype: str = "bf16",
+    device: str | None = None,
+    gpus: int = 1,
+) -> Any:
+    """The model of `config` in evaluation mode, without gradients, on `device` (a GPU if there is one).
+
+    Weights come from the safetensors in `model_dir`, or from `seed` when `generated` (model_dir may then be None).
+    `dtype` is fp32, bf16 or fp16. Of several `gpus` each gets its part, as `kernels.model.tensor_parallel.load` makes it;
+    otherwise it is a torch.nn.Module. Raises ValueError with one sentence when configuration or tensors do not fit.
+    """
+    from kernels.model import loading
+
+    if gpus > 1:
+        from kernels.model import tensor_parallel
+
+        devices = tensor_parallel.devices_of(gpus, device)
+        return tensor_parallel.load(model_dir, config, devices, seed=seed, generated=generated, dtype=dtype)
+    return loading.load(model_dir, config, seed=seed, generated=generated, dtype=dtype, device=device)
+
+
+def free() -> None:
+    """Gives memory that nothing holds any more back to the GPU, such as that of a model."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def describe(config: dict[str, Any], dtype: str | None = None) -> "ConfigurationFacts":
+    """What transformers would build: kind, family, architecture, parameters, weight and KV bytes (meta device).
+
+    `dtype` None takes the configuration's own. Raises ValueError with one sentence when it cannot be built.
+    """
+    from kernels.model import loading
+
+    return loading.describe(config, dtype)
+
+
+def runner(name: str, model: "torch.nn.Module", options: dict[str, Any] | None = None) -> Runner:
+    """A runner of `kernels.plan.RunnerName` for a loaded model. Raises ValueError for an unknown name."""
+    from kernels.runners.by_name import runner as make
+
+    return make(name, model, options)
+
+
+def apply(model: Any, plan: Plan) -> Runner:
+    """The plan's runner over the model, with the plan's variants of linear and attention.
+
+    The model is whole, or in as many parts as the plan has GPUs. Raises ValueError for another number of parts, and
+    where fewer GPUs can be seen.
+    """
+    from kernels.runners.by_name import apply as put
+
+    return put(model, plan)

@@ -1,0 +1,95 @@
+"""Runners: one interface for every way to run a model."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kernels.ops.sampling import Samplings
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass
+class Generation:
+    """What one request gave.
+
+    `tokens` [batch][new_tokens] ids; `times_ns` [new_tokens] the host's monotonic clock when that step's ids could be
+    read by the host; `start_ns` the same clock when the request was handed in. `output` is what `encode` computed, as
+    `Runner.logits` gives it; the next call may overwrite it.
+    """
+
+    tokens: list[list[int]]
+    times_ns: list[int]
+    start_ns: int
+    extra: dict[str, Any] = field(default_factory=dict)
+    output: "torch.Tensor | None" = None
+
+
+def check_request(prompt: "torch.Tensor", tokens: int) -> None:
+    """Checks a request: `prompt` is [batch, length] of ids, neither dimension is 0, and `tokens` >= 1.
+
+    Raises ValueError that names the argument. Ids outside the vocabulary are not detected: reading them would wait for
+    the GPU.
+    """
+    if prompt.dim() != 2 or not prompt.numel():
+        raise ValueError(f"prompt: [batch, length] with a token or more is needed, not {list(prompt.shape)}")
+    if prompt.is_floating_point() or prompt.is_complex():
+        raise ValueError(f"prompt: ids are whole numbers, not {prompt.dtype}")
+    if tokens < 1:
+        raise ValueError(f"tokens: at least one is made, not {tokens}")
+
+
+class Runner(ABC):
+    """A model made ready to run on one device. Built once, then called many times.
+
+    `prepare` compiles and warms up for one traffic shape and may take minutes; nothing of it is timed.
+    """
+
+    name: ClassVar[str]
+    gives_logits: ClassVar[bool] = True
+    """Whether `logits` is available. A runner without logits is judged by its ids alone."""
+    starts_process: ClassVar[bool] = False
+    """Whether `prepare` starts a fresh process that the model then runs in."""
+    settings: Mapping[str, Any] = MappingProxyType({})
+    """Settings that another engine reports after `prepare`; empty for this library's own runners."""
+
+    def __init__(self, model: "torch.nn.Module", options: dict[str, Any] | None = None) -> None:
+        self.model: Any = model
+        self.options = options or {}
+
+    @abstractmethod
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        """Compiles, captures and warms up for [batch, prompt] prompts and `tokens` new tokens."""
+
+    @abstractmethod
+    def generate(self, prompt: "torch.Tensor", tokens: int, sampling: Samplings = None) -> Generation:
+        """Exactly `tokens` ids from `prompt` [batch, length] int64; end-of-text is ignored.
+
+        Greedy unless `sampling` says otherwise. Raises ValueError where a runner only serves greedy, and as
+        `check_request` does.
+        """
+
+    @abstractmethod
+    def logits(self, ids: "torch.Tensor") -> "torch.Tensor":
+        """Teacher-forced logits [batch, length, vocab] of `ids` [batch, length], by the code path that generates.
+
+        Of a model that does not generate: its output for a main input as in `kernels.model.inputs`.
+        """
+
+    def after_prompt(self, ids: "torch.Tensor", prompt: int) -> "torch.Tensor | None":
+        """Teacher-forced logits [batch, length - prompt, vocab] behind the first `prompt` of ids [batch, length].
+
+        The prompt is read by the pass that reads it in `generate`. None where `logits` reads prompts by that pass.
+        """
+        return None
+
+    def encode(self, ids: "torch.Tensor") -> Generation:
+        """One forward pass over a main input as in `kernels.model.inputs`; `times_ns` has one entry."""
+        raise ValueError(f"the {self.name} runner cannot run an encoder")
+
+    def close(self) -> None:
+        """Frees graphs and device memory; the runner cannot be used afterwards."""
+        del self.model

@@ -1,0 +1,85 @@
+"""The baseline: transformers' own generate, greedy, with a dynamic cache."""
+
+import time
+
+import torch
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+from transformers.generation.streamers import BaseStreamer
+
+from kernels.model.inputs import forward_inputs, output_tensor, zeros
+from kernels.model.loading import kind_of
+from kernels.ops.sampling import Sampling, Samplings, choose, of_batch
+from kernels.runners.base import Generation, Runner, check_request
+
+
+class _TokenClock(BaseStreamer):
+    """Stamps each step's ids when generate gives them to the host. The first call carries the prompt."""
+
+    def __init__(self) -> None:
+        self.times_ns: list[int] = []
+        self._prompt_seen = False
+
+    def put(self, value: torch.Tensor) -> None:
+        if self._prompt_seen:
+            self.times_ns.append(time.monotonic_ns())
+        self._prompt_seen = True
+
+    def end(self) -> None:
+        pass
+
+
+class _Drawn(LogitsProcessor):
+    """Masks all logits but that of the token which `kernels.ops.sampling` draws, so that greedy generation takes it."""
+
+    def __init__(self, sampling: list[Sampling]) -> None:
+        self._sampling = sampling
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        rows = zip(scores.float().cpu().numpy(), self._sampling, strict=True)
+        drawn = torch.tensor([choose(row, how, input_ids.shape[1]) for row, how in rows], device=scores.device)
+        return torch.full_like(scores, float("-inf")).scatter_(1, drawn[:, None], 0.0)
+
+
+class EagerRunner(Runner):
+    """transformers' `generate`, op by op. The host reads the ids at every step, as a streaming server does."""
+
+    name = "eager"
+
+    def prepare(self, batch: int, prompt: int, tokens: int) -> None:
+        ids = zeros(self.model, batch, prompt)
+        for _ in range(2):
+            if kind_of(self.model) == "decoder":
+                self.generate(ids, min(tokens, 4))
+            else:
+                self.encode(ids)
+
+    @torch.no_grad()
+    def generate(self, prompt: torch.Tensor, tokens: int, sampling: Samplings = None) -> Generation:
+        check_request(prompt, tokens)
+        how = of_batch(sampling, len(prompt))
+        drawn = [] if all(each.greedy for each in how) else [_Drawn(how)]
+        clock = _TokenClock()
+        config = GenerationConfig(
+            do_sample=False, max_new_tokens=tokens, min_new_tokens=tokens, eos_token_id=None, pad_token_id=0
+        )
+        start_ns = time.monotonic_ns()
+        ids = prompt.to(self.model.device)
+        out = self.model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            generation_config=config,
+            streamer=clock,
+            logits_processor=LogitsProcessorList(drawn),
+        )
+        return Generation(out[:, prompt.shape[1] :].tolist(), clock.times_ns, start_ns)
+
+    @torch.no_grad()
+    def logits(self, ids: torch.Tensor) -> torch.Tensor:
+        return output_tensor(self.model(**forward_inputs(self.model, ids)))
+
+    @torch.no_grad()
+    def encode(self, ids: torch.Tensor) -> Generation:
+        start_ns = time.monotonic_ns()
+        out = output_tensor(self.model(**forward_inputs(self.model, ids)))
+        out.flatten()[0].item()
+        return Generation([], [time.monotonic_ns()], start_ns, output=out)

@@ -1,0 +1,162 @@
+"""Whether what a runner served to `Clients` is the model's, and whether it came when the runner says.
+
+Right logits do not prove right answers, and a runner states its own times. So a sample of what was served while the
+clock ran is judged, and the stated times are held against the clock of those who asked.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from statistics import median
+
+from kernels.model.loading import answer_of
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE, difference
+from kernels.proof.served_ids import Judged, judge
+from kernels.runners.base import Runner
+from kernels.runners.clients import KEPT_BATCHES, Clients, KeptBatch
+
+MOST_LATE, MOST_LATE_S = 0.1, 1e-3
+"""The median answer may be read later than the runner states by this share of a request and this many seconds."""
+FEWEST_ALTERNATIONS, ALTERNATIONS, MOST_ALTERNATIONS, ALTERNATING_SECONDS = 3, 25, 100, 20.0
+"""Whole requests and requests for exactly the first tokens alternate three times at least. Where they do not agree they
+go on 25 times, and up to 100 times while 20 s have not passed: where other programs use the CPU, the fastest of 25 may
+still be slow.
+"""
+
+Precisions = tuple[str, str]
+"""The precision of a runner that rounds most, such as that of its weights, and that of its activations."""
+JudgeIds = Callable[[Sequence[KeptBatch]], Judged | None]
+"""Judges the ids of batches that one runner served; None where there are none."""
+
+
+@dataclass(frozen=True)
+class JudgedAnswers:
+    """A sample of the timed batches, `kept`, and what was found.
+
+    `ids` is the judgement of their ids, None where no ids were served. `refusal` says in a sentence why what was served
+    is not valid; "" where it is.
+    """
+
+    kept: list[KeptBatch]
+    ids: Judged | None
+    refusal: str
+
+
+def judge_answers(
+    reference: Runner,
+    clients: Clients,
+    precisions: Precisions,
+    early: Sequence[int] = (),
+    batches: int = KEPT_BATCHES,
+) -> JudgedAnswers:
+    """Judges at most so many timed `batches` of the clients, drawn at random, and the times that their runner states.
+
+    Ids and outputs are held against `reference`, and where the runner lowers the precision against its own logits and
+    outputs too, by what rounding to `precisions` explains. Times are held against the clients' clock: of whole
+    requests, and till each of the tokens `early`, counted from 1. The runner is asked for some requests more, so it
+    must still be prepared for the clients' traffic. Raises as `logit_gaps` for ids that the vocabulary has not.
+    """
+    kept, judge_batches = clients.sample(batches), partial(judge_ids, reference, clients.runner, precisions)
+    ids = judge_batches(kept)
+    wrong = ids.refusal if ids is not None else None
+    wrong = wrong or _other_outputs(reference, clients, kept, precisions)
+    wrong = wrong or _other_number(kept, clients) or _other_times(clients)
+    return JudgedAnswers(kept, ids, wrong or _other_clock(judge_batches, clients, early) or "")
+
+
+def judge_ids(reference: Runner, runner: Runner, precisions: Precisions, served: Sequence[KeptBatch]) -> Judged | None:
+    """The ids of all batches, teacher-forced (`kernels.proof.served_ids.judge`); None where no ids were served."""
+    batches = [(batch.prompt, batch.tokens) for batch in served if batch.tokens]
+    return judge(reference, runner, batches, precisions) if batches else None
+
+
+def _other_outputs(
+    reference: Runner, clients: Clients, kept: Sequence[KeptBatch], precisions: Precisions
+) -> str | None:
+    """A sentence when timed answers of a model that does not generate are not the right ones, else None.
+
+    Those are the reference's, and as of ids, the runner's own where it lowers the precision.
+    """
+    if clients.kind == "decoder":
+        return None
+    runner, (allowed, activations) = clients.runner, (LARGEST_DIFFERENCE[each] for each in precisions)
+    sides = [(reference, "the model's", allowed)] if reference is not runner else []
+    sides += [(runner, "its own output", activations)] if reference is runner or allowed > activations else []
+    for batch, (side, whose, most) in product(kept, sides):
+        expected = side.logits(batch.prompt)[batch.row : batch.row + 1].float().cpu()
+        if batch.output is None or batch.output.shape != expected.shape:
+            return "A timed request has no answer, or one of another shape than the model's."
+        found = difference(batch.output.float(), expected, answer_of(runner.model).boxes)
+        if not found <= most:
+            return f"Its answer to a timed request differs from {whose} by {found:.1%}; rounding explains {most:.0%}."
+    return None
+
+
+def _other_number(kept: Sequence[KeptBatch], clients: Clients) -> str | None:
+    """A sentence when a request was answered with another number of ids or times than was asked for, else None."""
+    if clients.kind != "decoder":
+        return None
+    asked = clients.traffic.output_tokens
+    counts = {len(row) for batch in kept for row in batch.tokens} | {len(each.times_ns) for each in clients.served}
+    other = next((each for each in sorted(counts) if each != asked), None)
+    return None if other is None else f"It answered with {other:,} ids or times where {asked:,} were asked for."
+
+
+def _other_times(clients: Clients) -> str | None:
+    """A sentence when the stated times cannot be, or the median answer could be read later than stated; else None.
+
+    All by the clients' clock. A request is meant to be sent when the one before it ended, so a time that lies ahead
+    would make the next request short.
+    """
+    stated_ns = [(each.start_ns, *each.times_ns) for each in clients.served]
+    if any(list(each) != sorted(each) for each in stated_ns) or min(clients.unstated_s) < 0:
+        return "It states times that cannot be: out of order, before the request, or after its ids could be read."
+    late, stated = median(clients.unstated_s), median(each.service_s for each in clients.served)
+    if late <= MOST_LATE_S + MOST_LATE * stated:
+        return None
+    return (
+        f"It states {1e3 * stated:.3g} ms for a request, but by the clients' clock its answers could be read "
+        f"{1e3 * late:.3g} ms later."
+    )
+
+
+def _other_clock(judge_batches: JudgeIds, clients: Clients, early: Sequence[int]) -> str | None:
+    """A sentence when the times stated of the tokens `early` are not true, else None."""
+    output = clients.traffic.output_tokens
+    asked = sorted(set(early)) if clients.kind == "decoder" else []
+    said = (_of_early_tokens(judge_batches, clients, n) for n in asked if n < output)
+    return next((each for each in said if each), None)
+
+
+def _of_early_tokens(judge_batches: JudgeIds, clients: Clients, tokens: int) -> str | None:
+    """A sentence when whole requests and those for exactly their first `tokens` do not take as long till there.
+
+    They alternate until the fastest of each agree, since other programs only ever make a request slower. A request for
+    fewer tokens is not late by time in which it may have been preempted. It may also take as long as a whole request
+    does from its last token until its ids can be read.
+    """
+    whole, took, stated, ending, ran = clients.served[-1], *[float("inf")] * 4
+    began, done = time.monotonic(), 0
+    while True:
+        done += 1
+        batch, seconds, preempted = clients.ask(tokens)
+        ran = min(ran, seconds - preempted)
+        took, stated = min(took, seconds), min(stated, (whole.times_ns[tokens - 1] - whole.start_ns) / 1e9)
+        ending = min(ending, clients.unstated_s[-1])
+        early = ran > stated + ending + MOST_LATE_S + MOST_LATE * stated
+        late = stated > took + MOST_LATE_S + MOST_LATE * whole.service_s
+        if done >= FEWEST_ALTERNATIONS and not early and not late:
+            break
+        if done >= ALTERNATIONS and (done >= MOST_ALTERNATIONS or time.monotonic() - began > ALTERNATING_SECONDS):
+            return (
+                f"It states {1e3 * stated:.3g} ms until token {tokens:,} of a request; where {tokens:,} were asked "
+                f"for, its ids could be read after {1e3 * took:.3g} ms, each the fastest of {done} requests in turn."
+            )
+        whole = clients.serve()
+        clients.served.pop()  # it is none of those that are measured
+    if any(len(row) != tokens for row in batch.tokens):
+        return f"It answered with another number of ids where {tokens:,} were asked for."
+    judged = judge_batches([batch])
+    return judged.refusal if judged is not None else None

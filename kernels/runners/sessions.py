@@ -1,0 +1,187 @@
+"""Buffers and calls of one traffic shape: a prefill and a decode step that work in place, ready to be captured."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import Cache
+from transformers.cache_utils import StaticLayer, get_layer_types_and_kwargs
+
+from kernels.cuda.graphs import captured
+from kernels.model import decoder
+from kernels.runners.readers import CpuReader, GpuReader, TokenReader
+
+Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""Compiles a function, or returns it as it is."""
+
+
+class Session(ABC):
+    """`begin` reads a prompt [b, p], `step` reads `token` [b, 1]; both leave the greedy next ids in `token`."""
+
+    step: Callable[[], object]
+
+    def __init__(self, device: torch.device, batch: int, capacity: int) -> None:
+        self.device, self.batch, self.capacity = device, batch, capacity
+        self.token = torch.zeros(batch, 1, dtype=torch.int64, device=device)
+
+    @abstractmethod
+    def capture(self) -> None:
+        """Compiles and captures what `begin` and `step` call."""
+
+    @abstractmethod
+    def begin(self, prompt: Tensor) -> None:
+        """Runs the prompt [b, p] from an empty cache."""
+
+    @abstractmethod
+    def fits(self, batch: int, prompt: int, tokens: int) -> bool:
+        """Whether it is ready for this shape. The decode steps are one fewer than `tokens`."""
+
+    def reader(self, length: int, tokens: int) -> TokenReader:
+        """Reads the `tokens` ids of each row that follow a prompt of that length."""
+        return GpuReader(tokens, self.batch) if self.device.type == "cuda" else CpuReader()
+
+    @abstractmethod
+    def forced(self, ids: Tensor) -> Tensor:
+        """Logits [b, length, vocab] of ids [b, length ≤ capacity], by the captured calls."""
+
+
+class ExactSession(Session):
+    """Prompts of one length."""
+
+    def __init__(self, device: torch.device, batch: int, prompt: int, capacity: int) -> None:
+        super().__init__(device, batch, capacity)
+        self.prompt = torch.zeros(batch, prompt, dtype=torch.int64, device=device)
+
+    def capture(self) -> None:
+        self.prefill = captured(self._prefill, self.device)
+        self.step = captured(self._step, self.device)
+
+    def begin(self, prompt: Tensor) -> None:
+        self.prompt.copy_(prompt, non_blocking=True)
+        self.prefill()
+
+    def fits(self, batch: int, prompt: int, tokens: int) -> bool:
+        return self.prompt.shape == (batch, prompt) and prompt + tokens <= self.capacity
+
+    @abstractmethod
+    def _prefill(self) -> None: ...
+
+    @abstractmethod
+    def _step(self) -> None: ...
+
+
+class DecoderSession(ExactSession):
+    """The compact decoder over a static cache; one compiled layer serves all layers."""
+
+    def __init__(
+        self,
+        model: decoder.Decoder,
+        batch: int,
+        prompt: int,
+        capacity: int,
+        compiled: Compile,
+        linear: decoder.Linear = F.linear,
+        attention: decoder.Attention | None = None,
+    ) -> None:
+        super().__init__(model.embedding.device, batch, prompt, capacity)
+        self.model, self._linear, self._attention = model, linear, attention
+        self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self._cos, self._sin = model.rope_table(capacity)
+        self._cache = model.cache(batch, capacity)
+        self._embed, self._layer, self._finish = (
+            compiled(function) for function in (decoder.embed, decoder.layer, decoder.finish)
+        )
+        self._prompt_hidden = self._step_hidden = self.token
+
+    def _pass(self, ids: Tensor) -> Tensor:
+        model = self.model
+        delta, residual, positions = self._embed(ids, self.position, model.embedding, self._cos, self._sin)
+        for weights, shape, cache in zip(model.layers, model.shapes, self._cache, strict=True):
+            delta, residual = self._layer(
+                delta, residual, positions, cache, weights, shape, self._linear, self._attention
+            )
+        return self._finish(delta, residual, model.norm, model.lm_head, self.token, self.position, model.eps)
+
+    def _prefill(self) -> None:
+        self.position.zero_()
+        self._prompt_hidden = self._pass(self.prompt)
+
+    def _step(self) -> None:
+        self._step_hidden = self._pass(self.token)
+
+    def forced(self, ids: Tensor) -> Tensor:
+        length = self.prompt.shape[1]
+        self.prompt.copy_(F.pad(ids[:, :length], (0, max(0, length - ids.shape[1]))))
+        self.prefill()
+        hidden = [self._prompt_hidden[:, : ids.shape[1]].clone()]
+        for at in range(length, ids.shape[1]):
+            self.token.copy_(ids[:, at : at + 1])
+            self.step()
+            hidden.append(self._step_hidden.clone())
+        return F.linear(torch.cat(hidden, dim=1), self.model.lm_head)
+
+
+ATTENTION_LAYERS = ("full_attention", "sliding_attention", "chunked_attention")
+
+
+def static_cache(model: Any, capacity: int) -> tuple[list[Any], Cache]:
+    """A cache of full length for every layer; the masks keep windows.
+
+    transformers' own windowed static layers count tokens in a Python number, which no captured graph can follow.
+    Raises ValueError for layers that are not attention.
+    """
+    types, _ = get_layer_types_and_kwargs(model.config.get_text_config(decoder=True))
+    foreign = sorted({each for each in types if each not in ATTENTION_LAYERS})
+    if foreign:
+        raise ValueError(f"the compiled runner has no static cache for layers of type {', '.join(foreign)}")
+    layers: list[Any] = [StaticLayer(max_cache_len=capacity) for _ in types]
+    return layers, Cache(layers=layers)
+
+
+class ModuleSession(ExactSession):
+    """transformers' own module over its static cache, for every family that the compact decoder does not support."""
+
+    def __init__(self, model: Any, batch: int, prompt: int, capacity: int, compiled: Compile) -> None:
+        super().__init__(model.device, batch, prompt, capacity)
+        self.model = model
+        self._lengths: list[Tensor] = []
+        layers, self._cache = static_cache(model, capacity)
+        keep = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(model.forward).parameters else {}
+
+        def forward(ids: Tensor) -> Tensor:
+            return model(input_ids=ids, past_key_values=self._cache, use_cache=True, **keep).logits[:, -1]
+
+        forward(self.prompt)  # the cache allocates its buffers at first use, which must not be traced
+        self._lengths = [layer.cumulative_length for layer in layers]
+        self._rewind()
+        self._forward = compiled(forward)
+        self._step_logits = forward(self.token)
+
+    def _rewind(self) -> None:
+        for length in self._lengths:
+            length.zero_()
+
+    def _prefill(self) -> None:
+        self._rewind()
+        self._advance(self.prompt)
+
+    def _step(self) -> None:
+        self._step_logits = self._advance(self.token)
+
+    def _advance(self, ids: Tensor) -> Tensor:
+        logits = self._forward(ids)
+        self.token.copy_(logits.argmax(-1, keepdim=True))
+        return logits
+
+    def forced(self, ids: Tensor) -> Tensor:
+        self._rewind()
+        logits = []
+        for at in range(ids.shape[1]):
+            self.token.copy_(ids[:, at : at + 1])
+            self.step()
+            logits.append(self._step_logits.clone())
+        return torch.stack(logits, dim=1)

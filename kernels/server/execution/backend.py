@@ -1,0 +1,296 @@
+"""The kernels backend: packed passes over pages, one captured graph for each shape, read one step late."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from kernels.attention.decode_split import MOST_ROWS, SAFE_ROWS
+from kernels.cuda.graphs import captured
+from kernels.cuda.nvrtc import Build
+from kernels.hardware import Gpu
+from kernels.model import decoder
+from kernels.model.bound_variants import BoundVariants, Packed
+from kernels.ops.base import SamplingKind
+from kernels.ops.sampling import GREEDY, Sampling
+from kernels.plan import PlannedOp
+from kernels.server.execution.compiling import NotedVariants
+from kernels.server.execution.heads import MOST_EQUAL, TIMED_AS, drawn_by, most_equal_rows, planned_heads
+from kernels.server.execution.inputs import Fields, Sequences, size, views
+from kernels.server.execution.logprobs import Copied, logprobs_of, read_back
+from kernels.server.execution.ops import Copies, Usable, head_ops, packed_ops
+from kernels.server.execution.packed import PackedPass, PagedState
+from kernels.server.execution.shapes import Shape, fitting, shapes
+from kernels.server.scheduler.batching import SchedulerLimits
+from kernels.server.scheduler.requests import Logprobs, Step
+
+IN_FLIGHT = 2
+"""Steps that may be launched and not read. The host's memory of a step is written again IN_FLIGHT + 1 steps later."""
+BLOCK = 16
+"""The most queries of a block of a chunk."""
+TIMED_LENGTH, TIMED_REPLAYS = 256, 20
+"""Tokens of each sequence, and replays, when two arrangements of a pass are timed."""
+TIMED_STEPS = 3
+"""Replays when the longest pass is looked for."""
+TIMED_FROM = 24
+"""Singles of a pass from which on its arrangements are timed; with fewer, one kernel for attention and norms within the
+products are expected to be faster by far."""
+
+
+class Captured(NamedTuple):
+    """One shape: its pass, its graph, the device's memory of its fields, and the host's, to be used alternately."""
+
+    one_pass: PackedPass
+    run: Callable[[], object]
+    memory: Tensor
+    host: "deque[HostBuffers]"
+
+
+class HostBuffers(NamedTuple):
+    """Memory on the host: the fields' bytes, the same as arrays by name, and the ids that come back."""
+
+    memory: Tensor
+    fields: dict[str, Any]
+    ids: Tensor
+
+
+@dataclass(frozen=True)
+class LaunchedStep:
+    """A launched step: its ids and log probabilities, the event after which they can be read, and which of the ids
+    belong to its parts.
+    """
+
+    ids: Tensor
+    draws: list[int]
+    logprobs: Copied | None
+    event: "torch.cuda.Event | None"
+
+
+def block_of(model: decoder.Decoder) -> int:
+    """The queries of a block of a chunk: as many as decode attention takes with their grouped heads."""
+    rows = min(
+        (SAFE_ROWS if each.head_dim <= 32 else MOST_ROWS) // (each.heads // each.kv_heads) for each in model.shapes
+    )
+    return max(1, min(BLOCK, 1 << rows.bit_length() - 1)) if rows else 1
+
+
+class KernelsBackend:
+    """Computes steps of the compact decoder with this library's kernels, on a CPU with torch's.
+
+    `limits.chunk_rows` must be `block_of(model)`. `prepare` captures every shape; without it each is captured when a
+    step first needs it.
+    """
+
+    def __init__(
+        self,
+        model: decoder.Decoder,
+        gpu: Gpu,
+        limits: SchedulerLimits,
+        singles: Sequence[int] = (),
+        ops: Sequence[PlannedOp] = (),
+        copies: Copies = Copies.ALL,
+        exclude: Collection[str] = (),
+    ) -> None:
+        """`singles` as `kernels.server.execution.shapes.shapes` takes them. `ops` of a plan go before those of `packed_ops` where
+        both are for the same number of rows, unless fewer than all `copies` of the weights may be made: they may copy.
+        No variant in `exclude` is used.
+        """
+        if limits.chunk_rows != block_of(model):
+            raise ValueError(f"chunk_rows: {limits.chunk_rows} is not the model's block of {block_of(model)} queries")
+        self.model, self.gpu, self.limits = model, gpu, limits
+        self.count, self.longest, self.few = 1, limits.context, 0
+        self.device, self.copies = model.embedding.device, copies
+        self._planned = [op for op in ops if op.variant not in exclude] if copies is Copies.ALL else []
+        self._exclude = frozenset(exclude)
+        self.shapes = shapes(limits, singles)
+        self._pages = -(-(limits.context + limits.chunk_rows) // limits.page_size)
+        positions = self._pages * limits.page_size
+        self.state = PagedState(model, limits.pages, limits.page_size, limits.running, positions)
+        self._sequences = Sequences(limits.running, self._pages, limits.page_size)
+        self._packed: Packed = {}
+        self._captured: dict[Shape, Captured] = {}
+        self._headed: dict[Shape, dict[SamplingKind, Captured]] = {}
+        """The passes that end with an LM head, where that is faster than logits and a draw."""
+        self._launched: deque[LaunchedStep] = deque()
+        self.pause_ms: float | None = None
+        """The ms of the longest step with chunks and single tokens, where that was timed."""
+        self.timed: dict[Shape, dict[str, float]] = {}
+        """The ms of a pass by its arrangement, where there are two."""
+        self.timed_heads: dict[tuple[Shape, SamplingKind], dict[str, float]] = {}
+        """The ms of a pass that ends with `logits` and a draw, and of one that ends with the LM `head`."""
+
+    @property
+    def graphs(self) -> int:
+        """The passes that are kept."""
+        return len(self._captured) + sum(map(len, self._headed.values()))
+
+    @torch.no_grad()
+    def prepare(self) -> None:
+        """Compiles and captures every shape, which may take minutes on a GPU. A pass of TIMED_FROM singles and more is
+        captured in each of its arrangements, they are timed, and the fastest is kept. Then its LM heads are captured
+        and timed beside it.
+        """
+        for shape in self.shapes:
+            arrangements = self._arrangements(shape)
+            found = {name: self._capture(shape, ops) for name, ops in arrangements.items()}
+            if len(found) > 1:
+                self.timed[shape] = {name: self._ms(shape, each) for name, each in found.items()}
+            times = self.timed.get(shape, {})
+            fastest = min(found, key=lambda name: times.get(name, 0.0))
+            self._captured[shape] = found[fastest]
+            for kind, ops in self._heads(shape, arrangements[fastest]).items():
+                self._add_head(shape, kind, ops)
+
+    def can_run(self, step: Step) -> bool:
+        return step.count == 1
+
+    @torch.no_grad()
+    def launch(self, step: Step) -> None:
+        shape = fitting(self.shapes, step)
+        heads = self._headed.get(shape)
+        graph = self._graph(shape, drawn_by(step) if heads else None)
+        host = graph.host[0]
+        graph.host.rotate()
+        self._sequences.fill(step, shape, host.fields)
+        graph.memory.copy_(host.memory, non_blocking=True)
+        graph.run()
+        host.ids.copy_(graph.one_pass.chosen, non_blocking=True)
+        draws = [*range(len(step.singles)), *range(shape.singles, shape.singles + len(step.chunks))]
+        logprobs = read_back(step, draws, graph.one_pass.logits, graph.one_pass.chosen)
+        event = None
+        if self.device.type == "cuda":
+            event = torch.cuda.Event()
+            event.record()
+        self._launched.append(LaunchedStep(host.ids, draws, logprobs, event))
+
+    def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
+        done = self._launched.popleft()
+        if done.event is not None:
+            done.event.synchronize()
+        ids = done.ids.tolist()
+        found = [[ids[draw]] for draw in done.draws]
+        if [-1] in found:
+            raise RuntimeError("the LM head gave a row up: more logits are equal than it keeps")
+        return found, logprobs_of(done.logprobs)
+
+    @torch.no_grad()
+    def pass_ms(self, singles: int) -> float:
+        """The ms of a pass of `singles` greedy sequences of TIMED_LENGTH tokens, or of the most that run if that is
+        less.
+        """
+        alone = [each for each in self.shapes if not each.blocks]
+        shape = next((each for each in alone if each.singles >= singles), alone[-1])
+        return self._ms(shape, self._graph(shape, "argmax"))
+
+    @torch.no_grad()
+    def longest_ms(self, shape: Shape) -> float:
+        """The ms of a pass of this shape over the longest sequences that the pages hold."""
+        return self._ms(shape, self._graph(shape, None), length=self.limits.longest, replays=TIMED_STEPS)
+
+    def _graph(self, shape: Shape, kind: SamplingKind | None) -> Captured:
+        """The pass for a step whose tokens the head of this kind can draw."""
+        if kind in (heads := self._headed.get(shape, {})):
+            return heads[kind]
+        if shape not in self._captured:
+            self._captured[shape] = self._capture(shape, next(iter(self._arrangements(shape).values())))
+        return self._captured[shape]
+
+    def passes(self) -> Iterator[tuple[Shape, list[PlannedOp], SamplingKind | None]]:
+        """Every shape with the ops of its pass and its LM head, if any, once for each arrangement."""
+        for shape in self.shapes:
+            for ops in self._arrangements(shape).values():
+                yield shape, ops, None
+                yield from ((shape, more, kind) for kind, more in self._heads(shape, ops).items())
+
+    def builds(self) -> list[Build]:
+        """What the passes compile with NVRTC, found without compiling, packing or running anything."""
+        found: list[Build] = []
+        for shape, ops, head in self.passes():
+            memory = torch.empty(size(shape, self._pages), dtype=torch.uint8, device=self.device)
+            noted = NotedVariants(ops, self.gpu)
+            PackedPass(self.model, noted, self.state, shape, views(memory, shape, self._pages), head)
+            found += noted.builds
+        return list(dict.fromkeys(found))
+
+    def _arrangements(self, shape: Shape) -> dict[str, list[PlannedOp]]:
+        """The ops of the pass, by arrangement: attention in one kernel or in separate ones, norms within the products
+        or in kernels of their own.
+        """
+        capacity = self._pages * self.limits.page_size
+        given = self.model, shape, self.limits.page_size, capacity
+        every = (Usable(self.gpu, most, self._exclude) for most in (self.copies, min(self.copies, Copies.STREAMED)))
+        ops, unfused = ([*self._planned, *packed_ops(*given, usable)] for usable in every)
+        separate = [op for op in ops if op.op != "step_attention"]
+        if shape.blocks or len(separate) == len(ops):
+            return {"separate": separate}
+        found = {"step_attention": ops}
+        if shape.singles >= TIMED_FROM:
+            found |= {"separate": separate} | ({"separate_norms": unfused} if unfused != ops else {})
+        return found
+
+    def _heads(self, shape: Shape, ops: Sequence[PlannedOp]) -> dict[SamplingKind, list[PlannedOp]]:
+        """The ops of the pass with each LM head that can end it."""
+        more = [*ops, *head_ops(self.model, shape, Usable(self.gpu, self.copies, self._exclude))]
+        return {kind: more for kind in planned_heads(self.model, shape, more)}
+
+    def _add_head(self, shape: Shape, kind: SamplingKind, ops: Sequence[PlannedOp]) -> None:
+        """Keeps a pass with this LM head if it is faster."""
+        if kind == "top_k_p" and self._equal_rows > MOST_EQUAL:
+            return
+        found, how = self._capture(shape, ops, kind), TIMED_AS[kind]
+        logits, head = (self._ms(shape, each, how) for each in (self._captured[shape], found))
+        self.timed_heads[shape, kind] = {"logits": logits, "head": head}
+        if head < logits:
+            self._headed.setdefault(shape, {})[kind] = found
+
+    @cached_property
+    def _equal_rows(self) -> int:
+        return most_equal_rows(self.model.lm_head)
+
+    def _capture(self, shape: Shape, ops: Sequence[PlannedOp], head: SamplingKind | None = None) -> Captured:
+        length = size(shape, self._pages)
+        memory = torch.zeros(length, dtype=torch.uint8, device=self.device)
+        host = deque(self._host(shape, length) for _ in range(IN_FLIGHT + 1))
+        self._sequences.fill(Step(), shape, host[0].fields)  # nothing but padding
+        memory.copy_(host[0].memory)
+        variants = BoundVariants(ops, self.gpu, self._packed)
+        one_pass = PackedPass(self.model, variants, self.state, shape, views(memory, shape, self._pages), head)
+        return Captured(one_pass, captured(one_pass.run, self.device), memory, host)
+
+    @torch.no_grad()
+    def _ms(
+        self,
+        shape: Shape,
+        graph: Captured,
+        how: Sampling = GREEDY,
+        length: int = TIMED_LENGTH,
+        replays: int = TIMED_REPLAYS,
+    ) -> float:
+        """The ms of a replay over sequences of `length` tokens, or of the longest, drawn as `how` says."""
+        length = min(length, self.limits.longest)
+        self._sequences.pretend(shape, length, self.limits.pages, graph.host[0].fields, how)
+        graph.memory.copy_(graph.host[0].memory)
+        graph.run()
+        replays = replays if self.device.type == "cuda" else 1
+        self._synchronize()
+        began = time.perf_counter()
+        for _ in range(replays):
+            graph.run()
+        self._synchronize()
+        return (time.perf_counter() - began) * 1e3 / replays
+
+    def _synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def _host(self, shape: Shape, length: int) -> HostBuffers:
+        pinned = self.device.type == "cuda"
+        memory = torch.zeros(length, dtype=torch.uint8, pin_memory=pinned)
+        fields: Fields = views(memory, shape, self._pages)
+        arrays = {name: each.numpy() for name, each in fields._asdict().items()}
+        return HostBuffers(memory, arrays, torch.zeros(shape.draws, dtype=torch.int64, pin_memory=pinned))

@@ -1,0 +1,278 @@
+"""Builds the engine of a server for the model, plan, device and size that an operator gives."""
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernels import runners as models
+from kernels.hardware import Gpu
+from kernels.measure.environment import environment_info
+from kernels.measure.gpu_entry import gpu_of
+from kernels.megakernel.program.shape import Unsupported
+from kernels.model.decoder import Decoder, refusal
+from kernels.model_files.digests import plan_digest
+from kernels.plan import Plan, Serving
+from kernels.runners.plan_files import PlanRefused, read_model, read_plan
+from kernels.server.execution import pauses
+from kernels.server.execution.backend import KernelsBackend
+from kernels.server.execution.compiling import compile_together, megakernels
+from kernels.server.execution.engine import Backend, Engine
+from kernels.server.execution.excluded import MEGAKERNEL, of_server
+from kernels.server.execution.megakernel_backend import (
+    BATCHES,
+    MegakernelBackend,
+    batches_within,
+    capacity_of,
+    crossing,
+)
+from kernels.server.execution.ops import Copies, Usable
+from kernels.server.execution.served_plans import precision_refusal, taken_of_plan
+from kernels.server.execution.sizing import (
+    RequestedSize,
+    context_of,
+    copies_beside,
+    limits_for,
+    packed_bytes,
+)
+from kernels.server.messages import Ready
+from kernels.server.spec import Spec, configuration
+from kernels.server.starting import Phases
+
+MEGAKERNEL_SHARE = 0.4
+"""The share of the GPU's free memory that all megakernel instances may take. Each has packed weights of its own."""
+
+
+def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
+    """Loads the model and captures its graphs; returns the engine, and its message that it is ready.
+
+    Raises ValueError with one sentence, or PlanRefused where the plan is the cause.
+    """
+    directory, config = configuration(spec)
+    plan = read_plan(Path(spec.plan)) if spec.plan else None
+    device = spec.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device: torch finds no NVIDIA GPU on this machine")
+    seed, generated = spec.seed, directory is None or not list(directory.rglob("*.safetensors"))
+    if plan is not None and directory is not None:
+        config, generated, seed = read_model(directory, plan)
+    elif plan is not None:
+        seed = catalogue_seed(spec.model, config, plan)
+    dtype = spec.dtype or (plan.dtype if plan else "bf16" if device == "cuda" else "fp32")
+    with phases.phase("device"):  # makes the CUDA context
+        torch.zeros(1, device=device)
+    with phases.phase("weights"):
+        model: Any = models.load(directory, config, seed=seed, generated=generated, dtype=dtype, device=device)
+    reason = refusal(model)
+    if reason:
+        raise ValueError(f"this server runs the compact decoder, which cannot run the model: {reason}")
+    gpu = gpu_of(model.device)
+    facts = environment_info(device=device)
+    if plan is not None and (sentence := plan_refusal(plan, gpu, facts)):
+        raise ValueError(sentence)
+    here = _measured_with(facts)
+    if plan is not None:
+        _tell(f"the server {taken_of_plan(plan, dtype, spec.running)}")
+        plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
+    said = plan.serving if plan else None
+    kv_bytes = spec.kv_bytes or (said.kv_bytes if said else None)
+    wanted = RequestedSize(spec.context, spec.running, kv_bytes, spec.pause_ms)
+    exclude = of_server([*spec.exclude, *(said.exclude if said else ())])
+    found = backends(model, wanted, plan, exclude, phases)
+    serving = chosen(found, said, here, exclude)
+    kernels, vocabulary = found[-1], len(model.lm_head.weight)
+    assert isinstance(kernels, KernelsBackend)
+    longest, graphs = kernels.limits.longest, kernels.graphs
+    on_gpu = model.device.type == "cuda"
+    return Engine(found), Ready(
+        longest, vocabulary, facts["device"], serving, phases.seconds, graphs, on_gpu, kernels.pause_ms
+    )
+
+
+def _measured_with(facts: Mapping[str, Any]) -> dict[str, str | None]:
+    """The device, driver and version of torch that a measurement belongs to, out of `environment_info`."""
+    return {"device": facts["device"], "driver": facts.get("driver"), "torch": facts["versions"].get("torch")}
+
+
+def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Serving | None:
+    """The plan's settings of the server; those that were measured elsewhere are reset. A plan without a megakernel
+    keeps it out.
+
+    `here` names this machine's `device`, `driver` and `torch`, which must be those of the measurement.
+    """
+    for what, found in here.items():
+        wanted = getattr(serving, what, None)
+        if serving and wanted and found and wanted != found:
+            _tell(f"the plan's server was measured with the {what} {wanted} and this is {found}: it is measured again")
+            few = 0 if serving.megakernel_up_to == 0 else None
+            return serving.model_copy(
+                update={"kv_bytes": None, "graph_rows": [], "megakernel_up_to": few, "token_ms": {}}
+            )
+    return serving
+
+
+def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
+    """The plan's settings of the server; graphs and KV pages are reset if the operator asks for another size."""
+    if serving is None or (spec.running == serving.running and spec.context in (None, serving.context)):
+        return serving
+    return serving.model_copy(update={"kv_bytes": None, "graph_rows": []})
+
+
+def chosen(
+    found: Sequence[Backend],
+    said: Serving | None,
+    here: Mapping[str, str | None],
+    exclude: Collection[str] = (),
+) -> Serving:
+    """The settings that a server with these backends runs with, as a plan keeps them.
+
+    `said` are the plan's own settings, if it has any; `here` is as in `known_here`, `exclude` as in `Spec`.
+    """
+    kernels, few = found[-1], found[0]
+    assert isinstance(kernels, KernelsBackend)
+    timed = few.timed if isinstance(few, MegakernelBackend) else {}
+    return Serving(
+        basis="measured",
+        context=kernels.limits.context,
+        running=kernels.limits.running,
+        kv_bytes=kernels.state.keys.nbytes + kernels.state.values.nbytes,
+        graph_rows=sorted({each.singles for each in kernels.shapes if not each.chunks}),
+        megakernel_up_to=few.few if MEGAKERNEL not in exclude or (said and said.megakernel_up_to == 0) else None,
+        exclude=[each for each in exclude if each != MEGAKERNEL],
+        token_ms=timed or (said.token_ms if said else {}),
+        **here,
+    )
+
+
+def backends(
+    model: Any,
+    wanted: RequestedSize,
+    plan: Plan | None = None,
+    exclude: Collection[str] = (),
+    phases: Phases | None = None,
+) -> list[Backend]:
+    """The backends of a transformers model, in the order in which a step tries them.
+
+    The last one runs this library's kernels and can run every step; its graphs are captured, and it uses the plan's
+    variants. The megakernel's comes first, if it serves the model and is faster. What is in `exclude` is left out, as
+    `kernels.server.execution.excluded` names it. Raises ValueError with one sentence.
+    """
+    decoder, gpu = Decoder(model), gpu_of(model.device)
+    up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
+    most = min(wanted.running, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
+    context = context_of(model.config, wanted)
+    batches = megakernel_batches(model, gpu, context, most)
+    reserved = sum(batches.values())
+    copies = copies_beside(decoder, model.config, gpu, wanted, reserved)
+    if copies is not Copies.ALL:
+        _tell("the GPU's memory does not hold all packed copies of the weights: passes of few rows will be slower")
+    made = Usable(gpu, copies, exclude).copies
+    limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, made))
+    rows = plan.serving.graph_rows if plan and plan.serving else ()
+    ops = plan.ops if plan and plan.runner == "kernels" else ()
+    kernels = KernelsBackend(decoder, gpu, limits, singles=rows, ops=ops, copies=copies, exclude=exclude)
+    phases = phases or Phases()
+    with phases.phase("compile"):
+        if decoder.embedding.is_cuda:
+            few = megakernels(model.config.to_dict(), gpu, capacity_of(context), batches)
+            compile_together([*kernels.builds(), *(build for build, _ in few)])
+    with phases.phase("graphs"):
+        kernels.prepare()
+        bound_pause(kernels, wanted.pause_ms)
+    with phases.phase("megakernel"):
+        beside = megakernel_beside(model, kernels, list(batches), up_to)
+    return [*beside, kernels]
+
+
+def bound_pause(kernels: KernelsBackend, most_ms: float | None) -> None:
+    """Lets a step read as much of prompts beside the tokens of others as takes `most_ms` (None: the default)."""
+    most = pauses.MOST_MS[kernels.device.type] if most_ms is None else most_ms
+    kernels.limits, kernels.pause_ms = pauses.within(kernels.limits, kernels.shapes, kernels.longest_ms, most)
+    if kernels.pause_ms > most:
+        _tell(f"--pause-ms: the shortest step with a prompt takes {kernels.pause_ms:.1f} ms, more than {most:g}")
+
+
+def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int) -> dict[int, int]:
+    """The batch sizes for which the megakernel gets an instance, each with the bytes that the instance takes.
+
+    They serve up to `most` sequences and take at most MEGAKERNEL_SHARE of the GPU's free memory together. The answer is
+    {} if the megakernel does not serve the model or the GPU.
+    """
+    if gpu.sm != 90 or model.dtype != torch.bfloat16:
+        return {}
+    from kernels.server.execution.megakernel_instance import instance_bytes
+
+    free = torch.cuda.mem_get_info(model.device)[0] * MEGAKERNEL_SHARE
+    try:
+        return batches_within(most, free, lambda batch: instance_bytes(model, batch, capacity_of(context)))
+    except Unsupported as reason:
+        _tell(f"no megakernel: {reason}")
+        return {}
+
+
+def megakernel_beside(
+    model: Any, kernels: KernelsBackend, batches: Sequence[int], up_to: int | None = None
+) -> list[MegakernelBackend]:
+    """A list with the megakernel's backend, which takes steps of up to `up_to` sequences; [] if it takes none.
+
+    If `up_to` is None, the limit is measured before the server is ready: both backends are timed at each of the
+    batches, over sequences of equal length, and the megakernel takes as many sequences as it is faster for.
+    """
+    if not batches:
+        return []
+    from kernels.server.execution.megakernel_instance import MachineInstance
+
+    try:
+        instances = [MachineInstance(model, batch, capacity_of(kernels.limits.context)) for batch in batches]
+    except ValueError as reason:
+        _tell(f"no megakernel: {reason}")
+        return []
+    backend = MegakernelBackend(kernels.state, kernels.limits, instances)
+    backend.prepare()
+    if up_to is not None:
+        backend.keep(min(up_to, backend.few))
+        return [backend]
+    times = {each: (kernels.pass_ms(each), backend.token_ms(each)) for each in batches}
+    most = crossing({each: ms for each, (ms, _) in times.items()}, {each: ms for each, (_, ms) in times.items()})
+    backend.timed = {each: {"kernels": ms, "megakernel": own} for each, (ms, own) in times.items()}
+    said = ", ".join(f"{each}: {ms:.3f} and {own:.3f} ms" for each, (ms, own) in times.items())
+    _tell(f"a token of so many sequences by the kernels and by the megakernel takes {said}; it takes up to {most}")
+    if not most:
+        return []
+    backend.keep(most)
+    return [backend]
+
+
+def _tell(sentence: str) -> None:
+    print(f"kernels serve: {sentence}", file=sys.stderr, flush=True)
+
+
+def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
+    """Why the plan cannot be served here, in a sentence; None if it can. `facts` are those of `environment_info`."""
+    if plan.gpu != gpu.gpu_class:
+        return (
+            f"--plan: it was made for {plan.gpu} and this device is {gpu.gpu_class}: "
+            "measure the model here, or serve it without a plan"
+        )
+    if plan.gpus > 1:
+        return f"--plan: it is for {plan.gpus} GPUs and this server runs on one: serve the model without a plan"
+    here = _measured_with(facts)
+    for what, found in here.items():
+        wanted = getattr(plan.expected, what, None)
+        if wanted and found and wanted != found:
+            return (
+                f"--plan: it was verified with the {what} {wanted} and this is {found}: "
+                "measure the model here, or serve it without a plan"
+            )
+    return precision_refusal(plan)
+
+
+def catalogue_seed(name: str, config: dict[str, Any], plan: Plan) -> int:
+    """The seed of a catalogue entry's weights, by the plan. Raises PlanRefused if the plan is for another model."""
+    seed = int(plan.options.get("seed", 0))
+    found = plan_digest(plan.version, config, (), True, seed)
+    if found != plan.model_digest:
+        raise PlanRefused(f"{name}: the plan is for the model {plan.model_digest[:12]}…, and this one is {found[:12]}…")
+    return seed

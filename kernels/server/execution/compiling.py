@@ -1,0 +1,65 @@
+"""What a server compiles with NVRTC, found before anything asks for it, so that it is compiled together."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from torch import Tensor
+
+from kernels.cuda.nvrtc import Build
+from kernels.hardware import Gpu
+from kernels.megakernel.host import device
+from kernels.megakernel.program.layout import default_layout
+from kernels.megakernel.program.ranks import part_of, programs
+from kernels.megakernel.program.shape import BATCH_MOST, Unsupported, shape_of
+from kernels.megakernel.proof.validate import Proof
+from kernels.model.bound_variants import BoundVariants
+from kernels.ops import Case
+from kernels.plan import PlannedOp
+from kernels.registry import Variant
+
+
+class NotedVariants(BoundVariants):
+    """Variants that are noted with what they compile, and never built. Their weights are not packed."""
+
+    def __init__(self, ops: Sequence[PlannedOp], gpu: Gpu) -> None:
+        super().__init__(ops, gpu)
+        self.builds: list[Build] = []
+
+    def built(self, variant: Variant, case: Case, params: dict[str, Any]) -> Any:
+        self.builds += variant.cuda_builds(case, params, self.gpu)
+
+    def pack(self, bound: Any, weight: Tensor, norm: Tensor | None = None) -> Any:
+        return weight
+
+
+def megakernels(
+    config: dict[str, Any], gpu: Gpu, capacity: int, batches: Iterable[int], weights: str = "bf16", ranks: int = 1
+) -> Iterator[tuple[Build, Proof]]:
+    """The megakernel for each of the batches and the proof of its programs, on GPUs that hold all pairs of SMs at once,
+    as an H200 does, a rank on each; nothing where it does not serve the model.
+    """
+    for batch in batches:
+        if gpu.sm != 90 or batch > BATCH_MOST:
+            continue
+        try:
+            shape = part_of(shape_of(config), ranks)
+        except Unsupported:
+            return
+        layout = default_layout(shape, batch, capacity, weights, gpu.sms, ranks)
+        try:
+            build = device.build_of(device.defines(programs(shape, layout)[0], device.Tuning()))
+        except ValueError:  # the runtime refuses it too
+            continue
+        yield build, Proof(shape, layout)
+
+
+def compile_together(builds: Iterable[Build]) -> int:
+    """Compiles those that are not there yet, as many at once as there are processors. Returns how many builds there
+    are. Raises RuntimeError with the compiler's log.
+    """
+    wanted = list(dict.fromkeys(builds))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(Build.binary, wanted))
+    return len(wanted)

@@ -1,0 +1,71 @@
+"""The loop of the engine: plans a step, launches it, and only then reads the step before."""
+
+import time
+from collections import deque
+from typing import Protocol
+
+from kernels.server.scheduler.batching import Scheduler, SchedulerLimits
+from kernels.server.scheduler.requests import Logprobs, Request, Step, Token
+
+
+class Backend(Protocol):
+    """What the engine asks to compute steps. Steps are launched in order, and read in the same order."""
+
+    limits: SchedulerLimits
+    count: int
+    """The most tokens that it makes of each sequence in one step."""
+    longest: int
+    """The most tokens of a sequence that it takes."""
+    few: int
+    """The most sequences of a step, if it is for few; 0: it takes all that the limits allow."""
+
+    def can_run(self, step: Step) -> bool:
+        """Whether it computes such a step."""
+
+    def launch(self, step: Step) -> None:
+        """Starts the step. Does not wait for the device."""
+
+    def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
+        """Waits for the oldest unread step. Returns the ids that it chose for each of its parts, and the log
+        probabilities by the number of the part whose request asks for them.
+        """
+
+
+class Engine:
+    """Requests in, tokens out. `run_step` never waits for the step that it launches, only for the one before."""
+
+    def __init__(self, backends: list[Backend]) -> None:
+        """The first backend that can run a step computes it. All share the limits, and the pages, of the first."""
+        self.backends, self.scheduler = backends, Scheduler(backends[0].limits)
+        self.steps, self.steps_of = 0, [0] * len(backends)
+        self._pending: deque[tuple[Step, Backend]] = deque()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is waited for and nothing is to be computed."""
+        return not (self._pending or self.scheduler.running or self.scheduler.waiting)
+
+    def add(self, request: Request) -> None:
+        """Takes a request in. Raises ValueError with one sentence if it can never be served."""
+        self.scheduler.add(request)
+
+    def cancel(self, request: Request) -> None:
+        self.scheduler.cancel(request)
+
+    def run_step(self) -> list[Token]:
+        """Launches the next step, if there is one. Returns the tokens of the step before."""
+        found = self.scheduler.expire(time.monotonic())
+        step = self.scheduler.next_step()
+        behind = 0
+        if step is not None:
+            backend = next(each for each in self.backends if each.can_run(step))
+            step = self.scheduler.lengthen(step, backend.count, backend.longest)
+            backend.launch(step)
+            self._pending.append((step, backend))
+            self.steps += 1
+            self.steps_of[self.backends.index(backend)] += 1
+            behind = 1
+        while len(self._pending) > behind:
+            done, reader = self._pending.popleft()
+            found += self.scheduler.commit(done, *reader.read())
+        return found

@@ -1,0 +1,83 @@
+"""The library's LM heads at the end of a pass: they draw the next tokens and write no logits.
+
+They serve steps without chunks if no request asks for log probabilities. `argmax` serves a step whose requests are all
+greedy. `top_k_p` serves one whose requests are greedy or have a top-k of MOST_TOP_K at most. Any other step ends with
+logits and a draw.
+"""
+
+from collections.abc import Callable, Collection
+
+import torch
+from torch import Tensor
+
+from kernels.dtypes import DTYPE_NAMES
+from kernels.model import decoder
+from kernels.model.products import Rows, Stream
+from kernels.ops import LmHeadCase
+from kernels.ops.base import SamplingKind
+from kernels.ops.lm_head import SETTING_DTYPES
+from kernels.ops.sampling import GREEDY, Sampling
+from kernels.plan import PlannedOp
+from kernels.server.execution.inputs import Fields
+from kernels.server.execution.shapes import Shape
+from kernels.server.scheduler.requests import Step
+
+MOST_TOP_K = 50
+MOST_EQUAL = 14
+"""A head gives a row up where top-k keeps its 64 candidates. With MOST_TOP_K that takes 15 equal logits, which a model
+has whose head has so many equal rows, such as rows of zeros for tokens that do not exist."""
+TIMED_AS: dict[SamplingKind, Sampling] = {"argmax": GREEDY, "top_k_p": Sampling(1.0, top_k=MOST_TOP_K, top_p=0.9)}
+"""How the rows are drawn when a head is timed beside logits and a draw."""
+ROWS = 1024
+
+
+def head_case(model: decoder.Decoder, rows: int, kind: SamplingKind) -> LmHeadCase:
+    vocab, hidden = model.lm_head.shape
+    dtype = DTYPE_NAMES[model.embedding.dtype]
+    return LmHeadCase(m=rows, vocab=vocab, k=hidden, sampling=kind, dtype=dtype, weights=dtype)
+
+
+def planned_heads(model: decoder.Decoder, shape: Shape, ops: Collection[PlannedOp]) -> list[SamplingKind]:
+    """The heads that `ops` name for a pass of this shape; none for a pass with chunks."""
+    if shape.blocks:
+        return []
+    cases = [op.case for op in ops if op.op == "lm_head"]
+    return [kind for kind in TIMED_AS if head_case(model, shape.draws, kind).model_dump() in cases]
+
+
+def drawn_by(step: Step) -> SamplingKind | None:
+    """The head that can draw every token of the step; None if some need their logits."""
+    requests = [part.request for part in step.parts]
+    if step.chunks or any(each.logprobs is not None for each in requests):
+        return None
+    drawn = [each.sampling for each in requests if not each.sampling.greedy]
+    if not drawn:
+        return "argmax"
+    return "top_k_p" if all(0 < how.top_k <= MOST_TOP_K for how in drawn) else None
+
+
+def drawing_head(rows: Rows, model: decoder.Decoder, fields: Fields, kind: SamplingKind) -> Callable[[Stream], Tensor]:
+    """stream [draws, hidden] ↦ ids [draws] int64 by the planned head, -1 where it gives a row up.
+
+    A variant that streams its weight shares the copy that logits are computed from, in which the norm's weight is
+    folded. The factor of a row is left out of argmax, which it does not change.
+    """
+    bound = rows.variants.planned(head_case(model, rows.m, kind))
+    assert bound is not None
+    function, norm = bound.function, model.norm
+    folds = bound.variant.advances_token
+    weight = rows.variants.pack(bound, model.lm_head, norm if folds else None)
+    if kind == "argmax":
+        return lambda stream: function(stream.summed() if folds else rows.norm(stream, norm), weight)
+    scale = torch.ones_like(norm) if folds else norm
+    settings = {name: getattr(fields, {"index": "place"}.get(name, name)) for name in SETTING_DTYPES}
+    return lambda stream: function(rows.norm(stream, scale), weight, **settings, top_k=fields.top_k)
+
+
+@torch.no_grad()
+def most_equal_rows(weight: Tensor) -> int:
+    """How many rows of weight [n, k] are equal, at most. Rows are equal if a random sum of their values is."""
+    draw = torch.Generator(weight.device).manual_seed(0)
+    factors = torch.randn(weight.shape[1], dtype=torch.float64, device=weight.device, generator=draw)
+    sums = torch.cat([(block.double() * factors).sum(dim=1) for block in weight.split(ROWS)])
+    return int(sums.unique(return_counts=True)[1].max())

@@ -1,0 +1,176 @@
+"""What a packed pass is told of its rows: one block of memory on the host, copied to the device by one copy."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kernels.ops.sampling import GREEDY, Sampling
+from kernels.server.execution.shapes import Shape
+from kernels.server.scheduler.pages import SCRATCH
+from kernels.server.scheduler.requests import Part, Request, Step
+
+ALIGNED = 16
+FLOAT, SHORT, LONG = np.float32, np.int32, np.int64
+
+
+class Fields(NamedTuple):
+    """The fields of a pass, as arrays of the host or as tensors of the device. Rows are those of `Shape.rows`: the
+    singles, then the blocks; draws are those rows whose next token is chosen: the singles, then the chunks.
+
+    `given` [rows] ids, `source` [rows] the slot whose last token a row takes instead (-1: none), `position` [rows],
+    `page` [rows, 1] and `offset` [rows] where the row's key goes. `lengths` [singles] and `tables` [singles, pages of a
+    sequence] of the singles' caches, `block_lengths` and `block_tables` of the blocks'. Of each draw `end` [draws], its
+    row, and `target` [draws], the slot of its token; then its sampling: `temperature`, `top_p`, `top_k`, `seed`,
+    `stream` and `place`, the token's place in its sequence.
+    """
+
+    given: torch.Tensor
+    source: torch.Tensor
+    position: torch.Tensor
+    page: torch.Tensor
+    offset: torch.Tensor
+    lengths: torch.Tensor
+    tables: torch.Tensor
+    block_lengths: torch.Tensor
+    block_tables: torch.Tensor
+    end: torch.Tensor
+    target: torch.Tensor
+    temperature: torch.Tensor
+    top_p: torch.Tensor
+    top_k: torch.Tensor
+    seed: torch.Tensor
+    stream: torch.Tensor
+    place: torch.Tensor
+
+
+def layout(shape: Shape, pages: int) -> dict[str, tuple[tuple[int, ...], type]]:
+    """Shape and dtype of each field; `pages` are those of a sequence."""
+    rows, draws = shape.rows, shape.draws
+    by_row = {name: ((rows,), LONG) for name in ("given", "source", "position", "offset")}
+    by_draw = {name: ((draws,), LONG) for name in ("end", "target", "top_k", "seed", "stream", "place")}
+    found: dict[str, tuple[tuple[int, ...], type]] = {
+        **by_row,
+        "page": ((rows, 1), SHORT),
+        "lengths": ((shape.singles,), SHORT),
+        "tables": ((shape.singles, pages), SHORT),
+        "block_lengths": ((shape.blocks,), SHORT),
+        "block_tables": ((shape.blocks, pages), SHORT),
+        **by_draw,
+        "temperature": ((draws,), FLOAT),
+        "top_p": ((draws,), FLOAT),
+    }
+    return {name: found[name] for name in Fields._fields}
+
+
+def views(memory: torch.Tensor, shape: Shape, pages: int) -> Fields:
+    """The fields within a tensor of bytes of `size`."""
+    at, found = 0, {}
+    for name, (extent, dtype) in layout(shape, pages).items():
+        length = int(np.prod(extent)) * np.dtype(dtype).itemsize
+        kind = torch.from_numpy(np.empty(0, dtype)).dtype
+        found[name] = memory[at : at + length].view(kind).view(extent)
+        at += -(-length // ALIGNED) * ALIGNED
+    return Fields(**found)
+
+
+def size(shape: Shape, pages: int) -> int:
+    """The bytes of all fields."""
+    lengths = (int(np.prod(extent)) * np.dtype(dtype).itemsize for extent, dtype in layout(shape, pages).values())
+    return sum(-(-length // ALIGNED) * ALIGNED for length in lengths)
+
+
+class Sequences:
+    """What the host keeps of each slot: its page table and how its tokens are drawn."""
+
+    def __init__(self, slots: int, pages: int, page_size: int) -> None:
+        self.page_size, self.spare = page_size, slots
+        self.tables: NDArray[np.int32] = np.full((slots + 1, pages), SCRATCH, np.int32)
+        self.sampling = {
+            name: np.zeros(slots + 1, dtype)
+            for name, dtype in (
+                ("temperature", FLOAT), ("top_p", FLOAT), ("top_k", LONG), ("seed", LONG), ("stream", LONG)
+            )
+        }  # fmt: skip
+        self._owner: list[tuple[Request, int] | None] = [None] * (slots + 1)
+        self._filled = [0] * (slots + 1)
+
+    def update(self, request: Request) -> int:
+        """Brings the request's slot up to date and returns it."""
+        slot, epoch = request.slot, request.admitted
+        if self._owner[slot] != (request, epoch):
+            self._owner[slot], self._filled[slot] = (request, epoch), 0
+            self.tables[slot] = SCRATCH
+            how = request.sampling
+            for name, values in self.sampling.items():
+                value = getattr(how, name)
+                values[slot] = value - (1 << 64) if name == "seed" and value >= 1 << 63 else value
+        filled, pages = self._filled[slot], request.pages
+        if filled < len(pages):
+            self.tables[slot, filled : len(pages)] = pages[filled:]
+            self._filled[slot] = len(pages)
+        return slot
+
+    def pretend(
+        self, shape: Shape, length: int, pages: int, fields: "dict[str, NDArray]", how: Sampling = GREEDY
+    ) -> None:
+        """Fills a pass whose singles are sequences of `length` tokens on any of `pages` pages, drawn as `how` says, and
+        whose blocks end such sequences, to time it. The newest tokens are written to the scratch page, so nothing that
+        the pages hold is lost.
+        """
+        self.fill(Step(), shape, fields)
+        newest, size = length - 1, self.page_size
+        read = newest // size  # whole pages before the one that is written
+        for name in ("tables", "block_tables"):
+            table = fields[name][:, :read]
+            table[:] = 1 + np.arange(table.size, dtype=SHORT).reshape(table.shape) % (pages - 1)
+        fields["position"][:], fields["lengths"][:], fields["block_lengths"][:] = newest, length, length
+        fields["offset"][: shape.singles] = newest % size
+        for name in self.sampling:
+            fields[name][:] = getattr(how, name)
+
+    def fill(self, step: Step, shape: Shape, fields: "dict[str, NDArray]") -> None:
+        """Writes the fields of a step. Padding uses the scratch page, and its tokens go to the spare slot."""
+        rows, draws, spare, size = shape.rows, shape.draws, self.spare, self.page_size
+        slot_of = np.full(rows, spare, LONG)
+        target = np.full(draws, spare, LONG)
+        for name in ("given", "position", "lengths", "block_lengths", "end", "place"):
+            fields[name].fill(0)
+        fields["source"].fill(-1)
+        for row, part in enumerate(step.singles):
+            slot_of[row] = self.update(part.request)
+            fields["position"][row] = part.start
+            self._choose(part, row, row, target, fields)
+            if part.start < len(part.request.ids):
+                fields["given"][row] = part.request.ids[part.start]
+            else:
+                fields["source"][row] = slot_of[row]
+        row, block = shape.singles, 0
+        for draw, part in enumerate(step.chunks, shape.singles):
+            slot_of[row : row + part.tokens] = slot = self.update(part.request)
+            end = part.start + part.tokens
+            fields["given"][row : row + part.tokens] = part.request.ids[part.start : end]
+            fields["position"][row : row + part.tokens] = np.arange(part.start, end)
+            self._choose(part, draw, row + part.tokens - 1, target, fields)
+            blocks = -(-part.tokens // shape.block)
+            ends = part.start + shape.block * np.arange(1, blocks + 1)
+            fields["block_lengths"][block : block + blocks] = ends
+            fields["block_tables"][block : block + blocks] = self.tables[slot]
+            row, block = row + blocks * shape.block, block + blocks
+        singles = len(step.singles)
+        fields["block_tables"][block:] = SCRATCH
+        fields["tables"][:] = self.tables[slot_of[: shape.singles]]
+        fields["lengths"][:singles] = fields["position"][:singles] + 1
+        at = fields["position"]
+        fields["page"][:, 0] = self.tables[slot_of, at // size]
+        np.remainder(at, size, out=fields["offset"])
+        fields["target"][:] = target
+        for name, values in self.sampling.items():
+            fields[name][:] = values[target]
+
+    @staticmethod
+    def _choose(part: Part, draw: int, row: int, target: NDArray, fields: "dict[str, NDArray]") -> None:
+        fields["end"][draw], fields["place"][draw] = row, part.place
+        if part.samples:
+            target[draw] = part.request.slot

@@ -1,0 +1,269 @@
+"""The megakernel as a backend: few sequences, several tokens a launch.
+
+The pages stay the truth. An instance of the megakernel has caches of its own, with a place for each of its sequences:
+
+    a sequence joins   its rows in pages ──copy──► a place of the instance
+    each launch        `count` tokens of all sequences, each at its own position; then the new rows ──copy──► pages
+    a sequence leaves  nothing: its pages have all of its rows
+
+So the next step of any sequence may be computed by any backend, and the prefix cache and preemption work as without it.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kernels.ops.sampling import GREEDY, Sampling
+from kernels.server.execution.packed import PagedState
+from kernels.server.execution.rows import move_rows
+from kernels.server.scheduler.batching import SchedulerLimits
+from kernels.server.scheduler.requests import Logprobs, Part, Request, Step
+
+BATCHES = (1, 2, 4, 8)
+"""The sequences of the instances."""
+COUNT = 4
+"""Tokens of a launch. A prompt that arrives waits for two launches at most, one that runs and one behind it."""
+IN_FLIGHT = 2
+"""Steps that may be launched and not read."""
+LONGEST, CAPACITY_STEP = 8192, 64
+"""Tokens of the longest sequence for which an instance has room, and what its room is a multiple of."""
+TIMED_LENGTH, TIMED_LAUNCHES = 256, 10
+"""Tokens of each sequence, and launches, when an instance is timed."""
+
+
+class Instance(Protocol):
+    """A megakernel for `batch` sequences of up to `capacity` tokens.
+
+    `keys` and `values` [layers, batch, capacity, kv_heads, head_dim] hold what precedes a launch, and get its rows.
+    """
+
+    batch: int
+    capacity: int
+    keys: Tensor
+    values: Tensor
+
+    def launch(self, first: Tensor, positions: Sequence[int], sampling: Sequence[Sampling], tokens: Tensor) -> None:
+        """Makes tokens [count, batch] int32, in the host's memory, after the tokens `first` [batch] int64 at
+        `positions`. Does not wait for the device.
+        """
+
+
+class Held(NamedTuple):
+    """What a place of an instance holds: the first `tokens` rows of a request, as it was admitted."""
+
+    request: Request
+    admitted: int
+    tokens: int
+
+
+class MegakernelLaunchedStep(NamedTuple):
+    """A launched step: its tokens [count, batch], the places of its parts, and when."""
+
+    tokens: NDArray[np.int32]
+    places: list[int]
+    event: "torch.cuda.Event | None"
+
+
+class MegakernelHostBuffers(NamedTuple):
+    """The host's memory of one step: numbers for the device int64, and the tokens that come back int32."""
+
+    numbers: Tensor
+    tokens: Tensor
+
+
+class MegakernelBackend:
+    """Computes steps of up to `few` single tokens. It has the pages of `state`, as the kernels backend has."""
+
+    def __init__(
+        self, state: PagedState, limits: SchedulerLimits, instances: Sequence[Instance], count: int = COUNT
+    ) -> None:
+        """`instances` by rising batch, all of one capacity. Raises ValueError without any."""
+        if not instances:
+            raise ValueError("instances: there is none")
+        self.state, self.limits, self.instances, self.count = state, limits, list(instances), count
+        self.longest = min(each.capacity for each in instances)
+        self.few = instances[-1].batch
+        self._held: list[list[Held | None]] = [[None] * each.batch for each in instances]
+        numbers, self._device = 2 * self.few * (self.longest + count) + 3 * self.few, state.last.device
+        self._numbers = torch.zeros(numbers, dtype=torch.int64, device=self._device)
+        self._newest = torch.zeros(self.few, dtype=torch.int32, device=self._device)
+        self._host = deque(self._made_host(numbers) for _ in range(IN_FLIGHT + 1))
+        self._launched: deque[MegakernelLaunchedStep] = deque()
+        self.timed: dict[int, dict[str, float]] = {}
+        """The ms of a token of both backends, by the number of sequences, where they were timed for the change-over."""
+
+    @torch.no_grad()
+    def prepare(self) -> None:
+        """Compiles the copies between the pages and each instance: no request waits for that later. One row goes from
+        the pages to an instance and back.
+        """
+        row = torch.zeros((2, 1), dtype=torch.int64, device=self._device)
+        pages = self.state.keys, self.state.values
+        for instance in self.instances:
+            own = instance.keys, instance.values
+            move_rows(row, pages, own)
+            move_rows(row, own, pages)
+
+    def keep(self, most: int) -> None:
+        """Takes no more than `most` sequences from now on, and lets go of the instances for more."""
+        kept = 1 + self._number(most)
+        self.instances, self._held, self.few = self.instances[:kept], self._held[:kept], most
+
+    def can_run(self, step: Step) -> bool:
+        """Not a step with log probabilities: the megakernel keeps no logits."""
+        if step.chunks or len(step.singles) > self.few or any(part.request.logprobs is not None for part in step.parts):
+            return False
+        return all(part.start + step.count <= self.longest for part in step.singles)
+
+    @torch.no_grad()
+    def launch(self, step: Step) -> None:
+        number = self._number(len(step.singles))
+        instance, host = self.instances[number], self._host[0]
+        self._host.rotate()
+        places, joined = self._joined(number, step)
+        positions, sampling = [0] * instance.batch, [GREEDY] * instance.batch
+        given, source = np.zeros(instance.batch, np.int64), np.full(instance.batch, -1)
+        target = np.full(instance.batch, len(self.state.last) - 1)
+        for place, part in zip(places, step.singles, strict=True):
+            request = part.request
+            positions[place], sampling[place], target[place] = part.start, request.sampling, request.slot
+            if part.start < len(request.ids):
+                given[place] = request.ids[part.start]
+            else:
+                source[place] = request.slot
+        made = [
+            self._rows(part, place, instance, part.start, step.count)[::-1]
+            for place, part in zip(places, step.singles, strict=True)
+        ]
+        join, back, first, slots, to = self._sent(host, joined, np.concatenate(made, axis=1), given, source, target)
+        pages, own = (self.state.keys, self.state.values), (instance.keys, instance.values)
+        move_rows(join, pages, own)
+        first = torch.where(slots >= 0, self.state.last[slots.clamp_min(0)], first)
+        tokens = host.tokens[: step.count * instance.batch].view(step.count, instance.batch)
+        tokens.fill_(-1)
+        instance.launch(first, positions, sampling, tokens)
+        move_rows(back, own, pages)
+        newest = self._newest[: instance.batch].copy_(tokens[-1], non_blocking=True)
+        self.state.last.index_copy_(0, to, newest.long())
+        self._launched.append(MegakernelLaunchedStep(tokens.numpy(), places, self._event()))
+
+    def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
+        done = self._launched.popleft()
+        if done.event is not None:
+            done.event.synchronize()
+        found = [done.tokens[:, place].tolist() for place in done.places]
+        if any(token < 0 for ids in found for token in ids):
+            raise RuntimeError("the megakernel gave up: it left tokens of a launch unmade")
+        return found, {}
+
+    @torch.no_grad()
+    def token_ms(self, sequences: int) -> float:
+        """The ms of one token of each of `sequences` sequences of TIMED_LENGTH tokens, without joining."""
+        instance, host = self.instances[self._number(sequences)], self._host[0]
+        first = torch.zeros(instance.batch, dtype=torch.int64, device=self._device)
+        positions = [min(TIMED_LENGTH, self.longest) - self.count] * instance.batch
+        tokens = host.tokens[: self.count * instance.batch].view(self.count, instance.batch)
+        rounds = TIMED_LAUNCHES if self._device.type == "cuda" else 1
+        for timed in (False, True):
+            self._synchronize()
+            began = time.perf_counter()
+            for _ in range(rounds if timed else 1):
+                instance.launch(first, positions, [GREEDY] * instance.batch, tokens)
+            self._synchronize()
+        self._held[self._number(sequences)] = [None] * instance.batch
+        return (time.perf_counter() - began) * 1e3 / rounds / self.count
+
+    def _number(self, sequences: int) -> int:
+        """The number of the smallest instance for `sequences` sequences."""
+        return next(at for at, each in enumerate(self.instances) if each.batch >= sequences)
+
+    def _joined(self, number: int, step: Step) -> tuple[list[int], NDArray[np.int64]]:
+        """The place of each part in the instance, and the rows to copy: [2, any], in the pages and in the instance.
+
+        A sequence that stays in its place lacks only the rows of its latest tokens. What lies in places without a part
+        is lost: the launch writes into them.
+        """
+        instance, held = self.instances[number], self._held[number]
+        known = {(id(each.request), each.admitted): at for at, each in enumerate(held) if each is not None}
+        found = [known.get((id(part.request), part.request.admitted)) for part in step.singles]
+        free = [at for at in range(instance.batch) if at not in found]
+        places = [free.pop(0) if at is None else at for at in found]
+        rows = []
+        for place, part, at in zip(places, step.singles, found, strict=True):
+            before = held[place]
+            begin = before.tokens if at is not None and before is not None else 0
+            rows.append(self._rows(part, place, instance, begin, part.start - begin))
+            held[place] = Held(part.request, part.request.admitted, part.start + step.count)
+        for place in free:
+            held[place] = None
+        return places, np.concatenate(rows, axis=1)
+
+    def _rows(self, part: Part, place: int, instance: Instance, begin: int, count: int) -> NDArray[np.int64]:
+        """The rows [2, count] of the part's tokens from `begin` on, in the pages and in the instance."""
+        size = self.limits.page_size
+        at = np.arange(begin, begin + count)
+        pages = np.asarray(part.request.pages[: -(-(begin + count) // size)], np.int64)
+        return np.stack([pages[at // size] * size + at % size, place * instance.capacity + at])
+
+    def _sent(self, host: MegakernelHostBuffers, *arrays: NDArray[np.int64]) -> list[Tensor]:
+        """The arrays on the device, by one copy."""
+        at, found = 0, []
+        numbers = host.numbers.numpy()
+        for each in arrays:
+            numbers[at : at + each.size] = each.ravel()
+            found.append(self._numbers[at : at + each.size].view(each.shape))
+            at += each.size
+        self._numbers[:at].copy_(host.numbers[:at], non_blocking=True)
+        return found
+
+    def _made_host(self, numbers: int) -> MegakernelHostBuffers:
+        pinned = self._device.type == "cuda"
+        tokens = torch.zeros(self.few * self.count, dtype=torch.int32, pin_memory=pinned)
+        return MegakernelHostBuffers(torch.zeros(numbers, dtype=torch.int64, pin_memory=pinned), tokens)
+
+    def _event(self) -> "torch.cuda.Event | None":
+        if self._device.type != "cuda":
+            return None
+        event = torch.cuda.Event()
+        event.record()
+        return event
+
+    def _synchronize(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+
+def capacity_of(context: int) -> int:
+    """The tokens of a sequence for which instances have room, for a server of such sequences."""
+    return -(-min(context, LONGEST) // CAPACITY_STEP) * CAPACITY_STEP
+
+
+def batches_within(most: int, free: float, size: Callable[[int], int]) -> dict[int, int]:
+    """The batches of the instances that serve up to `most` sequences, each with its size(batch) in bytes: the smallest
+    ones, as long as all of them fit into `free` bytes.
+    """
+    found: dict[int, int] = {}
+    for batch in BATCHES:
+        if batch >= 2 * most or sum(found.values()) + size(batch) > free:
+            break
+        found[batch] = size(batch)
+    return found
+
+
+def crossing(kernels_ms: Mapping[int, float], megakernel_ms: Mapping[int, float]) -> int:
+    """The most sequences up to which the megakernel is faster; 0 where it is slower even for the fewest.
+
+    Both mappings give the ms of a token by the number of sequences.
+    """
+    most = 0
+    for sequences in sorted(megakernel_ms):
+        if megakernel_ms[sequences] >= kernels_ms[sequences]:
+            break
+        most = sequences
+    return most

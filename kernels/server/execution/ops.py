@@ -1,0 +1,181 @@
+"""The ops of packed passes when no plan names them. They depend on the number of rows alone; nothing is timed here.
+
+Up to MOST_ROWS rows the streamed products, up to FEW `small_gemm`, both with their neighbours in them and as dependent
+launches; beyond it cuBLAS, from LONG on with SwiGLU within the product: as `kernels.model.prompt_ops` has measured it
+for prompts. The norms are within `small_gemm` up to NORMED rows only.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from kernels import registry
+from kernels.dtypes import DTYPE_NAMES
+from kernels.gemm.skinny import MOST_ROWS
+from kernels.gemm.small import LEAST_ROWS
+from kernels.hardware import Gpu
+from kernels.model import decoder
+from kernels.model.layer_cases import attention_case, rope_case, step_case
+from kernels.model.layer_ops import BatchShape, LayerOps
+from kernels.model.prompt_ops import FEW, LARGE_ROWS, LONG, ONE_TILE, ROW_WARPS
+from kernels.ops import (
+    Case,
+    Epilogue,
+    GatedCase,
+    GroupedCase,
+    LinearCase,
+    LmHeadCase,
+    RmsNormCase,
+    RopeCase,
+    StepAttentionCase,
+)
+from kernels.plan import PlannedOp
+from kernels.server.execution.heads import TIMED_AS, head_case
+from kernels.server.execution.shapes import Shape
+
+
+class Copies(IntEnum):
+    """The copies of a model's weights that passes may hold beside the model's own, by what they take together."""
+
+    NONE = 0
+    STREAMED = 1
+    """Packed as `skinny` streams them. Without them torch's products take passes of a few rows."""
+    ALL = 2
+    """And, of the products that `small_gemm` normalises, times the norm's weights. Else norms are separate kernels."""
+
+
+VOCABULARY = 1 << 15
+"""A product with so many outputs is an LM head's: cuBLAS takes it beyond MOST_ROWS rows."""
+NORMED = 64
+"""The most rows that `small_gemm` normalises itself. A separate norm runs while the product fetches its weights, which
+hides most of it, and sums of squares of more rows take longer (docs/kernels/small-gemm.md)."""
+UNTUNED = ("decode_split", "grouped_hopper")
+"""Variants that take no params here."""
+STREAMED = {"pdl": True, "l2_prefetch": 64}
+PREFERRED = {
+    "rmsnorm": "rmsnorm_triton",
+    "gated": "gated_triton",
+    "rope": "rope_triton",
+    "attention": "decode_split",
+    "step_attention": "step_hopper",
+    "grouped": "grouped_hopper",
+}
+
+
+@dataclass(frozen=True)
+class Usable:
+    """What passes may use: a GPU, at most so many copies of the weights, and all variants but those in `exclude`."""
+
+    gpu: Gpu
+    most_copies: Copies = Copies.ALL
+    exclude: Collection[str] = ()
+
+    @property
+    def copies(self) -> Copies:
+        """The copies of the weights, without those that only excluded variants read."""
+        readers = {"skinny": Copies.NONE, "small_gemm": Copies.STREAMED}
+        return min([self.most_copies, *(left for name, left in readers.items() if name in self.exclude)])
+
+
+def packed_ops(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[PlannedOp]:
+    """The ops of such a pass over sequences of up to `capacity` tokens; torch's own serve what is not named."""
+    cases = packed_cases(model, shape, page_size, capacity, usable)
+    return [op for op in (_op(case, usable) for case in cases) if op is not None]
+
+
+def head_ops(model: decoder.Decoder, shape: Shape, usable: Usable) -> list[PlannedOp]:
+    """The LM heads that can end such a pass in place of logits and a draw, and the norm before the one that samples.
+
+    They read the packed copy of the weight that the product of the logits reads, so there are none without it.
+    """
+    found = [(case, _op(case, usable)) for case in head_cases(model, shape)] if usable.copies else []
+    return [op for case, op in found if op is not None] if found and found[0][1] else []
+
+
+def head_cases(model: decoder.Decoder, shape: Shape) -> list[Case]:
+    """The cases of `head_ops`."""
+    hidden, dtype = model.lm_head.shape[1], DTYPE_NAMES[model.embedding.dtype]
+    norm = RmsNormCase(m=shape.draws, n=hidden, dtype=dtype)
+    return [] if shape.blocks else [*(head_case(model, shape.draws, kind) for kind in TIMED_AS), norm]
+
+
+def packed_cases(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int, usable: Usable) -> list[Case]:
+    """The cases of such a pass, with the fusions that suit its number of rows and what it may use."""
+    layer = _layer(model, shape.rows, usable)
+    head = _head(model, shape.draws, usable.copies)
+    return list(dict.fromkeys([*layer, *_paged(model, shape, page_size, capacity), *head]))
+
+
+def fused(rows: int, copies: Copies = Copies.ALL) -> Collection[str]:
+    """The epilogues that are fused into a layer's products of `rows` rows."""
+    if rows <= {Copies.NONE: 0, Copies.STREAMED: MOST_ROWS, Copies.ALL: NORMED}[copies]:
+        return {"rmsnorm_scale", "rmsnorm_scale_bias", "rmsnorm_scale_swiglu", "swiglu", "residual"}
+    if rows <= FEW:
+        return {"swiglu", "residual"} if rows >= LEAST_ROWS else ()
+    return {"swiglu"} if rows >= LONG else ()
+
+
+def _layer(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
+    """Norms, products and activation of one layer of `rows` rows, with the epilogues of `fused`. A norm is a kernel of
+    its own where no variant serves the product that would normalise. Fusions with a norm go before equally many others.
+    """
+    layer_ops, wanted = LayerOps(model, BatchShape(rows, 1, 1)), fused(rows, usable.copies)
+
+    def fuses(case: LinearCase) -> bool:
+        return case.epilogue in wanted and (not case.normalises or _op(case, usable) is not None)
+
+    def rank(cases: tuple[Case, ...]) -> tuple[int, int]:
+        found = [case for case in cases if isinstance(case, LinearCase) and case.epilogue not in {"none", "bias"}]
+        good = [fuses(case) for case in found]
+        return good.count(False), -good.count(True)
+
+    chosen = min(layer_ops.arrangements(1), key=rank)
+    yield from (case for case in chosen if isinstance(case, LinearCase | RmsNormCase | GatedCase | GroupedCase))
+    yield from layer_ops.head_norms(1)
+
+
+def _paged(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) -> Iterator[Case]:
+    dtype = DTYPE_NAMES[model.embedding.dtype]
+    for heads in dict.fromkeys(model.shapes):
+        if not shape.blocks and model.layers[0].q_norm is None:
+            yield step_case(heads, shape.rows, capacity, dtype, page_size)
+        yield rope_case(heads, shape.rows, 1, dtype, page_size)
+        for batch, queries in ((shape.singles, 1), (shape.blocks, shape.block)):
+            if batch:
+                yield attention_case(heads, "decode", batch, queries, capacity, dtype, page_size)
+
+
+def _head(model: decoder.Decoder, rows: int, copies: Copies) -> Iterator[Case]:
+    """Few rows are normed within the product, as everywhere else; the norm's weight is folded into the head's."""
+    vocab, hidden = model.lm_head.shape
+    dtype = DTYPE_NAMES[model.embedding.dtype]
+    epilogue: Epilogue = "rmsnorm_scale" if rows <= MOST_ROWS and copies else "none"
+    if epilogue == "none":
+        yield RmsNormCase(m=rows, n=hidden, dtype=dtype)
+    yield LinearCase(m=rows, n=vocab, k=hidden, dtype=dtype, weights=dtype, epilogue=epilogue)
+
+
+def _op(case: Case, usable: Usable) -> PlannedOp | None:
+    name, params = _preferred(case, usable.copies)
+    if name is None or name in usable.exclude or registry.variant(name).serves(case, usable.gpu) is not None:
+        return None
+    return PlannedOp(op=case.op, case=case.model_dump(), variant=name, params=params)
+
+
+def _preferred(case: Case, copies: Copies) -> tuple[str | None, dict[str, Any]]:
+    if isinstance(case, LinearCase):
+        if case.m <= MOST_ROWS and copies:
+            return "skinny", STREAMED
+        if case.m <= FEW and case.n < VOCABULARY:
+            tile = ONE_TILE if case.epilogue == "residual" and case.m <= LARGE_ROWS else {}
+            return "small_gemm", {"pdl": True, **tile}
+        return ("gemm_hopper", {}) if case.gates and case.m >= LONG else (None, {})
+    if isinstance(case, LmHeadCase):
+        return "lm_head_skinny", {"pdl": True, "dynamic": case.m == 1 and case.sampling == "argmax"}
+    name = PREFERRED.get(case.op)
+    if name in UNTUNED:
+        return name, {}
+    rows = case.batch if isinstance(case, RopeCase | StepAttentionCase) else getattr(case, "m", 0)
+    warps = ROW_WARPS if name == "rmsnorm_triton" and rows <= FEW else {}
+    return name, {"pdl": rows <= FEW, **warps}

@@ -1,0 +1,197 @@
+"""One pass of the compact decoder over tokens of many sequences, whose keys and values lie in pages.
+
+    ids ─► embed ─► ┌─ norm · QKV ─► rope, append to pages ─► attention ─► O ─► norm · gate_up, SwiGLU ─► down ─┐ ─►
+                    └────────────────────────────────── once a layer ─────────────────────────────────────────┘
+    ─► rows that end a part ─► norm · logits ─► draw ─► last token of each slot
+                            └► an LM head that draws ──┘
+
+All products take all rows. Attention takes the singles in one call and the blocks of chunks in another: a block is a
+short sequence of queries whose last one sees the most keys, so its length says where it stands in its sequence. In a
+pass of singles alone, one kernel may rotate, append and attend: no row then reads what another row of the pass writes.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from kernels.dtypes import DTYPE_NAMES
+from kernels.model import decoder
+from kernels.model.bound_variants import BoundVariants
+from kernels.model.layer_cases import attention_case, rope_case, step_case
+from kernels.model.layer_weights import Weights
+from kernels.model.passes import default_scale
+from kernels.model.products import Rows, Stream, added_product, mlp_half, normed_product
+from kernels.ops.base import SamplingKind
+from kernels.server.execution.attention import paged_attention
+from kernels.server.execution.heads import drawing_head
+from kernels.server.execution.inputs import Fields
+from kernels.server.execution.sampling import draw_tokens
+from kernels.server.execution.shapes import Shape
+
+RopeAngles = tuple[Tensor, Tensor]
+LayerCall = Callable[[Stream, RopeAngles | None], None]
+
+
+class PagedState:
+    """The memory that all passes of a backend share.
+
+    `keys` and `values` [layers, pages, page_size, kv_heads, head_dim], `caches` those of each layer; `last` [slots + 1]
+    int64, the newest token of each slot; cos and sin [positions, head_dim]. Raises ValueError for layers of unlike
+    heads.
+    """
+
+    def __init__(self, model: decoder.Decoder, pages: int, page_size: int, slots: int, positions: int) -> None:
+        self.page_size, self.positions = page_size, positions
+        self.cos, self.sin = model.rope_table(positions)
+        if len({(each.kv_heads, each.head_dim) for each in model.shapes}) > 1:
+            raise ValueError("the model's layers have unlike heads: their pages would have unlike sizes")
+        heads = model.shapes[0]
+        size = len(model.shapes), pages, page_size, heads.kv_heads, heads.head_dim
+        self.keys, self.values = (model.embedding.new_zeros(size) for _ in range(2))
+        self.caches = list(zip(self.keys, self.values, strict=True))
+        self.last = torch.zeros(slots + 1, dtype=torch.int64, device=model.embedding.device)
+
+
+class PackedPass:
+    """The pass of one shape. `run` works on the tensors of `fields` and can be captured."""
+
+    def __init__(
+        self,
+        model: decoder.Decoder,
+        variants: BoundVariants,
+        state: PagedState,
+        shape: Shape,
+        fields: Fields,
+        head: SamplingKind | None = None,
+    ) -> None:
+        """It ends with the LM head of this kind, which must be planned; None: with logits and a draw."""
+        self.model, self.variants, self.state, self.shape, self.fields = model, variants, state, shape, fields
+        self.dtype = DTYPE_NAMES[model.embedding.dtype]
+        self._rows = Rows(variants, shape.rows, self.dtype, model.eps)
+        self._drawn = Rows(variants, shape.draws, self.dtype, model.eps)
+        self._rotates = False
+        self._layers = [self._layer(index) for index in range(len(model.layers))]
+        self.head = head
+        if head is None:
+            self._end = normed_product(self._drawn, model.norm, model.lm_head, None)
+        else:
+            self._end = drawing_head(self._drawn, model, fields, head)
+        self.chosen = torch.zeros(shape.draws, dtype=torch.int64, device=state.last.device)
+        self.logits = self.chosen.new_empty(0)
+        """The logits [draws, vocab] of the last run, empty with an LM head; those of a captured run lie at one address
+        for all replays, as `chosen` does."""
+
+    def run(self) -> None:
+        """Computes the rows, writes their keys and values, and leaves each draw's token in `chosen` and in `last` of
+        its slot; without an LM head its logits in `logits`.
+        """
+        fields, state = self.fields, self.state
+        stream = Stream(embedded(fields, state.last, self.model.embedding))
+        angles = None
+        if self._rotates:
+            angles = state.cos[fields.position][:, None], state.sin[fields.position][:, None]
+        for layer in self._layers:
+            layer(stream, angles)
+        x = stream.summed()
+        ends = x.index_select(0, fields.end) if self.shape.blocks else x
+        found = self._end(Stream(ends))
+        if self.head is None:
+            self.logits = found
+            draw_tokens(found, fields, self.chosen, state.last)
+        else:
+            self.chosen = found
+            state.last.index_copy_(0, fields.target, found)
+
+    def _layer(self, index: int) -> LayerCall:
+        w, shape = self.model.layers[index], self.model.shapes[index]
+        keys, values = self.state.caches[index]
+        qkv = normed_product(self._rows, w.input_norm, w.qkv[0], w.qkv_bias[0])
+        attend = self._attention(w, shape, keys, values)
+        out = added_product(self._rows, w.o, w.o_bias)
+        mlp = mlp_half(self._rows, w)
+
+        def run(stream: Stream, angles: RopeAngles | None) -> None:
+            out(attend(qkv(stream), angles), stream)
+            mlp(stream)
+
+        return run
+
+    def _attention(
+        self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor
+    ) -> Callable[[Tensor, RopeAngles | None], Tensor]:
+        """qkv [rows, (heads + 2 · kv_heads) · head_dim] ↦ o [rows, heads · head_dim]; k and v go into their pages."""
+        fields, state = self.fields, self.state
+        step = None
+        if not self.shape.blocks and w.q_norm is None and default_scale(shape):
+            step = self.variants.planned(
+                step_case(shape, self.shape.rows, state.positions, self.dtype, state.page_size)
+            )
+        if step is not None:
+            function = step.function
+            return lambda qkv, _: function(
+                qkv, state.cos, state.sin, keys, values, fields.position, page_table=fields.tables
+            )
+        rotate, attend = self._rope(w, shape, keys, values), self._attend_apart(shape, keys, values)
+        count = [shape.heads, shape.kv_heads, shape.kv_heads]
+        self._rotates = True
+
+        def run(qkv: Tensor, angles: RopeAngles | None) -> Tensor:
+            assert angles is not None
+            q, k, v = qkv.view(self.shape.rows, 1, -1, shape.head_dim).split(count, dim=2)
+            return attend(rotate(q, k, v, *angles))
+
+        return run
+
+    def _rope(self, w: Weights, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[..., Tensor]:
+        """(q, k, v, cos, sin) ↦ rotated q. Each row is a sequence of one token whose cache is one page."""
+        case = rope_case(shape, self.shape.rows, 1, self.dtype, self.state.page_size)
+        append, fields = self.variants.bound(case).function, self.fields
+
+        def rotate(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+            if w.q_norm is not None and w.k_norm is not None:
+                q, k = self._rows.head_norm(q, w.q_norm), self._rows.head_norm(k, w.k_norm)
+            found: Tensor = append(q, k, v, cos, sin, keys, values, fields.offset, fields.page)
+            return found
+
+        return rotate
+
+    def _attend_apart(self, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
+        """Rotated q [rows, 1, heads, head_dim] ↦ o [rows, heads · head_dim]."""
+        fields, (singles, blocks, block, _) = self.fields, self.shape
+        by_block = blocks, block, shape.heads, shape.head_dim
+        of_singles = self._attend(shape, singles, 1) if singles else None
+        of_blocks = self._attend(shape, blocks, block) if blocks else None
+
+        def run(q: Tensor) -> Tensor:
+            o = q.new_empty(q.shape)
+            if of_singles is not None:
+                of_singles(q[:singles], keys, values, fields.lengths, fields.tables, out=o[:singles])
+            if of_blocks is not None:
+                read, out = q[singles:].view(by_block), o[singles:].view(by_block)
+                of_blocks(read, keys, values, fields.block_lengths, fields.block_tables, out=out)
+            return o.view(len(o), -1)
+
+        return run
+
+    def _attend(self, shape: decoder.LayerShape, batch: int, queries: int) -> Callable[..., Tensor]:
+        """f(q [batch, queries, heads, head_dim], keys, values, lengths, tables, out=o), o like q and contiguous, by the
+        planned variant, or torch's.
+        """
+        capacity = self.fields.tables.shape[1] * self.state.page_size
+        case = attention_case(shape, "decode", batch, queries, capacity, self.dtype, self.state.page_size)
+        found = self.variants.planned(case) if default_scale(shape) else None
+        if found is not None:
+            return found.function
+        return lambda *given, out: out.copy_(paged_attention(*given, scaling=shape.scaling, window=case.window))
+
+
+def embedded(fields: Fields, last: Tensor, table: Tensor) -> Tensor:
+    """The embeddings [rows, hidden] of the rows' tokens: those given, or the newest of a slot, -1 read as 0."""
+    if table.is_cuda:
+        from kernels.server.execution.embed_triton import embed_rows
+
+        return embed_rows(fields.given, fields.source, last, table)
+    ids = torch.where(fields.source >= 0, last[fields.source.clamp_min(0)].clamp_min(0), fields.given)
+    return F.embedding(ids, table)

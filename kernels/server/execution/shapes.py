@@ -1,0 +1,77 @@
+"""The sizes of packed passes: one CUDA graph each. Imports without torch."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kernels.server.scheduler.batching import TOKENS_OF_A_CHUNK, SchedulerLimits
+from kernels.server.scheduler.requests import Step
+
+FINE = 32
+"""From so many rows on, passes have sizes between the powers of two."""
+EVEN, SPACING = 1024, 256
+"""From EVEN rows on, each pass with chunks has SPACING rows more than the one before it: the product of gate and up
+takes pairs of tiles of 128 rows there, and whole pairs leave none of them empty."""
+LEAST_BLOCKS = 4
+"""The fewest blocks of a pass with chunks, unless its limits allow fewer."""
+
+
+class Shape(NamedTuple):
+    """A pass over `singles` rows of one token, and `blocks` of `block` consecutive tokens of up to `chunks` chunks."""
+
+    singles: int
+    blocks: int
+    block: int
+    chunks: int
+
+    @property
+    def rows(self) -> int:
+        """Tokens that the pass computes, padding included."""
+        return self.singles + self.blocks * self.block
+
+    @property
+    def draws(self) -> int:
+        """Rows for which it chooses a next token."""
+        return self.singles + self.chunks
+
+
+def shapes(limits: SchedulerLimits, singles: Sequence[int] = ()) -> list[Shape]:
+    """The shapes that hold every step within the limits, the cheapest first.
+
+    `singles` are those of passes without chunks (none: the defaults).
+    """
+    block, most = limits.chunk_rows, limits.running
+    alone = {*(each for each in singles if each < most), most} if singles else set(default_singles(most))
+    beside = {*(each for each in limits.mixed if each < most), most}
+    found = [Shape(each, 0, block, 0) for each in alone]
+    for each in beside:
+        longest = limits.room_beside(each)
+        found.append(Shape(each, longest // block, block, limits.chunks))
+        for tokens in {(rows - each) // block * block for rows in mixed_rows(each + longest)}:
+            if LEAST_BLOCKS * block <= tokens < longest:
+                chunks = min(limits.chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
+                found.append(Shape(each, tokens // block, block, chunks))
+    return sorted(found, key=lambda shape: (shape.rows, shape.draws))
+
+
+def mixed_rows(most: int) -> list[int]:
+    """Rows of the passes with chunks: as `default_singles` up to EVEN, then every SPACING, `most` at last."""
+    longer = range(EVEN + SPACING, most + SPACING, SPACING)
+    return [*default_singles(min(most, EVEN)), *(min(each, most) for each in longer)]
+
+
+def default_singles(most: int) -> list[int]:
+    """Rows of the passes without chunks: powers of two below `most`, from FINE on their middles as well, and `most`."""
+    powers = [1 << bit for bit in range(most.bit_length())]
+    middles = [3 * each // 2 for each in powers if each >= FINE]
+    return sorted({most, *(each for each in (*powers, *middles) if each < most)})
+
+
+def fitting(candidates: Sequence[Shape], step: Step) -> Shape:
+    """The first of the candidates that holds the step. Raises ValueError for a step beyond all of them."""
+    block = candidates[0].block
+    singles, chunks = len(step.singles), len(step.chunks)
+    blocks = sum(-(-part.tokens // block) for part in step.chunks)
+    for shape in candidates:
+        if singles <= shape.singles and blocks <= shape.blocks and chunks <= shape.chunks:
+            return shape
+    raise ValueError(f"a step of {singles} singles and {blocks} blocks of chunks is beyond the backend's limits")

@@ -1,0 +1,104 @@
+"""The size of a server: chosen from the model's context and the device's memory where the operator does not say."""
+
+from dataclasses import dataclass
+
+import torch
+
+from kernels.hardware import Gpu
+from kernels.model import decoder
+from kernels.runners.bucket_session import positions
+from kernels.server.execution.backend import block_of
+from kernels.server.execution.ops import Copies
+from kernels.server.scheduler.batching import STEP_TOKENS, SchedulerLimits
+
+PAGE_SIZE = 16
+LONGEST_CONTEXT = 8192
+"""The default limit of a sequence in tokens; a model with a shorter context has its own."""
+SHARE_OF_FREE = 0.8
+"""The share of the device's free memory, without `packed_bytes`, that KV pages may take. The rest is for graphs."""
+STEP_TOKENS_ON = {"cuda": STEP_TOKENS, "cpu": 256, "meta": STEP_TOKENS}
+"""The tokens that a step with chunks has at most, by type of device. torch's meta device stands for a GPU."""
+
+
+@dataclass(frozen=True)
+class RequestedSize:
+    """The size that an operator asks for; what is None is chosen here.
+
+    A sequence has at most `context` tokens, `running` requests run at once, and the KV pages take `kv_bytes` bytes. A
+    step with prompts may delay the tokens of others by `pause_ms`.
+    """
+
+    context: int | None = None
+    running: int = 256
+    kv_bytes: int | None = None
+    pause_ms: float | None = None
+
+
+def page_bytes(model: decoder.Decoder) -> int:
+    """The bytes of one KV page: keys and values of PAGE_SIZE tokens in all layers."""
+    width = sum(shape.kv_heads * shape.head_dim for shape in model.shapes)
+    return 2 * PAGE_SIZE * width * model.embedding.itemsize
+
+
+def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL) -> int:
+    """The bytes of the `copies` of weights that passes hold beside the model's own."""
+    if gpu.sm != 90 or not copies:
+        return 0
+    held = [model.lm_head, *(each for w in model.layers for each in w.streamed)]
+    if copies is Copies.ALL:
+        held += [each for w in model.layers for each in w.normed]
+    return sum(each.nbytes for each in held)
+
+
+def copies_beside(model: decoder.Decoder, config: object, gpu: Gpu, wanted: RequestedSize, reserved: int = 0) -> Copies:
+    """The most copies of weights that leave memory for the KV pages wanted, or for one sequence of the context, where
+    `reserved` bytes are left for others.
+    """
+    device = model.embedding.device
+    if device.type != "cuda":
+        return Copies.ALL
+    pages = 1 + -(-context_of(config, wanted) // PAGE_SIZE)
+    needed = pages * page_bytes(model) if wanted.kv_bytes is None else wanted.kv_bytes
+    free = torch.cuda.mem_get_info(device)[0] - reserved
+    fitting = (each for each in reversed(Copies) if needed <= (free - packed_bytes(model, gpu, each)) * SHARE_OF_FREE)
+    return next(fitting, Copies.NONE)
+
+
+def context_of(config: object, wanted: RequestedSize) -> int:
+    """The most tokens of a sequence, by the operator's wish and the model's own limit."""
+    return min(positions(config), wanted.context or LONGEST_CONTEXT)
+
+
+def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, reserved: int = 0) -> SchedulerLimits:
+    """The limits of a backend of the model, whose transformers configuration is `config`. `reserved` bytes of the
+    device's free memory are left for others.
+
+    Raises ValueError when the memory does not hold one sequence of a page.
+    """
+    device = model.embedding.device
+    context = context_of(config, wanted)
+    block = block_of(model)
+    most = 1 + wanted.running * -(-context // PAGE_SIZE)
+    if wanted.kv_bytes is not None:
+        most = min(most, wanted.kv_bytes // page_bytes(model))
+    elif device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+        most = min(most, int((free - reserved) * SHARE_OF_FREE) // page_bytes(model))
+        if most < 2:
+            raise ValueError(
+                f"the GPU's memory holds no KV page: {free / 2**30:,.1f} GiB are free beside the model, and packed "
+                f"copies of its weights take {reserved / 2**30:,.1f} GiB"
+            )
+    if most < 2:
+        raise ValueError(
+            f"kv_bytes: {wanted.kv_bytes} hold no KV page of {page_bytes(model)} bytes beside the scratch page"
+        )
+    step_tokens = max(block, min(STEP_TOKENS_ON[device.type], -(-context // block) * block * wanted.running))
+    return SchedulerLimits(
+        pages=most,
+        page_size=PAGE_SIZE,
+        running=wanted.running,
+        context=context,
+        step_tokens=step_tokens,
+        chunk_rows=block,
+    )

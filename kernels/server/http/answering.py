@@ -1,0 +1,161 @@
+"""An answer as it is told to a client: choices, their texts, and the counts of tokens."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from kernels.ops.sampling import Sampling
+from kernels.server.http.client import EngineClient, TokenEvent
+from kernels.server.http.errors import ApiError
+from kernels.server.http.logprob_entries import Entries, LogprobEntry
+from kernels.server.http.metrics import Metrics
+from kernels.server.http.schemas import Asked
+from kernels.server.http.text import Pieces, Stops, TextCodec
+
+
+@dataclass
+class Piece:
+    """What one step adds to a choice: text and ids, which may both be empty, at the end the reason, and log
+    probabilities where the request asks for them.
+    """
+
+    choice: int
+    text: str = ""
+    ids: list[int] = field(default_factory=list)
+    reason: str | None = None
+    entries: list[LogprobEntry] = field(default_factory=list)
+
+
+@dataclass
+class Usage:
+    """The counts of tokens of one request."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+
+    @property
+    def document(self) -> dict[str, object]:
+        return {
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.completion,
+            "total_tokens": self.prompt + self.completion,
+            "prompt_tokens_details": {"cached_tokens": self.cached},
+        }
+
+
+@dataclass
+class Completion:
+    """The choices of one request: `n` for each prompt, in the order of the prompts, in sequences of up to `longest`
+    tokens.
+    """
+
+    client: EngineClient
+    text: TextCodec
+    metrics: Metrics
+    asked: Asked
+    prompts: Sequence[list[int]]
+    longest: int
+    usage: Usage = field(default_factory=Usage)
+
+    def __post_init__(self) -> None:
+        self.usage.prompt = sum(map(len, self.prompts))
+        seed = secrets.randbits(63) if self.asked.seed is None else self.asked.seed % (1 << 64)
+        asked = self.asked
+        try:
+            self._sampling = [
+                Sampling(asked.temperature, asked.top_k, asked.top_p, seed, stream) for stream in range(asked.n)
+            ]
+        except ValueError as error:
+            raise ApiError(400, str(error), str(error).split(":")[0]) from error
+
+    async def pieces(self) -> AsyncGenerator[Piece, None]:
+        """The pieces of all choices as they come. Raises ApiError; the other choices then end too."""
+        choices = [(ids, how) for ids in self.prompts for how in self._sampling]
+        together = self._choice(0, *choices[0]) if len(choices) == 1 else self._together(choices)
+        async with aclosing(together) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def _together(self, choices: Sequence[tuple[list[int], Sampling]]) -> AsyncGenerator[Piece, None]:
+        queue: asyncio.Queue[Piece | BaseException | None] = asyncio.Queue()
+
+        async def run(choice: int, ids: list[int], how: Sampling) -> None:
+            try:
+                async for piece in self._choice(choice, ids, how):
+                    queue.put_nowait(piece)
+                queue.put_nowait(None)
+            except Exception as error:
+                queue.put_nowait(error)
+
+        tasks = [asyncio.create_task(run(choice, *each)) for choice, each in enumerate(choices)]
+        left = len(tasks)
+        try:
+            while left:
+                piece = await queue.get()
+                if isinstance(piece, BaseException):
+                    raise piece
+                if piece is None:
+                    left -= 1
+                else:
+                    yield piece
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _choice(self, choice: int, ids: list[int], how: Sampling) -> AsyncGenerator[Piece, None]:
+        asked, text = self.asked, self.text
+        stop_ids = frozenset() if asked.ignore_eos else text.stop_ids
+        told = Told(Pieces(text), Stops(asked.stop), Entries())
+        began, first, count = time.monotonic(), 0.0, 0
+        most = asked.tokens(self.longest - len(ids))
+        async with aclosing(self.client.answer(ids, most, how, stop_ids, asked.likeliest)) as answer:
+            async for events in answer:
+                if not count:
+                    first = time.monotonic()
+                    self.metrics.first_token.observe(first - began)
+                    self.usage.cached += events[0].cached
+                    self.metrics.cached_tokens.inc(events[0].cached)
+                piece = Piece(choice)
+                for event in events:
+                    told.extend(piece, event)
+                    if piece.reason:
+                        break
+                count += len(piece.ids)
+                self.usage.completion += len(piece.ids)
+                self.metrics.tokens.inc(len(piece.ids))
+                yield piece
+                if piece.reason:
+                    break
+        now = time.monotonic()
+        self.metrics.whole.observe(now - began)
+        if count > 1:
+            self.metrics.per_token.observe((now - first) / (count - 1))
+
+
+@dataclass
+class Told:
+    """What has been sent of one choice, and what waits for further tokens."""
+
+    pieces: Pieces
+    stops: Stops
+    entries: Entries
+
+    def extend(self, piece: Piece, event: TokenEvent) -> None:
+        """Adds one token to a piece. The text of a token that ends the answer by itself is not part of it."""
+        assert event.token is not None
+        piece.ids.append(event.token)
+        new = "" if event.reason == "stop" else self.pieces.add(event.token)
+        if event.logprobs is not None and event.reason != "stop":
+            self.entries.add(event.token, event.logprobs, len(new))
+        told, found = self.stops.add(new + (self.pieces.rest() if event.reason else ""))
+        piece.reason = "stop" if found else event.reason
+        told += self.stops.rest() if event.reason and not found else ""
+        piece.text += told
+        if event.logprobs is not None:
+            piece.entries += self.entries.told(len(told))
+            piece.entries += self.entries.rest() if event.reason and not found else []

@@ -1,0 +1,265 @@
+"""The HTTP side: OpenAI's completions and chat completions, models, health, readiness and metrics."""
+
+import asyncio
+import hmac
+import json
+import re
+import secrets
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, TypeVar
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from kernels.server.http.answering import Completion, Piece
+from kernels.server.http.bodies import document_of
+from kernels.server.http.body_parsing import Document
+from kernels.server.http.body_process import BodyReader
+from kernels.server.http.client import EngineClient
+from kernels.server.http.embeddings import EmbeddingAsked, embedded
+from kernels.server.http.errors import LONGEST_QUOTE, ApiError, quoted
+from kernels.server.http.metrics import Metrics
+from kernels.server.http.prompts import Prompts
+from kernels.server.http.response_formats import CHAT, COMPLETION, Form
+from kernels.server.http.schemas import MOST_ANSWERS, Asked, ChatAsked, CompletionAsked
+from kernels.server.http.text import TextCodec
+from kernels.server.http.writing import with_list
+from kernels.server.messages import Ready
+
+Found = TypeVar("Found")
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
+"""The headers of an error, by its status."""
+STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+"""The headers of a stream. Without the second, nginx holds events back until it has some kilobytes."""
+BEARER = re.compile("bearer +", re.IGNORECASE)
+CLOSED = 499
+"""The status that is counted for a client that went away."""
+
+
+class Server:
+    """The routes over one engine. `name` is the model's name to clients; without `api_key` nobody is asked for one."""
+
+    def __init__(
+        self,
+        client: EngineClient,
+        text: TextCodec,
+        name: str,
+        api_key: str | None = None,
+        embeds: bool = False,
+        several: bool = False,
+    ) -> None:
+        """`embeds`: the model gives vectors, and no text. `several`: other web servers have the same engine."""
+        self.client, self.text, self.name, self._key, self._embeds = client, text, name, api_key, embeds
+        self.metrics = Metrics(client, several)
+        self._reader = BodyReader()
+        self._began = int(time.time())
+
+    def app(self) -> Starlette:
+        """The ASGI application. Who made the client starts and stops it."""
+        routes = [
+            self._told("/v1/completions", self._completions, "POST"),
+            self._told("/v1/chat/completions", self._chat, "POST"),
+            self._told("/v1/embeddings", self._embeddings, "POST"),
+            self._told("/v1/models", self._models, "GET"),
+            self._told("/v1/models/{name:path}", self._model, "GET"),
+            Route("/health", self._health),
+            Route("/ready", self._ready),
+            Route("/metrics", self._metrics),
+        ]
+        handlers = {HTTPException: _http_error, Exception: _failed}
+        found = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        found.router.redirect_slashes = False
+        return found
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        yield
+        self._reader.close()
+
+    def _told(self, path: str, handle: Callable[[Request], Awaitable[Response]], method: str) -> Route:
+        """The handler behind the API key; errors become OpenAI's shape, and statuses are counted by the route."""
+
+        async def call(request: Request) -> Response:
+            try:
+                self._authorise(request)
+                response = await handle(request)
+            except ApiError as error:
+                response = JSONResponse(error.document, error.status, HEADERS.get(error.status))
+            except ClientDisconnect:
+                response = Response(status_code=CLOSED)
+            except Exception:  # `_failed` answers
+                self.metrics.requests.labels(path, 500).inc()
+                raise
+            self.metrics.requests.labels(path, response.status_code).inc()
+            return response
+
+        return Route(path, call, methods=[method])
+
+    def _authorise(self, request: Request) -> None:
+        given = BEARER.sub("", request.headers.get("authorization", ""), count=1)
+        if self._key is not None and not hmac.compare_digest(given.encode("latin-1"), self._key.encode()):
+            raise ApiError(401, "the Authorization header holds no valid API key", code="invalid_api_key")
+
+    async def _document(self, request: Request, kind: type[Document]) -> Document:
+        longest = self.client.ready.longest if self.client.ready else None
+        return await document_of(request, kind, longest, self._reader)
+
+    async def _completions(self, request: Request) -> Response:
+        asked = await self._document(request, CompletionAsked)
+        self._check_model(asked.model)
+        if len(asked.prompts) * asked.n > MOST_ANSWERS:
+            raise ApiError(400, f"prompt: more than {MOST_ANSWERS:,} answers to one request", "prompt")
+        prompts = self._prompts("prompt", asked.limit or 1)
+        return await self._respond(request, COMPLETION, asked, await prompts.encoded(asked.prompts), prompts.ready)
+
+    async def _chat(self, request: Request) -> Response:
+        asked = await self._document(request, ChatAsked)
+        self._check_model(asked.model)
+        prompts = self._prompts("messages", asked.limit or 1)
+        ids = await prompts.of_chat([each.document for each in asked.messages])
+        return await self._respond(request, CHAT, asked, [ids], prompts.ready)
+
+    async def _respond(
+        self, request: Request, form: Form, asked: Asked, prompts: list[list[int]], ready: Ready
+    ) -> Response:
+        answer = Completion(self.client, self.text, self.metrics, asked, prompts, ready.longest)
+        self.metrics.prompt_tokens.inc(answer.usage.prompt)
+        head = {"id": f"{form.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.name}
+        if not asked.stream:
+            return Response(await _until_gone(request, _whole(form, answer, head)), media_type="application/json")
+        pieces = answer.pieces()
+        first = await _until_gone(request, anext(pieces))  # what is wrong is known before the headers are sent
+        events = _events(form, answer, head, first, pieces)
+        return StreamingResponse(events, media_type="text/event-stream", headers=STREAM_HEADERS)
+
+    async def _embeddings(self, request: Request) -> Response:
+        asked = await self._document(request, EmbeddingAsked)
+        self._check_model(asked.model, embeds=True)
+        texts = await self._prompts("input").encoded(asked.inputs)
+        self.metrics.prompt_tokens.inc(sum(map(len, texts)))
+        began = time.monotonic()
+        found = await _until_gone(request, embedded(self.client, texts, asked))
+        self.metrics.whole.observe(time.monotonic() - began)
+        return Response(found, media_type="application/json")
+
+    def _check_model(self, name: str, embeds: bool = False) -> None:
+        if name != self.name:
+            said = f"there is no model {quoted(name)} here; there is {self.name}"
+            raise ApiError(404, said, "model", "model_not_found")
+        if embeds != self._embeds:
+            gives = "vectors: ask /v1/embeddings" if self._embeds else "text: ask /v1/completions"
+            raise ApiError(400, f"the model {name} gives {gives}", "model")
+
+    def _prompts(self, name: str, answer: int | None = None) -> Prompts:
+        """What encodes this request. Raises ApiError while the engine is not ready."""
+        if self.client.ready is None:
+            raise self.client.not_ready()
+        return Prompts(self.text, self.client.ready, answer, name)
+
+    async def _models(self, request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [self._card()]})
+
+    async def _model(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name != self.name:
+            raise ApiError(404, f"there is no model {quoted(name)} here", "model", "model_not_found")
+        return JSONResponse(self._card())
+
+    def _card(self) -> dict[str, Any]:
+        longest = self.client.ready.longest if self.client.ready else None
+        own = {"id": self.name, "object": "model", "created": self._began, "owned_by": "kernel-workbench"}
+        return own | {"max_model_len": longest}
+
+    async def _health(self, request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def _ready(self, request: Request) -> Response:
+        return PlainTextResponse(f"{self.client.state.said}\n", 503 if self.client.ready is None else 200)
+
+    async def _metrics(self, request: Request) -> Response:
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    path = request.url.path if len(request.url.path) <= LONGEST_QUOTE else request.url.path[:LONGEST_QUOTE] + "…"
+    said = {404: f"there is no {path} here", 405: f"{request.method} is not served at {path}"}
+    document = ApiError(error.status_code, said.get(error.status_code, "the request is not served")).document
+    return JSONResponse(document, error.status_code, error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """For what nobody foresaw; the web server logs the error."""
+    return JSONResponse(ApiError(500, "the server failed at this request, and its log says where").document, 500)
+
+
+async def _whole(form: Form, answer: Completion, head: dict[str, Any]) -> bytes:
+    wholes = [Piece(choice) for choice in range(len(answer.prompts) * answer.asked.n)]
+    async with aclosing(answer.pieces()) as pieces:
+        async for piece in pieces:
+            whole = wholes[piece.choice]
+            whole.text += piece.text
+            whole.ids += piece.ids
+            whole.entries += piece.entries
+            whole.reason = piece.reason
+    choices = (form.choice(whole, answer) for whole in wholes)
+    return await with_list("choices", choices, head | {"object": form.name, "usage": answer.usage.document})
+
+
+async def _until_gone(request: Request, work: Awaitable[Found]) -> Found:
+    """The work's result. Ends the work when the client goes away, and raises ClientDisconnect."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        for each in (task, gone):
+            each.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _events(
+    form: Form, answer: Completion, head: dict[str, Any], first: Piece, pieces: AsyncGenerator[Piece, None]
+) -> AsyncIterator[bytes]:
+    """Server-sent events: one for each piece, then the counts if they were asked for, then `[DONE]`."""
+    head = head | {"object": form.chunk}
+    usage = answer.asked.stream_options.include_usage
+    same = json.dumps(head)[:-1]  # what all events have is written once
+    after = "]" + ', "usage": null' * usage + "}\n\n"
+    begun: set[int] = set()
+
+    def event(piece: Piece) -> bytes:
+        choice = form.delta(piece, answer, piece.choice not in begun)
+        begun.add(piece.choice)
+        return f'data: {same}, "choices": [{_encode(choice)}{after}'.encode()
+
+    try:
+        yield event(first)
+        async for piece in pieces:
+            if piece.text or piece.reason or answer.asked.return_token_ids:
+                yield event(piece)
+        if usage:
+            yield _event(head | {"choices": [], "usage": answer.usage.document})
+    except ApiError as error:
+        yield _event(error.document)
+    finally:
+        await pieces.aclose()
+    yield b"data: [DONE]\n\n"
+
+
+def _event(document: dict[str, Any]) -> bytes:
+    return b"data: " + _encode(document).encode() + b"\n\n"

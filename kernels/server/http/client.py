@@ -1,0 +1,158 @@
+"""A web server's side of its engine: sends it requests, and hands its tokens on."""
+
+import asyncio
+import itertools
+import math
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from kernels.ops.sampling import GREEDY, Sampling
+from kernels.server.http.engine_state import EngineState
+from kernels.server.http.errors import ApiError
+from kernels.server.messages import Added, Cancelled, News, Ready
+from kernels.server.processes.encoder import RequestVectors
+from kernels.server.scheduler.requests import Logprobs
+
+
+class TokenEvent(NamedTuple):
+    """One token of an answer, or its end: `token` None only tells the reason. `cached` tokens of the prompt were read
+    from the prefix cache.
+    """
+
+    token: int | None
+    reason: str | None
+    cached: int = 0
+    logprobs: Logprobs | None = None
+
+
+class EngineClient:
+    """A web server's requests to an engine, whose `EngineListener` it is. All methods belong to one event loop."""
+
+    def __init__(self, send: Callable[[Any], None], wait_seconds: float = math.inf, prefix: str = "") -> None:
+        """`send` brings the engine a message. A request that waits for its first step longer than `wait_seconds` is
+        given up. The names of its requests begin with `prefix`.
+        """
+        self.state = EngineState()
+        self.wait_seconds, self._send, self._prefix = wait_seconds, send, prefix
+        self._names = itertools.count()
+        self._open: dict[str, asyncio.Queue[Any]] = {}
+        """The queue of what comes for each open request: TokenEvent, ApiError, or a vector."""
+        self._ending: ApiError | None = None
+
+    @property
+    def ready(self) -> Ready | None:
+        """What the engine said when it became ready; None while it is not."""
+        return self.state.ready
+
+    def not_ready(self) -> ApiError:
+        """What a request is told meanwhile."""
+        return ApiError(503, f"{self.state.said}; ask again in a moment", code="engine_not_ready")
+
+    def state_changed(self, state: EngineState) -> None:
+        """Requests are taken while the engine is ready."""
+        self.state = state
+
+    def received(self, message: Any) -> None:
+        """Hands on what has come for open requests."""
+        if isinstance(message, News):
+            self._hand_on(message)
+        elif isinstance(message, RequestVectors):
+            for name, vector in message.found.items():
+                queue = self._open.pop(name, None)
+                if queue is not None:
+                    queue.put_nowait(vector)
+
+    def engine_died(self, error: ApiError) -> None:
+        """Ends all open requests with this error."""
+        waiting, self._open = self._open, {}
+        for queue in waiting.values():
+            queue.put_nowait(error)
+
+    def end_open(self) -> None:
+        """Ends all open requests with an error, and those that still come, because the server ends."""
+        self._ending = ApiError(503, "the server is shutting down")
+        self.engine_died(self._ending)
+
+    async def answer(
+        self,
+        ids: list[int],
+        max_tokens: int,
+        sampling: Sampling,
+        stop_ids: frozenset[int],
+        logprobs: int | None = None,
+    ) -> AsyncGenerator[list[TokenEvent], None]:
+        """The tokens of one request's answer, each time all that have come. Leaving the iteration early cancels it.
+        `logprobs` as `kernels.server.scheduler.requests.Request` has it.
+
+        Raises ApiError when the engine is not ready, refuses or dies.
+        """
+        with self._opened(ids, max_tokens, sampling, stop_ids, logprobs) as queue:
+            while True:
+                found = [await queue.get()]
+                while not queue.empty():
+                    found.append(queue.get_nowait())
+                events = [each for each in found if isinstance(each, TokenEvent)]
+                if events and events[-1].reason == "deadline":
+                    raise self._overloaded()
+                if events:
+                    yield events
+                if events and events[-1].reason:
+                    return
+                for each in found:
+                    if isinstance(each, ApiError):
+                        raise each
+
+    async def embed(self, ids: list[int]) -> list[float]:
+        """The vector of one text. Raises ApiError as `answer` does."""
+        with self._opened(ids, 1, GREEDY, frozenset()) as queue:
+            found = await queue.get()
+        if isinstance(found, ApiError):
+            raise found
+        if isinstance(found, TokenEvent):
+            raise self._overloaded()
+        vector: list[float] = found
+        return vector
+
+    @contextmanager
+    def _opened(
+        self,
+        ids: list[int],
+        max_tokens: int,
+        sampling: Sampling,
+        stop_ids: frozenset[int],
+        logprobs: int | None = None,
+    ) -> Iterator[asyncio.Queue[Any]]:
+        """Sends a request to the engine and yields the queue of what comes for it. Leaving before its end cancels it.
+
+        Raises ApiError when the engine is not ready.
+        """
+        if self._ending is not None:
+            raise self._ending
+        if self.ready is None:
+            raise self.not_ready()
+        name, queue = f"{self._prefix}{next(self._names)}", asyncio.Queue[Any]()
+        self._open[name] = queue
+        self._send(Added(name, ids, max_tokens, sampling, stop_ids, self.wait_seconds, logprobs))
+        try:
+            yield queue
+        finally:
+            if self._open.pop(name, None) is not None:
+                self._send(Cancelled(name))
+
+    def _overloaded(self) -> ApiError:
+        return ApiError(503, f"no place became free within {self.wait_seconds:g} seconds", code="overloaded")
+
+    def _hand_on(self, news: News) -> None:
+        logprobs = {name: iter(each) for name, each in news.logprobs.items()}
+        for name, token, reason in news.tokens:
+            queue = self._open.get(name)
+            if queue is not None:
+                own = next(logprobs[name]) if name in logprobs else None
+                queue.put_nowait(TokenEvent(token, reason, news.cached.get(name, 0), own))
+            if reason:
+                self._open.pop(name, None)
+        for name, sentence in news.refusals.items():
+            queue = self._open.pop(name, None)
+            if queue is not None:
+                queue.put_nowait(ApiError(400, sentence, code="context_length_exceeded"))

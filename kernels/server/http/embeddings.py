@@ -1,0 +1,67 @@
+"""`POST /v1/embeddings`, after OpenAI's API."""
+
+import asyncio
+import base64
+import struct
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, field_validator, model_validator
+
+from kernels.server.http.client import EngineClient
+from kernels.server.http.errors import refused
+from kernels.server.http.schemas import Texts, texts_or_ids, without_nulls
+from kernels.server.http.writing import with_list
+from kernels.server.scheduler.requests import input_too_long
+
+MOST_TEXTS = 2048
+
+
+class EmbeddingAsked(BaseModel):
+    """Vectors come as lists, or as base64 of float32 values."""
+
+    model: str
+    input: Texts = Field(union_mode="left_to_right")
+    encoding_format: Literal["float", "base64"] = "float"
+
+    _said = field_validator("input", mode="wrap")(
+        texts_or_ids(MOST_TEXTS, lambda tokens, longest, info: input_too_long(tokens, longest))
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _served(cls, given: Any) -> Any:
+        found = without_nulls(given)
+        if isinstance(found, dict) and "dimensions" in found:
+            raise refused("dimensions", "dimensions is not served here")
+        return found
+
+    @property
+    def inputs(self) -> Sequence[str | list[int]]:
+        """Each input by itself."""
+        given: Any = self.input
+        return [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
+
+
+async def embedded(client: EngineClient, texts: Sequence[list[int]], asked: EmbeddingAsked) -> bytes:
+    """The answer's JSON. Raises ApiError; the other texts are then given up."""
+    tasks = [asyncio.ensure_future(client.embed(ids)) for ids in texts]
+    try:
+        vectors = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+    tokens = sum(map(len, texts))
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    found = (
+        {"object": "embedding", "index": index, "embedding": written(vector, asked.encoding_format)}
+        for index, vector in enumerate(vectors)
+    )
+    return await with_list("data", found, {"object": "list", "model": asked.model, "usage": usage})
+
+
+def written(vector: Sequence[float], form: str) -> Sequence[float] | str:
+    """A vector as it stands in JSON."""
+    if form == "float":
+        return vector
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

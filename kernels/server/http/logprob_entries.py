@@ -1,0 +1,38 @@
+"""Log probabilities that are sent with an answer: one entry for each token whose text the answer contains."""
+
+from typing import NamedTuple
+
+from kernels.server.scheduler.requests import Logprobs
+
+
+class LogprobEntry(NamedTuple):
+    """A token with its log probabilities; its text begins at the character `offset` of the answer."""
+
+    token: int
+    offset: int
+    logprobs: Logprobs
+
+
+class Entries:
+    """Keeps entries until the text of their tokens is sent, so that a stop text removes them together with the text."""
+
+    def __init__(self) -> None:
+        self._held: list[LogprobEntry] = []
+        self._made = self._told = 0
+
+    def add(self, token: int, logprobs: Logprobs, made: int) -> None:
+        """Adds a token that makes the text `made` characters longer. A stop text may still remove some of them."""
+        self._held.append(LogprobEntry(token, self._made, logprobs))
+        self._made += made
+
+    def told(self, characters: int) -> list[LogprobEntry]:
+        """Returns the entries to send with the answer's next `characters`: those whose text begins before their end."""
+        self._told += characters
+        count = sum(each.offset < self._told for each in self._held)
+        found, self._held = self._held[:count], self._held[count:]
+        return found
+
+    def rest(self) -> list[LogprobEntry]:
+        """Returns the entries that are left at the end of an answer without a stop text."""
+        found, self._held = self._held, []
+        return found

@@ -1,0 +1,86 @@
+"""The server's metrics for Prometheus."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+
+if TYPE_CHECKING:
+    from kernels.server.http.client import EngineClient
+
+SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+TOKEN_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+
+
+class _Engine:
+    """What the engine reports of itself, read when metrics are asked for."""
+
+    def __init__(self, client: "EngineClient") -> None:
+        self._client = client
+
+    def collect(self) -> Iterator[Metric]:
+        state = self._client.state
+        report = state.counted
+        gauges = {
+            "ready": ("1 while the engine serves", int(state.ready is not None)),
+            "running_requests": ("requests that hold KV pages", report.running),
+            "waiting_requests": ("requests that wait for KV pages", report.waiting),
+            "free_kv_pages": ("KV pages that no request reads", report.free_pages),
+            "kv_pages": ("KV pages", report.pages),
+            "megakernel_sequences": (
+                "sequences up to which the megakernel takes a step; 0: never",
+                report.megakernel_sequences,
+            ),
+        }
+        for name, (text, value) in gauges.items():
+            yield GaugeMetricFamily(f"serve_{name}", text, value=value)
+        if state.ready is not None and state.ready.pause_ms is not None:
+            text = "how long a step that reads prompts keeps the tokens of others waiting, at most"
+            yield GaugeMetricFamily("serve_longest_pause_seconds", text, value=state.ready.pause_ms / 1e3)
+        start = GaugeMetricFamily("serve_start_seconds", "the engine's last start, by phase", labels=["phase"])
+        for phase, seconds in state.seconds.items():
+            start.add_metric([phase], seconds)
+        yield start
+        yield CounterMetricFamily("serve_preemptions", "requests that gave their pages up", value=report.preempted)
+        yield CounterMetricFamily("serve_steps", "passes of the engine", value=report.steps)
+        yield CounterMetricFamily(
+            "serve_megakernel_steps", "launches of the megakernel among them", value=report.megakernel_steps
+        )
+        yield CounterMetricFamily("serve_engine_restarts", "restarts of the engine's process", value=state.restarts)
+        yield CounterMetricFamily("serve_engine_hangs", "ends of an engine without a sign of life", value=state.hangs)
+
+
+class Metrics:
+    """Counts of requests and tokens, and times; with other web servers of the same engine, those of all together."""
+
+    def __init__(self, client: "EngineClient", several: bool = False) -> None:
+        """`several`: the counts of all processes are kept in the folder that PROMETHEUS_MULTIPROC_DIR names."""
+        self._registry = CollectorRegistry()
+        self._registry.register(_Engine(client))
+        own = None if several else self._registry
+        if several:
+            MultiProcessCollector(self._registry)
+        self.requests = Counter("serve_requests", "requests by status", ["path", "status"], registry=own)
+        self.prompt_tokens = Counter("serve_prompt_tokens", "tokens of prompts", registry=own)
+        self.cached_tokens = Counter(
+            "serve_cached_prompt_tokens", "tokens of prompts from the prefix cache", registry=own
+        )
+        self.tokens = Counter("serve_generated_tokens", "tokens of answers", registry=own)
+        self.first_token = Histogram(
+            "serve_time_to_first_token_seconds", "request to first token", buckets=SECONDS, registry=own
+        )
+        self.whole = Histogram(
+            "serve_request_seconds", "request to last token, or to vectors", buckets=SECONDS, registry=own
+        )
+        self.per_token = Histogram(
+            "serve_time_per_output_token_seconds",
+            "mean time between an answer's tokens",
+            buckets=TOKEN_SECONDS,
+            registry=own,
+        )
+
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self._registry)

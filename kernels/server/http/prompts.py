@@ -1,0 +1,88 @@
+"""The ids of what clients send. Texts are encoded beside other requests; what can never be served is refused."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kernels.server.http.errors import ApiError
+from kernels.server.http.text import TextCodec
+from kernels.server.http.text_bounds import TooLong
+from kernels.server.messages import Ready
+from kernels.server.scheduler.requests import input_too_long, prompt_too_long
+
+LONG_TEXT, MANY_PARTS = 2000, 100
+"""Texts of so many characters, or so many of them, are encoded in a thread. The tokenizer lets go of the interpreter's
+lock there, so that other requests go on.
+"""
+MANY_IDS = 1 << 16
+"""After so many ids have been looked at, other requests get a turn. It takes some 2 ms."""
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """What makes ids of the texts of one request to a `ready` engine. `answer` is the least number of tokens that must
+    fit behind each of them; None where they are embedded. `name` is the field that holds them.
+    """
+
+    text: TextCodec
+    ready: Ready
+    answer: int | None
+    name: str
+
+    async def encoded(self, given: Sequence[str | list[int]]) -> list[list[int]]:
+        """The ids of each text. Raises ApiError."""
+
+        def ids() -> list[list[int]]:
+            return [self.text.encode(each, self._most) if isinstance(each, str) else each for each in given]
+
+        texts = [each for each in given if isinstance(each, str)]
+        return await self._checked(await self._beside(ids, texts))
+
+    async def of_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        """The ids of a chat that the assistant is to continue. Raises ApiError."""
+
+        def ids() -> list[int]:
+            return self.text.chat(messages, self._most)
+
+        return (await self._checked([await self._beside(ids, [each["content"] for each in messages])]))[0]
+
+    @property
+    def _most(self) -> int:
+        return self.ready.longest - (self.answer or 0)
+
+    async def _beside(self, work: Callable[[], Found], texts: Sequence[str]) -> Found:
+        """What encodes these texts, run here if they are short."""
+        try:
+            if len(texts) < MANY_PARTS and sum(map(len, texts)) < LONG_TEXT:
+                return work()
+            return await asyncio.to_thread(work)
+        except TooLong as error:
+            raise self._too_long(error.tokens, least=True) from error
+        except ValueError as error:
+            raise ApiError(400, str(error), self.name) from error
+
+    async def _checked(self, prompts: list[list[int]]) -> list[list[int]]:
+        if not prompts or not all(prompts):
+            raise ApiError(400, f"{self.name}: a text has no token", self.name)
+        if (longest := max(map(len, prompts))) > self._most:
+            raise self._too_long(longest)
+        looked = 0
+        for ids in prompts:
+            looked += len(ids)
+            if looked > MANY_IDS:
+                looked = 0
+                await asyncio.sleep(0)
+            if min(ids) < 0 or max(ids) >= self.ready.vocabulary:
+                said = f"{self.name}: an id lies outside of the vocabulary of {self.ready.vocabulary:,}"
+                raise ApiError(400, said, self.name)
+        return prompts
+
+    def _too_long(self, tokens: int, least: bool = False) -> ApiError:
+        longest = self.ready.longest
+        if self.answer is None:
+            said = input_too_long(tokens, longest, least)
+        else:
+            said = prompt_too_long(tokens, self.answer, longest, least)
+        return ApiError(400, said, self.name, "context_length_exceeded")

@@ -1,0 +1,87 @@
+"""The two kinds of answer as OpenAI's API writes them, their log probabilities among them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.server.http.answering import Completion, Piece
+from kernels.server.http.logprob_entries import LogprobEntry
+from kernels.server.http.text import TextCodec
+
+LEAST = -9999.0
+"""What stands for the logarithm of 0, which JSON has no number for; vLLM writes the same."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How one of the two kinds of answer is written."""
+
+    name: str
+    prefix: str
+    chunk: str
+
+    def choice(self, piece: Piece, answer: Completion) -> dict[str, Any]:
+        """A choice of a whole answer, all of whose pieces are one."""
+        own = {"text": piece.text}
+        said = own if self.name == "text_completion" else {"message": {"role": "assistant", "content": piece.text}}
+        return self._written(piece, answer, said, True)
+
+    def delta(self, piece: Piece, answer: Completion, first: bool) -> dict[str, Any]:
+        """A choice of one event of a stream."""
+        role = {"role": "assistant"} if first else {}
+        said = {"text": piece.text} if self.name == "text_completion" else {"delta": role | {"content": piece.text}}
+        return self._written(piece, answer, said, first)
+
+    def _written(self, piece: Piece, answer: Completion, said: dict[str, Any], first: bool) -> dict[str, Any]:
+        logprobs = None
+        if answer.asked.likeliest is not None:
+            write = of_completion if self.name == "text_completion" else of_chat
+            logprobs = write(piece.entries, answer.text)
+        found = {"index": piece.choice, **said, "logprobs": logprobs, "finish_reason": piece.reason}
+        if not answer.asked.return_token_ids:
+            return found
+        prompt = {"prompt_token_ids": answer.prompts[piece.choice // answer.asked.n]} if first else {}
+        return found | prompt | {"token_ids": piece.ids}
+
+
+COMPLETION = Form("text_completion", "cmpl", "text_completion")
+CHAT = Form("chat.completion", "chatcmpl", "chat.completion.chunk")
+
+
+def of_completion(entries: Sequence[LogprobEntry], text: TextCodec) -> dict[str, Any]:
+    """`logprobs` of a completion's choice. The token itself is among its likeliest ones, if need be as one more."""
+    top = []
+    for each in entries:
+        found: dict[str, float] = {}
+        for token, logprob in (*each.logprobs.likeliest, (each.token, each.logprobs.own)):
+            found.setdefault(_name(token, text), max(LEAST, logprob))
+        top.append(found)
+    return {
+        "tokens": [_name(each.token, text) for each in entries],
+        "token_logprobs": [max(LEAST, each.logprobs.own) for each in entries],
+        "top_logprobs": top,
+        "text_offset": [each.offset for each in entries],
+    }
+
+
+def of_chat(entries: Sequence[LogprobEntry], text: TextCodec) -> dict[str, Any]:
+    """`logprobs` of a chat completion's choice."""
+    content = []
+    for each in entries:
+        top = [_chat_token(token, logprob, text) for token, logprob in each.logprobs.likeliest]
+        content.append(_chat_token(each.token, each.logprobs.own, text) | {"top_logprobs": top})
+    return {"content": content, "refusal": None}
+
+
+def _chat_token(token: int, logprob: float, text: TextCodec) -> dict[str, Any]:
+    own = text.token_bytes(token)
+    return {"token": own.decode(errors="backslashreplace"), "logprob": max(LEAST, logprob), "bytes": [*own]}
+
+
+def _name(token: int, text: TextCodec) -> str:
+    """A token's text; `bytes:` and its bytes, such as \\xf0\\x9f, where they are no whole characters."""
+    own = text.token_bytes(token)
+    try:
+        return own.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + own.decode(errors="backslashreplace")

@@ -1,0 +1,294 @@
+"""What clients may ask, after OpenAI's API. Unknown fields are ignored; known ones that are not served are refused."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    Field,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
+
+from kernels.ops.sampling import TEMPERATURES
+from kernels.server.http.errors import quoted, refused
+from kernels.server.scheduler.requests import prompt_too_long
+
+MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16, 1000, 20, 16_384
+DEFAULT_TOKENS = 16
+"""OpenAI's default of a completion's `max_tokens`."""
+MOST_ANSWERS = 1024
+"""The most answers to all prompts of a request together."""
+MOST_TOP_K = (1 << 31) - 1
+"""No vocabulary has so many tokens: a larger `top_k` keeps no more of them."""
+LEAST_TOP_P = 1e-30
+"""A smaller `top_p`, which may be 0 in float32, keeps the same tokens: those as likely as the likeliest."""
+Ids = Annotated[list[StrictInt], Field(min_length=1, fail_fast=True)]
+Texts = str | Ids | Annotated[list[str], Field(fail_fast=True)] | Annotated[list[Ids], Field(fail_fast=True)]
+"""A text or token ids, or a list of either. Checking a list ends at its first mistake: a body holds millions."""
+OFF, NONE = (None, False), (None,)
+UNSERVED: dict[str, tuple[Any, ...]] = {
+    "logit_bias": (None, {}),
+    "presence_penalty": (None, 0),
+    "frequency_penalty": (None, 0),
+    "repetition_penalty": (None, 1),
+    "min_p": (None, 0),
+    "min_tokens": (None, 0),
+    "best_of": (None, 1),
+    "use_beam_search": OFF,
+    "echo": OFF,
+    "suffix": (None, ""),
+    "tools": (None, []),
+    "tool_choice": (None, "none", "auto"),
+    "functions": (None, []),
+    "function_call": (None, "none", "auto"),
+    "response_format": (None, {"type": "text"}),
+    "structured_outputs": NONE,
+    "guided_json": NONE,
+    "guided_regex": NONE,
+    "guided_choice": NONE,
+    "guided_grammar": NONE,
+    "stop_token_ids": (None, []),
+    "allowed_token_ids": NONE,
+    "bad_words": (None, []),
+    "include_stop_str_in_output": OFF,
+    "skip_special_tokens": (None, True),
+    "add_special_tokens": (None, True),
+    "truncate_prompt_tokens": NONE,
+    "prompt_embeds": NONE,
+    "prompt_logprobs": NONE,
+    "modalities": (None, ["text"]),
+    "audio": NONE,
+    "chat_template": NONE,
+    "chat_template_kwargs": (None, {}),
+    "documents": (None, []),
+    "add_generation_prompt": (None, True),
+    "continue_final_message": OFF,
+}
+"""Fields that would change the answer and that this server has no part for, with the values that change nothing."""
+UNSERVED_OF_MESSAGES: dict[str, tuple[Any, ...]] = {
+    "tool_calls": (None, []),
+    "tool_call_id": NONE,
+    "function_call": NONE,
+    "audio": NONE,
+    "refusal": (None, ""),
+    "reasoning": (None, ""),
+    "reasoning_content": (None, ""),
+}
+"""The same of a chat's messages."""
+
+
+def without_nulls(given: Any) -> Any:
+    """An object without its fields that are null: they count as not given."""
+    return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+
+
+class StreamOptions(BaseModel):
+    """`include_usage`: a last event with the counts of tokens."""
+
+    include_usage: bool = False
+
+    _given = model_validator(mode="before")(without_nulls)
+
+
+FieldCheck = Callable[[Any, ValidatorFunctionWrapHandler, ValidationInfo], Any]
+
+
+def texts_or_ids(most: int, too_long: Callable[[int, int, ValidationInfo], str]) -> FieldCheck:
+    """The check of a field of up to `most` texts. It says once what the field may be, where pydantic would say it of
+    each of the four kinds, and looks at no id of a list that is longer than the context's `longest`, whose sentence is
+    `too_long` of both lengths.
+    """
+
+    def checked(value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        several = isinstance(value, list) and bool(value) and not isinstance(value[0], int)
+        if several and len(value) > most:
+            raise ValueError(f"it must be a list of {most:,} texts at most")
+        longest = (info.context or {}).get("longest")
+        lists = [each for each in (value if several else [value]) if isinstance(each, list)]
+        tokens = max(map(len, lists), default=0)
+        if longest and tokens > longest:
+            raise refused(str(info.field_name), too_long(tokens, longest, info), "context_length_exceeded")
+        try:
+            return check(value)
+        except ValidationError as error:
+            raise ValueError("it must be a text, a list of token ids, or a list of either, and not empty") from error
+
+    return checked
+
+
+class Asked(BaseModel, ABC):
+    """What both kinds of request have. `top_k`, `ignore_eos` and `return_token_ids` are known from vLLM."""
+
+    model: str
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    n: int = Field(default=1, ge=1, le=MOST_CHOICES)
+    stop: list[Annotated[str, Field(max_length=LONGEST_STOP)]] = Field(default=[], max_length=MOST_STOPS)
+    stream: bool = False
+    stream_options: StreamOptions = StreamOptions()
+    ignore_eos: bool = False
+    return_token_ids: bool = False
+
+    @property
+    @abstractmethod
+    def likeliest(self) -> int | None:
+        """So many of the likeliest tokens are told beside each token; None: no log probabilities are."""
+
+    @property
+    @abstractmethod
+    def limit(self) -> int | None:
+        """The most tokens of an answer that are asked for; None: the request does not say."""
+
+    @abstractmethod
+    def tokens(self, room: int) -> int:
+        """The most tokens of an answer where the context has room for `room`, which holds `limit`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        for name, harmless in UNSERVED.items():
+            if name in given and given[name] not in harmless and not _without_effect(name, given):
+                raise refused(name, f"{name} is not served here")
+        found = without_nulls(given)
+        stop = found.get("stop", [])
+        if not isinstance(stop, str | list):
+            raise refused("stop", "stop: it must be a text, or a list of texts")
+        return found | {"stop": [stop] if isinstance(stop, str) else stop}
+
+    @model_validator(mode="after")
+    def _sensible(self) -> Self:
+        if any(not each for each in self.stop):
+            raise refused("stop", "stop: an empty text would end every answer at once")
+        self.temperature = max(self.temperature, TEMPERATURES[0]) if self.temperature > 0 else self.temperature
+        self.top_k = 0 if self.top_k == -1 else min(self.top_k, MOST_TOP_K)
+        self.top_p = max(self.top_p, LEAST_TOP_P) if self.top_p > 0 else self.top_p
+        return self
+
+
+def _without_effect(name: str, given: dict[str, Any]) -> bool:
+    """Whether a field that is not served has no effect here: `min_tokens` where no token ends an answer."""
+    return name == "min_tokens" and given.get("ignore_eos") is True
+
+
+class CompletionAsked(Asked):
+    """`POST /v1/completions`. Without a limit an answer has up to 16 tokens, as many as the context has room for."""
+
+    max_tokens: int | None = Field(default=None, ge=1)
+    prompt: Texts
+    logprobs: Annotated[StrictInt, Field(ge=0, le=MOST_LIKELIEST)] | None = None
+
+    _said = field_validator("prompt", mode="wrap")(
+        texts_or_ids(
+            MOST_ANSWERS,
+            lambda tokens, longest, info: prompt_too_long(tokens, info.data.get("max_tokens") or 1, longest),
+        )
+    )
+
+    @property
+    def likeliest(self) -> int | None:
+        return self.logprobs
+
+    @property
+    def limit(self) -> int | None:
+        return self.max_tokens
+
+    def tokens(self, room: int) -> int:
+        return self.limit or min(DEFAULT_TOKENS, room)
+
+    @property
+    def prompts(self) -> Sequence[str | list[int]]:
+        """Each prompt by itself."""
+        given: Any = self.prompt
+        return [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
+
+
+class TextPart(BaseModel):
+    """A part of a message; this server reads text only."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(BaseModel):
+    """One message of a chat. `name`, of who speaks, is for the model's chat template."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | Annotated[list[TextPart], Field(fail_fast=True)]
+    name: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _served(cls, given: Any) -> Any:
+        for name, harmless in UNSERVED_OF_MESSAGES.items() if isinstance(given, dict) else ():
+            if name in given and given[name] not in harmless:
+                raise ValueError(f"{name} is not served here")
+        return given
+
+    @field_validator("content", mode="wrap")
+    @classmethod
+    def _text_alone(cls, value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        if value is None and info.data.get("role") == "assistant":  # what an assistant says that only calls tools
+            return ""
+        try:
+            return check(value)
+        except ValidationError as error:
+            kinds = [each.get("type") for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+            other = next((each for each in kinds if isinstance(each, str) and each != "text"), None)
+            if other is not None:
+                raise ValueError(f"a part of type {quoted(other)} is not served here: this model reads text") from error
+            raise ValueError("it must be a text, or a list of parts of type text") from error
+
+    @property
+    def document(self) -> dict[str, str]:
+        """What the chat template reads."""
+        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return {"role": self.role, "content": text} | ({"name": self.name} if self.name else {})
+
+
+class ChatAsked(Asked):
+    """`POST /v1/chat/completions`. Without a limit the answer may go on to the end of the context."""
+
+    messages: list[Message] = Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)
+    """All messages together may have MOST_MESSAGES parts."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    logprobs: StrictBool = False
+    top_logprobs: StrictInt = Field(default=0, ge=0, le=MOST_LIKELIEST)
+
+    @field_validator("messages", mode="before")
+    @classmethod
+    def _few_parts(cls, value: Any) -> Any:
+        if isinstance(value, list) and len(value) <= MOST_MESSAGES:
+            contents = [each.get("content") for each in value if isinstance(each, dict)]
+            if sum(len(each) for each in contents if isinstance(each, list)) > MOST_MESSAGES:
+                raise ValueError(f"they have more than {MOST_MESSAGES:,} parts")
+        return value
+
+    @field_validator("top_logprobs")
+    @classmethod
+    def _beside(cls, value: int, info: ValidationInfo) -> int:
+        if value and not info.data.get("logprobs"):
+            raise ValueError("it needs logprobs to be true")
+        return value
+
+    @property
+    def likeliest(self) -> int | None:
+        return self.top_logprobs if self.logprobs else None
+
+    @property
+    def limit(self) -> int | None:
+        return self.max_completion_tokens or self.max_tokens
+
+    def tokens(self, room: int) -> int:
+        return self.limit or room

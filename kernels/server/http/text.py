@@ -1,0 +1,223 @@
+"""Texts and token ids: the model's tokenizer with its chat template, or bytes where a model has none."""
+
+import logging
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from kernels.server.http.chat_template import ChatTemplate, template_of
+from kernels.server.http.text_bounds import TooLong, byte_characters, longest_token
+from kernels.server.spec import json_object
+
+logger = logging.getLogger(__name__)
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+MOST_HELD = 16
+"""Tokens that are held back at most. A character has four bytes, so only broken ones go on for longer, and looking at
+all of an answer of them again for each token takes a time that grows with its square.
+"""
+PLAIN_TEMPLATE = "{role}: {content}\n"
+"""A message of a chat where the model has no template of its own; the answer begins after `assistant:`."""
+
+
+class TextCodec(Protocol):
+    """How a model's texts become ids and back. `stop_ids` end an answer."""
+
+    stop_ids: frozenset[int]
+
+    def encode(self, text: str, most: float = math.inf) -> list[int]:
+        """The ids of a prompt. Raises TooLong where its size says that there are more than `most`.
+
+        In a thread it keeps no other thread waiting, however long the text is.
+        """
+
+    def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
+        """The ids of a chat that the assistant is to continue. Raises ValueError with one sentence, and TooLong."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; bytes that are no whole character end in the replacement character."""
+
+    def token_bytes(self, token: int) -> bytes:
+        """What a token within a text stands for, in UTF-8; it may be a part of a character."""
+
+
+def text_of(directory: Path | None, config: dict[str, Any]) -> TextCodec:
+    """The tokenizer in a model's directory, or bytes. Code that a model brings is never run."""
+    stop = _stop_ids(directory, config)
+    if directory is None:
+        return ByteText(stop)
+    if not (directory / "tokenizer.json").is_file():
+        logger.warning("%s: it holds no tokenizer.json, so the bytes of texts are taken for their ids", directory)
+        return ByteText(stop)
+    return ModelText(directory, stop)
+
+
+def _stop_ids(directory: Path | None, config: dict[str, Any]) -> frozenset[int]:
+    given = [config.get("eos_token_id")]
+    if directory is not None and (directory / "generation_config.json").is_file():
+        given.append(json_object(directory / "generation_config.json").get("eos_token_id"))
+    found = [each for one in given for each in (one if isinstance(one, list) else [one])]
+    return frozenset(each for each in found if isinstance(each, int))
+
+
+def _special_tokens(said: dict[str, Any]) -> dict[str, str]:
+    """The special tokens that a tokenizer's configuration names, each as a text or as an object with its `content`."""
+    given = {name: said.get(name) for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
+    texts = {name: each.get("content") if isinstance(each, dict) else each for name, each in given.items()}
+    return {name: each for name, each in texts.items() if isinstance(each, str) and each}
+
+
+class ModelText:
+    """tokenizer.json, read by its own library. transformers, which brings torch, takes seconds to import."""
+
+    def __init__(self, directory: Path, stop_ids: frozenset[int]) -> None:
+        """Raises ValueError for a tokenizer or a template that cannot be read."""
+        from tokenizers import AddedToken, Tokenizer
+
+        path = directory / "tokenizer_config.json"
+        said = json_object(path) if path.is_file() else {}
+        special = _special_tokens(said)
+        try:
+            own = Tokenizer.from_file(str(directory / "tokenizer.json"))
+        except Exception as error:  # the library raises no class of its own
+            raise ValueError(f"{directory / 'tokenizer.json'}: it cannot be read: {error}") from error
+        own.no_truncation()
+        own.no_padding()
+        known = {each.content for each in own.get_added_tokens_decoder().values()}
+        own.add_tokens(
+            [AddedToken(each, special=True) for each in dict.fromkeys(special.values()) if each not in known]
+        )
+        self._own = own
+        file = directory / "chat_template.jinja"
+        template = file.read_text() if file.is_file() else template_of(said.get("chat_template"))
+        self._template = None if template is None else ChatTemplate(template, special)
+        self.stop_ids = stop_ids
+        self._longest = longest_token(own)
+        self._before: list[int] = own.encode("a", add_special_tokens=False).ids
+        """A token stands behind these, since some tokenizers drop a space at the beginning of a text."""
+        self._bytes: dict[int, bytes] = {}
+
+    def encode(self, text: str, most: float = math.inf) -> list[int]:
+        return self._encode(text, most, special=True)
+
+    def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
+        if self._template is None:
+            return self.encode(plain_chat(messages), most)
+        return self._encode(self._template.render(messages), most, special=False)
+
+    def _encode(self, text: str, most: float, special: bool) -> list[int]:
+        if self._longest and (least := -(-len(text.encode()) // self._longest)) > most:
+            raise TooLong(least)
+        # The library lets go of the interpreter's lock for a batch, and not for a single text.
+        found: list[int] = self._own.encode_batch_fast([text], add_special_tokens=special)[0].ids
+        return found
+
+    def decode(self, ids: Sequence[int]) -> str:
+        found: str = self._own.decode(list(ids), skip_special_tokens=True)
+        return found
+
+    def token_bytes(self, token: int) -> bytes:
+        if token not in self._bytes:
+            self._bytes[token] = self._found_bytes(token)
+        return self._bytes[token]
+
+    def _found_bytes(self, token: int) -> bytes:
+        own = self._own
+        before, both = (own.decode(ids, skip_special_tokens=False) for ids in (self._before, [*self._before, token]))
+        text: str = both[len(before) :]
+        if REPLACEMENT not in text:
+            return text.encode()
+        written: str = own.id_to_token(token) or ""
+        if byte := re.fullmatch("<0x([0-9A-F]{2})>", written):
+            return bytes.fromhex(byte[1])
+        table = byte_characters()
+        return bytes(table[each] for each in written) if set(written) <= set(table) else text.encode()
+
+
+class ByteText:
+    """For a model without a tokenizer: a text's bytes are its ids, and an id beyond them is written as `<id>`."""
+
+    def __init__(self, stop_ids: frozenset[int]) -> None:
+        self.stop_ids = stop_ids
+
+    def encode(self, text: str, most: float = math.inf) -> list[int]:
+        found = text.encode()
+        if len(found) > most:
+            raise TooLong(len(found))
+        return list(found)
+
+    def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
+        return self.encode(plain_chat(messages), most)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else f"<{token}>".encode()
+
+
+def plain_chat(messages: Sequence[dict[str, str]]) -> str:
+    """A chat as text, without a template. Raises ValueError with one sentence."""
+    if any("name" in each for each in messages):
+        raise ValueError("messages: this model has no chat template, which alone has a place for a name")
+    return "".join(PLAIN_TEMPLATE.format(**each) for each in messages) + "assistant:"
+
+
+class Pieces:
+    """Turns ids into text one by one. Text that further ids may still change is held back."""
+
+    def __init__(self, text: TextCodec) -> None:
+        self._text = text
+        self._ids: list[int] = []
+        self._begin = self._told = 0
+
+    def add(self, token: int) -> str:
+        """The text that the id makes certain."""
+        self._ids.append(token)
+        return self._next(whole=False)
+
+    def rest(self) -> str:
+        """What was held back, at the end of the answer."""
+        return self._next(whole=True)
+
+    def _next(self, whole: bool) -> str:
+        before = self._text.decode(self._ids[self._begin : self._told])
+        after = self._text.decode(self._ids[self._begin :])
+        held = after.endswith(REPLACEMENT) and not whole and len(self._ids) - self._told < MOST_HELD
+        if held or len(after) <= len(before):
+            return ""
+        self._begin, self._told = self._told, len(self._ids)
+        return after[len(before) :]
+
+
+class Stops:
+    """Finds texts that end an answer, also across pieces. They are not part of it."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = stops
+        self._held = ""
+
+    def add(self, piece: str) -> tuple[str, bool]:
+        """The text that is certain not to be part of a stop, and whether one was found."""
+        text = self._held + piece
+        places = [place for place in map(text.find, self._stops) if place >= 0]
+        if places:
+            self._held = ""
+            return text[: min(places)], True
+        keep = max(
+            (
+                size
+                for stop in self._stops
+                for size in range(1, min(len(stop), len(text) + 1))
+                if text.endswith(stop[:size])
+            ),
+            default=0,
+        )
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep], False
+
+    def rest(self) -> str:
+        """What was held back, at the end of the answer."""
+        held, self._held = self._held, ""
+        return held

@@ -1,0 +1,109 @@
+"""The messages between the server and the engine's process, which a pipe carries."""
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from kernels.ops.sampling import Sampling
+from kernels.plan import Serving
+from kernels.server.scheduler.requests import Logprobs
+
+
+class Added(NamedTuple):
+    """To the engine: a new request. It may wait `seconds` for its first step. `logprobs` is as in `Request`."""
+
+    name: str
+    ids: list[int]
+    max_tokens: int
+    sampling: Sampling
+    stop_ids: frozenset[int]
+    seconds: float
+    logprobs: int | None = None
+
+
+class Cancelled(NamedTuple):
+    """To the engine: the client no longer waits for this request."""
+
+    name: str
+
+
+class Stop(NamedTuple):
+    """To the engine: end the process."""
+
+
+class Ping(NamedTuple):
+    """To the engine: answer with a report, as a sign of life."""
+
+
+class Starting(NamedTuple):
+    """From the engine, while it starts: the phase that begins."""
+
+    phase: str
+
+
+@dataclass(frozen=True)
+class Ready:
+    """From the engine, once: it is ready, for sequences of up to `longest` tokens with ids below `vocabulary`.
+
+    `serving` holds the settings that it runs with; an encoder has none (None). `seconds` are those of the phases of its
+    start, `graphs` the number of passes that it captured and kept. A prompt that is read delays a token of others by
+    `pause_ms` at most, as it was timed.
+    """
+
+    longest: int
+    vocabulary: int
+    device: str
+    serving: Serving | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    graphs: int = 0
+    on_gpu: bool = False
+    pause_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class Declined:
+    """From the engine, instead of `Ready`: the sentence says why it cannot serve. With `for_now` it lacks memory or
+    open files, which may be free again later.
+    """
+
+    sentence: str
+    for_now: bool = False
+
+
+@dataclass
+class EngineReport:
+    """The engine's state: numbers of requests and KV pages now, and counters since its start."""
+
+    running: int = 0
+    waiting: int = 0
+    free_pages: int = 0
+    pages: int = 0
+    preempted: int = 0
+    steps: int = 0
+    megakernel_steps: int = 0
+    megakernel_sequences: int = 0
+    """The most sequences in a step of the megakernel; 0 if there is no megakernel."""
+
+    def counting(self, ended: "EngineReport") -> "EngineReport":
+        """The same with the counters of an engine that has ended added."""
+        return replace(
+            self,
+            preempted=self.preempted + ended.preempted,
+            steps=self.steps + ended.steps,
+            megakernel_steps=self.megakernel_steps + ended.megakernel_steps,
+        )
+
+
+@dataclass
+class News:
+    """From the engine: what happened since the last news.
+
+    `tokens` are (request's name, token or None, reason for its end or None), in order. `refusals` are sentences by
+    request, `cached` the prompt tokens that the prefix cache had, by request. `logprobs` holds, by request, those of
+    its tokens in `tokens`, in the same order, if it asked for them.
+    """
+
+    tokens: list[tuple[str, int | None, str | None]] = field(default_factory=list)
+    refusals: dict[str, str] = field(default_factory=dict)
+    cached: dict[str, int] = field(default_factory=dict)
+    logprobs: dict[str, list[Logprobs]] = field(default_factory=dict)
+    report: dict[str, int] | None = None

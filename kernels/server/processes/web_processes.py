@@ -1,0 +1,257 @@
+"""Several web servers over one engine, each in a process of its own: one process cannot write as many tokens as the
+engine makes.
+"""
+
+import asyncio
+import itertools
+import logging
+import shutil
+import socket
+import tempfile
+from collections import deque
+from dataclasses import dataclass, field, replace
+from functools import partial
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from typing import Any
+
+from kernels.server.http.engine_state import EngineState
+from kernels.server.http.errors import ApiError
+from kernels.server.messages import Added, Cancelled, News, Ping
+from kernels.server.processes import web_process
+from kernels.server.processes.connections import GivenConnections
+from kernels.server.processes.encoder import RequestVectors
+from kernels.server.processes.engine_process import EngineProcess
+from kernels.server.processes.heartbeat import ON_GPU_SECONDS, SignsOfLife
+from kernels.server.processes.pipes import start_process
+from kernels.server.processes.restarts import REAP_SECONDS, Restarts, end_of
+from kernels.server.processes.web_process import Alive, Drain, EndOpen, EngineDied, WebSpec
+
+logger = logging.getLogger(__name__)
+LAST_SECONDS = 6.0
+"""How long after its open requests were to end a web server may live on."""
+MOST_WAITING = 1024
+"""So many connections wait for a web server; those behind them wait in the system's queue."""
+RETRY_SECONDS = 0.01
+"""How long connections wait until web servers are asked again."""
+
+
+@dataclass
+class _Process:
+    """The process of a web server."""
+
+    number: int
+    process: BaseProcess
+    outbox: "SimpleQueue[Any]"
+    given: GivenConnections
+    open: set[str] = field(default_factory=set)
+    """The names of its open requests."""
+    ready: bool = False
+    signs: SignsOfLife | None = None
+    watch: asyncio.Task[None] | None = None
+
+
+class WebProcesses:
+    """The processes of several web servers. As the engine's `EngineListener` it gives each its part of the messages.
+
+    All methods belong to one event loop. A request's name begins with the number of its process and a full stop, and
+    no two processes, one started after the other, have a name in common.
+    """
+
+    def __init__(self, engine: EngineProcess, web: WebSpec, count: int) -> None:
+        self._engine, self._web, self._count = engine, web, count
+        self._folder = tempfile.mkdtemp(prefix="kernels-serve-metrics-")
+        self._state = replace(engine.state)
+        self._processes: dict[int, _Process] = {}
+        self._starts = itertools.count()
+        self._restarts = [Restarts(f"web server {each}", partial(self._restart, each)) for each in range(count)]
+        self._waiting: deque[socket.socket] = deque()
+        self._next = 0
+        self._draining = False
+        self._ended = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        engine.listener = self
+
+    def start(self) -> None:
+        """Starts all processes. Raises OSError where there is no room for them."""
+        for number in range(self._count):
+            self._start(number)
+
+    @property
+    def full(self) -> bool:
+        """Whether so many connections wait that no more should be accepted."""
+        return len(self._waiting) >= MOST_WAITING
+
+    def take(self, connection: socket.socket) -> None:
+        """Gives a connection to one process after another; to the next one where one has no room for it. While none has
+        room, it waits.
+        """
+        self._waiting.append(connection)
+        if len(self._waiting) == 1:
+            self._deal()
+
+    async def drain(self, seconds: float) -> None:
+        """Ends once the open requests have ended. Those that go on for longer than this get an error."""
+        self._draining = True
+        while self._waiting:
+            self._waiting.popleft().close()
+        processes = [each.process for each in self._processes.values()]
+        self._send_all(Drain(seconds))
+        asyncio.get_running_loop().call_later(seconds + LAST_SECONDS, self._kill)
+        while self._processes:
+            self._ended.clear()
+            await self._ended.wait()
+        for each in processes:
+            await end_of(each, REAP_SECONDS)
+
+    def end_open(self) -> None:
+        """Ends the open requests with an error, and soon the processes."""
+        self._draining = True
+        self._send_all(EndOpen())
+        asyncio.get_running_loop().call_later(LAST_SECONDS, self._kill)
+
+    def close(self) -> None:
+        """Ends what still runs."""
+        self._draining = True
+        for each in self._processes.values():
+            each.process.kill()
+            each.process.join(REAP_SECONDS)
+            each.given.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def state_changed(self, state: EngineState) -> None:
+        """Tells all processes of the engine's state."""
+        self._state = replace(state)  # another thread pickles it, later
+        self._send_all(self._state)
+
+    def received(self, message: Any) -> None:
+        """Gives each process its part of what the engine says."""
+        if isinstance(message, News):
+            for number, part in _divided(message).items():
+                if (own := self._processes.get(number)) is not None:
+                    own.open.difference_update(name for name, _, reason in part.tokens if reason)
+                    own.open.difference_update(part.refusals)
+                    own.outbox.put(part)
+        elif isinstance(message, RequestVectors):
+            for name, vector in message.found.items():
+                if (own := self._processes.get(_number(name))) is not None:
+                    own.open.discard(name)
+                    own.outbox.put(RequestVectors({name: vector}))
+
+    def engine_died(self, error: ApiError) -> None:
+        """Tells all processes, whose open requests get the sentence."""
+        for each in self._processes.values():
+            each.open.clear()
+        self._send_all(EngineDied(error.message))
+
+    def _send_all(self, message: Any) -> None:
+        for each in self._processes.values():
+            each.outbox.put(message)
+
+    def _kill(self) -> None:
+        for each in self._processes.values():
+            logger.error("web server %d has not ended in time; its process is killed", each.number)
+            each.process.kill()
+
+    def _start(self, number: int) -> None:
+        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        outbox = SimpleQueue[Any]()
+        with theirs:
+            control.setblocking(False)
+            arguments = (self._web, f"{number}.{next(self._starts)}:", theirs, self._folder)
+            try:
+                process, _ = start_process(
+                    web_process.main,
+                    arguments,
+                    f"web {number}",
+                    outbox,
+                    lambda message: self._take(message, own),
+                    lambda: self._lost(own),
+                )
+            except BaseException:
+                control.close()
+                raise
+        own = self._processes[number] = _Process(number, process, outbox, GivenConnections(control, self._given_back))
+        own.outbox.put(self._state)
+        own.outbox.put(Ping())  # it gets connections once it has answered, and so knows the state
+
+    def _restart(self, number: int) -> None:
+        if not self._draining:
+            self._start(number)
+
+    def _take(self, message: Any, own: _Process) -> None:
+        if own.signs is not None:
+            own.signs.heard = True
+        if isinstance(message, Alive):
+            if not own.ready:
+                own.ready = True
+                own.signs = SignsOfLife(lambda: own.outbox.put(Ping()))
+                own.watch = self._task(self._kill_when_hung(own, own.signs))
+        elif isinstance(message, Added):
+            if self._state.ready is not None:  # else the process knows, or will, that the engine has died
+                own.open.add(message.name)
+                self._engine.send(message)
+        elif isinstance(message, Cancelled):
+            own.open.discard(message.name)
+            self._engine.send(message)
+
+    async def _kill_when_hung(self, own: _Process, signs: SignsOfLife) -> None:
+        seconds = self._engine.hang_seconds or ON_GPU_SECONDS
+        await signs.end(seconds)
+        logger.error("web server %d gave no sign of life for %g s; its process is killed", own.number, seconds)
+        own.process.kill()
+
+    def _lost(self, own: _Process) -> None:
+        """A process has ended: nobody waits for its requests any more."""
+        for name in own.open:
+            self._engine.send(Cancelled(name))
+        if own.watch is not None:
+            own.watch.cancel()
+        own.outbox.put(None)
+        del self._processes[own.number]
+        own.given.close()
+        self._ended.set()
+        if not self._draining:
+            self._task(self._restarts[own.number].again(own.process, own.ready))
+
+    def _task(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _given_back(self, connection: socket.socket) -> None:
+        if self._draining:
+            connection.close()
+        else:
+            self.take(connection)
+
+    def _deal(self) -> None:
+        while self._waiting:
+            for number in range(self._next, self._next + self._count):
+                own = self._processes.get(number % self._count)
+                if own is not None and own.ready and own.given.give(self._waiting[0]):
+                    self._next = (own.number + 1) % self._count
+                    self._waiting.popleft()
+                    break
+            else:
+                asyncio.get_running_loop().call_later(RETRY_SECONDS, self._deal)
+                return
+
+
+def _number(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+def _divided(news: News) -> dict[int, News]:
+    """The parts of the news by the processes' numbers; without the report, which the state has."""
+    found: dict[int, News] = {}
+    for event in news.tokens:
+        number = _number(event[0])
+        if number not in found:
+            found[number] = News()
+        found[number].tokens.append(event)
+    for name in ("refusals", "cached", "logprobs"):
+        for request, value in getattr(news, name).items():
+            getattr(found.setdefault(_number(request), News()), name)[request] = value
+    return found

@@ -1,0 +1,106 @@
+"""The engine's process: loads the model, captures the graphs, and serves what comes through a pipe."""
+
+import select
+import time
+from collections import Counter
+from dataclasses import asdict
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any
+
+from kernels.server.messages import Cancelled, EngineReport, News, Ping, Ready, Stop
+from kernels.server.processes.lifecycle import live
+from kernels.server.scheduler.requests import Request
+from kernels.server.spec import Spec
+from kernels.server.starting import Phases
+
+if TYPE_CHECKING:
+    from kernels.server.execution.engine import Engine
+
+REPORT_SECONDS = 0.25
+"""How often the engine tells of itself while it works."""
+
+
+def main(spec: Spec, connection: Connection) -> None:
+    """The process's main function. Ends at `Stop`, and when the other side of the pipe is closed."""
+
+    def build(phases: Phases) -> "tuple[Engine, Ready]":
+        with phases.phase("imports"):  # torch and transformers, which the server's process does without
+            from kernels.model import loading  # noqa: F401  with the classes of transformers' models
+            from kernels.server.execution.building import build_engine
+
+        return build_engine(spec, phases)
+
+    live(build, serve, connection)
+
+
+def serve(engine: "Engine", connection: Connection) -> None:
+    """Runs steps until it is stopped or the pipe is closed, which raises EOFError. Waits only while there are none.
+
+    The first news are a report, so that nobody takes a server without requests for one without free KV pages.
+    While the server does not read, its news are gathered, so that the engine does not wait for it.
+    """
+    connection.send(News(report=asdict(_report(engine))))
+    open_requests: dict[str, Request] = {}
+    news, told = News(), 0.0
+    arrived, has_room = select.poll(), select.poll()
+    arrived.register(connection, select.POLLIN)
+    has_room.register(connection, select.POLLOUT)
+    while True:
+        while engine.idle or arrived.poll(0):
+            _take(engine, connection.recv(), open_requests, news)
+            if news.refusals or news.report:
+                break
+        found = engine.run_step()
+        made = Counter(each.request.name for each in found if each.request.cached and each.token is not None)
+        for request, token, reason, logprobs in found:
+            if request.name not in open_requests:
+                continue
+            if made.get(request.name) == request.answered:  # its first tokens
+                news.cached[request.name] = request.cached
+            news.tokens.append((request.name, token, reason))
+            if logprobs is not None:
+                news.logprobs.setdefault(request.name, []).append(logprobs)
+            if reason:
+                del open_requests[request.name]
+        now = time.monotonic()
+        if now - told > REPORT_SECONDS or engine.idle:
+            news.report, told = asdict(_report(engine)), now
+        if (news.tokens or news.refusals or news.report) and (engine.idle or has_room.poll(0)):
+            connection.send(news)
+            news = News()
+
+
+def _take(engine: "Engine", message: Any, open_requests: dict[str, Request], news: News) -> None:
+    if isinstance(message, Stop):
+        raise EOFError
+    if isinstance(message, Ping):
+        news.report = asdict(_report(engine))
+        return
+    if isinstance(message, Cancelled):
+        request = open_requests.pop(message.name, None)
+        if request is not None:
+            engine.cancel(request)
+        return
+    name, ids, max_tokens, sampling, stop_ids, seconds, logprobs = message
+    request = Request(name, ids, max_tokens, sampling, stop_ids, time.monotonic() + seconds, logprobs)
+    try:
+        engine.add(request)
+    except ValueError as error:
+        news.refusals[name] = str(error)
+        return
+    open_requests[name] = request
+
+
+def _report(engine: "Engine") -> EngineReport:
+    scheduler = engine.scheduler
+    few = engine.backends[0].few
+    return EngineReport(
+        running=len(scheduler.running),
+        waiting=len(scheduler.waiting),
+        free_pages=scheduler.pages.free,
+        pages=scheduler.limits.pages - 1,
+        preempted=scheduler.preempted,
+        steps=engine.steps,
+        megakernel_steps=engine.steps_of[0] if few else 0,
+        megakernel_sequences=few,
+    )

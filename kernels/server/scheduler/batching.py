@@ -1,0 +1,288 @@
+"""Continuous batching: what each step computes, in pure Python. Imports without torch.
+
+Requests are served in the order of their arrival. A step takes one token of every request that is being answered, and
+chunks of prompts for what these leave of a budget of tokens. A request is admitted when pages are free for all that it
+has so far. When a running request needs a page and none is free, the one that came last gives its pages up and is
+computed again later.
+
+The host may be behind: `next_step` plans further steps before `commit` has the tokens of earlier ones. So it counts
+tokens that are on their way, and a request that ends by a stop token may have a token computed that nobody reads.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kernels.server.scheduler.pages import ROOT, Pages, digest
+from kernels.server.scheduler.requests import (
+    FinishReason,
+    Logprobs,
+    Part,
+    Request,
+    Step,
+    Token,
+    prompt_too_long,
+)
+
+STEP_TOKENS = 2048
+"""The tokens that a step with chunks on a GPU has at most, where nobody says."""
+TOKENS_OF_A_CHUNK = 64
+"""A pass shorter than the longest holds a chunk for so many of its tokens."""
+MIXED_SINGLES = (0, 32, 128, 256)
+"""Numbers of single tokens for which a GPU has passes with chunks, as far as so many requests run."""
+
+
+@dataclass(frozen=True)
+class SchedulerLimits:
+    """What a backend can hold and compute at once.
+
+    `pages` of `page_size` tokens, `running` requests, sequences of at most `context` tokens. A step takes at most
+    `chunks` chunks of prompts; each counts as a multiple of `chunk_rows` tokens. Beside chunks, single tokens count as
+    the next number in `mixed`, or as `running`. Together they count as `step_tokens` at most, but chunks may have half
+    of these beside any number of singles. `shared_tokens`, if given, takes the place of `step_tokens` in a step that
+    has single tokens, so that it keeps nobody waiting for longer than `kernels.server.execution.pauses` found.
+    """
+
+    pages: int
+    page_size: int
+    running: int
+    context: int
+    step_tokens: int
+    chunk_rows: int = 1
+    chunks: int = 16
+    mixed: tuple[int, ...] = MIXED_SINGLES
+    shared_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name != "mixed" and value is not None and value < 1:
+                raise ValueError(f"{name}: {value} is not a positive number")
+        if self.step_tokens % self.chunk_rows:
+            raise ValueError(f"step_tokens: {self.step_tokens} is no multiple of chunk_rows {self.chunk_rows}")
+
+    @property
+    def longest(self) -> int:
+        """The longest sequence in tokens that the context and all pages together hold."""
+        return min(self.context, (self.pages - 1) * self.page_size)
+
+    def room_beside(self, singles: int) -> int:
+        """The tokens that chunks may have beside so many single tokens, a multiple of `chunk_rows`."""
+        counted = min(each for each in (*self.mixed, self.running) if each >= singles)
+        tokens = self.shared_tokens if singles and self.shared_tokens else self.step_tokens
+        room = max(tokens - counted, tokens // 2)
+        return max(1, room // self.chunk_rows) * self.chunk_rows
+
+    def chunks_beside(self, singles: int) -> int:
+        """The most chunks beside so many single tokens: those of the smallest pass that has the room."""
+        if not (singles and self.shared_tokens):
+            return self.chunks
+        return min(self.chunks, max(1, self.room_beside(singles) // TOKENS_OF_A_CHUNK))
+
+
+class Scheduler:
+    """Plans steps over the requests that were added and not finished."""
+
+    def __init__(self, limits: SchedulerLimits) -> None:
+        self.limits, self.pages = limits, Pages(limits.pages, limits.page_size)
+        self.waiting: deque[Request] = deque()
+        self.running: list[Request] = []
+        self.preempted = 0
+        """How often a request gave its pages up."""
+        self._slots = list(range(limits.running))[::-1]
+        self._arrived = 0
+
+    def refusal(self, prompt: int, tokens: int) -> str | None:
+        """Why a request of `prompt` and `tokens` tokens can never be served, in a sentence; None if it can."""
+        if prompt < 1 or tokens < 1:
+            return f"a request needs a token in its prompt and one to make, not {prompt} and {tokens}"
+        longest = self.limits.longest
+        return prompt_too_long(prompt, tokens, longest) if prompt + tokens > longest else None
+
+    def add(self, request: Request) -> None:
+        """Takes a request in. Raises ValueError with the sentence of `refusal`."""
+        reason = self.refusal(len(request.ids), request.max_tokens)
+        if reason:
+            raise ValueError(reason)
+        request.arrival, self._arrived = self._arrived, self._arrived + 1
+        self.waiting.append(request)
+
+    def cancel(self, request: Request) -> None:
+        """Ends a request and frees what it holds. Nothing happens to one that has ended."""
+        if request.state != "finished":
+            self._finish(request, "cancelled")
+
+    def expire(self, now: float) -> list[Token]:
+        """Gives up the requests whose deadline has passed before their first step."""
+        late = [each for each in self.waiting if each.deadline < now and not each.admitted]
+        for request in late:
+            self._finish(request, "deadline")
+        return [Token(request, None, "deadline") for request in late]
+
+    def next_step(self) -> Step | None:
+        """What the next pass computes. None when nothing can be computed before the next `commit` or `add`."""
+        singles = sum(each.left == 1 and each.scheduled < each.max_tokens for each in self.running)
+        step, used, before = Step(), 0, self.preempted
+        room, chunks = self.limits.room_beside(singles), self.limits.chunks_beside(singles)
+        for request in list(self.running):
+            if request.state == "running":
+                used += self._plan(request, step, room - used, chunks)
+        while self.waiting and self._slots and self.preempted == before:
+            if room - used < self.limits.chunk_rows or not self._admit(self.waiting[0]):
+                break
+            if self.running[-1].left == 1:
+                singles += 1
+                room, chunks = self.limits.room_beside(singles), self.limits.chunks_beside(singles)
+            used += self._plan(self.running[-1], step, room - used, chunks)
+        return step if step.singles or step.chunks else None
+
+    def lengthen(self, step: Step, count: int, longest: int) -> Step:
+        """The step that `next_step` has just planned, as up to `count` passes, if it has no chunks.
+
+        There are no more passes than the shortest answer still needs, than free pages hold, and than keep each sequence
+        within `longest` tokens.
+        """
+        if step.chunks:
+            return step
+        for part in step.singles:
+            request = part.request
+            count = min(count, 1 + request.max_tokens - request.scheduled, longest - part.start)
+        while count > 1 and sum(self._missing(each.request, count - 1) for each in step.singles) > self.pages.free:
+            count -= 1
+        if count <= 1:
+            return step
+        for part in step.singles:
+            request = part.request
+            request.pages.extend(self.pages.take() for _ in range(self._missing(request, count - 1)))
+            request.computed += count - 1
+            request.scheduled += count - 1
+        return Step(step.singles, [], count)
+
+    def _missing(self, request: Request, more: int) -> int:
+        """The pages that the request lacks for `more` further tokens."""
+        return max(0, self.pages.needed(request.computed + more) - len(request.pages))
+
+    def commit(
+        self, step: Step, tokens: Sequence[Sequence[int]], logprobs: Mapping[int, Logprobs] | None = None
+    ) -> list[Token]:
+        """Takes the ids that a step chose, those of each of its parts, and by a part's number the log probabilities of
+        its only one. Returns the answers' new tokens, in order for each request.
+        """
+        found = []
+        for number, (part, ids) in enumerate(zip(step.parts, tokens, strict=True)):
+            request = part.request
+            for token in ids:
+                if not part.samples or request.state == "finished":
+                    break
+                request.ids.append(token)
+                reason = self._end(request, token)
+                found.append(Token(request, token, reason, (logprobs or {}).get(number)))
+                if reason:
+                    self._finish(request, reason)
+            if part.samples and request.state != "finished":
+                self._remember(request)
+        return found
+
+    @staticmethod
+    def _end(request: Request, token: int) -> FinishReason | None:
+        if token in request.stop_ids:
+            return "stop"
+        return "length" if request.answered == request.max_tokens else None
+
+    def _plan(self, request: Request, step: Step, room: int, chunks: int) -> int:
+        """Adds the request's next part to the step, which may have `chunks` chunks and has room for `room` more tokens
+        of them; below 0, a single would make them too many. Returns the tokens that the part takes of the room.
+        """
+        left = request.left
+        if request.scheduled == request.max_tokens or room < 0:
+            return 0  # its last token is on its way, or its next one is a single of the next step
+        rows = self.limits.chunk_rows
+        count, cost = left, 0
+        if left > 1:
+            if len(step.chunks) >= chunks:
+                return 0
+            count = min(left, room // rows * rows)
+            cost = -(-count // rows) * rows
+        if not count or not self._reserve(request, request.computed + count):
+            return 0
+        part = Part(request, request.computed, count, count == left, request.total)
+        (step.singles if left == 1 else step.chunks).append(part)
+        request.computed += count
+        request.scheduled += part.samples
+        if left > 1:  # a page that a single fills is remembered when it is committed: no single reads it in this step
+            self._remember(request)
+        return cost
+
+    def _reserve(self, request: Request, tokens: int) -> bool:
+        """Gives the request pages for `tokens` tokens. Requests that came later give theirs up, the last one first.
+
+        False if the request itself was the last one and gave its own up.
+        """
+        missing = self.pages.needed(tokens) - len(request.pages)
+        if missing <= 0:
+            return True
+        while self.pages.free < missing:
+            last = self.running[-1]
+            self._preempt(last)
+            if last is request:
+                return False
+        request.pages.extend(self.pages.take() for _ in range(missing))
+        return True
+
+    def _admit(self, request: Request) -> bool:
+        """Moves the request from waiting to running, if pages are free for all of its tokens and one more."""
+        if request.in_flight:
+            return False
+        known = len(request.ids)
+        found = self.pages.prefix(self._names(request, (known - 1) // self.limits.page_size))
+        missing = self.pages.needed(min(known + 1, self.limits.longest)) - len(found)
+        if self.pages.free - self.pages.unread(found) < missing:
+            return False
+        for page in found:
+            self.pages.share(page)
+        self.waiting.popleft()
+        request.pages, request.computed = found, len(found) * self.limits.page_size
+        if not request.scheduled:
+            request.cached = request.computed
+        request.remembered, request.slot, request.state = len(found), self._slots.pop(), "running"
+        request.admitted += 1
+        self.running.append(request)  # in order of arrival: requests are admitted in order, and preempted from the end
+        return self._reserve(request, known)
+
+    def _preempt(self, request: Request) -> None:
+        self._leave(request)
+        self.preempted += 1
+        request.state, request.computed = "waiting", 0
+        place = next((at for at, each in enumerate(self.waiting) if each.arrival > request.arrival), len(self.waiting))
+        self.waiting.insert(place, request)
+
+    def _finish(self, request: Request, reason: FinishReason) -> None:
+        if request.state == "running":
+            self._leave(request)
+        else:
+            self.waiting.remove(request)
+        request.state, request.reason = "finished", reason
+
+    def _leave(self, request: Request) -> None:
+        """Takes a running request's pages and slot."""
+        self.running.remove(request)
+        self.pages.release(request.pages)
+        self._slots.append(request.slot)
+        request.pages, request.slot = [], -1
+
+    def _names(self, request: Request, count: int) -> list[bytes]:
+        """The digests of the request's first `count` full pages."""
+        size, names = self.limits.page_size, request.names
+        while len(names) < count:
+            at = len(names) * size
+            names.append(digest(names[-1] if names else ROOT, request.ids[at : at + size]))
+        return names[:count]
+
+    def _remember(self, request: Request) -> None:
+        """Names the full pages whose tokens the host knows and whose keys have been asked for."""
+        full = min(request.computed, len(request.ids)) // self.limits.page_size
+        if full <= request.remembered:
+            return
+        new = slice(request.remembered, full)
+        for page, name in zip(request.pages[new], self._names(request, full)[new], strict=True):
+            self.pages.remember(page, name)
+        request.remembered = full

@@ -1,0 +1,61 @@
+"""What an operator wants served, and the configuration of the model that it names. Imports without torch."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernels.model_files import catalogue
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What to serve: a model's directory, or the name of a catalogue entry; with a plan, the plan's file.
+
+    `context`, `running`, `kv_bytes` and `pause_ms` as `kernels.server.execution.sizing.RequestedSize`. `device` None takes the GPU
+    if there is one.
+    """
+
+    model: str
+    plan: str | None = None
+    device: str | None = None
+    dtype: str | None = None
+    seed: int = 0
+    context: int | None = None
+    running: int = 64
+    kv_bytes: int | None = None
+    pause_ms: float | None = None
+    exclude: tuple[str, ...] = ()
+    """What the server leaves out, of `kernels.server.execution.excluded.NAMES`."""
+    web_processes: int | None = None
+    """How many processes speak HTTP; None: as `kernels.server.processes.web_servers.processes_for` has it."""
+
+
+def catalogue_config(model: str) -> dict[str, Any] | None:
+    """The configuration of a catalogue entry, None for a directory. Raises ValueError where it is neither."""
+    if Path(model).is_dir():
+        return None
+    try:
+        return catalogue.entry(model)[0]
+    except KeyError as error:
+        raise ValueError(f"--model: {model} is no directory, and {error.args[0]}") from error
+
+
+def configuration(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
+    """The model's directory, None for a catalogue entry, and its configuration. Raises ValueError with one sentence."""
+    config = catalogue_config(spec.model)
+    if config is not None:
+        return None, config
+    directory = Path(spec.model)
+    return directory, json_object(directory / "config.json")
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a model. Raises ValueError with one sentence."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: it cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: it holds no JSON object")
+    return found

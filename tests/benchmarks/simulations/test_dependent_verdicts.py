@@ -1,0 +1,111 @@
+"""Verdicts of verify on requests that depend on those before them."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.simulations import verdict_errors
+from benchmarks.simulations.simulated_requests import PROCESSES
+from benchmarks.simulations.verdict_errors import TOO_SLOW, requests_until_met, simulated
+from kernels.measure.latency import Served
+from tests.simulations_page import PAGE, agrees, quoted_counts, quoted_shares
+from workers.documents.workload import Objective
+from workers.stats.dependence import cautious_inefficiency, statistical_inefficiency
+from workers.stats.sample_sizes import LEAST_REQUESTS, is_enough, judged, judged_values, needed
+
+RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200"
+
+
+@pytest.mark.parametrize("percentile", [50, 95])
+@pytest.mark.parametrize("name", PROCESSES)
+def test_verdicts_on_dependent_requests_err_as_seldom_as_the_page_says(name, percentile):
+    quoted, paths = quoted_shares("benchmarks.simulations.verdict_errors dependent"), 15 if name in TOO_SLOW else 50
+    found, column = simulated(name, percentile, paths), (50, 90, 95, 99).index(percentile)
+    for side, share in zip(("met", "missed"), found, strict=True):
+        row = quoted[f"{name}, called {side}"]
+        assert agrees(share, row[column], paths)
+        assert max(row) <= 0.01 or name in TOO_SLOW
+
+
+@pytest.mark.parametrize("name", verdict_errors.COUNTED_EACH)
+def test_dependent_requests_that_count_each_would_err(name):
+    quoted = quoted_shares("benchmarks.simulations.verdict_errors dependent")
+    for side, share in zip(("met", "missed"), simulated(name, 50, 300, count_each=True), strict=True):
+        row = quoted[f"{name}, called {side} if each counts"]
+        assert agrees(share, row[0], 300)
+        assert row[0] > 0.1
+
+
+@pytest.mark.parametrize("kept", verdict_errors.KEPT)
+@pytest.mark.parametrize("percentile", [50, 95])
+def test_independent_requests_take_as_many_more_as_the_page_says(kept, percentile):
+    quoted, column = quoted_counts("benchmarks.simulations.verdict_errors requests"), (50, 90, 95, 99).index(percentile)
+    for count_each, said in ((True, "each counts"), (False, "as verify counts")):
+        found = requests_until_met(percentile, kept, count_each)
+        assert math.isclose(found, quoted[f"{kept}: {said}"][column], rel_tol=0.02)
+
+
+def test_the_estimate_from_few_values_is_never_below_the_other_and_ends_at_all_of_them():
+    draws = np.random.default_rng(1)
+    for count in (2, 5, 20, 200):
+        values = draws.standard_normal(count).tolist()
+        assert statistical_inefficiency(values) <= cautious_inefficiency(values) <= 1 + 4 * count
+    assert cautious_inefficiency([5.0] * 20) == 1
+    assert cautious_inefficiency([1.0]) == 1
+    assert cautious_inefficiency(list(range(40))) > 20
+
+
+def test_a_sequence_of_a_line_is_judged_by_its_own_lags():
+    """Two independent halves that alternate: neighbours say nothing of each other, the next but one does."""
+    slow = np.repeat([1.0, 2.0, 1.0, 2.0, 1.0, 2.0], 20)
+    both = np.ravel(np.column_stack([slow, np.random.default_rng(2).random(120)])).tolist()
+    assert cautious_inefficiency(both, spacing=2) > 2 * cautious_inefficiency(both)
+
+
+def in_a_row(times_ms: list[float]) -> list[Served]:
+    return [Served(0, 0, (int(1e6 * each),), 1, 1) for each in times_ms]
+
+
+def test_times_that_creep_towards_the_limit_are_not_met_after_a_few():
+    rising = in_a_row([90 + each / 4 for each in range(40)])
+    near, far = Objective(metric="e2e", limit=100), Objective(metric="e2e", limit=1000)
+    assert judged(near, [rising], None) == "not_enough_samples"
+    assert needed(near, [rising], None) > 40
+    assert not is_enough([near], rising, None)
+    assert judged(far, [rising[:LEAST_REQUESTS]], None) == "met", "they vary by 10 % and the limit is ten times as much"
+
+
+@pytest.mark.parametrize("name", ["llama-3.2-1b", "llama-3.2-1b-load", "llama-3.2-1b-in-7-minutes"])
+def test_measured_requests_far_from_the_limit_keep_their_verdict(name):
+    verify = json.loads((RESULTS / f"{name}.json").read_text())["results"]["verify"]
+    outcome = verify["outcomes"][0]
+    objective = Objective(**outcome["objective"])
+    for side, verdict in (("before", "verdict_before"), ("after", "verdict")):
+        values = verify[side][0]["samples"]
+        shares = [float(each > objective.limit) for each in values]
+        assert judged_values(objective, [values], [shares]) == outcome[verdict] in ("met", "missed")
+
+
+def test_what_runs_today_depended_on_itself_on_gpus_as_the_page_says():
+    runs = {path.stem: json.loads(path.read_text()).get("results", {}) for path in RESULTS.glob("*-1*b*.json")}
+    before = {name: run["verify"]["before"][0] for name, run in runs.items() if run.get("verify")}
+    samples = {name: each["samples"] for name, each in before.items() if each["metric"] == "ttf_n"}
+    found = {
+        name: round(float(np.corrcoef(each[1:], each[:-1])[0, 1]), 1)
+        for name, each in samples.items()
+        if len(each) >= 25
+    }
+    assert found.pop("llama-3.2-1b-73f6258") == 0.9
+    assert set(found.values()) == {0.6, 0.7}
+    assert "had 0.6 to 0.7, and 0.9 in [one run](results/h200/llama-3.2-1b-73f6258" in PAGE.read_text()
+
+
+def test_what_processes_differ_by_does_not_count_as_dependence():
+    """Each process is quick or slow throughout: requests of each are independent of those before them there."""
+    draws, objective = np.random.default_rng(8), Objective(metric="e2e", limit=100)
+    processes = [in_a_row((level + draws.random(12)).tolist()) for level in (70, 80, 90, 75, 85, 65)]
+    assert judged(objective, processes, None) == "met"
+    assert judged(objective, [[each for served in processes for each in served]], None) == "not_enough_samples"

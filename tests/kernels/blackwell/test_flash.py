@@ -1,0 +1,92 @@
+"""flash_blackwell: where it is offered, what it refuses, its machine code; on a GPU of sm_100, that it is right."""
+
+import re
+from typing import Any
+
+import pytest
+
+from kernels import registry
+from kernels.blackwell.flash import ARCHITECTURE, SLOTS, THREADS, plan, tmem_columns
+from kernels.cases import check_cases
+from kernels.cuda.occupancy import SHARED_MOST
+from kernels.hardware import GENERATIONS, GPUS, generation
+from kernels.ops import AttentionCase
+from kernels.proof import gate
+from tests.kernels.compiling import resources, sass
+
+FLASH = registry.variant("flash_blackwell")
+FP16 = {"dtype": "fp16", "kv_dtype": "fp16"}
+TMEM_COLUMNS, REGISTERS = 512, 65_536
+"""Of an SM: PTX ISA, *Tensor Memory*; CUDA C++ Programming Guide, *Technical Specifications per Compute Capability*."""
+
+
+def case(**fields: Any) -> AttentionCase:
+    shape = {"kind": "prefill", "head_dim": 64, "heads": 4, "kv_heads": 2, "batch": 2, "q_len": 300, "kv_len": 300}
+    return AttentionCase(**shape | fields)
+
+
+def test_it_is_offered_on_sm_100_alone_and_says_that_it_never_ran() -> None:
+    assert FLASH.summary.endswith("compiles, emulated, never run on the chip")
+    served = [{}, {"head_dim": 128, **FP16}, {"causal": False}, {"window": 100}]
+    for fields in served:
+        assert [sm for sm in GENERATIONS if FLASH.serves(case(**fields), generation(sm)) is None] == [100]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"kind": "decode"}, "kind is decode"),
+        ({"head_dim": 96}, "head_dim is 96"),
+        ({"kv_dtype": "fp8"}, "kv_dtype is fp8"),
+        ({"softcap": 30.0}, "softcap is 30"),
+    ],
+    ids=str,
+)
+def test_it_refuses_in_a_sentence(fields: dict[str, Any], said: str) -> None:
+    refusal = FLASH.serves(case(**fields), GPUS["b200"])
+    assert refusal is not None
+    assert refusal.reason.startswith(said)
+    with pytest.raises(ValueError, match=said.split()[0]):
+        FLASH.build(case(**fields), {})
+
+
+@pytest.mark.parametrize("params", [{"keys": 64}, {"slots": 1}, {"slots": 12}], ids=str)
+def test_bad_params_are_named(params: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(params))):
+        FLASH.build(case(), params)
+
+
+@pytest.mark.parametrize("head_dim", SLOTS)
+@pytest.mark.parametrize("fields", [{}, {"causal": False, **FP16}, {"window": 100}], ids=str)
+def test_it_compiles_to_the_instructions_of_the_fifth_generation(head_dim: int, fields: dict[str, Any]) -> None:
+    """Products of scores take 16 of head_dim each, products of weights, which TMEM holds, 16 of 128 keys; ptxas writes
+    the code of both halves out.
+    """
+    planned = plan(case(head_dim=head_dim, **fields), {})
+    log, code = sass(planned.source, planned.constants, ARCHITECTURE)
+    found = resources(log)
+    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+    assert found.registers * THREADS <= REGISTERS
+    products = re.findall(r"UTCHMMA (\w+)\[", code)
+    assert (products.count("gdesc"), products.count("tmem")) == (2 * head_dim // 16, 2 * 128 // 16)
+    names = set(re.findall(r"/\*[0-9a-f]{4,}\*/ +(?:@!?U?P\w+ )?([A-Z][\w.]*)", code))
+    assert {"UTMALDG.4D", "UTMASTG.4D", "UTCBAR", "LDTM.x128", "STTM.x32", "MUFU.EX2"} <= names
+
+
+@pytest.mark.parametrize("head_dim", SLOTS)
+def test_shared_memory_and_tmem_are_within_budget(head_dim: int) -> None:
+    for params in FLASH.space(case(head_dim=head_dim)):
+        assert plan(case(head_dim=head_dim), params).shared_bytes <= SHARED_MOST
+    assert tmem_columns(head_dim) <= TMEM_COLUMNS
+
+
+@pytest.mark.gpu
+def test_drawn_cases_pass_the_gate() -> None:
+    import torch
+
+    if torch.cuda.get_device_capability() != (10, 0):
+        pytest.skip("it is built for sm_100a")
+    served = [each for each in check_cases("attention", cpu=False) if FLASH.serves(each, GPUS["b200"]) is None]
+    for each in served:
+        report = gate.check(FLASH, each, "cuda", {})
+        assert report.passed, f"{each.key}: {report.sentence}"

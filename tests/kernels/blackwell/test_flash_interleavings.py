@@ -1,0 +1,138 @@
+"""flash_blackwell's barriers and TMEM in every order of events; each planted mistake is found."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from kernels.ops import AttentionCase
+from kernels.proof import inputs
+from tests.kernels.blackwell.flash_on_cpu import noted, rising
+from tests.kernels.on_cpu.interleavings import (
+    ARRIVE,
+    COMMIT,
+    EXPECT,
+    FENCE,
+    INIT,
+    PRODUCT,
+    READ,
+    STORE,
+    WAIT,
+    WEIGHTED,
+    Broken,
+    check,
+    program,
+    unfenced,
+)
+from tests.kernels.on_cpu.noted import Note
+from tests.kernels.on_cpu.planted_steps import Change, Planting, without_the_last_meeting
+
+SLOTS, HEAD_DIM, KEYS = 3, 64, 128
+IDLE = (10, 11)
+"""Warps without a role."""
+
+CASES: dict[str, dict[str, Any]] = {
+    "causal, two blocks of keys, of which a half sees one": {"q_len": 256, "kv_len": 256},
+    "two tiles of three blocks of keys": {"q_len": 512, "kv_len": 384, "causal": False},
+}
+WHOLE, FIRST = CASES
+
+
+@cache
+def notes(name: str) -> list[Note]:
+    """The steps of a run in which every block of keys raises the bases."""
+    case = AttentionCase(kind="prefill", head_dim=HEAD_DIM, heads=1, kv_heads=1, batch=1, **CASES[name])
+    found = noted(case, rising(inputs.draw(case, "cpu", 1)), {"slots": SLOTS})
+    return [each for each in found if each[0] not in IDLE]
+
+
+def one_warp_of_each_half(made: list[Note]) -> list[Note]:
+    """The four do not meet each other, and with all of them states would be too many for long programs."""
+    kept = [0, 4, 8, 9]
+    left = [(kept.index(each[0]), *each[1:]) for each in made if each[0] in kept]
+    return [(*each[:3], 1, *each[4:]) if each[1] == INIT and each[3] == 4 else each for each in left]
+
+
+def test_no_order_of_events_is_wrong() -> None:
+    assert check(program(notes(WHOLE))) > 10_000, "orders were tried"
+    assert check(program(one_warp_of_each_half(notes(FIRST)))) > 1000
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_fences_stand_where_threads_meet(name: str) -> None:
+    assert not unfenced(notes(name))
+    for after in (0, 1):
+        assert unfenced([each for each in notes(name) if each[1] != FENCE or each[2] != after])
+
+
+PLANTING = Planting(
+    ("full",) * SLOTS + ("empty",) * SLOTS + ("q_full",) * 2 + ("q_empty",) * 2 + ("scores",) * 2 + ("sums",) * 2
+    + ("weights",) * 2
+)  # fmt: skip
+without, with_value, earlier = PLANTING.without, PLANTING.with_value, PLANTING.earlier
+
+
+def halves_share_scores(made: list[Note]) -> list[Note]:
+    """The scores and weights of the second half lie where the first one's do."""
+    scores = 2 * KEYS
+    changed = [(*each[:4], each[4] % KEYS, *each[5:]) if each[1] == PRODUCT else each for each in made]
+    changed = [(*each[:2], each[2] % KEYS, *each[3:]) if each[1] == WEIGHTED else each for each in changed]
+    return [
+        (*each[:2], each[2] % KEYS, *each[3:]) if each[1] in (READ, STORE) and each[2] < scores else each
+        for each in changed
+    ]
+
+
+def sums_over_scores(made: list[Note]) -> list[Note]:
+    """Sums begin half a head_dim too early: those of the first half over the second one's scores."""
+    return [(*each[:4], each[4] - HEAD_DIM // 2, *each[5:]) if each[1] == WEIGHTED else each for each in made]
+
+
+def other_slot(made: list[Note]) -> list[Note]:
+    """Products of weights read the next slot of the ring, which begins behind the queries of both halves."""
+    slot = KEYS * HEAD_DIM * 2
+    return [
+        (*each[:3], 2 * slot + (each[3] - slot) % (SLOTS * slot), *each[4:]) if each[1] == WEIGHTED else each
+        for each in made
+    ]
+
+
+PLANTED: dict[str, Change] = {
+    "copies do not wait for an empty slot": without(WAIT, "empty"),
+    "copies do not wait for the last scores of these queries": without(WAIT, "q_empty"),
+    "products do not wait for a full slot": without(WAIT, "full"),
+    "products do not wait for queries": without(WAIT, "q_full"),
+    "products do not wait for weights": without(WAIT, "weights"),
+    "the softmax does not wait for scores": without(WAIT, "scores"),
+    "sums are rescaled and read before their values": without(WAIT, "sums"),
+    "copies wait for the other parity": with_value(WAIT, "empty", lambda parity: 1 - parity),
+    "products wait for the other parity of weights": with_value(WAIT, "weights", lambda parity: 1 - parity),
+    "the softmax waits for the other parity": with_value(WAIT, "scores", lambda parity: 1 - parity),
+    "the parity of sums never changes": with_value(WAIT, "sums", lambda parity: 0),
+    "slots are never released": without(COMMIT, "empty"),
+    "queries are never released": without(COMMIT, "q_empty"),
+    "scores are never announced": without(COMMIT, "scores"),
+    "sums are never announced": without(COMMIT, "sums"),
+    "weights are never announced": without(ARRIVE, "weights"),
+    "bytes are never announced": without(EXPECT, "full"),
+    "fewer bytes are announced than come": with_value(EXPECT, "q_full", lambda size: size - 16),
+    "weights count a warp more": with_value(INIT, "weights", lambda count: count + 1),
+    "a slot counts two commits": with_value(INIT, "empty", lambda count: 2),
+    "scores are announced before their products": earlier(COMMIT, "scores", PRODUCT),
+    "sums are announced before their products": earlier(COMMIT, "sums", WEIGHTED),
+    "queries are released before their products": earlier(COMMIT, "q_empty", PRODUCT),
+    "weights are announced before they are stored": earlier(ARRIVE, "weights", READ),
+    "both halves share columns of scores": halves_share_scores,
+    "sums lie over scores": sums_over_scores,
+    "values are read from another slot": other_slot,
+    "TMEM is given back before all have read it": without_the_last_meeting,
+}
+
+
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_a_planted_mistake_is_found(mistake: str) -> None:
+    right = one_warp_of_each_half(notes(FIRST))
+    changed = PLANTED[mistake](right)
+    assert changed != right
+    with pytest.raises(Broken):
+        check(program(changed))

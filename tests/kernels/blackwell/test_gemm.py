@@ -1,0 +1,75 @@
+"""gemm_blackwell: where it is offered, what it refuses; on a GPU of sm_100, that it is right."""
+
+from typing import Any
+
+import pytest
+
+from kernels import registry
+from kernels.blackwell.gemm_tiles import space
+from kernels.hardware import GENERATIONS, GPUS, generation
+from kernels.ops import LinearCase
+from kernels.proof import gate
+
+SERVED: dict[str, list[dict[str, Any]]] = {
+    "gemm_blackwell": [{}, {"dtype": "fp16", "weights": "fp16", "epilogue": "swiglu"}],
+    "gemm_blackwell_scaled": [
+        {"weights": "fp8", "scales": "tensor"},
+        {"weights": "fp8", "scales": "row", "epilogue": "residual"},
+        {"weights": "fp8", "scales": "block32", "epilogue": "bias"},
+        {"weights": "nvfp4", "scales": "block16"},
+    ],
+}
+
+
+def case(**fields: Any) -> LinearCase:
+    return LinearCase(**{"m": 300, "n": 328, "k": 608} | fields)
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_it_is_offered_on_sm_100_alone_and_says_that_it_never_ran(name: str) -> None:
+    variant = registry.variant(name)
+    assert variant.summary.endswith("compiles, emulated, never run on the chip")
+    for fields in SERVED[name]:
+        assert [sm for sm in GENERATIONS if variant.serves(case(**fields), generation(sm)) is None] == [100]
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"dtype": "fp32", "weights": "fp32"}, "dtype is fp32"),
+        ({"epilogue": "quantise"}, "epilogue is quantise"),
+        ({"n": 100}, "n is 100"),
+        ({"k": 100}, "k is 100"),
+        ({"weights": "int4"}, "weights is int4"),
+        ({"weights": "nvfp4", "scales": "block16", "k": 600}, "k is 600"),
+        ({"weights": "fp8", "scales": "block16"}, "block16 scales"),
+        ({"weights": "fp8", "scales": "block"}, "block scales"),
+    ],
+    ids=str,
+)
+def test_it_refuses_in_a_sentence(fields: dict[str, Any], word: str) -> None:
+    shape = case(**fields)
+    name = "gemm_blackwell_scaled" if shape.scales else "gemm_blackwell"
+    refusal = registry.variant(name).serves(shape, GPUS["b200"])
+    assert refusal is not None
+    assert word in refusal.reason
+
+
+def test_no_other_variant_takes_blocks_of_32_or_16() -> None:
+    for fields in SERVED["gemm_blackwell_scaled"][2:]:
+        for gpu in GPUS.values():
+            able, _ = registry.offers(case(**fields), gpu)
+            assert [each.name for each in able] == (["gemm_blackwell_scaled"] if gpu.sm == 100 else [])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", SERVED)
+def test_it_is_right(name: str) -> None:
+    import torch
+
+    if torch.cuda.get_device_capability() != (10, 0):
+        pytest.skip("it is built for sm_100a")
+    for shape in (case(**fields) for fields in SERVED[name]):
+        for params in space(shape):
+            report = gate.check(registry.variant(name), shape, "cuda", params)
+            assert report.passed, f"{shape.key} {params}: {report.sentence}"

@@ -1,0 +1,82 @@
+"""Small configurations of several families, and their models."""
+
+from typing import Any
+
+from kernels import runners
+
+SIZES: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 300,
+    "max_position_embeddings": 512,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "factor": 32.0,
+    "high_freq_factor": 4.0,
+    "low_freq_factor": 1.0,
+    "original_max_position_embeddings": 16,
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llama": SIZES | {"model_type": "llama", "rope_scaling": LLAMA3_ROPE, "tie_word_embeddings": True},
+    "llama-bias": SIZES | {"model_type": "llama", "attention_bias": True, "mlp_bias": True},
+    "qwen2": SIZES | {"model_type": "qwen2"},
+    "qwen2-window": SIZES
+    | {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1},
+    "qwen3": SIZES | {"model_type": "qwen3", "head_dim": 32},
+    "mistral": SIZES | {"model_type": "mistral", "sliding_window": 9},
+    "qwen3-moe": SIZES
+    | {
+        "model_type": "qwen3_moe",
+        "head_dim": 32,
+        "num_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 48,
+        "norm_topk_prob": True,
+    },
+    "mixtral": SIZES | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 9},
+    "olmoe": SIZES | {"model_type": "olmoe", "num_experts": 8, "num_experts_per_tok": 3},
+    "gemma3": SIZES
+    | {
+        "model_type": "gemma3_text",
+        "architectures": ["Gemma3ForCausalLM"],
+        "head_dim": 16,
+        "sliding_window": 8,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    },
+    "gpt2": {
+        "model_type": "gpt2",
+        "n_embd": 64,
+        "n_layer": 2,
+        "n_head": 4,
+        "n_positions": 128,
+        "vocab_size": 300,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "bert": {
+        "model_type": "bert",
+        "architectures": ["BertForMaskedLM"],
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+        "vocab_size": 300,
+    },
+}
+SPARSE = ("qwen3-moe", "mixtral", "olmoe")
+"""Mixtures of experts that the compact decoder runs."""
+COMPACT = ("llama", "llama-bias", "qwen2", "qwen2-window", "qwen3", "mistral", *SPARSE)
+"""Families that the compact decoder runs; the other decoders run as transformers' modules."""
+
+
+def load(config: str | dict[str, Any], dtype: str = "fp32", device: str = "cpu", seed: int = 3) -> Any:
+    """The model of a configuration, or of one in CONFIGS by its name, with weights from the seed."""
+    found = CONFIGS[config] if isinstance(config, str) else config
+    return runners.load(None, found, seed=seed, generated=True, dtype=dtype, device=device)

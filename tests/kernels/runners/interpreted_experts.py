@@ -1,0 +1,72 @@
+"""Tests of the routing in Triton, to be run in Triton's interpreter by `test_experts.py`."""
+
+import pytest
+import torch
+
+from kernels.model import experts, experts_triton
+from kernels.model.decoder import Decoder
+from kernels.model.experts import Experts, Products
+from tests.kernels.interpreting import let_tensors_be_bounds
+from tests.kernels.runners.engine_models import SPARSE
+from tests.kernels.runners.planned_models import load
+
+let_tensors_be_bounds()
+
+
+def layer_of(count: int, chosen: int, normalised: bool, rounded: bool) -> Experts:
+    return Experts(*(torch.empty(count, 1) for _ in range(3)), chosen, normalised, rounded)
+
+
+def logits_of(tokens: int, count: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(tokens, count, generator=torch.Generator().manual_seed(tokens)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize(
+    ("tokens", "count", "chosen", "normalised"),
+    [(1, 128, 8, True), (5, 8, 3, False), (7, 60, 4, True), (3, 2, 2, True)],
+)
+def test_it_chooses_and_orders_as_torch_does(
+    tokens: int, count: int, chosen: int, normalised: bool, dtype: torch.dtype
+) -> None:
+    w, logits = layer_of(count, chosen, normalised, dtype == torch.float16), logits_of(tokens, count, dtype)
+    shares, numbers = experts_triton.routed(logits, w)
+    wanted, expected = experts.routed(logits, w)
+    torch.testing.assert_close(shares, wanted, atol=1e-3 if w.rounded else 1e-6, rtol=1e-5)
+    assert shares.dtype == torch.float32
+    found = numbers.long()
+    best = logits.float().gather(1, expected)  # equal logits may come in another order
+    assert torch.equal(logits.float().gather(1, found), best)
+    assert all(len(set(row)) == chosen for row in found.tolist())
+    for one, other in zip(experts_triton.ordered(numbers, count), experts.ordered(found, count), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_order_of_more_rows_than_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experts_triton, "BLOCK", 16)
+    w, logits = layer_of(6, 3, True, False), logits_of(33, 6, torch.float32)
+    logits[:, 2] = -50  # an expert without rows
+    _, numbers = experts_triton.routed(logits, w)
+    for one, other in zip(experts_triton.ordered(numbers, 6), experts.ordered(numbers.long(), 6), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_logits_that_are_no_numbers_choose_experts_that_there_are() -> None:
+    logits = torch.full((2, 5), float("nan"))
+    logits[1, :4] = torch.tensor([1.0, 3.0, float("nan"), 2.0])
+    _, numbers = experts_triton.routed(logits, layer_of(5, 2, True, False))
+    assert 0 <= int(numbers.min()) <= int(numbers.max()) < 5
+    order = experts_triton.ordered(numbers, 5)
+    assert order.ends[-1] == 4
+    assert sorted(order.place.flatten().tolist()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_layer_is_that_of_transformers(name: str) -> None:
+    model = load(name)
+    w = Decoder(model).layers[0].mlp
+    assert isinstance(w, Experts)
+    x = torch.randn(11, 64, generator=torch.Generator().manual_seed(4))
+    by = Products(lambda rows: rows @ w.router.T, experts.torch_grouped, experts.swiglu, experts.torch_grouped)
+    found = experts.apply_experts(x, w, by, experts_triton.ROUTING)
+    torch.testing.assert_close(found, model.model.layers[0].mlp(x[None])[0], atol=1e-5, rtol=1e-4)

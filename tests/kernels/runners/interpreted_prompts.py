@@ -1,0 +1,58 @@
+"""The usual ops of a GPU's prompts in Triton's interpreter, on caches laid out as the megakernel's."""
+
+import pytest
+import torch
+
+from kernels import runners
+from kernels.hardware import GPUS
+from kernels.model.bound_variants import BoundVariants
+from kernels.model.decoder import Decoder
+from kernels.model.layer_ops import BatchShape, LayerOps
+from kernels.model.prompt_ops import prompt_ops
+from kernels.model.tensor_parallel import divide
+from kernels.model.tensor_parallel_pass import DividedPrompts, RankPart
+from kernels.runners.sessions import DecoderSession
+from tests.kernels.interpreting import let_tensors_be_bounds
+from tests.kernels.runners.engine_models import CONFIGS, load
+from tests.kernels.runners.test_prompts import CAPACITY, TRITON, compare, prompt_of, stacked_state
+
+let_tensors_be_bounds()
+
+
+@pytest.mark.parametrize(("name", "batch", "layers"), [("qwen2", 2, 1), ("qwen3", 1, 2)])
+def test_usual_ops(name: str, batch: int, layers: int) -> None:
+    config = CONFIGS[name] | {"num_hidden_layers": layers}
+    loaded = load(config, dtype="fp16")
+    model, gpu = Decoder(loaded), GPUS["a100"]
+    ops = prompt_ops(LayerOps(model, BatchShape(batch, 40, 8)), gpu)
+    assert {op.variant for op in ops} >= {*TRITON, "flash_triton"}
+    variants = BoundVariants(ops, gpu)
+    with torch.no_grad():
+        compare(model, variants, prompt_of(batch, 40), whole=False, tolerance=0.02)
+    assert {bound.variant.name for bound in variants._found.values() if bound} >= {*TRITON, "flash_triton"}
+
+
+@torch.no_grad()
+def test_usual_ops_of_two_ranks() -> None:
+    """Each rank's by its own sizes; together they leave the cache and the token that one leaves."""
+    loaded = runners.load(
+        None, CONFIGS["qwen3"] | {"num_hidden_layers": 2}, seed=3, generated=True, dtype="fp16", device="cpu"
+    )
+    gpu, ids, whole = GPUS["a100"], prompt_of(1, 40), Decoder(loaded)
+    session = DecoderSession(whole, 1, 40, CAPACITY, lambda function: function)
+    session.prompt.copy_(ids)
+    session._prefill()
+    ranks = []
+    for part in divide(loaded, [torch.device("cpu")] * 2).parts:
+        own = Decoder(part)
+        variants = BoundVariants(prompt_ops(LayerOps(own, BatchShape(1, 40, 8)), gpu, divided=True), gpu)
+        ranks.append(RankPart(own, variants, stacked_state(own, 1)))
+    prompts = DividedPrompts(ranks, whole=False)
+    prompts.read(ids)
+    for layer, expected in enumerate(session._cache):
+        for which in (0, 1):
+            found = torch.cat([rank.state.cache[layer][which][:, :40] for rank in ranks], dim=2)
+            torch.testing.assert_close(found, expected[which][:, :40], atol=0.02, rtol=0.02)
+    assert torch.equal(prompts.state.token, session.token)
+    for rank in ranks:
+        assert {bound.variant.name for bound in rank.variants._found.values() if bound} >= {*TRITON, "flash_triton"}

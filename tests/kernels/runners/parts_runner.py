@@ -1,0 +1,16 @@
+"""A runner of a model in parts that needs no GPU: in place of the megakernel, whose plans are divided."""
+
+from typing import Any
+
+from kernels.model.tensor_parallel import Divided
+from kernels.runners.tensor_parallel_runner import DividedRunner
+
+NAME = f"{__name__}.PartsRunner"
+
+
+class PartsRunner(DividedRunner):
+    """torch's own ops over the parts; a whole model is refused."""
+
+    def __init__(self, model: Any, options: Any = None, variants: Any = None) -> None:
+        assert isinstance(model, Divided), f"{type(model).__name__} was loaded whole"
+        super().__init__(model)

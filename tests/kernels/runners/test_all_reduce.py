@@ -1,0 +1,135 @@
+"""The sum over ranks: what it computes, that its kernels compile, and that no slot is overwritten before it is read."""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernels.model import all_reduce
+from tests.kernels.compiling import compile_log
+
+CPU = torch.device("cpu")
+
+
+def drawn(ranks: int, m: int, hidden: int, devices: Sequence[torch.device]) -> tuple[list[Tensor], list[Tensor]]:
+    """Streams, equal on all ranks, and partials."""
+    chance = torch.Generator().manual_seed(m)
+    stream = torch.randn(m, hidden, generator=chance).bfloat16()
+    partials = [torch.randn(m, hidden, generator=chance).bfloat16() for _ in range(ranks)]
+    return [stream.to(each) for each in devices], [own.to(each) for own, each in zip(partials, devices, strict=True)]
+
+
+def expected(streams: Sequence[Tensor], partials: Sequence[Tensor]) -> Tensor:
+    total = streams[0].cpu().float()
+    for each in partials:
+        total = total + each.cpu().float()
+    return total.bfloat16()
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_a_sum_by_copies_is_rounded_once(ranks: int) -> None:
+    streams, partials = drawn(ranks, 5, 24, [CPU] * ranks)
+    found = all_reduce.all_reduce([CPU] * ranks, 5, streams[0]).summed(streams, partials)
+    assert all(torch.equal(each, expected(streams, partials)) for each in found)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_kernels_compile_without_spills(ranks: int) -> None:
+    build = all_reduce.build_of(ranks)
+    log = compile_log(build.source, dict(build.defines))
+    assert re.findall(r"(\d+) bytes spill", log) == ["0"] * 4
+    assert all(int(each) <= 65536 // all_reduce.THREADS for each in re.findall(r"Used (\d+) registers", log))
+
+
+class Ranks:
+    """Ranks that run `all_reduce.cu` launch by launch, each in four steps: store the partial, set the flags, see the
+    flags of all, read the slots. `halves` is how many parts the slots have.
+    """
+
+    def __init__(self, ranks: int, halves: int, launches: int) -> None:
+        self.ranks, self.halves, self.launches = ranks, halves, launches
+
+    def ready(self, state: tuple[int, ...]) -> Iterator[int]:
+        """The ranks that may take a step. A state is the steps that each rank has taken."""
+        for rank, taken in enumerate(state):
+            launch, step = divmod(taken, 4)
+            if launch == self.launches:
+                continue
+            flags_set = all(other >= 4 * launch + 2 for other in state)
+            if step != 2 or flags_set:
+                yield rank
+
+    def wrong(self, state: tuple[int, ...]) -> bool:
+        """Whether a rank that has yet to read a launch's slots finds those of a later launch in them."""
+        for reader, writer in itertools.permutations(range(self.ranks), 2):
+            launch, step = divmod(state[reader], 4)
+            stored = (state[writer] + 3) // 4 - 1  # the last launch whose partial the writer has begun to store
+            if step == 3 and any(
+                later % self.halves == launch % self.halves for later in range(launch + 1, stored + 1)
+            ):
+                return True
+        return False
+
+    def outcomes(self) -> tuple[bool, bool]:
+        """Over all orders of steps: whether a partial can be overwritten unread, and whether all can come to wait."""
+        seen, waiting = set(), [(0,) * self.ranks]
+        overwritten = stuck = False
+        while waiting:
+            state = waiting.pop()
+            if state in seen:
+                continue
+            seen.add(state)
+            overwritten |= self.wrong(state)
+            able = list(self.ready(state))
+            stuck |= not able and any(taken < 4 * self.launches for taken in state)
+            waiting += [(*state[:rank], state[rank] + 1, *state[rank + 1 :]) for rank in able]
+        return overwritten, stuck
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_two_halves_are_enough_and_one_is_not(ranks: int) -> None:
+    launches = 5 if ranks < 4 else 4
+    assert Ranks(ranks, 2, launches).outcomes() == (False, False)
+    assert Ranks(ranks, 1, launches).outcomes() == (True, False)
+
+
+def gpus(ranks: int) -> list[torch.device]:
+    return [torch.device("cuda", number) for number in range(ranks)]
+
+
+def on_gpus(*counts: int) -> list[object]:
+    few = [pytest.mark.skipif(torch.cuda.device_count() < each, reason=f"needs {each} GPUs") for each in counts]
+    names = {2: "two-gpus", 4: "four-gpus"}
+    return [pytest.param(each, id=names[each], marks=mark) for each, mark in zip(counts, few, strict=True)]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("ranks", on_gpus(2, 4))
+def test_gpus_sum_as_copies_do(ranks: int) -> None:
+    """Few and many rows in turns, over launches enough to use each half again."""
+    adds = all_reduce.all_reduce(gpus(ranks), 300, torch.empty(1, 2048, dtype=torch.bfloat16))
+    assert isinstance(adds, all_reduce.SumByPeers)
+    for m in (1, 300, 7, 128, 3, 299) * 20:
+        streams, partials = drawn(ranks, m, 2048, gpus(ranks))
+        found = adds.summed(streams, partials)
+        assert all(torch.equal(each.cpu(), expected(streams, partials)) for each in found)
+    adds.check()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("ranks", on_gpus(2, 4))
+def test_a_rank_that_does_not_come_is_named_and_the_next_sum_is_right(
+    ranks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(all_reduce, "TIMEOUT_NS", 20_000_000)
+    adds = all_reduce.SumByPeers(gpus(ranks), 4, 2048)
+    streams, partials = drawn(ranks, 4, 2048, gpus(ranks))
+    alone = [adds._sum(rank, streams[rank], partials[rank]) for rank in range(ranks - 1)]
+    assert all(each.isnan().any() for each in alone)
+    with pytest.raises(RuntimeError, match=rf"GPU \d waited too long for a partial sum of GPU {ranks - 1}$"):
+        adds.check()
+    assert all(torch.equal(each.cpu(), expected(streams, partials)) for each in adds.summed(streams, partials))
+    adds.check()

@@ -1,0 +1,195 @@
+"""A model divided over two and four ranks, held against one rank: the same weights, the same answers."""
+
+import multiprocessing
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import runners
+from kernels.model import tensor_parallel, weights
+from kernels.model.decoder import Decoder
+from kernels.model.tensor_parallel import Divided, part_of_config
+from kernels.proof.logit_gate import difference
+from kernels.runners.kernels_runner import KernelsRunner
+from kernels.runners.kernels_session import KernelsSession
+from kernels.runners.tensor_parallel_runner import DividedRunner
+from tests.kernels.runners.engine_models import CONFIGS, SIZES
+
+PROMPT, TOKENS = 19, 6
+FOUR = CONFIGS["llama-bias"] | {"num_key_value_heads": 4}
+DIVIDED = [(CONFIGS["llama"], 2), (CONFIGS["qwen2-window"], 2), (CONFIGS["qwen3"], 2), (FOUR, 4)]
+NAMES = ["llama-2", "qwen2-window-2", "qwen3-2", "llama-bias-4"]
+LARGE = SIZES | {"model_type": "llama", "hidden_size": 512, "intermediate_size": 8192, "num_key_value_heads": 4}
+SLACK = 32 * 2**20
+"""Bytes that a process may hold beside its parts: the file that is mapped, 16 MiB at most, and a copied slice."""
+TWO_GPUS = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+
+
+def cpus(ranks: int) -> list[torch.device]:
+    return [torch.device("cpu")] * ranks
+
+
+def whole(config: dict[str, Any], dtype: str = "fp32", device: str = "cpu") -> Any:
+    return runners.load(None, config, seed=3, generated=True, dtype=dtype, device=device)
+
+
+def ids() -> torch.Tensor:
+    return torch.randint(3, 300, (2, PROMPT + TOKENS), generator=torch.Generator().manual_seed(5))
+
+
+def parameters(found: Divided) -> Iterator[tuple[str, torch.Tensor]]:
+    return ((f"{rank} {name}", own) for rank, part in enumerate(found.parts) for name, own in part.named_parameters())
+
+
+@pytest.mark.parametrize(("config", "ranks"), DIVIDED, ids=NAMES)
+def test_weights_are_slices_of_the_whole_models_wherever_they_come_from(
+    config: Any, ranks: int, tmp_path: Path
+) -> None:
+    """Made from the seed, read from files, or copied from a loaded model."""
+    model = whole(config)
+    model.save_pretrained(tmp_path, max_shard_size="64KB")
+    expected = dict(parameters(tensor_parallel.divide(model, cpus(ranks))))
+    for found in (
+        tensor_parallel.generate(config, cpus(ranks), "fp32", seed=3),
+        tensor_parallel.read(tmp_path, config, cpus(ranks), "fp32"),
+    ):
+        assert [name for name, _ in parameters(found)] == list(expected)
+        assert all(torch.equal(own, expected[name]) for name, own in parameters(found))
+    down = torch.cat([expected[f"{rank} model.layers.1.mlp.down_proj.weight"] for rank in range(ranks)], dim=1)
+    assert torch.equal(down, model.model.layers[1].mlp.down_proj.weight)
+    key = torch.cat([expected[f"{rank} model.layers.1.self_attn.k_proj.weight"] for rank in range(ranks)])
+    assert torch.equal(key, model.model.layers[1].self_attn.k_proj.weight)
+
+
+def test_a_box_is_made_as_the_whole_matrix_is_across_blocks_of_the_hash() -> None:
+    config = LARGE | {"num_hidden_layers": 1}
+    found, model = tensor_parallel.generate(config, cpus(4), "fp32", seed=3), whole(config)
+    down = model.model.layers[0].mlp.down_proj.weight
+    assert down.numel() > 2 * weights.BLOCK
+    assert torch.equal(found.parts[3].model.layers[0].mlp.down_proj.weight, down[:, 6144:])
+    up = model.model.layers[0].mlp.up_proj.weight
+    assert torch.equal(found.parts[1].model.layers[0].mlp.up_proj.weight, up[2048:4096])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("config", "ranks"), DIVIDED, ids=NAMES)
+def test_ranks_answer_as_one_does(config: Any, ranks: int) -> None:
+    one, all_ranks = (
+        KernelsRunner(whole(config)),
+        DividedRunner(tensor_parallel.generate(config, cpus(ranks), "fp32", seed=3)),
+    )
+    for runner in (one, all_ranks):
+        runner.prepare(2, PROMPT, TOKENS)
+    assert difference(all_ranks.logits(ids()), one.logits(ids())) < 1e-4
+    assert all_ranks.generate(ids()[:, :PROMPT], TOKENS).tokens == one.generate(ids()[:, :PROMPT], TOKENS).tokens
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("config", "ranks"), DIVIDED[-2:], ids=NAMES[-2:])
+def test_division_rounds_no_more_than_one_rank_does(config: Any, ranks: int) -> None:
+    """In bf16: all partial sums join the residual stream in float32."""
+    wide = config | {"hidden_size": 256, "intermediate_size": 1024, "head_dim": 64}
+    exact, model = whole(wide), whole(wide, "bf16")
+    parts = tensor_parallel.divide(model, cpus(ranks))
+    far = []
+    for runner in (KernelsRunner(model), DividedRunner(parts)):
+        runner.prepare(2, PROMPT + TOKENS, 1)
+        far.append(float((runner.logits(ids()).float() - exact(ids()).logits).norm()))
+    assert far[1] <= 1.03 * far[0]
+
+
+def test_the_decoder_joins_a_parts_matrices_without_a_copy() -> None:
+    for part in tensor_parallel.generate(CONFIGS["qwen2"], cpus(2), "fp32").parts:
+        own, layer = part.model.layers[0], Decoder(part).layers[0]
+        assert layer.qkv[0].data_ptr() == own.self_attn.q_proj.weight.data_ptr()
+        assert layer.dense.gate_up[0].data_ptr() == own.mlp.gate_proj.weight.data_ptr()
+
+
+def hold_one_rank(generated: bool, directory: Path) -> None:
+    """A process that may hold one rank's part and SLACK more, and is refused any byte beyond; the other ranks' weights
+    take no memory.
+    """
+    torch.set_num_threads(1)
+    torch.zeros(1).exp()
+    weights.TOGETHER = 1 << 16
+    part = runners.describe(part_of_config(LARGE, 4), "fp32").weight_bytes
+    held = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData"))
+    most = int(held.split()[1]) * 1024 + part + SLACK
+    resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+    devices = [torch.device(name) for name in ("meta", "cpu", "meta", "meta")]
+    made = tensor_parallel.load(directory, LARGE, devices, generated=generated, dtype="fp32")
+    assert sum(each.nbytes for each in made.parts[1].parameters()) == part
+
+
+@pytest.mark.parametrize("generated", [True, False], ids=["generated", "from files"])
+def test_a_device_holds_its_part_and_never_the_whole_model(generated: bool, tmp_path: Path) -> None:
+    if not generated:
+        whole(LARGE).save_pretrained(tmp_path, max_shard_size="16MB")
+    size = runners.describe(LARGE, "fp32").weight_bytes
+    assert runners.describe(part_of_config(LARGE, 4), "fp32").weight_bytes + SLACK < 0.5 * size
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload([__name__])
+    started = processes.Process(target=hold_one_rank, args=(generated, tmp_path))
+    started.start()
+    started.join(240)
+    code = started.exitcode
+    started.kill()
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "ranks", "said"),
+    [
+        ({}, 4, "num_key_value_heads 2: 4 GPUs need a multiple of 4"),
+        ({"num_key_value_heads": 4, "intermediate_size": 162}, 4, "intermediate_size 162: 4 GPUs need a multiple of 4"),
+        ({"model_type": "gpt2"}, 2, "model_type 'gpt2'"),
+    ],
+)
+def test_a_model_that_does_not_divide_is_refused_by_its_feature(changes: Any, ranks: int, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        tensor_parallel.generate(CONFIGS["llama"] | changes, cpus(ranks), "fp32")
+
+
+def test_files_of_another_shape_are_refused_by_the_tensor(tmp_path: Path) -> None:
+    whole(CONFIGS["llama"]).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"model\.embed_tokens\.weight has shape \[300, 64\]"):
+        tensor_parallel.read(tmp_path, CONFIGS["llama"] | {"vocab_size": 310}, cpus(2), "fp32")
+    with pytest.raises(ValueError, match=r"no safetensors file holds model\.layers\.3\."):
+        tensor_parallel.read(tmp_path, CONFIGS["llama"] | {"num_hidden_layers": 4}, cpus(2), "fp32")
+
+
+def test_what_cannot_be_loaded_in_parts_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"no header")
+    with pytest.raises(ValueError, match="the tensors cannot be loaded"):
+        tensor_parallel.load(tmp_path, CONFIGS["llama"], cpus(2), dtype="fp32")
+    with pytest.raises(ValueError, match="needs the directory of its safetensors"):
+        tensor_parallel.load(None, CONFIGS["llama"], cpus(2))
+    with pytest.raises(ValueError, match="dtype: 'int3' is not one of fp32"):
+        tensor_parallel.load(None, CONFIGS["llama"], cpus(2), generated=True, dtype="int3")
+
+
+@TWO_GPUS
+@pytest.mark.gpu
+@torch.no_grad()
+def test_two_gpus_answer_as_one_does() -> None:
+    """Prompts and steps are one CUDA graph over both, and each GPU makes its own weights."""
+    config = CONFIGS["qwen3"] | {"hidden_size": 512, "intermediate_size": 2048}
+    one = KernelsRunner(whole(config, "bf16", "cuda"))
+    both = DividedRunner(
+        tensor_parallel.generate(config, [torch.device("cuda", 0), torch.device("cuda", 1)], "bf16", seed=3)
+    )
+    exact = KernelsRunner(whole(config, "fp32", "cuda"))
+    for runner in (one, both, exact):
+        runner.prepare(2, PROMPT, TOKENS)
+    assert isinstance(both._session, KernelsSession)
+    assert type(both._session.step).__name__ == "_Together"
+    truth = exact.logits(ids().cuda())
+    own, torchs = ((each.logits(ids().cuda()).float() - truth).norm() for each in (both, one))
+    assert own <= 1.1 * torchs
+    made = both.generate(ids()[:, :PROMPT].cuda(), TOKENS).tokens
+    for _ in range(50):
+        assert both.generate(ids()[:, :PROMPT].cuda(), TOKENS).tokens == made

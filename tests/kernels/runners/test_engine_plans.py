@@ -1,0 +1,138 @@
+"""Plans put their variants into the model, whatever runs it."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import registry, runners
+from kernels.hardware import GPUS
+from kernels.ops import AttentionCase, LinearCase, ModelCase
+from kernels.plan import Plan, PlannedOp
+from kernels.runners.eager import EagerRunner
+from kernels.runners.planned import PlannedLinear
+from tests.kernels.runners.engine_models import load
+
+UNCOMPILED = {"compile": False}
+
+
+def plan(runner: Any, ops: list[PlannedOp]) -> Plan:
+    return Plan(model_digest="", gpu="cpu", runner=runner, dtype="fp32", options=UNCOMPILED, ops=ops)
+
+
+def int8(n: int, k: int, m: int) -> PlannedOp:
+    case = LinearCase(m=m, n=n, k=k, dtype="fp32", weights="int8")
+    return PlannedOp(op="linear", case=case.model_dump(), variant="int8_dynamic_cpu")
+
+
+@pytest.mark.parametrize("runner", ["eager", "compiled"])
+@pytest.mark.parametrize("name", ["llama-bias", "gemma3"])
+def test_a_lossy_linear_is_used_at_every_length(runner: str, name: str, random_ids: torch.Tensor) -> None:
+    """Quality is judged on other lengths than were planned for: the variant has to be there as well."""
+    expected = EagerRunner(load(name)).logits(random_ids)
+    applied = runners.apply(load(name), plan(runner, [int8(160, 64, m=1)]))
+    applied.prepare(1, 20, 16)
+    difference = (applied.logits(random_ids) - expected).abs().amax(dim=(0, 2))
+    assert difference.min() > 1e-3
+    assert difference.max() < 1.0
+
+
+def test_each_planned_matrix_is_packed_once(random_ids: torch.Tensor) -> None:
+    model = load("llama")
+    runner = runners.apply(model, plan("compiled", [int8(160, 64, m=1), int8(160, 64, m=20)]))
+    runner.prepare(1, 20, 16)
+    runner.generate(random_ids[:1, :20], 16)
+    assert len(runner._linear.variants._packed) == 2 * len(model.model.layers)  # type: ignore[attr-defined]
+
+
+def test_each_call_gets_the_weight_in_its_own_layout_and_its_own_epilogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    variant = registry.variant("skinny")
+    seen: dict[tuple[int, str], tuple[torch.Tensor, dict[str, int]]] = {}
+
+    def build(case: LinearCase, params: dict[str, int]) -> Any:
+        def call(x: torch.Tensor, w: tuple[torch.Tensor], bias: torch.Tensor | None) -> torch.Tensor:
+            assert (bias is not None) == case.adds_bias
+            seen[case.m, case.epilogue] = w[0], params
+            return x.new_zeros(len(x), case.n)
+
+        return call
+
+    monkeypatch.setattr(variant, "build", build)
+    planned = [(LinearCase(m=1, n=64, k=512), {"k_warps": 4}), (LinearCase(m=9, n=64, k=512), {"k_warps": 8})]
+    ops = [PlannedOp(op="linear", case=case.model_dump(), variant="skinny", params=params) for case, params in planned]
+    linear, weight = PlannedLinear(ops, GPUS["h200"]), torch.randn(64, 512).bfloat16()
+    for rows, bias in ((1, None), (9, None), (9, torch.zeros(64).bfloat16()), (2, None)):
+        assert linear(torch.zeros(rows, 512).bfloat16(), weight, bias).shape == (rows, 64)
+    assert {at: params["k_warps"] for at, (_, params) in seen.items()} == {
+        (1, "none"): 4,
+        (9, "none"): 8,
+        (9, "bias"): 8,
+        (2, "none"): 4,
+    }
+    for packed, params in seen.values():
+        assert torch.equal(packed, variant.pack(planned[0][0], params, weight)[0])
+
+
+@pytest.mark.parametrize("runner", ["eager", "compiled"])
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_planned_attention_is_called_and_changes_nothing(
+    runner: str, name: str, random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variant = registry.variant("sdpa_math")
+    built: list[AttentionCase] = []
+    build = variant.build
+    monkeypatch.setattr(variant, "build", lambda case, params: built.append(case) or build(case, params))
+    case = AttentionCase(
+        kind="prefill", head_dim=16, heads=4, kv_heads=2, batch=1, q_len=20, kv_len=20, dtype="fp32", kv_dtype="fp32"
+    )
+    expected = EagerRunner(load(name)).generate(random_ids[:, :20], 8).tokens
+    planned = PlannedOp(op="attention", case=case.model_dump(), variant="sdpa_math")
+    applied = runners.apply(load(name), plan(runner, [planned]))
+    applied.prepare(2, 20, 8)
+    assert applied.generate(random_ids[:, :20], 8).tokens == expected
+    if (runner, name) != ("compiled", "gpt2"):  # a static cache masks, which no planned attention takes
+        assert {(each.q_len, each.kv_len) for each in built} == {(20, 20)}
+
+
+def test_whole_model_variants_say_what_they_cannot_do() -> None:
+    case = ModelCase(model="tiny-llama", batch=4, prompt=8, tokens=8)
+    able, refused = registry.offers(case, GPUS["cpu"])
+    assert [each.name for each in able] == ["eager", "compiled"]
+    assert set(refused) == {
+        "compiled_tuned",
+        "compiled_max_autotune",
+        "cuda_graphs",
+        "kernels",
+        "kernels_fp8",
+        "megakernel",
+        "megakernel_fp8",
+        "megakernel_nvfp4",
+        "vllm",
+        "vllm_async",
+    }
+    assert registry.variant("compiled_tuned").serves(case, GPUS["h200"]).reason.startswith("batch is 4")  # type: ignore[union-attr]
+
+
+def test_a_whole_model_variant_builds_its_runner(random_ids: torch.Tensor) -> None:
+    model = load("qwen2")
+    case = ModelCase(model="", batch=2, prompt=20, tokens=4)
+    runner = registry.variant("compiled").build(case, UNCOMPILED)(model)
+    assert runner.generate(random_ids[:, :20], 4).tokens == EagerRunner(model).generate(random_ids[:, :20], 4).tokens
+
+
+class Recorder:
+    """In place of a runner that needs a GPU."""
+
+    def __init__(self, model: Any, options: dict[str, Any], variants: Any) -> None:
+        self.options, self.variants = options, variants
+
+
+def test_a_megakernel_is_given_the_plans_ops_for_its_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernels.runners.by_name.RUNNERS", {"megakernel": f"{__name__}.Recorder"})
+    case = AttentionCase(kind="prefill", head_dim=16, heads=4, kv_heads=2, batch=1, q_len=64, kv_len=64)
+    op = PlannedOp(op="attention", case=case.model_dump(), variant="sdpa_flash")
+    given: Any = runners.apply(load("llama"), plan("megakernel", [op]))
+    assert given.options == UNCOMPILED
+    assert given.variants.planned(case).variant.name == "sdpa_flash"
+    without: Any = runners.apply(load("llama"), plan("megakernel", []))
+    assert not without.variants

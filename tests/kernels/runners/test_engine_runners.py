@@ -1,0 +1,134 @@
+"""Eager and compiled runners give the same tokens, one timestamp each; logits are transformers' own."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import runners
+from kernels.model.decoder import Decoder
+from kernels.runners import Generation
+from kernels.runners.compiled import CompiledRunner
+from kernels.runners.eager import EagerRunner
+from tests.kernels.runners.engine_models import COMPACT, CONFIGS, SPARSE, load
+
+DECODERS = [name for name in CONFIGS if name != "bert"]
+UNCOMPILED = {"compile": False}
+COMPILED = set(COMPACT) - set(SPARSE)
+"""Families that the compiled runner runs as the compact decoder."""
+
+
+def assert_clock(done: Generation, tokens: int) -> None:
+    assert len(done.times_ns) == tokens
+    assert done.start_ns < done.times_ns[0]
+    assert all(a < b for a, b in zip(done.times_ns, done.times_ns[1:], strict=False))
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_static_cache_generates_what_transformers_generates(name: str, random_ids: torch.Tensor) -> None:
+    model, prompt = load(name), random_ids[:, :20]
+    before = EagerRunner(model).generate(prompt, 16)
+    after = CompiledRunner(model, UNCOMPILED)
+    after.prepare(2, 20, 16)
+    done = after.generate(prompt, 16)
+    assert done.tokens == before.tokens
+    assert [len(row) for row in done.tokens] == [16, 16]
+    assert_clock(before, 16)
+    assert_clock(done, 16)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_forced_logits_are_those_of_transformers(name: str, random_ids: torch.Tensor) -> None:
+    model = load(name)
+    expected = EagerRunner(model).logits(random_ids)
+    runner = CompiledRunner(model, UNCOMPILED)
+    runner.prepare(1, 20, 16)
+    assert type(runner._session).__name__ == ("DecoderSession" if name in COMPILED else "ModuleSession")
+    torch.testing.assert_close(runner.logits(random_ids), expected, atol=2e-4, rtol=1e-4)
+    torch.testing.assert_close(runner.logits(random_ids[:, :7]), expected[:, :7], atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("linear", [None, torch.nn.functional.linear], ids=["alone", "with a plan's product"])
+@pytest.mark.parametrize("name", COMPACT)
+def test_a_later_decoder_moves_no_weight_that_a_graph_reads(name: str, linear: Any) -> None:
+    """A graph stores addresses. On a GPU weights that moved were read where nothing was any more."""
+    model = load(name)
+    CompiledRunner(model, UNCOMPILED, linear=linear).prepare(1, 8, 4)
+    before = {key: each.data_ptr() for key, each in model.named_parameters()}
+    Decoder(model)
+    assert {key: each.data_ptr() for key, each in model.named_parameters()} == before
+
+
+def test_a_second_runner_on_the_same_model_agrees_with_the_first(random_ids: torch.Tensor) -> None:
+    model, prompt = load("llama"), random_ids[:, :20]
+    first, second = CompiledRunner(model, UNCOMPILED), CompiledRunner(model, UNCOMPILED)
+    assert first.generate(prompt, 8).tokens == second.generate(prompt, 8).tokens
+    assert first.generate(prompt, 8).tokens == EagerRunner(model).generate(prompt, 8).tokens
+
+
+def test_packing_holds_no_weight_twice(random_ids: torch.Tensor) -> None:
+    model = load("llama")
+    runner = CompiledRunner(model, UNCOMPILED)
+    runner.generate(random_ids[:, :20], 2)
+    layer, packed = model.model.layers[0], runner._session.model.layers[0]
+    assert layer.mlp.gate_proj.weight.data_ptr() == packed.dense.gate_up[0].data_ptr()
+    assert layer.self_attn.v_proj.weight.untyped_storage().data_ptr() == packed.qkv[0].untyped_storage().data_ptr()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "layers"), [("qwen3", {"num_hidden_layers": 1}), ("gpt2", {"n_layer": 1})], ids=["qwen3", "gpt2"]
+)
+def test_inductor_changes_no_token(name: str, layers: dict[str, int], random_ids: torch.Tensor) -> None:
+    """Of one layer: Inductor takes seconds for each, and a second one is the same."""
+    model, prompt = load(CONFIGS[name] | layers), random_ids[:1, :20]
+    runner = runners.runner("compiled", model)
+    runner.prepare(1, 20, 12)
+    done = runner.generate(prompt, 12)
+    assert done.tokens == EagerRunner(model).generate(prompt, 12).tokens
+    assert_clock(done, 12)
+    expected = EagerRunner(model).logits(random_ids[:1, :30])
+    torch.testing.assert_close(runner.logits(random_ids[:1, :30]), expected, atol=5e-4, rtol=1e-3)
+
+
+def test_end_of_text_does_not_end_a_generation(random_ids: torch.Tensor) -> None:
+    model = load("llama")
+    first = EagerRunner(model).generate(random_ids[:1, :8], 1).tokens[0][0]
+    model.config.eos_token_id = first
+    model.generation_config.eos_token_id = first
+    assert len(EagerRunner(model).generate(random_ids[:1, :8], 5).tokens[0]) == 5
+
+
+def test_an_unprepared_shape_is_prepared_first(random_ids: torch.Tensor) -> None:
+    runner = CompiledRunner(load("qwen2"), UNCOMPILED)
+    runner.prepare(1, 8, 4)
+    assert len(runner.generate(random_ids, 100).tokens[1]) == 100
+
+
+@pytest.mark.parametrize("options", [UNCOMPILED, {"eager": True}])
+def test_an_encoder_gives_one_time_per_batch(options: dict[str, bool], random_ids: torch.Tensor) -> None:
+    model = load("bert")
+    runner = EagerRunner(model) if options.get("eager") else CompiledRunner(model, options)
+    runner.prepare(2, 36, 1)
+    assert_clock(runner.encode(random_ids), 1)
+    torch.testing.assert_close(runner.logits(random_ids), model(input_ids=random_ids).logits)
+
+
+def test_an_unknown_runner_is_named() -> None:
+    with pytest.raises(ValueError, match="there is no 'faster' runner; there are eager, compiled"):
+        runners.runner("faster", load("llama"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [{}, UNCOMPILED, {"inductor": {"coordinate_descent_tuning": True}}])
+@pytest.mark.parametrize("name", ["llama", "qwen2-window", "gemma3"])
+def test_graphs_on_a_gpu_give_the_tokens_of_transformers(name: str, options: Any, random_ids: torch.Tensor) -> None:
+    model = load(name, device="cuda")
+    prompt = random_ids[:1, :20].cuda()
+    runner = CompiledRunner(model, options)
+    runner.prepare(1, 20, 16)
+    done = runner.generate(prompt, 16)
+    assert done.tokens == EagerRunner(model).generate(prompt, 16).tokens
+    assert_clock(done, 16)
+    expected = EagerRunner(model).logits(random_ids[:1].cuda())
+    torch.testing.assert_close(runner.logits(random_ids[:1].cuda()), expected, atol=2e-3, rtol=1e-3)

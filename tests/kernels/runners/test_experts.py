@@ -1,0 +1,166 @@
+"""Layers of experts: routing and products alone, what is planned for them, and what is refused in a sentence."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from kernels import registry, runners
+from kernels.model import experts, tensor_parallel
+from kernels.model.decoder import Decoder, refusal
+from kernels.model.experts import Experts, Grouped, Order, Products
+from kernels.model.loading import skeleton
+from kernels.ops import GroupedCase
+from kernels.plan import Plan
+from kernels.runners.eager import EagerRunner
+from kernels.tune.plan_search import usable
+from tests.kernels.runners.engine_models import CONFIGS, SPARSE
+from tests.kernels.runners.planned_models import applied, load, planned
+from tests.kernels.triton_compiling import stack_bytes
+
+
+def layer_of(name: str) -> tuple[Any, Experts]:
+    model = load(name)
+    mlp = Decoder(model).layers[0].mlp
+    assert isinstance(mlp, Experts)
+    return model.model.layers[0].mlp, mlp
+
+
+def products(w: Experts, product: Grouped) -> Products:
+    return Products(lambda x: F.linear(x, w.router), product, experts.swiglu, product)
+
+
+def rows_of(*size: int) -> torch.Tensor:
+    return torch.randn(size, generator=torch.Generator().manual_seed(4))
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_layers_router_chooses_the_experts_of_transformers_with_their_shares(name: str) -> None:
+    module, w = layer_of(name)
+    x = rows_of(50, 64)
+    for given in (x, x.bfloat16()):
+        module.to(given.dtype)
+        w = w._replace(router=module.gate.weight)
+        shares, chosen = experts.routed(F.linear(given, w.router), w)
+        _, wanted, numbers = module.gate(given)
+        assert torch.equal(chosen, numbers)
+        assert torch.equal(shares, wanted.float())
+
+
+@pytest.mark.parametrize(("tokens", "most"), [(1, 8), (7, 8), (40, 3)])
+def test_the_order_holds_each_experts_rows_together(tokens: int, most: int) -> None:
+    """`most`: the experts beyond it get no rows."""
+    draw = torch.Generator().manual_seed(tokens)
+    chosen = torch.stack([torch.randperm(most, generator=draw)[:3] for _ in range(tokens)])
+    order: Order = experts.ordered(chosen, 8)
+    begin, seen = 0, []
+    for expert, end in enumerate(order.ends.tolist()):
+        seen += [(token, expert) for token in order.token[begin:end].tolist()]
+        begin = end
+    assert begin == 3 * tokens
+    assert order.ends.dtype == torch.int32
+    assert sorted(seen) == sorted((token, expert) for token, row in enumerate(chosen.tolist()) for expert in row)
+    found = [[seen[place] for place in places] for places in order.place.tolist()]
+    assert found == [[(token, expert) for expert in row] for token, row in enumerate(chosen.tolist())]
+
+
+def test_all_of_torchs_products_agree_also_where_experts_have_no_rows() -> None:
+    x, w = rows_of(9, 16), rows_of(5, 24, 16)
+    ends = torch.tensor([0, 4, 4, 9, 9], dtype=torch.int32)
+    expected = torch.cat([x[:4] @ w[1].T, x[4:] @ w[3].T])
+    torch.testing.assert_close(experts.torch_grouped(x, w, ends), expected)
+    for product in (experts._masked, experts._gathered):
+        torch.testing.assert_close(product(x, w, ends), expected)
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_layer_is_that_of_transformers_by_either_product(name: str) -> None:
+    module, w = layer_of(name)
+    x = rows_of(30, 64)
+    expected = module(x[None])[0]
+    for product in (experts.torch_grouped, experts._masked, experts._gathered):
+        found = experts.apply_experts(x, w, products(w, product), experts.TORCH_ROUTING)
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_what_a_captured_pass_runs_makes_no_shape_that_depends_on_the_tokens() -> None:
+    """On the meta device nothing can be read, as in a captured graph: a shape that depended on values would fail."""
+    on = torch.device("meta")
+    w = Experts(*(torch.empty(size, device=on) for size in ((8, 64), (8, 96, 64), (8, 64, 48))), 3, True, True)
+    x = torch.empty(20, 64, device=on)
+    for product in (experts._masked, experts._gathered, lambda x, w, ends: x.new_empty(len(x), w.shape[1])):
+        assert experts.apply_experts(x, w, products(w, product), experts.TORCH_ROUTING).shape == (20, 64)
+
+
+def test_planned_products_are_called(random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    variant, rows = registry.variant("torch_grouped_loop"), []
+    build = variant.build
+
+    def recorded(case: GroupedCase, params: dict[str, Any]) -> Any:
+        function = build(case, params)
+
+        def call(x: torch.Tensor, w: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+            rows.append((len(x), *w.shape))
+            return function(x, w, ends)
+
+        return call
+
+    monkeypatch.setattr(variant, "build", recorded)
+    cases = [GroupedCase(rows=3, experts=8, n=n, k=k, dtype="fp32") for n, k in ((96, 64), (64, 48))]
+    model = load("qwen3-moe")
+    expected = EagerRunner(model).generate(random_ids[:1, :20], 5).tokens
+    runner = applied(model, [planned(case, "torch_grouped_loop") for case in cases])
+    assert runner.generate(random_ids[:1, :20], 5).tokens == expected
+    assert {(3 * tokens, 8, n, k) for tokens in (1, 64) for n, k in ((96, 64), (64, 48))} <= set(rows)
+
+
+def test_a_pass_takes_no_product_whose_host_reads_the_rows() -> None:
+    case = GroupedCase(rows=8, experts=8, n=96, k=64)
+    assert [name for name in ("grouped_hopper", "torch_grouped_mm") if usable(case, name)] != []
+    assert not usable(case, "torch_grouped_loop")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("qwen3-moe", {"mlp_only_layers": [1]}, "some layers have experts and others none"),
+        ("qwen3-moe", {"decoder_sparse_step": 2}, "some layers have experts and others none"),
+        ("olmoe", {"clip_qkv": 8.0}, "clip_qkv 8.0 limits q, k and v"),
+    ],
+)
+def test_what_the_decoder_cannot_run_is_a_sentence(name: str, change: dict[str, Any], said: str) -> None:
+    assert said in str(refusal(skeleton(CONFIGS[name] | change, "fp32")))
+
+
+def test_a_model_of_no_sparse_layer_is_a_dense_one(random_ids: torch.Tensor) -> None:
+    model = load(CONFIGS["qwen3-moe"] | {"mlp_only_layers": [0, 1, 2]})
+    expected = EagerRunner(model).generate(random_ids[:1, :20], 5).tokens
+    assert refusal(model) is None
+    assert applied(model, []).generate(random_ids[:1, :20], 5).tokens == expected
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_no_mixture_is_divided_or_rounded(name: str) -> None:
+    count = 4 if name == "mixtral" else 8
+    with pytest.raises(ValueError, match=rf"with {count} experts: only dense models are divided over ranks$"):
+        tensor_parallel.part_of_config(CONFIGS[name], 2)
+    options = {"weights": "fp8", "rounding": {"method": "gptq"}}
+    plan = Plan(model_digest="", gpu="cpu", runner="kernels", dtype="fp32", options=options)
+    with pytest.raises(ValueError, match=r"^weights fp8: a mixture of experts is not rounded$"):
+        runners.apply(load(name), plan)
+
+
+@pytest.mark.parametrize(("count", "chosen"), [(128, 8), (64, 8), (8, 2), (512, 10)])
+def test_the_routing_compiles_for_hopper_without_spilling(count: int, chosen: int) -> None:
+    from kernels.model import experts_triton as kernels
+
+    w = Experts(*(torch.empty(count, 1) for _ in range(3)), chosen, True, True)
+    route = {"logits": "*bf16", "shares": "*fp32", "chosen": "*i32", "experts": "i32"}
+    assert stack_bytes(kernels._route_tokens, route, {"C": kernels.constants_of(w)}, 1, 3) == 0
+    order = {"chosen": "*i32", "token": "*i64", "ends": "*i32", "place": "*i64", "rows": "i32"}
+    constants = {"CHOSEN": chosen, "BLOCK": kernels.BLOCK}
+    assert stack_bytes(kernels._order_rows, order, constants, kernels.WARPS, 3) == 0
+    combine = {"y": "*bf16", "shares": "*fp32", "place": "*i64", "out": "*bf16", "hidden": "i32:16", "stride": "i32:16"}
+    constants = {"CHOSEN": chosen, "COLUMNS": kernels.COLUMNS}
+    assert stack_bytes(kernels._combine_rows, combine, constants, kernels.WARPS, 3) == 0

@@ -1,0 +1,36 @@
+"""Logits in float32 arithmetic are those of a float32 copy of the model, and leave the model as it was."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import runners
+from kernels.runners.float32_arithmetic import Float32Runner
+from tests.kernels.runners.engine_models import CONFIGS
+
+IDS = torch.randint(3, 300, (2, 24), generator=torch.Generator().manual_seed(4))
+DECODERS = {name: config for name, config in CONFIGS.items() if runners.describe(config).kind == "decoder"}
+
+
+@pytest.mark.parametrize("config", DECODERS.values(), ids=DECODERS)
+def test_they_are_those_of_a_float32_copy(config: dict[str, Any]) -> None:
+    """With experts, sliding windows, biases, and an embedding that is the LM head too."""
+    model = runners.load(None, config, seed=7, generated=True, dtype="bf16", device="cpu")
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    places = {name: each.data_ptr() for name, each in model.named_parameters()}
+    copied = runners.runner("eager", copy.deepcopy(model).float()).logits(IDS)
+    found = Float32Runner(model).logits(IDS)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, copied, atol=1e-5, rtol=1e-5)
+    assert {name: each.data_ptr() for name, each in model.named_parameters()} == places
+    assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+    assert (runners.runner("eager", model).logits(IDS).float() - found).abs().max() > 1e-4
+
+
+def test_a_model_that_fails_gets_its_weights_back() -> None:
+    model = runners.load(None, CONFIGS["llama"], seed=7, generated=True, dtype="bf16", device="cpu")
+    with pytest.raises(IndexError):
+        Float32Runner(model).logits(torch.full((1, 4), 10**6))
+    assert {each.dtype for each in model.parameters()} == {torch.bfloat16}

@@ -1,0 +1,100 @@
+"""What a captured graph reads lives as long as the graph: it holds addresses, and no tensor."""
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import runners
+from kernels.cuda.graphs import WARM_UP_CALLS, captured
+from kernels.hardware import GPUS
+from kernels.model import prompts
+from kernels.model.bound_variants import BoundVariants
+from kernels.model.decoder import Decoder
+from kernels.model.passes import Pass
+from kernels.model.state import State
+from kernels.plan import Plan
+from kernels.runners import compiled
+from kernels.runners.compiled import CompiledRunner
+from tests.kernels.runners.engine_models import load
+
+
+def forgotten(function: Callable[[], None], device: torch.device) -> Callable[[], object]:
+    """As `captured` on a GPU: what is left of the function is no reference to it."""
+    function()
+    return lambda: None
+
+
+@torch.no_grad()
+def test_a_bucket_keeps_what_its_prompts_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[weakref.ref[Pass]] = []
+
+    def watched(*args: Any, **kwargs: Any) -> Pass:
+        one_pass = Pass(*args, **kwargs)
+        made.append(weakref.ref(one_pass))
+        return one_pass
+
+    monkeypatch.setattr(prompts, "captured", forgotten)
+    monkeypatch.setattr(prompts, "Pass", watched)
+    model = Decoder(load("llama"))
+    cos, sin = model.rope_table(64)
+    place, token = torch.zeros(1, dtype=torch.int64), torch.zeros(1, 1, dtype=torch.int64)
+    state = State(1, 64, cos, sin, model.cache(1, 64), place, token)
+    found = prompts.PromptReader(model, BoundVariants([], GPUS["h200"]), state, whole=False)
+    found.capture(20)
+    gc.collect()
+    assert [each() is not None for each in made] == [True]
+    del found
+    gc.collect()
+    assert [each() is not None for each in made] == [False]
+
+
+@torch.no_grad()
+def test_an_encoder_keeps_all_its_inputs(monkeypatch: pytest.MonkeyPatch, random_ids: torch.Tensor) -> None:
+    masks: list[weakref.ref[torch.Tensor]] = []
+
+    def inputs(model: Any, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+        mask = torch.ones_like(ids)
+        masks.append(weakref.ref(mask))
+        return {"input_ids": ids, "attention_mask": mask}
+
+    monkeypatch.setattr(compiled, "captured", forgotten)
+    monkeypatch.setattr(compiled, "forward_inputs", inputs)
+    runner = CompiledRunner(load("bert"), {"compile": False})
+    runner.prepare(*random_ids.shape, 1)
+    runner.encode(random_ids)
+    gc.collect()
+    assert len(masks) == 1
+    assert masks[0]() is not None
+
+
+@pytest.mark.gpu
+def test_each_call_of_a_warm_up_begins_when_the_one_before_it_has_ended() -> None:
+    """A kernel with a dependent launch could otherwise read what the last kernel of that call still writes."""
+    ended: list[bool] = []
+
+    def call() -> None:
+        if not torch.cuda.is_current_stream_capturing():
+            ended.append(torch.cuda.current_stream().query())
+        torch.cuda._sleep(20_000_000)
+
+    captured(call, torch.device("cuda", torch.cuda.current_device()))
+    assert ended[1:] == [True] * (WARM_UP_CALLS - 1)
+
+
+@pytest.mark.gpu
+def test_a_prompt_reads_the_same_after_its_garbage_is_collected() -> None:
+    """Without a variant for rope the pass has an index of its own, which other tensors would overwrite."""
+    model = load("llama", "bf16", "cuda")
+    runner = runners.apply(model, Plan(model_digest="", gpu="h200", runner="kernels"))
+    runner.prepare(1, 100, 8)
+    ids = torch.randint(3, 300, (1, 100), generator=torch.Generator().manual_seed(1)).cuda()
+    first = runner.generate(ids, 8).tokens
+    gc.collect()
+    filled = [torch.full((size,), 1 << 40, device="cuda") for size in (1, 16, 64, 128, 256) for _ in range(100)]
+    torch.cuda.synchronize()
+    assert runner.generate(ids, 8).tokens == first
+    assert all(bool((each == 1 << 40).all()) for each in filled)

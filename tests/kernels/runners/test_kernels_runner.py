@@ -1,0 +1,246 @@
+"""The kernels runner: any mix of variants gives the model's own logits, and prompts of any length their own tokens."""
+
+import gc
+import weakref
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import registry
+from kernels.hardware import GPUS
+from kernels.model.bound_variants import BoundVariant, BoundVariants
+from kernels.model.decoder import Decoder
+from kernels.model.prompts import bucket
+from kernels.ops import AttentionCase, GatedCase, LinearCase, LmHeadCase, RmsNormCase, StepAttentionCase
+from kernels.plan import PlannedOp
+from kernels.runners.eager import EagerRunner
+from kernels.runners.kernels_session import check_chosen
+from tests.kernels.runners.engine_models import COMPACT, CONFIGS
+from tests.kernels.runners.planned_models import applied, load, planned
+
+
+def linear(m: int, n: int, k: int, epilogue: str) -> PlannedOp:
+    case = LinearCase(m=m, n=n, k=k, dtype="fp32", weights="fp32", epilogue=epilogue)  # type: ignore[arg-type]
+    return planned(case, "torch_linear")
+
+
+@pytest.mark.parametrize("name", COMPACT)
+def test_logits_and_tokens_are_those_of_transformers(name: str, random_ids: torch.Tensor) -> None:
+    model = load(name)
+    eager, runner = EagerRunner(model), applied(model, [])
+    runner.prepare(2, 20, 12)
+    assert runner.generate(random_ids[:, :20], 12).tokens == eager.generate(random_ids[:, :20], 12).tokens
+    expected = eager.logits(random_ids)
+    torch.testing.assert_close(runner.logits(random_ids), expected, atol=2e-4, rtol=1e-4)
+
+
+QKV = ("rmsnorm_scale", "none")
+OUT = ("residual", "none")
+GATE_UP = ("rmsnorm_scale_swiglu", "swiglu", "none", "rmsnorm_scale")
+
+
+@pytest.mark.parametrize(("qkv", "out", "gate_up"), list(product(QKV, OUT, GATE_UP)))
+def test_any_mix_of_forms_gives_the_same_logits(qkv: str, out: str, gate_up: str, random_ids: torch.Tensor) -> None:
+    model = load("qwen3")
+    wide = 160 if "swiglu" in gate_up else 320
+    ops = [
+        op
+        for m in (1, 20)
+        for op in (
+            linear(m, 256, 64, qkv),
+            linear(m, 64, 128, out),
+            linear(m, wide, 64, gate_up),
+            linear(m, 64, 160, out if m == 1 else "none"),
+        )
+    ]
+    expected = EagerRunner(model).logits(random_ids)
+    runner = applied(model, ops)
+    runner.prepare(1, 20, 16)
+    torch.testing.assert_close(runner.logits(random_ids), expected, atol=5e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["qwen2", "llama-bias"])
+def test_biases_are_added_in_fused_products(name: str, random_ids: torch.Tensor) -> None:
+    model = load(name)
+    ops = [linear(1, 128, 64, "rmsnorm_scale_bias"), linear(1, 320, 64, "rmsnorm_scale_bias")]
+    expected = EagerRunner(model).logits(random_ids)
+    runner = applied(model, ops)
+    runner.prepare(1, 20, 16)
+    torch.testing.assert_close(runner.logits(random_ids), expected, atol=5e-4, rtol=1e-3)
+
+
+def test_every_planned_op_is_built_and_called(random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    cases: list[Any] = [
+        RmsNormCase(m=20, n=64, residual=True, dtype="fp32"),
+        GatedCase(m=20, n=160, dtype="fp32"),
+        LmHeadCase(m=1, vocab=300, k=64, dtype="fp32", weights="fp32"),
+        AttentionCase(
+            kind="prefill",
+            head_dim=16,
+            heads=4,
+            kv_heads=2,
+            batch=1,
+            q_len=20,
+            kv_len=20,
+            dtype="fp32",
+            kv_dtype="fp32",
+        ),
+    ]
+    names = ["torch_rmsnorm", "torch_gated", "torch_lm_head", "sdpa_math"]
+    called: list[str] = []
+    for name in names:
+        variant = registry.variant(name)
+        monkeypatch.setattr(variant, "build", recording(called, name, variant.build))
+    model = load("llama")
+    expected = EagerRunner(model).generate(random_ids[:1, :20], 6).tokens
+    runner = applied(model, [planned(*pair) for pair in zip(cases, names, strict=True)])
+    assert runner.generate(random_ids[:1, :20], 6).tokens == expected
+    assert set(called) == set(names)
+
+
+def recording(called: list[str], name: str, build: Any) -> Any:
+    def built(case: Any, params: dict[str, Any]) -> Any:
+        function = build(case, params)
+
+        def call(*arguments: Any, **more: Any) -> Any:
+            called.append(name)
+            return function(*arguments, **more)
+
+        return call
+
+    return built
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral"])
+def test_one_session_serves_prompts_of_any_length(name: str) -> None:
+    model = load(name)
+    eager, runner = EagerRunner(model), applied(model, [])
+    runner.prepare(1, 100, 30)
+    session = runner._session
+    generator = torch.Generator().manual_seed(2)
+    for length in (100, 1, 64, 65, 7, 128, 99):
+        ids = torch.randint(3, 300, (1, length), generator=generator)
+        assert runner.generate(ids, 8).tokens == eager.generate(ids, 8).tokens, length
+    assert runner._session is session
+    assert sorted(session.prompts._graphs) == [64, 128]
+
+
+def test_a_longer_context_gets_a_larger_cache(random_ids: torch.Tensor) -> None:
+    model = load("llama")
+    runner = applied(model, [])
+    runner.prepare(1, 10, 4)
+    assert runner.generate(random_ids[:1], 120).tokens == EagerRunner(model).generate(random_ids[:1], 120).tokens
+
+
+def test_buckets_hold_their_prompts() -> None:
+    assert [bucket(length) for length in (1, 64, 65, 256, 257, 1000, 1024, 1025)] == [
+        64,
+        64,
+        128,
+        256,
+        512,
+        1024,
+        1024,
+        1280,
+    ]
+
+
+@pytest.mark.parametrize("name", ["llama", "mistral"])
+def test_the_step_between_two_products_can_be_one_variant(name: str, random_ids: torch.Tensor) -> None:
+    model = load(name)
+    window = CONFIGS[name].get("sliding_window")
+    case = StepAttentionCase(batch=1, heads=4, kv_heads=2, head_dim=16, kv_len=30, window=window, dtype="fp32")
+    runner = applied(model, [planned(case, "torch_step_attention")])
+    runner.prepare(2, 20, 12)
+    names = [bound.variant.name for bound in runner._variants._found.values() if bound]
+    assert names.count("torch_step_attention") == 1
+    assert runner.generate(random_ids[:, :20], 12).tokens == EagerRunner(model).generate(random_ids[:, :20], 12).tokens
+    torch.testing.assert_close(runner.logits(random_ids), EagerRunner(model).logits(random_ids), atol=2e-4, rtol=1e-4)
+
+
+def test_lossy_weights_are_seen_in_the_logits(random_ids: torch.Tensor) -> None:
+    model = load("llama")
+    expected = EagerRunner(model).logits(random_ids[:1])
+    case = LinearCase(m=1, n=128, k=64, dtype="fp32", weights="int8")
+    runner = applied(model, [planned(case, "int8_dynamic_cpu")])
+    runner.prepare(1, 20, 4)
+    difference = (runner.logits(random_ids[:1, :20]) - expected[:, :20]).abs().amax(dim=-1)[0]
+    assert float(difference[10:].min()) > 1e-3  # the case is planned for steps and near prompts alike
+    assert float(difference.max()) < 1.0
+
+
+def test_a_head_that_chooses_wrongly_is_found(random_ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits do not come from the head, so that a wrong head would not show in them."""
+    variant = registry.variant("torch_lm_head")
+    monkeypatch.setattr(variant, "build", lambda case, params: lambda x, w: (x @ w.T).argmin(dim=-1))
+    case = LmHeadCase(m=1, vocab=300, k=64, dtype="fp32", weights="fp32")
+    runner = applied(load("llama"), [planned(case, "torch_lm_head")])
+    runner.prepare(1, 20, 4)
+    with pytest.raises(RuntimeError, match="17 of 17 tokens that the head chose are not the best"):
+        runner.logits(random_ids[:1])
+
+
+@pytest.mark.parametrize("token", [-1, 300])
+def test_a_token_outside_the_vocabulary_is_found(token: int) -> None:
+    logits = torch.randn(1, 2, 300)
+    best = logits.argmax(-1)
+    check_chosen(logits, best)
+    best[0, 1] = token
+    with pytest.raises(RuntimeError, match="1 of 2 tokens"):
+        check_chosen(logits, best)
+
+
+def test_each_weight_is_packed_once_and_unchanged_ones_are_views(random_ids: torch.Tensor) -> None:
+    model = load("llama", own_norms=False)
+    runner = applied(model, [linear(1, 128, 64, "rmsnorm_scale")])
+    runner.generate(random_ids[:1, :20], 2)
+    packed = {held[0].data_ptr() for held in runner._variants._packed.values()}
+    own = {layer.qkv[0].data_ptr() for layer in Decoder(model).layers}
+    assert own <= packed
+
+
+def part(variant: str, params: dict[str, Any], **fields: Any) -> BoundVariant:
+    case = LinearCase(**{"m": 64, "n": 64, "k": 512} | fields)
+    return BoundVariant(registry.variant(variant), case, params, lambda: None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "shared"),
+    [
+        (part("gemm_hopper", {}, n=32, epilogue="swiglu"), part("gemm_hopper", {}), False),
+        (part("gemm_hopper", {}), part("gemm_hopper", {}, m=256, epilogue="residual"), True),
+        (part("skinny", {}, m=1, n=32, epilogue="swiglu"), part("skinny", {}, m=1), False),
+        (part("skinny", {"k_warps": 4}, m=1), part("skinny", {"k_warps": 8}, m=1), False),
+        (part("skinny", {"splits": 1, "k_warps": 8}, m=1), part("skinny", {"splits": 1, "k_warps": 8}, m=9), True),
+        (part("skinny", {}, m=1), part("skinny", {"pdl": True, "l2_prefetch": 64}, m=1), True),
+    ],
+)
+def test_only_calls_that_read_the_same_layout_share_a_packed_weight(
+    one: BoundVariant, other: BoundVariant, shared: bool
+) -> None:
+    """One weight may be packed for a gated product and a plain one, or for a step of one row and of nine."""
+    weight = torch.randn(64, 512).bfloat16()
+    variants = BoundVariants([], GPUS["h200"])
+    first, second = variants.pack(one, weight), variants.pack(other, weight)
+    assert (len(variants._packed) == 1) is shared
+    for held, each in ((first, one), (second, other)):
+        torch.testing.assert_close(held, each.variant.pack(each.case, each.params, weight), rtol=0, atol=0)
+
+
+def test_closing_lets_packed_weights_go(random_ids: torch.Tensor) -> None:
+    runner = applied(load("llama"), [linear(1, 128, 64, "rmsnorm_scale")])
+    runner.generate(random_ids[:1, :20], 2)
+    folded = [weakref.ref(held[0]) for held in runner._variants._packed.values() if held[2] is not None]
+    assert folded
+    runner.close()
+    gc.collect()
+    assert all(each() is None for each in folded)
+
+
+@pytest.mark.parametrize("name", ["gemma3", "gpt2"])
+def test_other_families_run_as_their_modules(name: str, random_ids: torch.Tensor) -> None:
+    model = load(name)
+    expected = EagerRunner(model).generate(random_ids[:, :20], 8).tokens
+    assert applied(model, []).generate(random_ids[:, :20], 8).tokens == expected

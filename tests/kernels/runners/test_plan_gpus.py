@@ -1,0 +1,75 @@
+"""Plans for several GPUs: what they may say, who reads them, and what refuses them."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from kernels import runners
+from kernels.hardware import GPUS
+from kernels.megakernel.variant import Megakernel
+from kernels.ops import ModelCase
+from kernels.plan import Plan
+from kernels.runners import by_name
+from kernels.server.execution.building import plan_refusal
+from tests.kernels.runners import parts_runner
+from tests.kernels.runners.engine_models import CONFIGS, load
+
+
+def plan(**given: Any) -> Plan:
+    return Plan(**{"model_digest": "0" * 64, "gpu": "h200", "runner": "megakernel"} | given)
+
+
+def test_a_plan_for_one_gpu_is_written_as_before_and_one_for_two_says_so() -> None:
+    assert "gpus" not in json.loads(plan().model_dump_json())
+    assert plan(gpus=2).model_dump()["gpus"] == 2
+    for each in (plan(), plan(gpus=4), plan(version=1)):
+        assert Plan.model_validate_json(each.model_dump_json()) == each
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"gpus": 3}, "Input should be 1, 2 or 4"),
+        ({"gpus": 2, "runner": "compiled"}, "gpus: compiled runs on one GPU, not on 2"),
+        ({"gpus": 2, "options": {"devices": [0, 0]}}, "the option devices names GPUs already"),
+    ],
+)
+def test_what_no_runner_can_do_is_no_plan(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        plan(**given)
+
+
+def test_a_machine_with_fewer_gpus_refuses_the_plan() -> None:
+    model = load("llama", seed=0)
+    with pytest.raises(ValueError, match=r"gpus: 4 are wanted, and \d can be seen here"):
+        runners.apply(model, plan(gpus=4, gpu="cpu"))
+
+
+def test_a_plan_for_several_gpus_runs_a_model_in_as_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
+    parts = runners.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu", gpus=2)
+    assert isinstance(runners.apply(parts, plan(gpus=2)), parts_runner.PartsRunner)
+    with pytest.raises(ValueError, match="gpus: the plan is for 1, and the model comes in 2 parts"):
+        runners.apply(parts, plan())
+
+
+def test_a_model_is_loaded_whole_only_where_its_rounding_needs_that() -> None:
+    assert [plan(gpus=gpus).parts for gpus in (1, 2, 4)] == [1, 2, 4]
+    rounded = {"weights": "fp8", "rounding": {"method": "nearest"}}
+    assert plan(gpus=2, options=rounded).parts == 2
+    assert plan(gpus=2, options=rounded | {"rounding": {"method": "gptq"}}).parts == 1
+    assert plan(gpus=2, options={"rounding": "gptq"}).parts == 2  # the runner says what is wrong
+
+
+def test_the_server_which_has_one_gpu_refuses_it() -> None:
+    facts = {"device": "NVIDIA H200", "versions": {}}
+    assert "it is for 2 GPUs and this server runs on one" in (plan_refusal(plan(gpus=2), GPUS["h200"], facts) or "")
+
+
+@pytest.mark.parametrize(("gpus", "said"), [(None, None), (2, None), (4, None), (3, "gpus is 3")])
+def test_the_variant_says_on_how_many_gpus_it_runs(gpus: int | None, said: str | None) -> None:
+    case = ModelCase(model="m", batch=1, prompt=8, tokens=8, gpus=gpus)
+    refusal = Megakernel().serves(case, GPUS["h200"])
+    assert (refusal is None) if said is None else (refusal is not None and said in refusal.reason)

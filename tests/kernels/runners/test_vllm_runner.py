@@ -1,0 +1,141 @@
+"""vLLM beside this library's runners: what is said to its process, and what happens when that process misbehaves.
+
+The process runs a stand-in for vLLM's engine here, since vLLM needs a GPU; the real one is timed by `bench decode`.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernels import registry
+from kernels.ops import ModelCase
+from kernels.runners import vllm_runner
+from kernels.runners.vllm_runner import VllmRunner
+from kernels.runners.whole_model import WholeModel
+from tests.kernels.runners import vllm_stand_in
+from tests.kernels.runners.engine_models import load
+
+
+@pytest.fixture
+def model() -> Any:
+    return load("llama", dtype="bf16")
+
+
+@pytest.fixture
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(vllm_stand_in.environment(tmp_path, honest=False)))
+
+
+@pytest.fixture
+def runner(model: Any, python: None) -> VllmRunner:
+    return VllmRunner(model)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_batch_has_a_token_when_every_sequence_has_it(model: Any, python: None, asynchronous: bool) -> None:
+    runner = VllmRunner(model, {"asynchronous": asynchronous})
+    runner.prepare(2, 8, 4)
+    made = runner.generate(torch.zeros(2, 8, dtype=torch.int64), 4)
+    assert made.tokens == [[7] * 4] * 2
+    assert len(made.times_ns) == 4
+    assert made.start_ns < made.times_ns[0]
+    assert made.times_ns == sorted(made.times_ns)
+    runner.close()
+
+
+def test_it_says_what_it_runs_with(runner: VllmRunner) -> None:
+    runner.prepare(1, 8, 4)
+    assert runner.settings["version"] == "0.0"
+    assert runner.settings["dtype"] == "bfloat16"
+    assert runner.settings["process_group"] == "nccl and gloo"
+    assert runner.settings["attention_backend"] == "FLASH_ATTN"
+    assert runner.settings["async_scheduling"] is True
+    assert runner.settings["flash_attn_version"] == 3
+    assert runner.settings["torch"] == torch.__version__
+    assert runner.settings["engine"] == "in process"
+    runner.close()
+
+
+def test_the_asynchronous_engine_says_what_it_is(model: Any, python: None) -> None:
+    variant = registry.variant("vllm_async")
+    assert isinstance(variant, WholeModel)
+    runner = variant.build(ModelCase(model="", batch=1, prompt=8, tokens=4), {})(model)
+    runner.prepare(1, 8, 4)
+    assert runner.settings["engine"] == "asynchronous, its core in a process of its own"
+    assert (runner.settings["attention_backend"], runner.settings["flash_attn_version"]) == ("FLASH_ATTN", 3)
+    assert runner.settings["torch"] == torch.__version__
+    with pytest.raises(RuntimeError, match="vLLM: ValueError: the prompt is too long"):
+        runner.generate(torch.zeros(1, 31, dtype=torch.int64), 4)
+    assert runner.generate(torch.zeros(1, 8, dtype=torch.int64), 4).tokens == [[7] * 4]
+    runner.close()
+
+
+def test_each_prepare_starts_a_fresh_process(runner: VllmRunner) -> None:
+    assert runner.starts_process
+    seen = set()
+    for _ in range(2):
+        runner.prepare(1, 8, 4)
+        assert runner._process is not None
+        seen.add(runner._process.pid)
+    assert len(seen) == 2
+    runner.close()
+
+
+def test_what_the_engine_refuses_is_said_in_its_words(runner: VllmRunner) -> None:
+    runner.prepare(1, 8, 4)
+    with pytest.raises(RuntimeError, match="vLLM: ValueError: the prompt is too long"):
+        runner.generate(torch.zeros(1, 31, dtype=torch.int64), 4)
+    assert runner.generate(torch.zeros(1, 8, dtype=torch.int64), 4).tokens == [[7] * 4]
+    runner.close()
+
+
+def test_a_process_that_dies_is_a_sentence_with_the_end_of_its_log(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = vllm_stand_in.program(tmp_path, "echo 'no such GPU' >&2; exit 1")
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(failing))
+    runner = VllmRunner(model)
+    with pytest.raises(RuntimeError, match=r"vLLM gave no answer .* no such GPU"):
+        runner.prepare(1, 8, 4)
+    runner.close()
+
+
+def test_one_that_does_not_start_in_time_is_ended(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = vllm_stand_in.program(tmp_path, "exec sleep 60")
+    monkeypatch.setenv("KERNELS_VLLM_PYTHON", str(slow))
+    runner = VllmRunner(model, {"start_seconds": 0.2})
+    with pytest.raises(RuntimeError, match=r"vLLM gave no answer within 0\.2 s"):
+        runner.prepare(1, 8, 4)
+    runner.close()
+
+
+def test_without_an_environment_it_does_not_start(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KERNELS_VLLM_PYTHON", raising=False)
+    with pytest.raises(RuntimeError, match="KERNELS_VLLM_PYTHON is not set"):
+        VllmRunner(model).prepare(1, 8, 4)
+
+
+@pytest.mark.parametrize(
+    ("named", "number", "shown"),
+    [
+        (
+            "GPU-2f6a53d0-0000",
+            3,
+            {"CUDA_VISIBLE_DEVICES": "3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+        ),
+        ("GPU-2f6a53d0-0000", None, {}),
+        ("1", 1, {}),
+        ("", 0, {}),
+    ],
+)
+def test_a_gpu_that_is_named_by_its_uuid_is_shown_by_its_number(
+    named: str, number: int | None, shown: dict[str, str]
+) -> None:
+    """vLLM reads numbers only; a worker's GPU is named by its UUID."""
+    assert vllm_runner._visible(named, lambda: number) == shown
+
+
+def test_no_plan_is_made_of_it() -> None:
+    assert not any(registry.variant(name).in_plans for name in ("vllm", "vllm_async"))

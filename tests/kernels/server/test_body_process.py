@@ -1,0 +1,202 @@
+"""Large bodies are read by another process: with the same result, and while the server's event loop goes on."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psutil
+import pytest
+from pydantic import BaseModel
+from starlette.requests import Request
+
+from kernels.server.http import bodies
+from kernels.server.http.bodies import LARGE_BODY, document_of
+from kernels.server.http.body_parsing import document_in
+from kernels.server.http.body_process import SLICE, BodyReader, ReaderEnded, sliced
+from kernels.server.http.embeddings import EmbeddingAsked
+from kernels.server.http.errors import ApiError
+from kernels.server.http.prompts import MANY_IDS, Prompts
+from kernels.server.http.schemas import ChatAsked, CompletionAsked
+from kernels.server.http.text import ByteText
+from kernels.server.messages import Ready
+
+LONGEST = 70_000
+TEXT = {"model": "m", "prompt": 'ä"' * LARGE_BODY, "top_k": -1, "stop": "x"}
+
+
+@pytest.fixture
+def reader() -> Iterator[BodyReader]:
+    found = BodyReader()
+    yield found
+    found.close()
+
+
+def bytes_of(document: Any) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (CompletionAsked, TEXT),
+        (CompletionAsked, TEXT | {"prompt": [*range(LONGEST)], "unknown": [[]] * 9}),
+        (CompletionAsked, TEXT | {"prompt": [[*range(at, 3 * at)] for at in range(1, 700)]}),
+        (CompletionAsked, TEXT | {"prompt": ["text"] * 1024}),
+        (ChatAsked, {"model": "m", "messages": [{"role": "user", "content": f"{at}"} for at in range(5000)]}),
+        (
+            ChatAsked,
+            {"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * 16_000}]},
+        ),
+        (EmbeddingAsked, {"model": "m", "input": [[1, 2]] * 2048}),
+        (EmbeddingAsked, {"model": "m", "input": ["a"] * 2048}),
+    ],
+)
+def test_documents_are_the_same(kind: type[BaseModel], given: dict[str, Any], reader: BodyReader) -> None:
+    body = bytes_of(given)
+    found = asyncio.run(reader.read(kind, body, LONGEST))
+    assert found == document_in(body, kind, LONGEST)
+    assert found.model_fields_set == document_in(body, kind, LONGEST).model_fields_set
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (CompletionAsked, b"{"),
+        (CompletionAsked, b"\xff"),
+        (CompletionAsked, b"[" * 200_000),
+        (CompletionAsked, bytes_of({"model": "m"})),
+        (CompletionAsked, bytes_of({"model": "m", "prompt": [1] * (LONGEST + 1)})),
+        (CompletionAsked, bytes_of({"model": "m", "prompt": "a", "logit_bias": {"1": 2}})),
+        (ChatAsked, bytes_of({"model": "m", "messages": [[]] * 200_000})),
+        (EmbeddingAsked, bytes_of({"model": "m", "input": [[]] * 200_000})),
+    ],
+)
+def test_errors_are_the_same(kind: type[BaseModel], body: bytes, reader: BodyReader) -> None:
+    with pytest.raises(ApiError) as here:
+        document_in(body, kind, LONGEST)
+    with pytest.raises(ApiError) as there:
+        asyncio.run(reader.read(kind, body, LONGEST))
+    assert (there.value.status, there.value.document) == (here.value.status, here.value.document)
+
+
+def asked(body: bytes, reader: BodyReader) -> Awaitable[CompletionAsked]:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body}
+
+    return document_of(Request({"type": "http", "headers": []}, receive), CompletionAsked, LONGEST, reader)
+
+
+def test_the_event_loop_goes_on_while_a_large_body_is_read(reader: BodyReader) -> None:
+    """The process is stopped meanwhile, so that nothing here depends on how fast it is."""
+
+    async def whole() -> None:
+        await asked(bytes_of(TEXT), reader)
+        assert reader._process is not None
+        os.kill(reader._process.pid, signal.SIGSTOP)
+        large = asyncio.ensure_future(asked(bytes_of(TEXT), reader))
+        for _ in range(3):
+            assert (await asked(bytes_of({"model": "m", "prompt": "b"}), reader)).prompt == "b"
+        assert not large.done()
+        os.kill(reader._process.pid, signal.SIGCONT)
+        assert (await large).prompt == TEXT["prompt"]
+
+    asyncio.run(whole())
+
+
+def test_the_servers_process_reads_small_bodies_alone(reader: BodyReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    def here(body: bytes, *given: Any) -> CompletionAsked:
+        assert len(body) < LARGE_BODY
+        return document_in(body, *given)
+
+    monkeypatch.setattr(bodies, "document_in", here)
+    edge = bytes_of(TEXT | {"prompt": ""})
+    for size in (LARGE_BODY - 1, LARGE_BODY):
+        body = bytes_of(TEXT | {"prompt": "a" * (size - len(edge))})
+        assert len(body) == size
+        assert asyncio.run(asked(body, reader)).prompt == "a" * (size - len(edge))
+    assert reader._process is not None
+
+
+@pytest.mark.parametrize("reading", [False, True], ids=["before", "while it reads"])
+def test_a_body_whose_process_is_killed_is_read_by_another(reading: bool, reader: BodyReader) -> None:
+    async def whole() -> None:
+        await asked(bytes_of(TEXT), reader)
+        first = reader._process
+        assert first is not None
+        os.kill(first.pid, signal.SIGSTOP if reading else signal.SIGKILL)
+        if not reading:
+            os.waitid(os.P_PID, first.pid, os.WEXITED | os.WNOWAIT)
+        again = asyncio.ensure_future(asked(bytes_of(TEXT), reader))
+        await asyncio.sleep(0)
+        os.kill(first.pid, signal.SIGKILL)
+        assert (await again).prompt == TEXT["prompt"]
+        assert reader._process not in (None, first)
+
+    asyncio.run(whole())
+
+
+def test_a_body_that_ends_two_processes_fails_and_others_do_not() -> None:
+    class Killing(BodyReader):
+        kills = 2
+
+        def _started(self) -> Connection:
+            connection = super()._started()
+            if self.kills:
+                self.kills -= 1
+                assert self._process is not None
+                self._process.kill()
+            return connection
+
+    reader = Killing()
+    with pytest.raises(ReaderEnded):
+        asyncio.run(asked(bytes_of(TEXT), reader))
+    assert reader.kills == 0
+    assert asyncio.run(asked(bytes_of(TEXT), reader)).prompt == TEXT["prompt"]
+    reader.close()
+
+
+def test_signals_to_the_group_do_not_end_it_and_the_servers_end_does() -> None:
+    reader = BodyReader()
+    asyncio.run(asked(bytes_of(TEXT), reader))
+    assert reader._process is not None
+    process = psutil.Process(reader._process.pid)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        process.send_signal(each)
+    assert asyncio.run(asked(bytes_of(TEXT), reader)).prompt == TEXT["prompt"]
+    reader.close()
+    assert not process.is_running()
+
+
+@pytest.mark.parametrize(
+    "values", [[1] * 5000, [[1] * 300] * 40, [[1] * 5000, [2]] * 3, ["a"] * SLICE, [[]] * 3, []], ids=len
+)
+def test_slices_are_small_and_lose_nothing(values: list[Any]) -> None:
+    found = list(sliced(values))
+    assert [each for one in found for each in one] == values
+    for one in found:
+        sizes = [len(each) if isinstance(each, list) else 1 for each in one]
+        assert one
+        assert sum(sizes[:-1]) < SLICE
+
+
+def test_others_get_a_turn_while_many_ids_are_looked_at() -> None:
+    prompts = Prompts(ByteText(frozenset()), Ready(MANY_IDS + 1, 9, "cpu"), 1, "prompt")
+    turns = 0
+
+    async def count(going: Callable[[], bool]) -> None:
+        nonlocal turns
+        while going():
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def whole() -> None:
+        looking = asyncio.ensure_future(prompts.encoded([[1] * MANY_IDS] * 9))
+        await count(lambda: not looking.done())
+        assert len(await looking) == 9
+
+    asyncio.run(whole())
+    assert turns > 4

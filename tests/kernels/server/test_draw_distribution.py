@@ -1,0 +1,197 @@
+"""Drawn tokens have the distribution that their requests ask for: χ² of many draws through a step's own functions.
+
+Of each setting 9,600 tokens are drawn, by 64 requests with their own seeds, at 150 places. For any seeds, a right
+sampler fails one comparison with a probability of FALSE_ALARM, and one whose temperature is wrong by 5 % passes it with
+MISSED at most. Seeds are fixed, so a comparison that passes once passes always. Each planted mistake fails.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from kernels.hardware import GPUS
+from kernels.model.bound_variants import BoundVariants
+from kernels.model.decoder import Decoder
+from kernels.model.products import Rows as ProductRows
+from kernels.model.products import Stream
+from kernels.ops.sampling import Sampling
+from kernels.plan import PlannedOp
+from kernels.server.execution.heads import drawing_head, head_case
+from kernels.server.execution.inputs import Fields
+from kernels.server.execution.sampling import draw_tokens
+from tests.kernels.runners.engine_models import load
+from tests.kernels.server.drawing import Draw, Rows, seeded
+
+FALSE_ALARM, MISSED = 1e-6, 1e-8
+LEAST_EXPECTED = 8.0
+"""Tokens that are expected less often are counted together."""
+CELLS = 12
+REQUESTS, PLACES, VOCAB = 64, 150, 300
+WHOLE, HOT = Sampling(0.9), Sampling(1.6)
+TOP_K, TOP_P, BOTH = Sampling(1.3, top_k=12), Sampling(1.1, top_p=0.4), Sampling(1.2, top_k=40, top_p=0.75)
+SETTINGS = {"temperature": WHOLE, "high temperature": HOT, "top-k": TOP_K, "top-p": TOP_P, "both": BOTH}
+
+
+def one_likely() -> Tensor:
+    """Logits [vocab] without equal ones: one token is about as likely as all others together, so that a change of
+    temperature moves much mass.
+    """
+    found = 0.4 * torch.randn(VOCAB, generator=torch.Generator().manual_seed(1))
+    found[77] = 5.0
+    assert len(found.unique()) == VOCAB
+    return found
+
+
+def shares(logits: Tensor, how: Sampling) -> np.ndarray:
+    """The probability of each token, from its definition: the largest ones, as many as top-k says, then of these as
+    many as reach top-p.
+    """
+    scaled = logits.double().numpy() / how.temperature
+    order = np.argsort(-scaled, kind="stable")[: how.top_k or VOCAB]
+    mass = np.exp(scaled[order] - scaled.max())
+    mass = mass[: 1 + int(np.searchsorted(mass.cumsum(), how.top_p * mass.sum()))] if how.top_p < 1 else mass
+    found = np.zeros(VOCAB)
+    found[order[: len(mass)]] = mass / mass.sum()
+    return found
+
+
+def cells(wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens that may be drawn, the likeliest first, and of each the number of its cell: CELLS at most, of about
+    equal mass.
+    """
+    order = np.argsort(-wanted, kind="stable")[: int((wanted > 0).sum())]
+    before = wanted[order].cumsum() - wanted[order]
+    return order, np.unique(np.floor(before * CELLS), return_inverse=True)[1]
+
+
+def chance(ids: np.ndarray, wanted: np.ndarray) -> float:
+    """The probability that right draws are as far from the `wanted` shares as these ids; 0 for one without a share.
+
+    It is twice the smaller one of two: of a χ² by token, and of one by `cells`.
+    """
+    counts, expected = np.bincount(ids.ravel(), minlength=VOCAB), wanted * ids.size
+    if counts[wanted == 0].any():
+        return 0.0
+    order, cell = cells(wanted)
+    token = np.unique(np.where(expected[order] >= LEAST_EXPECTED, np.arange(len(order)), VOCAB), return_inverse=True)[1]
+    found = []
+    for groups in (token, cell):
+        seen, hoped = (np.bincount(groups, weights=each[order]) for each in (counts, expected))
+        found.append(tail(((seen - hoped) ** 2 / hoped).sum(), len(hoped) - 1))
+    return 2 * min(found)
+
+
+def tail(distance: float, freedom: int) -> float:
+    """The probability that χ² with these degrees of freedom exceeds the distance."""
+    half = torch.tensor([freedom / 2, distance / 2], dtype=torch.float64)
+    return float(torch.special.gammaincc(half[0], half[1]))
+
+
+def by_logits(logits: Tensor) -> Draw:
+    def draw(fields: Fields) -> Tensor:
+        rows = len(fields.target)
+        out, last = (torch.full((size,), -1, device=logits.device) for size in (rows, rows + 1))
+        draw_tokens(logits.expand(rows, -1).contiguous(), fields, out, last)
+        assert torch.equal(last[fields.target], out)
+        return out
+
+    return draw
+
+
+@pytest.fixture(scope="module")
+def drawn() -> Callable[[Draw, Sequence[Sampling]], np.ndarray]:
+    def found(draw: Draw, settings: Sequence[Sampling]) -> np.ndarray:
+        """The ids of each setting [settings, draws]."""
+        ids = Rows(seeded(settings, REQUESTS)).drawn(draw, PLACES)
+        return ids.reshape(PLACES, len(settings), REQUESTS).swapaxes(0, 1)
+
+    return found
+
+
+def test_draws_of_a_mixed_step_have_the_distribution_of_each_request(drawn) -> None:
+    logits = one_likely()
+    for how, ids in zip(SETTINGS.values(), drawn(by_logits(logits), [*SETTINGS.values()]), strict=True):
+        assert chance(ids, shares(logits, how)) > FALSE_ALARM, how
+
+
+@pytest.mark.gpu
+def test_draws_on_a_gpu_have_the_distribution_of_each_request() -> None:
+    logits, settings = one_likely(), [*SETTINGS.values()]
+    ids = Rows(seeded(settings, REQUESTS), "cuda").drawn(by_logits(logits.cuda()), PLACES)
+    for how, own in zip(settings, ids.reshape(PLACES, len(settings), REQUESTS).swapaxes(0, 1), strict=True):
+        assert chance(own, shares(logits, how)) > FALSE_ALARM, how
+
+
+def test_draws_of_an_lm_head_have_the_distribution_of_each_request(drawn) -> None:
+    model = Decoder(load("llama", seed=1))
+    settings = [TOP_K, BOTH]
+    rows = len(settings) * REQUESTS
+    case = head_case(model, rows, "top_k_p")
+    op = PlannedOp(op="lm_head", case=case.model_dump(), variant="torch_lm_head_sampling")
+    products = ProductRows(BoundVariants([op], GPUS["cpu"]), rows, "fp32", model.eps)
+    x = torch.randn(1, model.lm_head.shape[1], generator=torch.Generator().manual_seed(2))
+    normed = x.double() * (x.double().square().mean() + model.eps).rsqrt() * model.norm.double()
+    model.lm_head = model.lm_head * float(2 / (normed @ model.lm_head.double().T).std())
+    logits = (normed @ model.lm_head.double().T)[0]
+
+    def draw(fields: Fields) -> Tensor:
+        return drawing_head(products, model, fields, "top_k_p")(Stream(x.expand(rows, -1)))
+
+    for how, ids in zip(settings, drawn(draw, settings), strict=True):
+        assert chance(ids, shares(logits, how)) > FALSE_ALARM, how
+        assert chance(ids, shares(logits, replace(how, temperature=1.2 * how.temperature))) < FALSE_ALARM
+
+
+def of_tokens(logits: Tensor, how: Sampling, more: int) -> Sampling:
+    """The setting with another top-p, by which so many more tokens are kept."""
+    whole = np.sort(shares(logits, replace(how, top_p=1.0)))[::-1]
+    kept = int((shares(logits, how) > 0).sum()) + more
+    return replace(how, top_p=float(whole[:kept].sum() - whole[kept - 1] / 2))
+
+
+PLANTED: dict[str, tuple[Sampling, Sampling]] = {
+    "a temperature too high by 5 %": (WHOLE, replace(WHOLE, temperature=0.9 * 1.05)),
+    "a temperature too low by 5 %": (WHOLE, replace(WHOLE, temperature=0.9 / 1.05)),
+    "top-k of one token more": (TOP_K, replace(TOP_K, top_k=13)),
+    "top-k of one token less": (TOP_K, replace(TOP_K, top_k=11)),
+    "top-p of one token more": (TOP_P, of_tokens(one_likely(), TOP_P, 1)),
+    "top-p of one token less": (TOP_P, of_tokens(one_likely(), TOP_P, -1)),
+    "top-p of one token more behind top-k": (BOTH, of_tokens(one_likely(), BOTH, 1)),
+    "top-p of what top-k leaves out as well": (BOTH, of_tokens(one_likely(), replace(BOTH, top_k=0), 0)),
+    "no top-k": (BOTH, replace(BOTH, top_k=0)),
+}
+
+
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_a_planted_mistake_is_found(mistake: str, drawn) -> None:
+    asked, planted = PLANTED[mistake]
+    logits = one_likely()
+    (ids,) = drawn(by_logits(logits), [planted])
+    assert chance(ids, shares(logits, planted)) > FALSE_ALARM
+    assert chance(ids, shares(logits, asked)) < FALSE_ALARM
+
+
+def test_noise_that_does_not_depend_on_place_or_seed_is_found() -> None:
+    logits = one_likely()
+    wanted = shares(logits, WHOLE)
+    alike = Rows(seeded([WHOLE], REQUESTS)).drawn(by_logits(logits), PLACES, same_place=True)
+    assert chance(alike, wanted) < FALSE_ALARM
+    one_seed = Rows([replace(WHOLE, seed=7)] * REQUESTS).drawn(by_logits(logits), PLACES)
+    assert chance(one_seed, wanted) < FALSE_ALARM
+
+
+@pytest.mark.parametrize("factor", [1.05, 1 / 1.05])
+def test_a_temperature_wrong_by_5_percent_is_found_for_nearly_all_seeds(factor: float) -> None:
+    """Of χ² by cells alone, which is then noncentral: a Poisson mixture of χ² with more degrees of freedom."""
+    wanted, planted = (shares(one_likely(), Sampling(0.9 * each)) for each in (1, factor))
+    order, cell = cells(wanted)
+    right, wrong = (np.bincount(cell, weights=each[order]) for each in (wanted, planted))
+    off, freedom = REQUESTS * PLACES * ((wrong - right) ** 2 / right).sum() / 2, len(right) - 1
+    limit = next(each for each in range(10, 200) if tail(each, freedom) < FALSE_ALARM / 2)
+    weights = (math.exp(more * math.log(off) - off - math.lgamma(more + 1)) for more in range(1000))
+    assert sum(each * (1 - tail(limit, freedom + 2 * more)) for more, each in enumerate(weights)) < MISSED

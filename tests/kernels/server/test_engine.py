@@ -1,0 +1,181 @@
+"""The engine on a CPU: its answers are those of a runner that serves each request alone."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from kernels import runners
+from kernels.hardware import GPUS
+from kernels.model.decoder import Decoder
+from kernels.ops.sampling import GREEDY, Sampling
+from kernels.plan import PlannedOp
+from kernels.server.execution import backend, logprobs
+from kernels.server.execution.backend import KernelsBackend, block_of
+from kernels.server.execution.engine import Engine
+from kernels.server.execution.ops import Usable, packed_cases
+from kernels.server.execution.shapes import Shape
+from kernels.server.scheduler.batching import SchedulerLimits
+from kernels.server.scheduler.requests import Logprobs, Request, Token
+from tests.kernels.runners.engine_models import SPARSE, load
+
+FAMILIES = ("llama", "llama-bias", "qwen2-window", "qwen3", "mistral", *SPARSE)
+LOGPROB_ERROR = 1e-5
+"""The largest difference of a log probability from the reference runner's, both in float32."""
+SAMPLED = (Sampling(1.0, seed=5), Sampling(0.8, top_k=7, seed=6), Sampling(1.2, top_p=0.7, seed=1 << 63))
+
+
+def made(family: str):
+    return load(family, seed=1)
+
+
+def served(
+    model,
+    requests: list[Request],
+    pages: int = 40,
+    ops: Sequence[PlannedOp] = (),
+    tokens: list[Token] | None = None,
+) -> Engine:
+    """The engine after it has served them all; they arrive in the course of its first turns. `tokens` gets what it
+    told.
+    """
+    decoder = Decoder(model)
+    limits = SchedulerLimits(pages, 8, 4, 96, 2 * block_of(decoder), block_of(decoder), 3)
+    kernels = KernelsBackend(decoder, GPUS["cpu"], limits, ops=ops)
+    if ops:
+        kernels.prepare()
+        assert {*kernels.timed} == {shape for shape in kernels.shapes if not shape.blocks}
+    own = Engine([kernels])
+    waiting = list(requests)
+    while waiting or not own.idle:
+        if waiting:
+            own.add(waiting.pop(0))
+        told = own.run_step()
+        if tokens is not None:
+            tokens += told
+    return own
+
+
+def requests_of(count: int, sampling=(GREEDY,)) -> list[Request]:
+    draw = random.Random(count)
+    common = [draw.randrange(300) for _ in range(20)]
+    return [
+        Request(
+            str(number),
+            common[: draw.choice((0, 17, 20))] + [draw.randrange(300) for _ in range(draw.choice((1, 5, 40)))],
+            draw.choice((1, 6, 14)),
+            sampling[number % len(sampling)],
+        )
+        for number in range(count)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_greedy_answers_are_those_of_the_kernels_runner_alone(family: str) -> None:
+    model = made(family)
+    runner = runners.runner("kernels", model)
+    requests = requests_of(7)
+    served(model, requests)
+    for request in requests:
+        prompt = torch.tensor([request.ids[: request.prompt_length]])
+        assert request.ids[request.prompt_length :] == runner.generate(prompt, request.max_tokens).tokens[0]
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2-window"])
+def test_a_step_of_attention_in_one_op_answers_alike(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a Hopper GPU, where one kernel rotates, appends and attends in passes of singles alone."""
+    monkeypatch.setattr(backend, "TIMED_FROM", 1)
+    model = made(family)
+    decoder = Decoder(model)
+    capacity = -(-(96 + block_of(decoder)) // 8) * 8
+    apart, together = requests_of(7), requests_of(7)
+    cases = packed_cases(decoder, Shape(4, 0, 4, 0), 8, capacity, Usable(GPUS["cpu"]))
+    steps = [case for case in cases if case.op == "step_attention"]
+    ops = [PlannedOp(op=case.op, case=case.model_dump(), variant="torch_step_attention") for case in steps]
+    assert ops
+    served(model, apart)
+    served(model, together, ops=ops)
+    assert [each.ids for each in together] == [each.ids for each in apart]
+
+
+def test_sampled_answers_are_those_of_the_eager_runner_alone() -> None:
+    model = made("llama")
+    runner = runners.runner("eager", model)
+    requests = requests_of(6, (*SAMPLED, GREEDY))
+    served(model, requests)
+    for request in requests:
+        prompt = torch.tensor([request.ids[: request.prompt_length]])
+        alone = runner.generate(prompt, request.max_tokens, [request.sampling]).tokens[0]
+        assert request.ids[request.prompt_length :] == alone
+
+
+def test_answers_are_the_same_when_pages_run_out() -> None:
+    model = made("llama")
+    roomy, tight = ([Request(str(first), [first, 1, 2], 30) for first in range(5)] for _ in range(2))
+    served(model, roomy)
+    own = served(model, tight, pages=11)
+    assert own.scheduler.preempted
+    assert [each.ids for each in tight] == [each.ids for each in roomy]
+
+
+def test_a_stop_token_ends_the_answer() -> None:
+    model = made("llama")
+    free = Request("free", [1, 2, 3], 12)
+    served(model, [free])
+    stop = free.ids[6]
+    stopped = Request("stopped", [1, 2, 3], 12, stop_ids=frozenset({stop}))
+    own = served(model, [stopped])
+    assert stopped.ids == free.ids[: free.ids.index(stop, 3) + 1]
+    assert stopped.reason == "stop"
+    assert own.scheduler.pages.free == own.scheduler.limits.pages - 1
+
+
+@pytest.mark.parametrize("pages", [40, 11])
+@pytest.mark.parametrize("family", ["llama", "qwen2-window"])
+def test_log_probabilities_are_the_models_and_change_no_answer(
+    family: str, pages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prompts in chunks, pages from the prefix cache, answers greedy and drawn, preempted where pages are few."""
+    monkeypatch.setattr(logprobs, "ROWS", 2)
+    model = made(family)
+    eager = runners.runner("eager", model)
+    asking, silent = requests_of(9, (*SAMPLED, GREEDY)), requests_of(9, (*SAMPLED, GREEDY))
+    for number, request in enumerate(asking):
+        request.logprobs = (None, 0, 3, 20)[number % 4]
+    tokens: list[Token] = []
+    own = served(model, asking, pages, tokens=tokens)
+    served(model, silent, pages)
+    assert [each.ids for each in asking] == [each.ids for each in silent]
+    assert (own.scheduler.preempted > 0) == (pages == 11)
+    assert max(each.cached for each in asking) >= 16
+    for request in asking:
+        told = [each.logprobs for each in tokens if each.request is request]
+        if request.logprobs is None:
+            assert told == [None] * request.answered
+        else:
+            expected = eager.logits(torch.tensor([request.ids]))[0, request.prompt_length - 1 : -1].log_softmax(-1)
+            check_logprobs(told, expected, request.ids[request.prompt_length :], request.logprobs)
+
+
+def check_logprobs(told: list[Logprobs | None], expected: torch.Tensor, ids: list[int], most: int) -> None:
+    """Each token's log probabilities are those of `expected` [tokens, vocab], within float32's rounding."""
+    assert len(told) == len(ids)
+    for found, row, token in zip(told, expected, ids, strict=True):
+        assert found is not None
+        assert found.own == pytest.approx(float(row[token]), abs=LOGPROB_ERROR)
+        assert [value for _, value in found.likeliest] == pytest.approx(
+            row.topk(most).values.tolist(), abs=LOGPROB_ERROR
+        )
+        assert [value for _, value in found.likeliest] == pytest.approx(
+            [float(row[each]) for each, _ in found.likeliest], abs=LOGPROB_ERROR
+        )
+        assert len({each for each, _ in found.likeliest}) == most

@@ -1,0 +1,167 @@
+"""On a Hopper GPU: both backends of one engine, and both arrangements of attention."""
+
+import random
+
+import pytest
+import torch
+
+from kernels import runners
+from kernels.ops.sampling import GREEDY, Sampling
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.served_ids import logit_gaps
+from kernels.server.execution import backend, building
+from kernels.server.execution.backend import KernelsBackend
+from kernels.server.execution.engine import Engine
+from kernels.server.execution.sizing import RequestedSize
+from kernels.server.scheduler.requests import Request, Token
+from tests.kernels.megakernel.on_gpu import models
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+from tests.kernels.runners.test_gpu_experts import EVERY
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+def test_both_backends_give_the_models_answers(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """24 requests of unequal lengths come and go, at most 12 at once: the megakernel takes up to 8 of them.
+
+    Triton compiles nothing while they are served.
+    """
+    monkeypatch.setattr(building, "crossing", lambda *given: 8)
+    from triton import knobs
+
+    model, _ = models(GPU_CONFIGS[family])
+    draw, vocab = random.Random(1), GPU_CONFIGS[family]["vocab_size"]
+    own = Engine(building.backends(model, RequestedSize(512, 12)))
+    assert len(own.backends) == 2
+    requests = [
+        Request(
+            str(number),
+            [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 128, 300)))],
+            draw.choice((3, 20, 70)),
+            Sampling(0.9, top_k=50, seed=number) if number % 6 == 5 else GREEDY,
+        )
+        for number in range(24)
+    ]
+    compiled: list[str] = []
+    monkeypatch.setattr(knobs.runtime, "jit_cache_hook", lambda *, key, repr, **kwargs: bool(compiled.append(repr)))
+    waiting = list(requests)
+    while waiting or not own.idle:
+        if waiting and draw.random() < 0.3:
+            own.add(waiting.pop())
+        own.run_step()
+    assert not compiled
+    assert min(own.steps_of) > 5
+    assert [each.answered for each in requests] == [each.max_tokens for each in requests]
+    eager = runners.runner("eager", model)
+    for each in requests:
+        if each.sampling.greedy:
+            ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
+            gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
+            assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 requests, 12 at once, greedy or with a top-k of their own: greedy answers are the model's, and a drawn token
+    is one of those that its request keeps. Heads end all steps of singles, whatever they take.
+    """
+    ms = KernelsBackend._ms
+    monkeypatch.setattr(
+        KernelsBackend,
+        "_ms",
+        lambda self, shape, graph, *how, **more: ms(self, shape, graph, *how, **more) + (not graph.one_pass.head),
+    )
+    config = GPU_CONFIGS["llama"]
+    model = runners.load(None, config, seed=1, generated=True, dtype=dtype, device="cuda")
+    draw, vocab, drawing = random.Random(3), config["vocab_size"], {*range(12, 20)} - {15}
+    (kernels,) = building.backends(model, RequestedSize(512, 12), exclude=["megakernel"])
+    assert isinstance(kernels, KernelsBackend)
+    assert len(kernels.timed_heads) == 10  # both heads for 1, 2, 4, 8 and 12 singles
+    taken, drawn = set(), backend.drawn_by
+    monkeypatch.setattr(backend, "drawn_by", lambda step: taken.add(found := drawn(step)) or found)
+    own = Engine([kernels])
+    requests = [
+        Request(
+            str(number),
+            [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 128)))],
+            40,
+            Sampling(0.9, top_k=draw.choice((1, 5, 20, 50)), top_p=0.95, seed=number) if number in drawing else GREEDY,
+        )
+        for number in range(20)
+    ]
+    for request in requests:
+        own.add(request)
+    while not own.idle:
+        own.run_step()
+    assert taken >= {"argmax", "top_k_p"}
+    eager = runners.runner("eager", model)
+    for each in requests:
+        ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
+        if each.sampling.greedy:
+            gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
+            assert gaps.refusal(LARGEST_DIFFERENCE[dtype]) is None
+            continue
+        logits = eager.logits(ids)[0, length - 1 : -1].float()
+        least = logits.topk(each.sampling.top_k).values[:, -1] - 2 * LARGEST_DIFFERENCE[dtype] * logits.std(-1)
+        assert bool((logits.gather(1, ids[0, length:, None])[:, 0] >= least).all())
+
+
+def test_a_mixture_of_experts_is_served() -> None:
+    """Graphs of single and mixed steps, with the megakernel refused. Tokens go to all experts, so that rounding chooses
+    no others.
+    """
+    model = runners.load(None, EVERY, seed=0, generated=True, dtype="bf16", device="cuda")
+    draw, vocab = random.Random(3), EVERY["vocab_size"]
+    own = Engine(building.backends(model, RequestedSize(512, 12)))
+    assert len(own.backends) == 1
+    requests = [
+        Request(str(number), [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 300)))], draw.choice((3, 40)))
+        for number in range(20)
+    ]
+    for request in requests:
+        own.add(request)
+    while not own.idle:
+        own.run_step()
+    eager = runners.runner("eager", model)
+    for each in requests:
+        ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
+        gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
+        assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None
+
+
+def test_log_probabilities_of_captured_passes_are_the_models() -> None:
+    """20 requests, 12 at once, half of which ask: rows are read behind the graphs of mixed and of single steps."""
+    model, _ = models(GPU_CONFIGS["llama"])
+    draw, vocab = random.Random(2), GPU_CONFIGS["llama"]["vocab_size"]
+    own = Engine(building.backends(model, RequestedSize(512, 12), exclude=["megakernel"]))
+    requests = [
+        Request(
+            str(number),
+            [draw.randrange(vocab) for _ in range(draw.choice((1, 17, 128, 300)))],
+            draw.choice((3, 20, 70)),
+            Sampling(0.9, seed=number) if number % 3 else GREEDY,
+            logprobs=5 if number % 2 else None,
+        )
+        for number in range(20)
+    ]
+    tokens: list[Token] = []
+    for request in requests:
+        own.add(request)
+    while not own.idle:
+        tokens += own.run_step()
+    eager = runners.runner("eager", model)
+    for each in requests:
+        told = [token.logprobs for token in tokens if token.request is each]
+        if each.logprobs is None:
+            assert told == [None] * each.max_tokens
+            continue
+        logits = eager.logits(torch.tensor([each.ids], device="cuda"))[0, each.prompt_length - 1 : -1].float()
+        limit = 2 * LARGEST_DIFFERENCE["bf16"] * float(logits.std(-1).max())
+        rows = logits.log_softmax(-1).tolist()
+        for found, row, token in zip(told, rows, each.ids[each.prompt_length :], strict=True):
+            assert found is not None
+            assert found.own == pytest.approx(row[token], abs=limit)
+            assert [value for _, value in found.likeliest] == pytest.approx(
+                [row[at] for at, _ in found.likeliest], abs=limit
+            )

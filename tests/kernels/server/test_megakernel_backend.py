@@ -1,0 +1,212 @@
+"""The megakernel behind the scheduler, run by its interpreter: every backend gives the model's answers."""
+
+import copy
+import itertools
+import random
+import threading
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+
+import pytest
+import torch
+
+from kernels import runners
+from kernels.hardware import GPUS
+from kernels.model.decoder import Decoder
+from kernels.ops.sampling import GREEDY, Sampling
+from kernels.proof.logit_gate import LARGEST_DIFFERENCE
+from kernels.proof.served_ids import logit_gaps
+from kernels.server.execution import building
+from kernels.server.execution.backend import KernelsBackend, block_of
+from kernels.server.execution.engine import Engine
+from kernels.server.execution.megakernel_backend import MegakernelBackend, batches_within, crossing
+from kernels.server.messages import Added, Stop
+from kernels.server.processes.worker import serve
+from kernels.server.scheduler.batching import SchedulerLimits
+from kernels.server.scheduler.requests import Request
+from tests.kernels.megakernel.tiny_models import exact
+from tests.kernels.server.interpreted_instance import InterpretedInstance
+
+NAME, CAPACITY = "llama-32", 48
+
+
+def engine_of(most: int = 4) -> tuple[torch.nn.Module, Engine, list[InterpretedInstance]]:
+    """The tiny model in float32, an engine of both backends, and the instances."""
+    model = copy.deepcopy(exact(NAME))
+    decoder = Decoder(model)
+    limits = SchedulerLimits(40, 8, 6, 64, 3 * block_of(decoder), block_of(decoder), 3)
+    kernels = KernelsBackend(decoder, GPUS["cpu"], limits)
+    instances = [InterpretedInstance(NAME, batch, CAPACITY) for batch in (1, 2, 4)]
+    few = MegakernelBackend(kernels.state, limits, instances)
+    few.keep(most)
+    return model, Engine([few, kernels]), instances
+
+
+def served(own: Engine, arrivals: dict[int, list[Request]], cancelled: dict[int, Request] | None = None) -> list[int]:
+    """Which backend computed each turn's step: 0 the megakernel, 1 the kernels, -1 none."""
+    turn, found = 0, []
+    while not own.idle or any(at >= turn for at in arrivals):
+        for request in arrivals.get(turn, []):
+            own.add(request)
+        if cancelled and turn in cancelled:
+            own.cancel(cancelled[turn])
+        before = list(own.steps_of)
+        own.run_step()
+        found.append(next((at for at, (a, b) in enumerate(zip(before, own.steps_of, strict=True)) if b > a), -1))
+        turn += 1
+    return found
+
+
+def request_of(number: int, prompt: int, tokens: int, sampling: Sampling = GREEDY) -> Request:
+    draw = random.Random(number)
+    return Request(str(number), [draw.randrange(150) for _ in range(prompt)], tokens, sampling)
+
+
+def check_answers(model: torch.nn.Module, requests: list[Request]) -> None:
+    """Each greedy answer is what the model has as best, but for the rounding of bf16."""
+    eager = runners.runner("eager", model)
+    for each in requests:
+        prompt, ids = each.ids[: each.prompt_length], each.ids[each.prompt_length :]
+        assert not logit_gaps(eager, torch.tensor([prompt]), [ids]).refusal(LARGEST_DIFFERENCE["bf16"]), each.name
+
+
+def test_sequences_join_leave_and_change_over_both_ways() -> None:
+    """One alone, then two, then more than the megakernel takes, and back; one is cancelled, one grows too long."""
+    model, own, instances = engine_of()
+    first, second, long = request_of(1, 9, 30), request_of(2, 21, 12), request_of(3, 30, 24)
+    burst = [request_of(number, 3 + number, 5) for number in range(4, 8)]
+    gone = request_of(9, 6, 30)
+    turns = served(own, {0: [first], 3: [second], 5: [gone], 7: burst, 14: [long]}, {9: gone})
+    assert gone.reason == "cancelled"
+    finished = [first, second, long, *burst]
+    assert [each.reason for each in finished] == ["length"] * len(finished)
+    assert [each.answered for each in finished] == [each.max_tokens for each in finished]
+    check_answers(model, finished)
+    changes = set(itertools.pairwise(turns))
+    assert {(0, 1), (1, 0)} <= changes
+    assert all(instance.launches for instance in instances)
+    assert own.scheduler.pages.free == own.scheduler.limits.pages - 1
+
+
+def test_a_sequence_that_comes_back_brings_the_rows_that_others_computed() -> None:
+    """Another's prompt is read beside it by the kernels; only what the place lacks is copied."""
+    model, own, (alone, *_) = engine_of(most=1)
+    first, other = request_of(1, 10, 20), request_of(2, 12, 1)
+    served(own, {0: [first], 5: [other]})
+    assert alone.launches > 2
+    assert min(own.steps_of) > 1
+    check_answers(model, [first, other])
+
+
+def test_both_backends_draw_the_same_answer() -> None:
+    """The noise depends on seed, place and token alone, and here it decides against the rounding."""
+    how = Sampling(50.0, seed=11)
+    _, both, instances = engine_of()
+    _, kernels, _ = engine_of()
+    kernels.backends = kernels.backends[1:]
+    one, other = request_of(5, 7, 13, how), request_of(5, 7, 13, how)
+    served(both, {0: [one]})
+    served(kernels, {0: [other]})
+    assert instances[0].launches
+    assert one.ids == other.ids
+
+
+def test_steps_with_log_probabilities_are_the_kernels() -> None:
+    model, own, _ = engine_of()
+    silent, asking = request_of(1, 9, 20), request_of(2, 9, 6)
+    asking.logprobs = 1
+    turns = served(own, {0: [silent], 4: [asking]})
+    assert turns[4:10] == [1] * 6
+    assert 0 in turns[:4]
+    assert 0 in turns[10:]
+    check_answers(model, [silent, asking])
+
+
+def test_what_the_prefix_cache_had_is_told_with_the_first_tokens() -> None:
+    """They come four at once, where nothing but the last token of a prompt has to be computed."""
+    _, own, (alone, *_) = engine_of()
+    ours, theirs = Pipe()
+    serving = threading.Thread(target=serve_until_closed, args=(own, theirs))
+    serving.start()
+    told = {}
+    for name in ("first", "second"):
+        ours.send(Added(name, list(range(17)), 9, GREEDY, frozenset(), 100.0))
+        tokens = []
+        while not (tokens and tokens[-1][2]):
+            assert ours.poll(60)
+            news = ours.recv()
+            told |= news.cached
+            tokens += news.tokens
+        assert len(tokens) == 9
+    ours.send(Stop())
+    serving.join(60)
+    assert told == {"second": 16}
+    assert alone.launches > 2
+
+
+def serve_until_closed(own: Engine, connection: Connection) -> None:
+    with pytest.raises(EOFError):
+        serve(own, connection)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "megakernel", "most"),
+    [
+        ({1: 0.65, 2: 0.66, 4: 0.67, 8: 0.70}, {1: 0.57, 2: 0.60, 4: 0.66, 8: 0.71}, 4),
+        ({1: 0.65, 2: 0.60, 4: 0.67}, {1: 0.57, 2: 0.61, 4: 0.60}, 1),
+        ({1: 0.5}, {1: 0.6}, 0),
+    ],
+)
+def test_the_crossing_is_the_most_up_to_which_the_megakernel_is_faster(kernels, megakernel, most) -> None:
+    assert crossing(kernels, megakernel) == most
+
+
+@pytest.mark.parametrize(
+    ("most", "free", "batches"),
+    [
+        (8, 1000, [1, 2, 4, 8]),
+        (5, 1000, [1, 2, 4, 8]),
+        (3, 1000, [1, 2, 4]),
+        (1, 1000, [1]),
+        (0, 1000, []),
+        (8, 30, [1, 2]),
+    ],
+)
+def test_the_smallest_instances_that_fit_are_built(most, free, batches) -> None:
+    assert [*batches_within(most, free, lambda batch: 10 + batch)] == batches
+
+
+def test_preparing_copies_a_row_to_each_instance_and_changes_no_page() -> None:
+    _, own, instances = engine_of()
+    few = own.backends[0]
+    for each in (few.state.keys, few.state.values):
+        each.normal_()
+    before = few.state.keys.clone(), few.state.values.clone()
+    few.prepare()
+    assert torch.equal(few.state.keys, before[0])
+    assert torch.equal(few.state.values, before[1])
+    for each in instances:
+        assert torch.equal(each.keys[:, 0, 0], few.state.keys[:, 0, 0])
+        assert torch.equal(each.values[:, 0, 0], few.state.values[:, 0, 0])
+
+
+def test_both_can_be_timed() -> None:
+    _, own, _ = engine_of()
+    few, kernels = own.backends
+    assert all(few.token_ms(number) > 0 for number in (1, 2))
+    assert kernels.pass_ms(2) > 0
+
+
+def test_what_the_server_chose_is_told() -> None:
+    _, own, _ = engine_of()
+    few, kernels = own.backends
+    few.timed = {1: {"kernels": 0.9, "megakernel": 0.5}}
+    here: dict[str, str | None] = {"device": "this one", "driver": None, "torch": "2.11"}
+    found = building.chosen(own.backends, None, here)
+    assert (found.basis, found.megakernel_up_to, found.token_ms) == ("measured", few.few, few.timed)
+    assert (found.context, found.running) == (kernels.limits.context, kernels.limits.running)
+    assert found.device == "this one"
+    assert building.chosen([kernels], found, here).token_ms == few.timed
+    assert building.chosen([kernels], None, here).megakernel_up_to == 0
+    without = building.chosen([kernels], None, here, ["megakernel", "skinny"])
+    assert (without.megakernel_up_to, without.exclude) == (None, ["skinny"])

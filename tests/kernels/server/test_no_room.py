@@ -1,0 +1,166 @@
+"""Servers that may open no more files: what cannot be started is tried again, and clients are told meanwhile."""
+
+import asyncio
+import os
+import resource
+import select
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import httpx
+import pytest
+
+from kernels.server.messages import Ready, Stop
+from kernels.server.processes import restarts
+from kernels.server.processes.connections import MOST_GIVEN
+from kernels.server.processes.engine_process import EngineProcess
+from kernels.server.processes.lifecycle import live
+from kernels.server.processes.pipes import spawn
+from kernels.server.spec import Spec
+from kernels.server.starting import Phases
+from tests.kernels.server.conftest import engine_of, metric, ready, served, spawned, until
+from tests.kernels.server.test_starting import becomes
+
+ASKED = {"model": "voice-agent", "prompt": "A list is", "max_tokens": 6, "temperature": 0}
+
+
+@contextmanager
+def without_files(pid: int) -> Iterator[None]:
+    """Within it the process can open no file; those that it has stay open."""
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+def test_an_engine_that_cannot_be_started_again_is_tried_again(tmp_path: Path) -> None:
+    """Behind two web servers, which the main process tells of it."""
+    log = tmp_path / "log"
+    with log.open("wb") as output, served("--web-processes", "2", output=output) as (api, server):
+        before = api.post("/v1/completions", json=ASKED).json()["choices"]
+        tokens, steps = metric(api, "generated_tokens_total"), metric(api, "steps_total")
+        with without_files(server.pid):
+            os.kill(engine_of(server), signal.SIGKILL)
+            until(lambda: log.read_text().count("was not started") == 2)
+            found = api.post("/v1/completions", json=ASKED)
+            state = api.get("/ready")
+            lives = api.get("/health").status_code
+            counts = [metric(api, name) for name in ("engine_restarts_total", "generated_tokens_total", "steps_total")]
+        said = "the engine has ended and is started again; the last try failed: [Errno 24] Too many open files"
+        error = found.json()["error"]
+        assert (found.status_code, found.headers["Retry-After"]) == (503, "1")
+        assert (error["code"], error["message"]) == ("engine_not_ready", f"{said}; ask again in a moment")
+        assert (state.status_code, state.text, lives) == (503, f"{said}\n", 200)
+        assert counts == [0, tokens, steps]
+        until(lambda: ready(api))
+        assert metric(api, "engine_restarts_total") == 1
+        assert api.post("/v1/completions", json=ASKED).json()["choices"] == before
+        assert metric(api, "steps_total") > steps
+    waits = [line.rpartition(" in ")[2] for line in log.read_text().splitlines() if "it is started again" in line]
+    assert waits == ["1 s", "2 s", "4 s"]
+
+
+def test_a_server_whose_engine_cannot_be_started_ends_at_a_signal(tmp_path: Path) -> None:
+    """With the one web server that the main process is itself."""
+    log = tmp_path / "log"
+    with log.open("wb") as output, served(output=output) as (_, server), without_files(server.pid):
+        os.kill(engine_of(server), signal.SIGKILL)
+        until(lambda: "was not started" in log.read_text())
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(120) == 0
+    assert "Traceback" not in log.read_text()
+
+
+def test_connections_of_a_web_server_without_files_go_to_another(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as output, served("--web-processes", "2", output=output) as (api, server):
+        address = (api.base_url.host, api.base_url.port)
+        first, second = spawned(server)[False]
+        with without_files(first.pid):
+            assert {httpx.get(f"{api.base_url}/health", trust_env=False).status_code for _ in range(20)} == {200}
+            refused = log.read_text().count("a connection was given back")
+            assert refused >= 1
+            with without_files(second.pid):
+                held = [socket.create_connection(address, timeout=300) for _ in range(4)]
+                for each in held:
+                    each.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                until(lambda: log.read_text().count("a connection was given back") >= refused + 3)
+        assert [_whole(each)[:15] for each in held] == [b"HTTP/1.1 200 OK"] * 4
+
+
+def test_connections_that_a_dead_web_server_has_not_taken_go_to_another(tmp_path: Path) -> None:
+    with served("--web-processes", "2") as (api, server):
+        _, second = spawned(server)[False]
+        second.suspend()
+        address = (api.base_url.host, api.base_url.port)
+        held = [socket.create_connection(address, timeout=300) for _ in range(200)]
+        for each in held:
+            each.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        until(lambda: len(select.select(held, [], [], 0)[0]) == len(held) - MOST_GIVEN)
+        second.kill()
+        assert {_whole(each)[:15] for each in held} == {b"HTTP/1.1 200 OK"}
+
+
+def _whole(connection: socket.socket) -> bytes:
+    """What comes until the other side closes the connection."""
+    with connection:
+        return b"".join(iter(partial(connection.recv, 4096), b""))
+
+
+def without_files_itself(spec: Spec, connection: Connection) -> None:
+    """An engine that may open no file at its second start. `spec.model` is a file that has a letter for each start."""
+    file = Path(spec.model)
+    file.write_text(starts := file.read_text() + "x")
+
+    def build(phases: Phases) -> tuple[None, Ready]:
+        if len(starts) == 2:
+            with without_files(os.getpid()):
+                file.read_text()
+        return None, Ready(8, 8, spec.model)
+
+    def serve(engine: None, connection: Connection) -> None:
+        while not isinstance(connection.recv(), Stop):
+            pass
+
+    live(build, serve, connection)
+
+
+def test_an_engine_that_can_open_no_file_as_it_starts_again_ends_no_server(tmp_path: Path) -> None:
+    (tmp_path / "starts").write_text("")
+
+    async def whole() -> None:
+        own = EngineProcess(Spec(str(tmp_path / "starts")), main=without_files_itself)
+        own.start()
+        await becomes(own, "ready")
+        assert own.process is not None
+        own.process.kill()
+        await becomes(own, "the engine has ended and is started again; the last try failed: [Errno 24] Too many open")
+        await becomes(own, "ready")
+        assert (own.state.restarts, own.state.declined) == (2, None)
+        await own.stop()
+
+    asyncio.run(whole())
+
+
+def test_no_number_of_failures_ends_the_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause of 2 to the power of their number was too large for a float after 1,024 of them."""
+    monkeypatch.setattr(restarts, "RESTART_SECONDS", 1e-9)
+    monkeypatch.setattr(restarts, "LONGEST_PAUSE", 1e-6)
+    failed: list[str] = []
+
+    def start() -> None:
+        if len(failed) < 1100:
+            raise MemoryError
+
+    process, pipe = spawn(Connection.close, (), "ends at once")
+    with pipe:
+        asyncio.run(restarts.Restarts("it", start, failed.append).again(process, was_ready=True))
+    assert (len(failed), process.exitcode, set(failed)) == (1100, 0, {"no memory is free"})

@@ -1,0 +1,229 @@
+"""The ops of packed passes, without a GPU: which norms are within products, and what that compiles, times and packs."""
+
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import LlamaConfig
+
+from kernels import registry, runners
+from kernels.hardware import GPUS
+from kernels.model.decoder import Decoder
+from kernels.model.loading import skeleton
+from kernels.model.prompt_ops import LONG
+from kernels.model_files import catalogue
+from kernels.ops import GroupedCase, LinearCase, LmHeadCase, case_from
+from kernels.ops.base import SamplingKind
+from kernels.server.execution.backend import KernelsBackend
+from kernels.server.execution.compiling import NotedVariants
+from kernels.server.execution.excluded import VARIANTS
+from kernels.server.execution.heads import TIMED_AS
+from kernels.server.execution.inputs import size, views
+from kernels.server.execution.ops import NORMED, Copies, Usable, head_ops, packed_ops
+from kernels.server.execution.packed import PackedPass
+from kernels.server.execution.shapes import Shape
+from kernels.server.execution.sizing import RequestedSize, copies_beside, limits_for, packed_bytes
+from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
+from tests.kernels.runners.engine_models import CONFIGS
+
+H200 = GPUS["h200"]
+
+
+def epilogues(
+    family: str, rows: int, gpu: str, copies: Copies = Copies.ALL, exclude: Collection[str] = ()
+) -> tuple[dict[str, set[str]], int]:
+    """The epilogues of a layer's products by variant, and the norms that are kernels of their own."""
+    model = Decoder(skeleton(GPU_CONFIGS[family], "bf16"))
+    ops = packed_ops(model, Shape(rows, 0, 16, 0), 16, 512, Usable(GPUS[gpu], copies, exclude))
+    found: dict[str, set[str]] = {}
+    for op in ops:
+        if op.op == "linear" and op.case["n"] != model.lm_head.shape[0]:
+            found.setdefault(op.variant, set()).add(op.case["epilogue"])
+    return found, sum(op.op == "rmsnorm" for op in ops)
+
+
+@pytest.mark.parametrize(("family", "qkv"), [("llama", "rmsnorm_scale"), ("qwen2", "rmsnorm_scale_bias")])
+def test_few_rows_are_normalised_within_the_products(family: str, qkv: str) -> None:
+    within, apart = (
+        {qkv, "rmsnorm_scale_swiglu", "residual"},
+        {"bias" if "bias" in qkv else "none", "swiglu", "residual"},
+    )
+    assert epilogues(family, 16, "h200")[0] == {"skinny": within}
+    assert epilogues(family, 17, "h200")[0] == epilogues(family, NORMED, "h200")[0] == {"small_gemm": within}
+    assert epilogues(family, NORMED + 1, "h200")[0] == {"small_gemm": apart}
+    assert epilogues(family, 32, "h200", Copies.STREAMED) == ({"small_gemm": apart}, 1)
+    assert epilogues(family, 16, "h200", Copies.STREAMED)[0] == {"skinny": within}
+    assert epilogues(family, 16, "h200", Copies.NONE) == ({"small_gemm": apart}, 1)
+    assert epilogues(family, 8, "h200", Copies.NONE) == ({}, 2)  # one norm adds the residual
+
+
+@pytest.mark.parametrize("rows", [8, 32])
+def test_norms_are_kernels_of_their_own_where_no_product_normalises(rows: int) -> None:
+    assert epilogues("llama", rows, "a100") == ({}, 1)
+
+
+def test_what_is_excluded_is_left_to_others_or_to_torch() -> None:
+    apart = {"none", "swiglu", "residual"}
+    assert epilogues("llama", 16, "h200", exclude=["skinny"]) == ({"small_gemm": apart}, 1)
+    assert epilogues("llama", 32, "h200", exclude=["small_gemm"]) == ({}, 1)
+    assert epilogues("llama", 32, "h200", exclude=["small_gemm", "rmsnorm_triton"]) == ({}, 0)
+
+
+class CountedCopies(NotedVariants):
+    """Variants that are never built, with the bytes of the weights that they would copy, by copy."""
+
+    copies: dict[tuple[object, ...], int]
+
+    def pack(self, bound, weight: Tensor, norm: Tensor | None = None):
+        if bound.variant.name in ("skinny", "lm_head_skinny") or norm is not None:
+            how = bound.variant.packing(bound.case, bound.params)
+            self.copies[weight.data_ptr(), how, 0 if norm is None else norm.data_ptr()] = weight.nbytes
+        return weight
+
+
+def packed_pass(
+    backend: KernelsBackend, variants: NotedVariants, shape: Shape, head: SamplingKind | None = None
+) -> PackedPass:
+    memory = torch.empty(size(shape, backend._pages), dtype=torch.uint8)
+    return PackedPass(backend.model, variants, backend.state, shape, views(memory, shape, backend._pages), head)
+
+
+def backend_of(config: dict[str, Any]) -> KernelsBackend:
+    loaded = runners.load(None, config, seed=1, generated=True, dtype="bf16", device="cpu")
+    model = Decoder(loaded)
+    return KernelsBackend(model, H200, limits_for(model, loaded.config, RequestedSize(64, 48)))
+
+
+@pytest.fixture(scope="module")
+def backend() -> KernelsBackend:
+    return backend_of(GPU_CONFIGS["llama"])
+
+
+@pytest.fixture(scope="module")
+def of_experts() -> KernelsBackend:
+    return backend_of(CONFIGS["qwen3-moe"])
+
+
+def test_the_products_of_experts_are_planned_with_their_rows_and_take_the_models_own_weights(
+    of_experts: KernelsBackend,
+) -> None:
+    """Each of 8 experts has 48 rows of gate and as many of up; a token has 3 rows."""
+    for shape, ops, head in of_experts.passes():
+        noted = NotedVariants(ops, H200)
+        packed_pass(of_experts, noted, shape, head)
+        found = {each.case: each for each in noted._found.values() if each and isinstance(each.case, GroupedCase)}
+        assert {(case.rows, case.n, case.k) for case in found} == {(3 * shape.rows, 96, 64), (3 * shape.rows, 64, 48)}
+        assert {each.variant.name for each in found.values()} == {"grouped_hopper"}
+    copied: dict[tuple[object, ...], int] = {}
+    for shape, ops, head in of_experts.passes():
+        counted = CountedCopies(ops, H200)
+        counted.copies = copied
+        packed_pass(of_experts, counted, shape, head)
+    assert sum(copied.values()) == packed_bytes(of_experts.model, H200)
+
+
+def test_passes_of_some_singles_are_timed_with_norms_within_products_and_apart(backend: KernelsBackend) -> None:
+    alone = [shape for shape in backend.shapes if not shape.blocks and shape.singles > 8]
+    arranged = {shape.singles: backend._arrangements(shape) for shape in alone}
+    assert {singles: [*found] for singles, found in arranged.items()} == {
+        16: ["step_attention"],
+        32: ["step_attention", "separate", "separate_norms"],
+        48: ["step_attention", "separate", "separate_norms"],
+    }
+    shape = next(shape for shape in alone if shape.singles == 32)
+    normalising = {}
+    for name, ops in arranged[32].items():
+        noted = NotedVariants(ops, H200)
+        packed_pass(backend, noted, shape)
+        cases = [each.case for each in noted._found.values() if each and each.variant.name == "small_gemm"]
+        normalising[name] = sum(isinstance(case, LinearCase) and case.normalises for case in cases)
+    assert normalising == {"step_attention": 2, "separate": 2, "separate_norms": 0}
+
+
+def test_passes_of_few_singles_may_end_with_a_head(backend: KernelsBackend) -> None:
+    found: dict[int, list[SamplingKind]] = {}
+    for shape, ops, head in backend.passes():
+        if head:
+            found.setdefault(shape.singles, []).append(head)
+            mine = [op for op in ops if op.op == "lm_head" and op.case["sampling"] == head]
+            assert [(op.variant, op.case["m"]) for op in mine] == [("lm_head_skinny", shape.draws)]
+            assert not shape.blocks
+    assert found == {singles: [*TIMED_AS] for singles in (1, 2, 4, 8, 16)}
+    for excluded in ("lm_head_skinny", "skinny"):
+        without = KernelsBackend(backend.model, H200, backend.limits, exclude=[excluded])
+        assert not any(head for _, _, head in without.passes())
+
+
+@pytest.mark.parametrize("model", ["llama-3.2-1b", "qwen2.5-1.5b", "qwen3-0.6b", "llama-3.1-8b"])
+def test_a_head_reads_the_weights_that_the_logits_are_computed_from(model: str) -> None:
+    head = Decoder(skeleton(catalogue.entry(model)[0], "bf16"))
+    for rows in (1, 2, 4, 8, 16):
+        shape = Shape(rows, 0, 16, 0)
+        ops = [*packed_ops(head, shape, 16, 512, Usable(H200)), *head_ops(head, shape, Usable(H200))]
+        cases = [(registry.variant(op.variant), case_from.validate_python(op.case), op.params) for op in ops]
+        found = [
+            (v, c, p) for v, c, p in cases if isinstance(c, LmHeadCase) or getattr(c, "n", 0) == head.lm_head.shape[0]
+        ]
+        assert len(found) == 3 or (len(found) == 2 and head.lm_head.shape[1] >= 4096)
+        assert len({variant.packing(case, params) for variant, case, params in found}) == 1
+
+
+@pytest.mark.parametrize("excluded", [[], ["skinny"], ["small_gemm"]])
+@pytest.mark.parametrize("most", Copies)
+def test_memory_is_kept_for_every_copy_of_a_weight(backend: KernelsBackend, most: Copies, excluded: list[str]) -> None:
+    fewer = KernelsBackend(backend.model, H200, backend.limits, copies=most, exclude=excluded)
+    copies = Usable(H200, most, excluded).copies
+    made: dict[tuple[object, ...], int] = {}
+    heads = set()
+    for shape, ops, head in fewer.passes():
+        counted = CountedCopies(ops, H200)
+        counted.copies = made
+        packed_pass(fewer, counted, shape, head)
+        heads.add(head)
+    assert heads == {None, *(TIMED_AS if copies else ())}
+    assert sum(made.values()) == packed_bytes(backend.model, H200, copies)
+    assert packed_bytes(backend.model, GPUS["a100"], copies) == 0
+
+
+def test_a_pass_uses_each_variant_that_can_be_excluded_and_can_do_without_all_of_them(
+    backend: KernelsBackend, of_experts: KernelsBackend
+) -> None:
+    prompts = Shape(0, LONG // 16, 16, 1)
+    every = {op.variant for _, ops, _ in backend.passes() for op in ops}
+    every |= {op.variant for op in packed_ops(backend.model, prompts, 16, 512, Usable(H200))}
+    every |= {op.variant for _, ops, _ in of_experts.passes() for op in ops}
+    assert every == set(VARIANTS)
+    without = KernelsBackend(backend.model, H200, backend.limits, exclude=VARIANTS)
+    assert not any(ops for _, ops, _ in without.passes())
+    assert without.builds() == []
+
+
+def test_fewer_copies_are_made_where_the_pages_would_not_fit_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All copies of these weights take 18.1 GiB, those that are streamed 9.1."""
+    skeletal = SimpleNamespace(nbytes=1 << 20)
+    layer = SimpleNamespace(streamed=[skeletal] * 290, normed=[skeletal] * 288)
+    on = SimpleNamespace(device=torch.device("cuda"), itemsize=2)
+    heads = SimpleNamespace(heads=32, kv_heads=8, head_dim=128)
+    model: Any = SimpleNamespace(shapes=[heads] * 32, layers=[layer] * 32, lm_head=skeletal, embedding=on)
+    config = LlamaConfig(max_position_embeddings=2048)
+
+    def found(free_gib: float, **wanted: int) -> Copies:
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (int(free_gib * 2**30), 140 << 30))
+        return copies_beside(model, config, H200, RequestedSize(**wanted), reserved=1 << 30)
+
+    assert packed_bytes(model, H200, Copies.STREAMED) >> 20 == 290 * 32 + 1
+    assert [found(gib) for gib in (22, 15, 8)] == [Copies.ALL, Copies.STREAMED, Copies.NONE]
+    assert [found(gib, kv_bytes=8 << 30) for gib in (40, 25, 15)] == [Copies.ALL, Copies.STREAMED, Copies.NONE]
+
+
+def test_a_model_whose_packed_weights_leave_no_page_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = SimpleNamespace(heads=40, kv_heads=8, head_dim=128)
+    model = SimpleNamespace(shapes=[heads] * 64, embedding=SimpleNamespace(device=torch.device("cuda"), itemsize=2))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (78 << 30, 140 << 30))
+    config = LlamaConfig(max_position_embeddings=2048)
+    said = "no KV page: 78.0 GiB are free beside the model, and packed copies of its weights take 97.5 GiB$"
+    with pytest.raises(ValueError, match=said):
+        limits_for(cast("Any", model), config, RequestedSize(), 195 << 29)

@@ -1,0 +1,98 @@
+"""Steps that read prompts beside the tokens of others keep within the bound of their time."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from kernels.server.execution import building
+from kernels.server.execution.backend import KernelsBackend
+from kernels.server.execution.engine import Engine
+from kernels.server.execution.pauses import longest_passes, within
+from kernels.server.execution.shapes import Shape, fitting, shapes
+from kernels.server.execution.sizing import RequestedSize
+from kernels.server.scheduler.batching import Scheduler, SchedulerLimits
+from kernels.server.scheduler.requests import Request
+from tests.kernels.runners.engine_models import load
+
+LIMITS = SchedulerLimits(pages=9000, page_size=16, running=300, context=4000, step_tokens=2048, chunk_rows=16)
+
+
+def ms(shape: Shape) -> float:
+    """A pass of 2,048 rows takes some 10 ms, and singles more than other rows."""
+    return 0.5 + shape.rows / 220 + shape.singles / 300
+
+
+@pytest.mark.parametrize("most", [3.5, 4.0, 6.0, 9.0, 100.0])
+def test_no_step_with_singles_and_chunks_takes_longer_than_what_is_stated(most: float) -> None:
+    limits, stated = within(LIMITS, found := shapes(LIMITS), ms, most)
+    assert stated <= most
+    draw, scheduler, longest, whole = random.Random(1), Scheduler(limits), 0.0, 0
+    for turn in range(1500):
+        for _ in range(draw.choice((0, 0, 0, 1, 3, 40)) if turn < 1200 else 0):
+            ids = [draw.randrange(9) for _ in range(draw.choice((5, 17, 60, 800, 3000)))]
+            scheduler.add(Request("a", ids, draw.choice((1, 9, 60))))
+        step = scheduler.next_step()
+        if step is None:
+            continue
+        if step.chunks and step.singles:
+            longest = max(longest, ms(fitting(found, step)))
+        elif step.chunks:
+            whole = max(whole, sum(part.tokens for part in step.chunks))
+        scheduler.commit(step, [[1]] * len(step.parts))
+    assert (stated / 2 if most > 3.5 else 0) < longest <= stated  # with 3.5, only steps of few singles come about
+    assert whole > 1500  # where nobody waits for a token, prompts have the whole step
+    assert (limits.shared_tokens is None) == (most == 100.0)
+
+
+def test_the_most_tokens_within_the_bound_are_taken() -> None:
+    found = shapes(LIMITS)
+    bounds = (3.5, 4.0, 5.0, 7.0, 9.0, 12.0)
+    taken = [within(LIMITS, found, ms, most)[0].shared_tokens or LIMITS.step_tokens for most in bounds]
+    assert taken == sorted(taken)
+    assert len({*taken}) == len(bounds)
+
+
+def test_the_shortest_step_is_taken_and_stated_where_none_is_within_the_bound() -> None:
+    limits, stated = within(LIMITS, shapes(LIMITS), ms, 0.1)
+    assert limits.shared_tokens == LIMITS.chunk_rows
+    assert stated == max(ms(shape) for shape in longest_passes(limits, shapes(LIMITS))) > 0.1
+
+
+def test_each_number_of_singles_has_its_longest_pass() -> None:
+    assert [shape.singles for shape in longest_passes(LIMITS, shapes(LIMITS))] == [32, 128, 256, 300]
+    assert [shape.rows for shape in longest_passes(LIMITS, shapes(LIMITS))] == [2048] * 3 + [2044]
+    alone = replace(LIMITS, running=1)
+    assert [shape.singles for shape in longest_passes(alone, shapes(alone))] == [1]
+
+
+def test_a_server_answers_alike_with_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It times its passes before it is ready, changes no page by that, and says what it found."""
+    model = load("qwen2", seed=1)
+    draw = random.Random(3)
+    prompts = [[draw.randrange(300) for _ in range(draw.choice((3, 40, 90)))] for _ in range(6)]
+    answers, longest = {}, {}
+    for most in (1e-6, 1e6):
+        (kernels,) = building.backends(model, RequestedSize(128, 4, pause_ms=most))
+        assert isinstance(kernels, KernelsBackend)
+        assert kernels.pause_ms is not None
+        assert kernels.pause_ms > 1e-6
+        assert not bool(kernels.state.keys[:, 1:].any())
+        own, requests = Engine([kernels]), [Request(str(at), ids[:], 9) for at, ids in enumerate(prompts)]
+        taken = kernels.launch
+        longest[most] = 0
+
+        def launch(step, taken=taken, most=most) -> None:
+            if step.singles:
+                longest[most] = max(longest[most], *(part.tokens for part in step.chunks), 0)
+            taken(step)
+
+        monkeypatch.setattr(kernels, "launch", launch)
+        waiting = list(requests)
+        while waiting or not own.idle:
+            if waiting:
+                own.add(waiting.pop(0))
+            own.run_step()
+        answers[most] = [each.ids for each in requests]
+    assert answers[1e-6] == answers[1e6]
+    assert longest[1e-6] <= kernels.limits.chunk_rows < longest[1e6]

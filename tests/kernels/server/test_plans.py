@@ -1,0 +1,138 @@
+"""Plans and models that a server takes, and the sentences about those that it does not."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernels.hardware import GPUS
+from kernels.plan import Plan, PlannedOp, Serving
+from kernels.runners.plan_files import PlanRefused
+from kernels.server.execution.building import build_engine, for_size, known_here, plan_refusal
+from kernels.server.execution.served_plans import taken_of_plan
+from kernels.server.execution.shapes import default_singles, fitting, shapes
+from kernels.server.scheduler.batching import SchedulerLimits
+from kernels.server.scheduler.requests import Part, Request, Step
+from kernels.server.spec import Spec
+from kernels.server.starting import Phases
+
+ROOT = Path(__file__).parents[3]
+CASE = {"op": "linear", "m": 1, "n": 64, "k": 64, "dtype": "bf16", "weights": "fp8", "epilogue": "none"}
+
+FACTS = {"device": "NVIDIA H200", "driver": "590.2", "versions": {"torch": "2.11"}}
+EXPECTED = {
+    "metric": "e2e", "unit": "ms", "value": 1, "low": 1, "high": 1, "device": "NVIDIA H200", "batch": 1,
+    "prompt_tokens": 8, "output_tokens": 8,
+}  # fmt: skip
+
+
+def plan(**given) -> Plan:
+    return Plan(**({"model_digest": "0" * 64, "gpu": "h200", "runner": "kernels"} | given))
+
+
+@pytest.mark.parametrize(
+    ("given", "gpu", "said"),
+    [
+        ({"runner": "megakernel", "options": {"weights": "nvfp4"}}, "h200", "megakernel in nvfp4 rounds weights"),
+        ({}, "cpu", "made for h200"),
+        ({"expected": EXPECTED | {"driver": "580.1"}}, "h200", "driver 580.1 and this is 590.2"),
+        ({"expected": EXPECTED | {"torch": "2.10"}}, "h200", "torch 2.10 and this is 2.11"),
+        ({"expected": EXPECTED | {"device": "NVIDIA H100"}}, "h200", "device NVIDIA H100"),
+        ({"ops": [PlannedOp(op="linear", case=CASE, variant="skinny_fp8")]}, "h200", "skinny_fp8 rounds weights"),
+    ],
+)
+def test_a_plan_that_cannot_be_served_is_refused_in_a_sentence(given: dict, gpu: str, said: str) -> None:
+    assert said in (plan_refusal(plan(**given), GPUS[gpu], FACTS) or "")
+
+
+def test_a_plan_for_this_device_is_served() -> None:
+    made = plan(expected=EXPECTED | {"driver": "590.2", "torch": "2.11"})
+    assert plan_refusal(made, GPUS["h200"], FACTS) is None
+    for runner in ("eager", "compiled", "kernels", "megakernel"):
+        assert plan_refusal(plan(gpu="cpu", runner=runner), GPUS["cpu"], FACTS) is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "running", "said"),
+    [
+        ("bf16", 8, "takes the plan's model, bf16 and 8 requests at once, and"),
+        ("bf16", 4, "takes the plan's model and bf16, and"),
+        ("fp32", 8, "takes the plan's model and 8 requests at once, and"),
+        ("fp32", 4, "takes the plan's model, and"),
+    ],
+)
+def test_a_server_names_what_it_takes_of_a_plan_and_not_what_its_options_replace(
+    dtype: str, running: int, said: str
+) -> None:
+    assert taken_of_plan(plan(serving=Serving(running=8)), dtype, running).startswith(said)
+    assert "at once" not in taken_of_plan(plan(), dtype, running)
+
+
+def test_what_a_server_chose_is_taken_where_it_was_measured_and_measured_again_elsewhere(capsys) -> None:
+    here: dict[str, str | None] = {"device": "NVIDIA H200", "driver": "590.2", "torch": "2.11"}
+    times = {1: {"kernels": 0.99, "megakernel": 0.57}}
+    made = Serving(basis="measured", running=8, kv_bytes=2**20, megakernel_up_to=1, token_ms=times, **here)
+    read = Serving.model_validate_json(made.model_dump_json())
+    assert known_here(read, here) == made
+    assert known_here(None, here) is None
+    asked = Spec("m", context=read.context, running=8)
+    assert for_size(read, asked) == read
+    for other in (replace(asked, running=256), replace(asked, context=512)):
+        larger = for_size(read, other)
+        assert larger is not None
+        assert (larger.kv_bytes, larger.megakernel_up_to) == (None, 1)
+    again = known_here(read, here | {"driver": "600.1"})
+    assert again is not None
+    assert (again.megakernel_up_to, again.kv_bytes, again.running) == (None, None, 8)
+    assert "measured with the driver 590.2 and this is 600.1: it is measured again" in capsys.readouterr().err
+    without = known_here(read.model_copy(update={"megakernel_up_to": 0}), here | {"driver": "600.1"})
+    assert without is not None
+    assert without.megakernel_up_to == 0
+    assert set(Serving().model_dump()) == {
+        "basis", "context", "running", "kv_bytes", "graph_rows", "megakernel_up_to",
+    }  # fmt: skip
+
+
+def test_a_plan_of_another_model_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(plan(gpu="cpu").model_dump_json())
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    with pytest.raises(PlanRefused, match="the plan is for the model 000000000000"):
+        build_engine(Spec(str(tmp_path / "model"), plan=str(path), device="cpu"), Phases())
+
+
+@pytest.mark.parametrize("command", [["-m", "kernels"], ["-c", "from workbench.cli import app; app()"]])
+def test_a_model_that_is_not_there_is_a_sentence(command: list[str], tmp_path: Path) -> None:
+    called = [sys.executable, *command, "serve", "--model", str(tmp_path / "none")]
+    done = subprocess.run(called, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert "is no directory" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_plan_names_the_passes_that_a_server_captures_by_itself() -> None:
+    assert default_singles(64) == [1, 2, 4, 8, 16, 32, 48, 64]
+    assert default_singles(12) == [1, 2, 4, 8, 12]
+    limits = SchedulerLimits(pages=100, page_size=16, running=64, context=256, step_tokens=64)
+    assert shapes(limits) == shapes(limits, default_singles(64))
+
+
+def test_a_pass_with_chunks_is_hardly_longer_than_what_it_holds() -> None:
+    limits = SchedulerLimits(pages=100, page_size=16, running=64, context=4096, step_tokens=2048, chunk_rows=8)
+    found, request = shapes(limits), Request("a", [1], 1)
+    assert len(found) == 48  # as docs/serving.md says
+
+    def rows(singles: int, tokens: int) -> int:
+        parts = [Part(request, 0, each, True, 1) for each in (1, tokens)]
+        return fitting(found, Step([parts[0]] * singles, [parts[1]])).rows
+
+    assert [rows(32, tokens) for tokens in (128, 1100, 2016)] == [192, 1280, 2048]
+    assert [rows(0, tokens) for tokens in (128, 1100, 2048)] == [128, 1280, 2048]
+    for singles in (0, 20, 32, 64):
+        counted = next(each for each in (0, 32, 64) if each >= singles)
+        for tokens in range(32, limits.room_beside(singles) + 1):
+            assert rows(singles, tokens) < max(1.5 * (counted + tokens), 65)

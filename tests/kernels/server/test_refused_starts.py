@@ -1,0 +1,173 @@
+"""A server that cannot start says why in one sentence, and ends."""
+
+import argparse
+import asyncio
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernels.cli.serve import ABOVE, NUMBERS, serve, serve_arguments, wrong_number
+from kernels.model_files import catalogue
+from kernels.runners.plan_files import PlanRefused, read_plan
+from kernels.server.http.web import listening
+from kernels.server.messages import Declined, Ready, Stop
+from kernels.server.processes.engine_process import EngineProcess
+from kernels.server.spec import Spec
+from tests.kernels.server.conftest import MODEL, ROOT
+from tests.kernels.server.test_starting import becomes
+from tests.ports import reserved_port
+
+
+def refused(*options: str) -> str:
+    """What a server that ends by itself says last."""
+    command = [sys.executable, "-m", "kernels", "serve", "--device", "cpu", "--port", str(reserved_port()), *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def test_a_size_that_the_memory_does_not_hold_is_refused() -> None:
+    said = refused("--model", str(MODEL), "--running", "1000000")  # 2 TB of KV pages
+    assert said.startswith(
+        "kernels serve: the memory does not hold the model and a server of this size, which --running"
+    )
+
+
+def test_an_address_in_use_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        said = refused("--model", str(MODEL), "--port", str(other.getsockname()[1]))
+    assert said.startswith("kernels serve: --host and --port: ")
+    assert said.endswith("address already in use")
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    """Python 3.13 says of it that nothing could be bound, without an error's number."""
+    with pytest.raises(ValueError, match=r"^--host and --port: .*'192\.0\.2\.1'"):
+        asyncio.run(listening("192.0.2.1", 0))
+
+
+def test_a_server_knows_the_free_port_that_it_got() -> None:
+    (found,) = asyncio.run(listening("127.0.0.1", 0))
+    with found, socket.create_connection(found.getsockname()), found.accept()[0]:
+        assert found.getsockname()[1] > 0
+
+
+LONG = "9" * 60
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("--port", "99999", "99999 is no port: ports are 0 to 65535"),
+        ("--port", f"-{LONG}", f"-{LONG[:39]}… is no port: ports are 0 to 65535"),
+        ("--running", "0", "0 is not a positive number"),
+        ("--running", LONG, f"{LONG[:40]}… is more than 1,048,576"),
+        ("--context", "-1", "-1 is not a positive number"),
+        ("--context", LONG, f"{LONG[:40]}… is more than 2,147,483,647"),
+        ("--kv-gib", "nan", "nan is not a positive number"),
+        ("--kv-gib", "1e300", "1e+300 is more than 1,048,576"),
+        ("--kv-gib", "inf", "inf is more than 1,048,576"),
+        ("--seed", LONG, f"{LONG[:40]}… is more than 18,446,744,073,709,551,615"),
+        ("--seed", f"-{LONG}", f"-{LONG[:39]}… is less than -9,223,372,036,854,775,808"),
+        ("--wait-seconds", "0", "0.0 is not a positive number"),
+        ("--hang-seconds", "-inf", "-inf is not a positive number"),
+        ("--drain-seconds", "-1", "-1 is less than 0"),
+        ("--drain-seconds", LONG, f"{LONG[:40]}… is more than 1,000,000,000"),
+    ],
+)
+def test_a_number_that_cannot_be_served_is_refused(
+    option: str, value: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parser = argparse.ArgumentParser()
+    serve_arguments(parser)
+    assert serve(parser.parse_args(["--model", str(MODEL), f"{option}={value}"])) == 2
+    assert capsys.readouterr().err.splitlines() == [f"kernels serve: {option}: {sentence}"]
+
+
+def test_every_number_that_a_server_takes_has_its_bounds() -> None:
+    parser = argparse.ArgumentParser()
+    serve_arguments(parser)
+    assert {each.dest for each in parser._actions if each.type in (int, float)} == {*NUMBERS}
+    for name, (least, most) in NUMBERS.items():
+        assert not wrong_number(name, most)
+        assert not wrong_number(name, least + (name in ABOVE))
+
+
+@pytest.mark.parametrize(
+    ("serving", "said"),
+    [
+        ({"running": 10**9}, "running: Input should be less than or equal to 1048576"),
+        ({"context": 10**30}, "context: Input should be less than or equal to 2147483647"),
+        ({"kv_bytes": 10**30}, "kv_bytes: Input should be less than or equal to 1125899906842624"),
+        ({"graph_rows": [4, -1]}, "graph_rows.1: Input should be greater than or equal to 1"),
+    ],
+)
+def test_a_plan_of_such_numbers_is_refused_too(tmp_path: Path, serving: dict[str, object], said: str) -> None:
+    plan = {"model_digest": "0" * 64, "gpu": "cpu", "runner": "kernels", "serving": serving}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(PlanRefused, match=re.escape(f"serving.{said}")):
+        read_plan(tmp_path / "plan.json")
+
+
+def test_a_seed_at_its_bounds_is_served() -> None:
+    for seed in NUMBERS["seed"]:
+        torch.Generator().manual_seed(int(seed))
+
+
+def test_an_ever_so_small_memory_for_pages_is_refused_and_not_ignored() -> None:
+    said = refused("--model", str(MODEL), "--kv-gib", "1e-12")
+    assert said.startswith("kernels serve: kv_bytes: 1 hold no KV page")
+
+
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json", "tokenizer_config.json"])
+def test_a_file_that_holds_no_object_is_refused(tmp_path: Path, name: str) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(MODEL, model)
+    (model / name).write_text("[1]")
+    assert refused("--model", str(model)) == f"kernels serve: {model / name}: it holds no JSON object"
+
+
+@pytest.mark.parametrize("config", [MODEL / "config.json", "tiny-bert"], ids=["text", "vectors"])
+def test_a_directory_without_weights_is_refused(tmp_path: Path, config: Path | str) -> None:
+    said = config.read_text() if isinstance(config, Path) else json.dumps(catalogue.entry(config)[0])
+    (tmp_path / "config.json").write_text(said)
+    (tmp_path / "pytorch_model.bin").touch()
+    sentence = f"kernels serve: --model: {tmp_path} holds no safetensors, the only files of weights that are read"
+    assert refused("--model", str(tmp_path)) == sentence
+
+
+def short_of_memory(spec: Spec, connection: Connection) -> None:
+    """An engine that lacks memory at its second start. `spec.model` is a file that has a letter for each start."""
+    file = Path(spec.model)
+    file.write_text(starts := file.read_text() + "x")
+    if len(starts) == 2:
+        connection.send(Declined("there is no memory now", for_now=True))
+        return
+    connection.send(Ready(8, 8, spec.model))
+    while not isinstance(connection.recv(), Stop):
+        pass
+
+
+def test_a_lack_of_memory_ends_no_server_that_has_served(tmp_path: Path) -> None:
+    (tmp_path / "starts").write_text("")
+
+    async def whole() -> None:
+        own = EngineProcess(Spec(str(tmp_path / "starts")), main=short_of_memory)
+        own.start()
+        await becomes(own, "ready")
+        assert own.process is not None
+        own.process.kill()
+        await becomes(own, "the engine has ended")
+        await becomes(own, "ready")
+        assert (own.state.restarts, own.state.declined) == (2, None)
+        await own.stop()
+
+    asyncio.run(whole())

@@ -1,0 +1,265 @@
+"""The scheduler under random arrivals, lengths, cancellations and full caches, on a simulated device."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kernels.server.execution.inputs import Sequences
+from kernels.server.scheduler.batching import Scheduler, SchedulerLimits
+from kernels.server.scheduler.pages import Pages, digest
+from kernels.server.scheduler.requests import Request, Step
+from tests.kernels.server.simulated import Device, alone, check_pages, held
+
+LIMITS = st.builds(
+    lambda pages, size, running, context, blocks, rows, chunks, mixed, shared: SchedulerLimits(
+        pages, size, running, context, blocks * rows, rows, chunks, mixed, shared and min(shared, blocks) * rows
+    ),
+    pages=st.integers(2, 14),
+    size=st.integers(1, 5),
+    running=st.integers(1, 6),
+    context=st.integers(4, 40),
+    blocks=st.integers(1, 6),
+    rows=st.integers(1, 4),
+    chunks=st.integers(1, 4),
+    mixed=st.sampled_from([(), (0,), (0, 2), (0, 1, 2, 4)]),
+    shared=st.none() | st.integers(1, 6),
+)
+PROMPTS = st.one_of(
+    st.lists(st.integers(0, 49), min_size=1, max_size=20),
+    st.integers(1, 20).map(lambda length: list(range(length))),  # beginnings that many have in common
+)
+REQUESTS = st.lists(
+    st.tuples(st.integers(0, 30), PROMPTS, st.integers(1, 12), st.sets(st.integers(0, 49), max_size=3)),
+    min_size=1,
+    max_size=14,
+)
+CANCELLED = st.dictionaries(st.integers(0, 13), st.integers(0, 60), max_size=4)
+"""The number of a request, and the round in which it is cancelled."""
+
+
+def serve(
+    limits: SchedulerLimits,
+    arrivals: list[tuple[int, Request]],
+    cancelled: dict[int, int],
+    behind: int = 1,
+    few: int = 0,
+) -> dict[str, list[int]]:
+    """The tokens that each request was answered with. The host reads ids `behind` steps late. A step of up to `few`
+    requests makes up to 4 tokens of each, in sequences of at most 24, as the megakernel does.
+    """
+    scheduler, device = Scheduler(limits), Device(limits)
+    sequences = Sequences(limits.running, limits.pages, limits.page_size)
+    answers: dict[str, list[int]] = {request.name: [] for _, request in arrivals}
+    pending: list[tuple[Step, list[list[int]]]] = []
+    turn = idle = 0
+    while any(request.state != "finished" for _, request in arrivals):
+        for number, (at, request) in enumerate(arrivals):
+            if at == turn:
+                scheduler.add(request)
+            if cancelled.get(number) == turn and at <= turn:
+                scheduler.cancel(request)
+        step = scheduler.next_step()
+        if step is not None and len(step.parts) <= few and all(part.start < 24 for part in step.parts):
+            step = scheduler.lengthen(step, 4, 24)
+        check_pages(scheduler)
+        if step is not None:
+            for each in (part.request for part in step.parts):
+                assert sequences.tables[sequences.update(each), : len(each.pages)].tolist() == each.pages
+            pending.append((step, device.run(step)))
+        late = len(pending) > behind or (step is None and bool(pending))
+        for token in scheduler.commit(*pending.pop(0)) if late else []:
+            assert token.token is not None
+            answers[token.request.name].append(token.token)
+        check_pages(scheduler)
+        busy = step is not None or late or any(at >= turn for at, _ in arrivals)
+        idle = 0 if busy else idle + 1
+        assert idle < 3, "requests wait and nothing is computed"
+        turn += 1
+    for left in pending:
+        assert scheduler.commit(*left) == []
+    assert not scheduler.running
+    assert not scheduler.waiting
+    assert scheduler.pages.free == limits.pages - 1
+    return answers
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(limits=LIMITS, requests=REQUESTS, cancelled=CANCELLED, behind=st.integers(0, 2), few=st.integers(0, 4))
+def test_every_answer_is_that_of_the_request_alone(limits, requests, cancelled, behind, few) -> None:
+    arrivals = [
+        (at, Request(str(number), list(prompt), tokens, stop_ids=frozenset(stop)))
+        for number, (at, prompt, tokens, stop) in enumerate(requests)
+        if len(prompt) + tokens <= limits.longest
+    ]
+    answers = serve(limits, arrivals, cancelled, behind, few)
+    for _, request in arrivals:
+        assert not held(request)
+        prompt = request.ids[: request.prompt_length]
+        expected, found = alone(prompt, request.max_tokens, request.stop_ids), answers[request.name]
+        if request.reason == "cancelled":
+            assert found == expected[: len(found)]
+        else:
+            assert found == expected
+            assert request.reason == ("stop" if found[-1] in request.stop_ids else "length")
+
+
+def test_a_full_cache_makes_the_latest_request_wait_and_all_end() -> None:
+    limits = SchedulerLimits(pages=7, page_size=2, running=4, context=12, step_tokens=8)
+    arrivals = [(0, Request(str(number), [number, 1, 2, 3], 8)) for number in range(4)]
+    answers = serve(limits, arrivals, {})
+    assert answers == {str(number): alone([number, 1, 2, 3], 8, frozenset()) for number in range(4)}
+
+
+def test_preemption_takes_the_request_that_came_last() -> None:
+    scheduler = Scheduler(SchedulerLimits(pages=5, page_size=2, running=2, context=8, step_tokens=8))
+    device = Device(scheduler.limits)
+    first, second = Request("a", [1, 2, 3], 5), Request("b", [4, 5, 6], 5)
+    scheduler.add(first)
+    scheduler.add(second)
+    while not scheduler.preempted:
+        step = scheduler.next_step()
+        assert step is not None
+        scheduler.commit(step, device.run(step))
+    assert (first.state, second.state) == ("running", "waiting")
+    assert not held(second)
+
+
+def test_a_common_beginning_is_computed_once() -> None:
+    scheduler = Scheduler(SchedulerLimits(pages=20, page_size=4, running=4, context=40, step_tokens=40))
+    device = Device(scheduler.limits)
+    first, second = Request("a", list(range(12)), 2), Request("b", [*range(9), 40, 41, 42], 2)
+    scheduler.add(first)
+    step = scheduler.next_step()
+    assert step is not None
+    scheduler.commit(step, device.run(step))
+    scheduler.add(second)
+    step = scheduler.next_step()
+    assert step is not None
+    assert [(part.start, part.tokens) for part in step.chunks] == [(8, 4)]
+    assert second.cached == 8
+    assert second.pages[:2] == first.pages[:2]
+
+
+def test_a_prompt_is_never_read_from_the_cache_whole() -> None:
+    scheduler = Scheduler(SchedulerLimits(pages=20, page_size=4, running=4, context=40, step_tokens=40))
+    device = Device(scheduler.limits)
+    for name in ("a", "b"):
+        scheduler.add(Request(name, list(range(8)), 1))
+        step = scheduler.next_step()
+        assert step is not None
+        assert device.run(step)[0] == alone(list(range(8)), 1, frozenset())
+        assert step.parts[0].tokens == (8 if name == "a" else 4)
+
+
+def test_tokens_of_others_are_answered_while_a_long_prompt_is_read() -> None:
+    scheduler = Scheduler(SchedulerLimits(pages=40, page_size=4, running=4, context=100, step_tokens=12, chunk_rows=4))
+    device = Device(scheduler.limits)
+    short, long = Request("short", [1, 2, 3], 20), Request("long", list(range(45)), 1)
+    scheduler.add(short)
+    scheduler.commit(step := scheduler.next_step(), device.run(step))
+    scheduler.add(long)
+    for _ in range(5):
+        step = scheduler.next_step()
+        assert [(part.request.name, part.tokens) for part in step.parts] == [("short", 1), ("long", 8)]
+        scheduler.commit(step, device.run(step))
+
+
+def answering(scheduler: Scheduler, count: int) -> None:
+    """Brings so many requests, of one token each, to where they are answered."""
+    for number in range(count):
+        scheduler.add(Request(f"single {number}", [number], 20))
+    scheduler.next_step()
+
+
+def parts_of(step: Step | None) -> tuple[list[str], list[tuple[str, int]]]:
+    """The requests of the step's singles, and of its chunks with their tokens."""
+    assert step is not None
+    return [part.request.name for part in step.singles], [(part.request.name, part.tokens) for part in step.chunks]
+
+
+@pytest.mark.parametrize(("singles", "room"), [(0, 32), (1, 28), (2, 28), (3, 20), (12, 20)])
+def test_single_tokens_leave_chunks_less_room(singles: int, room: int) -> None:
+    """All rows of a pass count: those of 3 singles, padded to 12, leave 20 of 32 tokens for chunks."""
+    scheduler = Scheduler(SchedulerLimits(99, 4, 13, 100, 32, 4, mixed=(0, 2, 12)))
+    answering(scheduler, singles)
+    scheduler.add(Request("long", [1] * 60, 1))
+    names, chunks = parts_of(scheduler.next_step())
+    assert (len(names), chunks) == (singles, [("long", room)])
+
+
+def test_chunks_have_half_of_a_step_beside_any_number_of_singles() -> None:
+    scheduler = Scheduler(SchedulerLimits(999, 4, 41, 100, 32, 4, mixed=(0, 2)))
+    answering(scheduler, 40)
+    scheduler.add(Request("long", [1] * 60, 1))
+    assert parts_of(scheduler.next_step())[1] == [("long", 16)]
+
+
+def test_a_single_for_which_chunks_leave_no_row_comes_with_the_next_step() -> None:
+    scheduler = Scheduler(SchedulerLimits(99, 4, 12, 100, 32, 4, mixed=(0, 2)))
+    answering(scheduler, 2)
+    for request in (Request("prompt", [1] * 24, 3), Request("third single", [1], 2)):
+        scheduler.add(request)
+    assert parts_of(scheduler.next_step()) == (["single 0", "single 1"], [("prompt", 24)])
+    assert parts_of(scheduler.next_step()) == (["single 0", "single 1", "prompt", "third single"], [])
+
+
+def test_a_request_that_waited_too_long_is_given_up() -> None:
+    scheduler = Scheduler(SchedulerLimits(pages=4, page_size=4, running=1, context=12, step_tokens=8))
+    first, second = Request("a", [1], 4), Request("b", [2], 4, deadline=10.0)
+    scheduler.add(first)
+    scheduler.next_step()
+    scheduler.add(second)
+    assert scheduler.expire(9.0) == []
+    assert [(each.request, each.reason) for each in scheduler.expire(11.0)] == [(second, "deadline")]
+    assert not scheduler.waiting
+
+
+def test_a_request_that_gave_its_pages_up_amid_its_prompt_is_not_given_up() -> None:
+    scheduler = Scheduler(SchedulerLimits(9, 4, 2, 32, 2))
+    first, second = Request("first", [1] * 4, 20), Request("second", [2] * 20, 4, deadline=10.0)
+    for request in (first, second):
+        scheduler.add(request)
+    while not scheduler.preempted:
+        step = scheduler.next_step()
+        assert step is not None
+        scheduler.commit(step, [[7]] * len(step.parts))
+    assert (second.state, second.scheduled, first.state) == ("waiting", 0, "running")
+    assert scheduler.expire(11.0) == []
+
+
+@pytest.mark.parametrize(("prompt", "tokens"), [(10, 3), (0, 4), (4, 0)])
+def test_what_can_never_be_served_is_refused_in_a_sentence(prompt: int, tokens: int) -> None:
+    scheduler = Scheduler(SchedulerLimits(pages=4, page_size=4, running=1, context=100, step_tokens=8))
+    assert scheduler.refusal(prompt, tokens)
+    with pytest.raises(ValueError, match=str(prompt)):
+        scheduler.add(Request("a", [1] * prompt, tokens))
+    assert not scheduler.waiting
+
+
+def test_a_remembered_page_is_taken_when_no_other_is_free() -> None:
+    pages = Pages(3, 2)
+    first = pages.take()
+    name = digest(b"\0" * 32, [1, 2])
+    pages.remember(first, name)
+    pages.release([first])
+    assert pages.prefix([name]) == [first]
+    assert {pages.take(), pages.take()} == {1, 2}
+    assert pages.prefix([name]) == []
+    with pytest.raises(IndexError):
+        pages.take()
+
+
+def test_a_step_makes_no_more_tokens_than_answers_pages_and_length_allow() -> None:
+    scheduler = Scheduler(SchedulerLimits(pages=6, page_size=4, running=2, context=20, step_tokens=8))
+    device = Device(scheduler.limits)
+    first, second = Request("a", [1, 2], 14), Request("b", [3], 4)
+    counts = []
+    for request in (first, second):
+        scheduler.add(request)
+    while (step := scheduler.next_step()) is not None:
+        step = scheduler.lengthen(step, 4, 14)
+        counts.append(step.count)
+        scheduler.commit(step, device.run(step))
+    assert counts == [1, 3, 4, 4, 1, 1]
+    assert first.ids[2:] == alone([1, 2], 14, frozenset())
+    assert second.ids[1:] == alone([3], 4, frozenset())

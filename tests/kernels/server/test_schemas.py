@@ -1,0 +1,116 @@
+"""What a large body costs: a server of others must not look at all of what it refuses in the end."""
+
+import asyncio
+import gc
+import json
+
+import pytest
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+
+from kernels.server.http.bodies import document_of
+from kernels.server.http.embeddings import EmbeddingAsked
+from kernels.server.http.errors import LONGEST_MESSAGE, ApiError
+from kernels.server.http.schemas import ChatAsked, CompletionAsked, Message
+from kernels.server.scheduler.requests import prompt_too_long
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (CompletionAsked, {"prompt": [1.5] * 1000}),
+        (CompletionAsked, {"prompt": [[1.5]] * 1000}),
+        (CompletionAsked, {"prompt": [None] * 1000}),
+        (EmbeddingAsked, {"input": [1.5] * 1000}),
+        (ChatAsked, {"messages": [{}] * 1000}),
+        (Message, {"role": "user", "content": [{"type": "text"}] * 1000}),
+    ],
+)
+def test_checking_a_list_ends_at_its_first_mistake(kind: type[BaseModel], given: dict) -> None:
+    with pytest.raises(ValidationError) as raised:
+        kind.model_validate({"model": "m"} | given)
+    assert raised.value.error_count() <= 2
+    inner = raised.value.errors()[0].get("ctx", {}).get("error")
+    if inner is not None:  # one for each kind that the field may be
+        assert inner.__cause__.error_count() <= 4
+
+
+@pytest.mark.parametrize(("asked", "served"), [(0, 0), (1e-300, 0.01), (0.001, 0.01), (0.01, 0.01), (0.7, 0.7)])
+def test_almost_greedy_is_the_least_temperature_that_is_drawn_with(asked: float, served: float) -> None:
+    assert CompletionAsked.model_validate({"model": "m", "prompt": "a", "temperature": asked}).temperature == served
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "said"),
+    [
+        (
+            CompletionAsked,
+            {"prompt": [1, *[None] * 8]},
+            "the prompt of 9 and the answer of 1 tokens together exceed the 8",
+        ),
+        (CompletionAsked, {"prompt": ["a", [None] * 9], "max_tokens": 3}, "the prompt of 9 and the answer of 3 tokens"),
+        (EmbeddingAsked, {"input": [[None] * 9]}, "input: a text has 9 tokens, and the model takes 8"),
+    ],
+)
+def test_no_id_of_a_list_beyond_the_context_is_looked_at(kind: type[BaseModel], given: dict, said: str) -> None:
+    """None is no id, which is not said."""
+    with pytest.raises(ApiError) as raised:
+        document(kind, {"model": "m"} | given)
+    assert (raised.value.message.startswith(said), raised.value.code) == (True, "context_length_exceeded")
+
+
+def document(kind: type[BaseModel], given: dict) -> BaseModel:
+    """What the server of a context of 8 tokens makes of a body."""
+
+    async def receive() -> dict:
+        return {"type": "http.request", "body": json.dumps(given).encode()}
+
+    return asyncio.run(document_of(Request({"type": "http", "headers": []}, receive), kind, 8))
+
+
+def test_no_collection_looks_at_a_body_while_it_is_read() -> None:
+    """A collection looks at all that the body has made so far, and a million lists made it run often."""
+    seen: list[str] = []
+
+    def collected(phase: str, info: dict) -> None:
+        seen.append(phase)
+
+    gc.callbacks.append(collected)
+    try:
+        with pytest.raises(ApiError):
+            document(CompletionAsked, {"model": "m", "prompt": [[1]] * 200_000})
+    finally:
+        gc.callbacks.remove(collected)
+    assert len(seen) <= 4
+
+
+def test_what_an_assistant_says_of_no_call_is_taken() -> None:
+    """As OpenAI's own client sends an answer back, whose empty fields change nothing."""
+    empty = {"tool_calls": None, "function_call": None, "refusal": None, "audio": None, "annotations": []}
+    found = Message.model_validate({"role": "assistant", "content": None} | empty)
+    assert found.document == {"role": "assistant", "content": ""}
+    assert Message.model_validate({"role": "user", "content": "a", "name": "Ann"}).document["name"] == "Ann"
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (CompletionAsked, {"prompt": "a", "stream_options": {"include_usage": None}, "stop": None, "seed": None}),
+        (EmbeddingAsked, {"input": "a", "encoding_format": None, "dimensions": None}),
+    ],
+)
+def test_a_field_that_is_null_counts_as_not_given(kind: type[BaseModel], given: dict) -> None:
+    name, *_ = given
+    assert kind.model_validate({"model": "m"} | given) == kind(model="m", **{name: given[name]})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ApiError(400, "a" * 10_000_000),
+        ApiError(400, prompt_too_long(1, 10**4000, 8)),
+    ],
+)
+def test_an_error_repeats_no_more_than_a_part_of_a_request(error: ApiError) -> None:
+    assert len(error.document["error"]["message"]) == LONGEST_MESSAGE
+    assert error.document["error"]["message"].endswith("…")

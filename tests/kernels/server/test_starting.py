@@ -1,0 +1,171 @@
+"""What the server says of its engine while it starts, and how long each phase took."""
+
+import argparse
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from kernels.cli.serve import _serve, serve_arguments
+from kernels.cuda import compiler, nvrtc
+from kernels.cuda.nvrtc import Build
+from kernels.server.execution.compiling import compile_together
+from kernels.server.http.client import EngineClient
+from kernels.server.messages import Ready, Starting, Stop
+from kernels.server.processes.engine_process import EngineProcess
+from kernels.server.processes.pipes import SENDER
+from kernels.server.spec import Spec
+from kernels.server.starting import Phases, start_line
+from tests.ports import reserved_port
+
+ROOT = Path(__file__).parents[3]
+
+
+def engine(spec: Spec, connection: Connection) -> None:
+    """An engine that serves nothing. It goes on with its start when it is sent anything."""
+    phases = Phases(lambda name: connection.send(Starting(name)))
+    with phases.phase("weights"):
+        connection.recv()
+    connection.send(Ready(8, 8, spec.model, seconds=phases.seconds, graphs=3))
+    while not isinstance(connection.recv(), Stop):
+        pass
+
+
+async def becomes(own: EngineProcess, said: str) -> None:
+    async with asyncio.timeout(300):
+        while not own.state.said.startswith(said):
+            await asyncio.sleep(0.01)
+
+
+def test_the_state_tells_the_phase_and_the_start_is_kept() -> None:
+    async def whole() -> None:
+        own = EngineProcess(Spec("a"), main=engine)
+        own.listener = client = EngineClient(own.send)
+        own.start()
+        assert own.state.said.startswith("the engine is starting: process, 0 s")
+        await becomes(own, "the engine is starting: weights, ")
+        error = client.not_ready()
+        assert (error.status, error.message.startswith("the engine is starting: weights, ")) == (503, True)
+        own.send("go on")
+        await becomes(own, "ready")
+        assert client.ready == own.state.ready
+        assert list(own.state.seconds) == ["process", "weights", "other"]
+        assert all(each >= 0 for each in own.state.seconds.values())
+        assert own.process is not None
+        own.process.kill()
+        await becomes(own, "the engine has ended")
+        assert client.ready is None
+        await own.stop()
+
+    asyncio.run(whole())
+
+
+def test_parts_are_excluded_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    serve_arguments(parser)
+    options = parser.parse_args(["--model", "m", "--exclude", "skinny", "--no-megakernel"])
+    assert options.exclude == ["skinny", "megakernel"]
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--model", "m", "--exclude", "flash_hopper"])
+    assert "argument --exclude: invalid choice: 'flash_hopper'" in capsys.readouterr().err
+
+
+def test_an_engine_that_dies_while_it_is_sent_something_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    sending, died = threading.Event(), threading.Event()
+    raised: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    checked = Connection._check_writable
+
+    def between_check_and_write(connection: Connection) -> None:
+        checked(connection)
+        if threading.current_thread().name == SENDER:
+            sending.set()
+            died.wait(60)
+
+    async def whole() -> None:
+        own = EngineProcess(Spec("a"), main=engine)
+        earlier = threading.enumerate()
+        own.start()
+        sender = next(each for each in threading.enumerate() if each.name == SENDER and each not in earlier)
+        await becomes(own, "the engine is starting: weights, ")
+        monkeypatch.setattr(Connection, "_check_writable", between_check_and_write)
+        own.send("go on")
+        await asyncio.to_thread(sending.wait, 60)
+        assert own.process is not None
+        own.process.kill()
+        await becomes(own, "the engine has ended")
+        died.set()
+        await asyncio.to_thread(sender.join, 60)
+        assert not sender.is_alive()
+        await own.stop()
+
+    asyncio.run(whole())
+    assert raised == []
+
+
+def test_a_signal_that_comes_before_the_web_server_is_there_ends_it() -> None:
+    parser = argparse.ArgumentParser()
+    serve_arguments(parser)
+    model = str(ROOT / "samples" / "voice-agent")
+    options = parser.parse_args(["--model", model, "--device", "cpu", "--port", str(reserved_port())])
+
+    async def whole() -> int:
+        async with asyncio.timeout(120):
+            return await _serve(options, [signal.SIGTERM])
+
+    assert asyncio.run(whole()) == 0
+
+
+def test_after_a_start_no_collection_looks_at_what_it_left() -> None:
+    program = (
+        "import gc; from kernels.server import app; from kernels.server.starting import settle; settle(); "
+        "assert gc.get_freeze_count() > 10_000 > 1000 > len(gc.get_objects())"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=300)
+
+
+def test_the_line_of_a_start_is_json() -> None:
+    phases = Phases()
+    with phases.phase("imports"):
+        time.sleep(0.02)
+    word, _, line = start_line(phases.seconds, graphs=3).partition(" ")
+    found = json.loads(line)
+    assert (word, list(found["phases"]), found["graphs"]) == ("start", ["imports"], 3)
+    assert found["seconds"] >= 0.02
+
+
+def test_the_web_servers_process_imports_no_torch() -> None:
+    """torch and transformers took half of its start, and the engine's waited for it."""
+    program = (
+        "import sys; from pathlib import Path; from kernels.server import app, client, encoder; "
+        "from kernels.server.http.text import ModelText; ModelText(Path('samples/voice-agent'), frozenset()); "
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=300)
+
+
+def test_what_is_missing_is_compiled_together_and_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each compilation waits for the other: one after the other they would wait for ever."""
+    source, both, made = tmp_path / "one.cu", threading.Barrier(2, timeout=300), []
+    source.write_text("")
+
+    def compiled(path: Path, options: object) -> tuple[str, bytes]:
+        made.append(options)
+        both.wait()
+        return "", b"binary"
+
+    monkeypatch.setattr(compiler, "compiled", compiled)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setenv("KERNELS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv(nvrtc.PREBUILT, raising=False)
+    builds = [Build(source, (("N", each),)) for each in (1, 2)]
+    assert compile_together([*builds, *builds]) == 2
+    assert compile_together(builds) == 2
+    assert len(made) == 2

@@ -1,0 +1,245 @@
+"""Several processes that speak HTTP for one engine: one service to its clients, and none stalls or ends the others."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from kernels.server.messages import Added, News, Ready, Stop
+from kernels.server.processes.engine_process import EngineProcess
+from kernels.server.processes.pipes import ignore_signals
+from kernels.server.processes.web_process import WebSpec
+from kernels.server.processes.web_processes import WebProcesses, _divided
+from kernels.server.processes.web_servers import processes_for, web_servers
+from kernels.server.scheduler.requests import Logprobs
+from kernels.server.spec import Spec
+from tests.kernels.server.conftest import LONG, engine_of, metric, ready, served, spawned, until
+
+ASKED = {"model": "voice-agent", "prompt": "A list is", "max_tokens": 6, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    log = tmp_path_factory.mktemp("web") / "log"
+    with log.open("wb") as output, served("--web-processes", "2", output=output) as (api, server):
+        yield api, server, log
+
+
+def asked_anew(api: httpx.Client, path: str = "/v1/completions", **more):
+    """An answer through a connection of its own."""
+    with httpx.Client(base_url=api.base_url, headers=api.headers, timeout=300, trust_env=False) as own:
+        return own.post(path, json=ASKED | more) if path.startswith("/v1") else own.get(path)
+
+
+def test_each_gets_its_turn_and_all_count_together(both) -> None:
+    api, *_ = both
+    before = metric(api, "generated_tokens_total")
+    with ThreadPoolExecutor(8) as pool:
+        answers = [each.result() for each in [pool.submit(asked_anew, api) for _ in range(40)]]
+    assert Counter(each.status_code for each in answers) == {200: 40}
+    assert len({each.json()["choices"][0]["text"] for each in answers}) == 1
+    told = {metric(api, "generated_tokens_total") for _ in range(6)}
+    assert told == {before + 240}
+    assert len({asked_anew(api, "/metrics").text.count("serve_kv_pages") for _ in range(4)}) == 1
+
+
+def test_connections_are_dealt_out_evenly(both) -> None:
+    api, server, _ = both
+    host, port = api.base_url.host, api.base_url.port
+    held = [socket.create_connection((host, port)) for _ in range(20)]
+    try:
+        for each in held:
+            each.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert each.recv(100).startswith(b"HTTP/1.1 200")
+        kept = [sum(each.laddr.port == port for each in web.net_connections()) for web in spawned(server)[False]]
+        assert len(kept) == 2
+        assert min(kept) >= 10
+    finally:
+        for each in held:
+            each.close()
+
+
+def test_all_say_what_the_engine_does_and_ask_for_the_key(both) -> None:
+    api, _, _ = both
+    assert {asked_anew(api, "/ready").text for _ in range(4)} == {"ready\n"}
+    bare = {httpx.post(f"{api.base_url}/v1/completions", json=ASKED, trust_env=False).status_code for _ in range(4)}
+    assert bare == {401}
+
+
+def test_a_dead_engine_ends_the_requests_of_all(both) -> None:
+    api, server, log = both
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(asked_anew, api, max_tokens=100, n=100, ignore_eos=True) for _ in range(4)]
+        until(lambda: metric(api, "waiting_requests") > 300)
+        os.kill(engine_of(server), signal.SIGKILL)
+        found = Counter(each.result().status_code for each in waiting)
+    assert found == {500: 4}
+    until(lambda: all(ready(api) for _ in range(4)))
+    assert {metric(api, "engine_restarts_total") for _ in range(4)} == {1}
+    assert asked_anew(api).status_code == 200
+    assert "has ended (exit code -9)" in log.read_text()
+
+
+def test_a_dead_web_server_takes_only_its_own_requests_with_it(both) -> None:
+    api, server, log = both
+    first, second = spawned(server)[False]
+    with ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(asked_anew, api, max_tokens=60, n=20, ignore_eos=True) for _ in range(4)]
+        until(lambda: metric(api, "waiting_requests") > 60)
+        second.kill()
+        ended = []
+        for each in waiting:
+            try:
+                ended.append(each.result().status_code)
+            except httpx.TransportError:
+                ended.append(0)
+    assert Counter(ended) == {200: 2, 0: 2}
+    until(lambda: len(spawned(server)[False]) == 2)
+    with ThreadPoolExecutor(4) as pool:
+        answers = [each.result() for each in [pool.submit(asked_anew, api) for _ in range(4)]]
+    assert {each.status_code for each in answers} == {200}
+    until(lambda: (metric(api, "running_requests"), metric(api, "waiting_requests")) == (0, 0))
+    assert "has ended (exit code -9); it is started again in 1 s" in log.read_text()
+    assert first.is_running()
+
+
+@pytest.mark.parametrize("hurried", [False, True])
+def test_a_signal_lets_all_of_them_drain(tmp_path: Path, hurried: bool) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as output, served("--web-processes", "2", output=output) as (api, server):
+        with api.stream("POST", "/v1/completions", json=LONG | {"n": 100 if hurried else 8, "stream": True}) as stream:
+            lines = stream.iter_lines()
+            told = [next(lines)]
+            os.killpg(server.pid, signal.SIGINT)
+            if hurried:
+                until(lambda: not ready(api))
+                os.killpg(server.pid, signal.SIGINT)
+            told += [line for line in lines if line]
+        events = [json.loads(line.removeprefix("data: ")) for line in told[:-1] if line]
+        assert told[-1] == "data: [DONE]"
+        assert server.wait(120) == 0
+    if hurried:
+        assert events[-1]["error"]["message"] == "the server is shutting down"
+    else:
+        assert sum(bool(each["finish_reason"]) for event in events for each in event["choices"]) == 8
+    assert [line.split()[0] for line in log.read_text().splitlines()] == ["start", "serving"]
+
+
+def test_nothing_outlives_the_sudden_death_of_the_main_process(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    log = tmp_path / "log"
+    with log.open("wb") as output, served("--web-processes", "2", output=output) as (_, server):
+        assert list(tmp_path.glob("kernels-serve-metrics-*"))
+        children = psutil.Process(server.pid).children(recursive=True)
+        assert len(children) >= 3
+        server.kill()
+        _, alive = psutil.wait_procs(children, 60)
+        assert alive == []
+    assert not list(tmp_path.glob("kernels-serve-metrics-*"))
+    assert "Traceback" not in log.read_text()
+
+
+def silent(spec: Spec, connection: Connection) -> None:
+    """An engine that answers nobody, and writes the names of its requests into the file `spec.plan`."""
+    ignore_signals()
+    connection.send(Ready(64, 64, "none"))
+    while not isinstance(message := connection.recv(), Stop):
+        if isinstance(message, Added):
+            with Path(spec.plan).open("a") as names:
+                names.write(f"{message.name}\n")
+
+
+def test_no_web_server_has_a_name_of_one_before_it(tmp_path: Path) -> None:
+    """The engine may still tell of a dead one's requests while a new one has its first."""
+    body = json.dumps({"model": "m", "prompt": [1]})
+    request = f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+    names = tmp_path / "names"
+    names.touch()
+    held = []
+
+    async def asked(servers: WebProcesses, count: int) -> None:
+        """Sends requests until the engine has so many names."""
+        for _ in range(2):
+            ours, theirs = socket.socketpair()
+            theirs.setblocking(False)
+            servers.take(theirs)
+            ours.sendall(request)
+            held.append(ours)
+        async with asyncio.timeout(120):
+            while len(names.read_text().splitlines()) < count:
+                await asyncio.sleep(0.05)
+
+    async def whole() -> None:
+        spec = Spec("tiny-llama", str(names), web_processes=2)
+        own = EngineProcess(spec, silent)
+        own.start()
+        async with web_servers(own, WebSpec(spec, "m")) as servers:
+            await own.changed.wait()
+            await asked(servers, 2)
+            for each in list(servers._processes.values()):
+                each.process.kill()
+            async with asyncio.timeout(120):
+                while servers._processes:
+                    await asyncio.sleep(0.05)
+            await asked(servers, 4)
+            await servers.drain(0)
+        await own.stop()
+
+    asyncio.run(whole())
+    assert len(set(names.read_text().splitlines())) == 4
+
+
+def test_a_hung_web_server_is_started_again_and_holds_up_no_end(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    options = ("--web-processes", "2", "--hang-seconds", "8", "--drain-seconds", "0")
+    with log.open("wb") as output, served(*options, output=output) as (api, server):
+        first, second = spawned(server)[False]
+        first.suspend()
+        until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE)
+        until(lambda: len(spawned(server)[False]) == 2)
+        with ThreadPoolExecutor(4) as pool:
+            assert {each.status_code for each in pool.map(lambda _: asked_anew(api), range(4))} == {200}
+        second.suspend()
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
+    said = log.read_text()
+    assert "gave no sign of life for 8 s; its process is killed" in said
+    assert "has not ended in time; its process is killed" in said
+
+
+def test_each_process_gets_its_own_part_of_the_news() -> None:
+    logprobs = Logprobs(-1.0, [(4, -1.0)])
+    news = News(
+        [("0.0:1", 5, None), ("1.4:0", 4, None), ("0.0:2", 6, "length"), ("0.0:1", 7, None)],
+        {"2.1:9": "too long"}, {"1.4:0": 16}, {"1.4:0": [logprobs]}, {"running": 3},
+    )  # fmt: skip
+    assert _divided(news) == {
+        0: News([("0.0:1", 5, None), ("0.0:2", 6, "length"), ("0.0:1", 7, None)]),
+        1: News([("1.4:0", 4, None)], cached={"1.4:0": 16}, logprobs={"1.4:0": [logprobs]}),
+        2: News(refusals={"2.1:9": "too long"}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpu", "asked", "count"),
+    [
+        (2, True, {"running": 256}, 1),
+        (16, True, {"running": 32}, 1),
+        (16, True, {"running": 64}, 4),
+        (16, False, {"running": 64}, 1),
+        (8, False, {"running": 256, "device": "cuda"}, 4),
+        (64, True, {"running": 256, "device": "cpu"}, 1),
+        (2, False, {"running": 8, "device": "cpu", "web_processes": 3}, 3),
+    ],
+)
+def test_several_serve_many_requests_to_a_gpu_on_many_cpus(cpus: int, gpu: bool, asked: dict, count: int) -> None:
+    assert processes_for(Spec("m", **asked), cpus, gpu) == count

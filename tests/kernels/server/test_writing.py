@@ -1,0 +1,49 @@
+"""A long answer is made and written element by element, so that nobody waits for all of it."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from kernels.server.http.writing import with_list
+
+
+def written(elements: Iterator[object], others: dict) -> tuple[bytes, int]:
+    """The JSON, and how many turns others had meanwhile."""
+
+    async def whole() -> tuple[bytes, int]:
+        turns, writing = 0, asyncio.ensure_future(with_list("choices", elements, others))
+        while not writing.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return await writing, turns
+
+    return asyncio.run(whole())
+
+
+@pytest.mark.parametrize("elements", [[], [{"text": 'ä"\n'}], [{"a": at} for at in range(500)]], ids=len)
+def test_others_get_a_turn_behind_each_element(elements: list) -> None:
+    found, turns = written(iter(elements), {"id": "é", "usage": {"b": None}})
+    assert json.loads(found) == {"id": "é", "usage": {"b": None}, "choices": elements}
+    assert turns > len(elements)
+
+
+def test_an_element_is_made_when_it_is_written() -> None:
+    turn = 0
+    made: list[int] = []
+
+    def elements() -> Iterator[int]:
+        for at in range(3):
+            made.append(turn)
+            yield at
+
+    async def whole() -> None:
+        nonlocal turn
+        writing = asyncio.ensure_future(with_list("a", elements(), {"b": 1}))
+        while not writing.done():
+            await asyncio.sleep(0)
+            turn += 1
+
+    asyncio.run(whole())
+    assert len(set(made)) == 3

@@ -1,0 +1,218 @@
+"""The study of a run: what it serves at which load, what that costs, and what the price hangs on."""
+
+import pytest
+import sample_held_loads
+import sample_results
+
+from workers.charts.economics import energy_words
+from workers.cost.loads import Priced
+from workers.cost.study import demand_of, length_factor, study
+from workers.documents.prices import Price, PriceBook
+from workers.documents.stages import Results
+from workers.documents.traffic import Traffic
+from workers.documents.workload import LoadSearch, StatedDemand
+from workers.stages.price import price
+from workers.wording.load_search import curve_of
+
+BOOK = PriceBook(
+    name="by hand",
+    date="2026-11-20",
+    source="a test",
+    prices=[Price(gpu_class="h200", name="NVIDIA H200", low=1.8, typical=3.6, high=7.2)],
+)
+
+
+def priced(**changes) -> Priced:
+    return Priced(sample_results.workload().model_copy(update=changes), sample_results.manifest(), BOOK, "h200")
+
+
+def studied(load=None, asked=None, **changes):
+    changes |= {"load": asked} if asked else {}
+    return study(priced(**changes), Results(verify=sample_results.verify(), load=load))
+
+
+def cost(found, key):
+    return next(each for each in found.costs if each.key == key)
+
+
+def test_the_study_agrees_with_the_price_line():
+    found = studied()
+    output = cost(found, "output-tokens").after
+    assert output.value == pytest.approx(3.6 / (64_000 / 81 * 3600) * 1e6)
+    assert output.low < output.value < output.high
+    assert found.after.load == "one request at a time"
+    assert [each.key for each in found.costs] == [
+        "output-tokens",
+        "input-tokens",
+        "all-tokens",
+        "thousand-requests",
+        "conversation-hour",
+    ]
+
+
+def test_clients_and_batches_make_the_users_at_once():
+    found = studied(traffic=Traffic(batch=8, concurrency=2))
+    assert found.after.users == 16
+    assert cost(found, "conversation-hour").after.value == pytest.approx(3.6 / 16)
+
+
+def test_what_moves_the_price_is_changed_one_at_a_time():
+    found = studied(duty_cycle=0.5)
+    by = {(each.what, each.value): each for each in found.moves}
+    low, high = by["price", "$1.80 per GPU-hour"], by["price", "$7.20 per GPU-hour"]
+    assert high.after == pytest.approx(4 * low.after)
+    assert by["duty cycle", "25 % of the hour"].after == pytest.approx(2 * by["duty cycle", "50 % of the hour"].after)
+
+
+def test_lengths_are_modelled_only_where_ttft_and_tpot_are_known():
+    found = studied()
+    assert not [each for each in found.moves if each.what == "lengths"], "the sample has no TTFT"
+    side = found.after.model_copy(update={"ttft_ms": 20.0, "tpot_ms": 2.0})
+    assert length_factor(found, side, 128, 64) == pytest.approx(1)
+    assert length_factor(found, side, 256, 128) == pytest.approx(0.294 / 0.146)
+
+
+def test_where_both_sides_were_searched_the_price_stands_at_the_highest_loads_that_hold():
+    found = studied(load=sample_held_loads.under_load())
+    assert (found.before.users, found.after.users) == (2, 8)
+    assert found.after.load == "the highest load that holds, 8 requests at once"
+    assert cost(found, "output-tokens").after.value == pytest.approx(3.6 / (4000 * 3600) * 1e6)
+    assert cost(found, "input-tokens").after.value == pytest.approx(3.6 / (8000 * 3600) * 1e6)
+    assert cost(found, "conversation-hour").before.value == pytest.approx(3.6 / 2)
+    assert cost(found, "energy").after.value == pytest.approx(400 / 4000)
+    assert [each.value for each in found.moves if each.what == "load"] == [
+        "one request at a time",
+        "2 requests at once",
+        "8 requests at once",
+    ]
+
+
+def test_without_a_change_today_stands_on_both_sides_at_its_highest_load():
+    load = sample_held_loads.under_load().model_copy(update={"after": None})
+    today = sample_results.verify().model_copy(update={"recommended": False, "speedup": None})
+    found = study(priced(), Results(verify=today, load=load))
+    assert (found.before.users, found.after.users) == (2, 2)
+    assert found.before.load == "the highest load that holds, 2 requests at once"
+    money = price(sample_results.workload(), BOOK, "h200", today, sample_results.manifest(), load)
+    assert money.lines[0].usd_per_mtok == money.lines[1].usd_per_mtok is not None
+    assert money.per_dollar is None
+    assert "stand at the highest load that holds, 2 requests at once." in money.sentence
+    asked = sample_results.workload().model_copy(update={"load": LoadSearch(demand=StatedDemand(users=70))})
+    said = demand_of(study(priced(load=asked.load), Results(verify=today, load=load)), asked).sentence
+    today_alone = "To carry 70 users at once it takes 50 GPUs as it runs today, with 30 % of each kept free: $"
+    assert said.startswith(today_alone)
+
+
+def test_tokens_per_dollar_at_the_loads_that_hold():
+    load = sample_held_loads.under_load()
+    found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    assert found.per_dollar == pytest.approx(4000 / 400)
+    loads = "the highest loads that hold, 2 requests at once before and 8 requests at once after"
+    assert f" At {loads}, and at the same price, measured throughput gives 10.00x" in found.sentence
+    assert f" These prices stand at {loads}." in found.sentence
+    assert found.loads == loads
+    same = sample_held_loads.under_load(before_users=8)
+    at_eight = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), same)
+    assert at_eight.loads == "the highest load that holds, 8 requests at once"
+    assert f" At {at_eight.loads}, and at the same price, measured throughput gives 4.44x" in at_eight.sentence
+
+
+def test_after_is_priced_at_its_load_where_before_could_not_be_measured_under_load():
+    load = sample_held_loads.under_load().model_copy(update={"before": None})
+    found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    before, after = found.lines[:2]
+    assert (before.usd_per_mtok, before.holds_sla) == (None, None)
+    assert before.note == "It was not measured under load, where the price after stands."
+    assert after.tokens_per_second == 4000
+    assert (found.economics.after.users, found.economics.before) == (8, None)
+    assert found.before_after_ratio is None
+    assert "what it cost before is not known" in found.sentence
+
+
+def test_a_side_that_holds_at_no_load_has_no_price():
+    load = sample_held_loads.under_load(before_users=0)
+    found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    assert found.lines[0].usd_per_mtok is None
+    assert found.lines[0].note == "No load that was measured holds the SLA."
+    assert found.before_after_ratio is None
+    assert "before, the SLA held at no load" in found.sentence
+    assert found.loads == found.load == "the highest load that holds, 8 requests at once"
+    assert found.lines[0].holds_sla is False
+
+
+def test_a_side_of_which_too_little_is_known_is_not_said_to_miss_the_sla():
+    load = sample_held_loads.under_load(before_users=0)
+    load.after = load.before.model_copy(deep=True)
+    for each in load.after.limit.loads:
+        each.verdict = "not_enough_samples"
+    after = curve_of(load.after.server, load.after.limit)
+    assert "too few requests to say" in after.sentence
+    assert "too few requests to say" not in curve_of(load.before.server, load.before.limit).sentence
+    found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    assert [each.holds_sla for each in found.lines[:2]] == [False, None]
+    assert found.sentence.startswith("Under load the SLA is not shown to hold on Test device, not even at the lowest")
+    assert "the lowest that was measured is not shown to miss it" in found.lines[1].note
+    load.after.limit.loads[-1].verdict = "missed"
+    after = curve_of(load.after.server, load.after.limit)
+    assert "The lowest, one user, served too few requests to say" in after.sentence
+    found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    assert found.lines[1].holds_sla is None
+    load.after.limit.loads[0].verdict = "missed"
+    none = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    assert none.lines[1].holds_sla is False
+    assert none.sentence.startswith("Under load the SLA does not hold on Test device, not even at the lowest load")
+
+
+def test_hardware_that_is_not_ours_has_no_price():
+    load = sample_held_loads.under_load()
+    load.before.server.gpu_class = ""
+    found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
+    assert found.lines[0].usd_per_mtok is None
+    assert found.before_after_ratio is None
+    assert "what it cost before is not known" in found.sentence
+
+
+def test_energy_that_is_not_known_says_why():
+    shown = {"before": "Before", "after": "After"}
+    assert "put under load" in energy_words(studied(), shown)
+    load = sample_held_loads.under_load()
+    assert energy_words(studied(load=load), shown) == ""
+    held = load.after.limit.held
+    held.telemetry = held.telemetry.model_copy(update={"power_gap_s": 4.2})
+    said = energy_words(studied(load=load), shown)
+    assert said == "Energy after is not known: Power was not read for 4.2 s, and more than 3 s void it."
+    assert energy_words(studied(load=load), {"before": "Today"}) == ""
+    load.before.limit.held.telemetry = held.telemetry
+    both = energy_words(studied(load=load), shown)
+    assert both == "Energy before and after is not known: Power was not read for 4.2 s, and more than 3 s void it."
+
+
+CARRIED = LoadSearch(demand=StatedDemand(users=100))
+
+
+def test_a_stated_demand_has_its_gpus_and_its_bill_on_both_sides():
+    found = studied(sample_held_loads.under_load(), asked=CARRIED).stated
+    assert (found.before.gpus.value, found.after.gpus.value) == (72, 18)  # 100 users, 0.7 of 2 and of 8 on each
+    assert found.after.month.value == pytest.approx(18 * 3.6 * 8760 / 12)
+    assert found.sentence.startswith(
+        "To carry 100 users at once it takes 72 GPUs before and 18 GPUs after, with 30 % of each kept free: $189,216 "
+        "and $47,304 a month."
+    )
+
+
+def test_a_side_on_which_no_load_holds_has_no_gpus():
+    found = studied(sample_held_loads.under_load(before_users=0), asked=CARRIED).stated
+    assert found.before is None
+    assert found.sentence == (
+        "To carry 100 users at once it takes 18 GPUs after, with 30 % of each kept free: $47,304 a month. Before, no "
+        "load with a price is shown to hold every promise."
+    )
+    rate = LoadSearch(demand=StatedDemand(requests_per_second=2.5))
+    nothing = demand_of(None, sample_results.workload().model_copy(update={"load": rate}))
+    assert nothing.sentence.startswith("What it takes to carry 2.5 requests per second is not known: no load")
+    assert demand_of(None, sample_results.workload()) is None
+
+
+def test_a_demand_without_a_number_is_refused():
+    with pytest.raises(ValueError, match="say how many users there are at once"):
+        StatedDemand()

@@ -1,0 +1,255 @@
+"""The search for the highest load asks each load once, ends at the right one, and errs at most once in a hundred."""
+
+import pytest
+
+from benchmarks.simulations import limit_errors
+from kernels.load.connection import Address
+from kernels.load.generator import LoadDuration
+from tests import sample_loads
+from tests.workers.loadtest.stub import running_stub
+from workers.documents.traffic import Traffic
+from workers.documents.workload import Objective
+from workers.loadtest.highest_load import find_limit, searched
+from workers.loadtest.ladder import Ladder
+from workers.loadtest.limit_search import LimitSearch, saturation
+from workers.loadtest.measuring import LoadTest
+from workers.loadtest.recording import BrokenRecording
+from workers.loadtest.sending import LoadTarget
+from workers.stats.verdicts import overall
+from workers.wording.load_search import at_load, curve_of
+from workers.wording.text import plain
+
+
+@pytest.mark.parametrize("most", [1, 2, 7, 64, 100, 1024])
+def test_it_finds_the_last_load_that_holds_within_its_loads(most):
+    search = LimitSearch(most)
+    for holds in {0, 1, 2, 3, most // 2, most - 1, most}:
+        asked = []
+        found = search.run(lambda users, holds=holds, asked=asked: asked.append(users) or VERDICTS[users <= holds])
+        assert found == min(holds, most)
+        assert len(asked) == len(set(asked)) <= search.loads
+        assert all(1 <= users <= most for users in asked)
+
+
+VERDICTS = {True: "met", False: "missed"}
+
+
+@pytest.mark.parametrize(("most", "percentile", "requests"), [(4, 50, 100), (64, 95, 1000), (1024, 99, 1000)])
+def test_the_whole_search_errs_at_most_once_in_a_hundred(most, percentile, requests):
+    """Just above the highest load that holds the promise is just broken: there errors are most frequent."""
+    assert limit_errors.worst(most, percentile, requests, searches=500) <= 0.01
+
+
+def test_the_simulation_sees_a_search_that_errs():
+    class Careless(LimitSearch):
+        confidence = 0.5
+
+    assert limit_errors.error(Careless(64), 8, 95, 1000, searches=500) > 0.02
+
+
+def test_a_curve_has_three_loads_though_the_first_does_not_hold():
+    asked = []
+    search = LimitSearch(64, least=3)
+    assert search.run(lambda users: asked.append(users) or "missed") == 0
+    assert asked == [1, 2, 4]
+    assert search.run(lambda users: "not_enough_samples" if users == 1 else VERDICTS[users <= 11]) == 11
+
+
+@pytest.mark.parametrize("most", [2, 64, 100, 1024])
+def test_behind_the_search_the_load_rises_while_throughput_does(most):
+    search = LimitSearch(most, least=3)
+    for holds in (0, 3, most // 2, most):
+        asked = []
+        found = search.run(lambda users, h=holds, a=asked: a.append(users) or VERDICTS[users <= h], lambda: True)
+        assert found == min(holds, most)
+        assert most in asked
+        assert len(asked) == len(set(asked)) <= search.loads
+
+
+def test_the_rise_ends_at_saturation_and_for_want_of_time_without_a_reason():
+    def loads_up_to(most, seconds, best):
+        """The loads that are measured where `best` users saturate the server and each load takes a second."""
+        done = []
+
+        def measured(rung):
+            done.append(rung)
+            return sample_loads.load(rung, 10, 10 * max(1.0, rung / best), "missed")
+
+        def unfinished():
+            return "The minutes were up." if len(done) >= seconds else ""
+
+        ladder = Ladder(Traffic(), most)
+        return done, searched(ladder, ladder.search(3), measured, unfinished=unfinished, saturate=True)
+
+    done, found = loads_up_to(64, seconds=99, best=8)
+    assert done == [1, 2, 4, 8, 16]
+    assert (found.users, found.saturation.users, found.unfinished) == (0, 8, "")
+    done, found = loads_up_to(64, seconds=4, best=64)
+    assert (done, found.saturation, found.unfinished) == ([1, 2, 4, 8], None, "")
+
+
+@pytest.mark.parametrize(
+    ("least", "promises", "users"),
+    [(1, 2, 11), (5, 2, 11), (11, 2, 11), (12, 2, 0), (5, 1, 64), (65, 1, 0)],
+)
+def test_a_promise_of_throughput_ends_no_climb(least, promises, users):
+    """Throughput is enough from `least` users on; with two promises, latency is short enough up to 11."""
+    rate = Objective(metric="throughput", limit=100)
+    latency = Objective(metric="e2e", limit=100)
+
+    def measured(rung):
+        kept = {"throughput": VERDICTS[rung >= least], "e2e": VERDICTS[rung <= 11]}
+        each = sample_loads.load(rung, 10, 1, "met")
+        said = [(one, kept[one.metric]) for one in (rate, latency)[:promises]]
+        outcomes = [each.outcomes[0].model_copy(update={"objective": one, "verdict": word}) for one, word in said]
+        return each.model_copy(update={"outcomes": outcomes, "verdict": overall([word for _, word in said])})
+
+    ladder = Ladder(Traffic(), 64)
+    found = searched(ladder, ladder.search(3), measured)
+    assert found.users == users
+    assert found.missed == (users == 0)
+    said = curve_of(sample_loads.under_load().before.server, found).sentence
+    assert said.startswith("No load is shown to hold every objective. ") == (users == 0)
+
+
+def test_too_few_requests_at_a_low_load_do_not_end_the_search():
+    asked = []
+
+    def verdict_at(rung):
+        asked.append(rung)
+        return "not_enough_samples" if rung < 16 else VERDICTS[rung <= 40]
+
+    search = LimitSearch(64, least=3)
+    assert search.run(verdict_at) == 40
+    assert asked[:7] == [1, 2, 4, 8, 16, 32, 64]
+    assert len(asked) <= search.loads
+
+
+@pytest.mark.parametrize("most", [1, 2, 64, 100])
+def test_a_load_that_may_be_put_on_twice_has_its_verdict_the_second_time(most):
+    for holds in {0, 1, 2, 3, most // 2, most}:
+        search, asked = LimitSearch(most, 3, looks=2), []
+
+        def verdict_at(users, holds=holds, asked=asked):
+            asked.append(users)
+            return VERDICTS[users <= holds] if users > holds or asked.count(users) == 2 else "not_enough_samples"
+
+        found = search.run(verdict_at)
+        assert max(map(asked.count, asked)) <= 2
+        assert found <= holds
+        assert found >= min(holds, most) // 2
+
+
+def test_without_time_the_search_ends_with_what_was_met():
+    left = [1, 2, 4, 8]
+    assert LimitSearch(64).run(lambda users: "met" if users in left[:3] else None) == 4
+    assert LimitSearch(64).run(lambda users: {1: "met", 2: "met", 4: "met", 8: "missed"}.get(users)) == 4
+
+
+@pytest.mark.parametrize(
+    ("rates", "users"),
+    [
+        ([(1, 100), (2, 200), (4, 400)], None),
+        ([(1, 100), (2, 195), (4, 260), (8, 270)], 4),
+        ([(1, 100), (2, 90)], 1),
+        ([(1, 1516), (32, 23686), (40, 24620), (64, 35420)], None),
+        ([(1, 1516), (32, 23686), (40, 24620), (64, 26000)], 32),
+        ([(2, 200), (4, 380), (8, 400)], 4),
+        ([(1, 0), (2, 0)], None),
+        ([(1, 100)], None),
+    ],
+)
+def test_saturation_is_where_the_slope_of_throughput_ends(rates, users):
+    found = saturation(rates)
+    assert (found.users if found else None) == users
+
+
+def test_on_a_server_the_curve_comes_with_it():
+    with running_stub(first_ms=5, gap_ms=1) as stub:
+        target = LoadTarget(Address.parse(stub.url), "stub")
+        traffic, promise = Traffic(prompt_tokens=10, output_tokens=4), Objective(metric="ttft", limit=5000)
+        test = LoadTest(target, traffic, [promise], LoadDuration(0.8, warm_up_s=0.1))
+        seen = []
+        result = find_limit(test, 4, lambda load: seen.append((load.users, load.verdict)))
+    voids = [users for users, found in seen if found is None]  # on a busy machine
+    assert [each.traffic.concurrency for each in result.loads] == sorted(users for users, _ in seen)
+    assert result.users == 4 or voids
+    assert result.confidence_each == pytest.approx(1 - 0.01 / 5)
+
+
+def poisson(rate=32.0):
+    return Traffic.model_validate({"arrivals": {"kind": "poisson", "rate": rate}})
+
+
+@pytest.mark.parametrize(("holds", "found"), [(40.0, 32.0), (11.3, 11.0), (0.1, 0.0)])
+def test_of_an_open_loop_the_highest_rate_is_found(holds, found):
+    test = LoadTest(LoadTarget(Address.parse("http://127.0.0.1:1"), "stub"), poisson(), [], LoadDuration(1))
+    ladder = Ladder(test.traffic, most_users=8)
+
+    def measured(rung):
+        put_on = ladder.test(test, rung, 0.999).traffic
+        assert put_on.concurrency == 8, "requests that are served at once at most"
+        met = sample_loads.load(2, 10, 1, "met" if put_on.rate <= holds else "missed")
+        return met.model_copy(update={"traffic": put_on, "in_flight": put_on.rate / 2})
+
+    search = ladder.search(least=3)
+    result = searched(ladder, search, measured)
+    assert (result.rate, result.most_rate, result.users) == (found, 32.0, round(found / 2))
+    assert result.held == next((each for each in result.loads if each.rate == found), None)
+    assert len(result.loads) <= search.loads == 13
+    assert [each.rate for each in result.loads] == sorted(each.rate for each in result.loads)
+
+
+@pytest.mark.parametrize(("holds", "found"), [(9.0, 8.0), (2.3, 2.25), (0.1, 0.0)])
+def test_of_recorded_arrivals_the_highest_speed_is_found(holds, found):
+    traffic = Traffic.model_validate({"arrivals": {"kind": "recorded", "speed": 8}, "recording": "calls.csv"})
+    test = LoadTest(LoadTarget(Address.parse("http://127.0.0.1:1"), "stub"), traffic, [], LoadDuration(10, warm_up_s=2))
+    ladder = Ladder(test.traffic, 4, recorded_s=40)
+
+    def measured(rung):
+        put_on = ladder.test(test, rung, 0.999)
+        speed = put_on.traffic.speed
+        assert put_on.limits.seconds == pytest.approx(min(10, 40 / speed)), "no longer than the recording lasts"
+        assert put_on.limits.warm_up_s == pytest.approx(put_on.limits.seconds / 5)
+        met = sample_loads.load(2, 10, 1, "met" if speed <= holds else "missed")
+        return met.model_copy(update={"traffic": put_on.traffic, "in_flight": speed})
+
+    result = searched(ladder, ladder.search(least=3), measured)
+    assert (result.speed, result.most_speed, result.level) == (found, 8.0, found)
+    assert (result.rate, result.users) == (None, round(found))
+    assert result.held == next((each for each in result.loads if each.speed == found), None)
+    assert at_load(result) == f"at {plain(found)} times the recorded speed"
+
+
+def test_a_recording_is_replayed_at_rising_speed_on_a_server(tmp_path):
+    lines = "".join(f"{number / 50},10,4\n" for number in range(400))
+    (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n" + lines)
+    recorded = {"kind": "recorded"}
+    traffic = Traffic.model_validate(
+        {
+            "arrivals": recorded | {"speed": 4},
+            "prompt_lengths": recorded,
+            "output_lengths": recorded,
+            "recording": "calls.csv",
+        }
+    )
+    with running_stub(first_ms=5, gap_ms=1) as stub:
+        target = LoadTarget(Address.parse(stub.url), "stub")
+        promise = Objective(metric="ttft", limit=5000)
+        result = find_limit(LoadTest(target, traffic, [promise], LoadDuration(1, 0.2), tmp_path), 4, lambda load: None)
+    loads = result.loads
+    assert loads[0].speed == 4 / 64, "a machine too busy to send in time ends the search at its first load"
+    assert {each.speed for each in loads} <= {4 * rung / 64 for rung in range(1, 65)}
+    assert result.speed in {0, *(each.speed for each in loads if each.verdict == "met")}
+    assert all(each.tokens.output == 4 * each.completed for each in loads)
+    faster = [each.requests for each in loads if each.verdict]
+    assert faster == sorted(faster)
+
+    (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,4\n1,10,many\n")
+    with pytest.raises(BrokenRecording, match=r"calls.csv: line 3: output_tokens is no number"):
+        find_limit(LoadTest(target, traffic, [promise], LoadDuration(1), tmp_path), 4, lambda load: None)
+
+
+@pytest.mark.parametrize(("percentile", "requests"), [(50, 200), (95, 1000)])
+def test_a_search_among_rates_errs_at_most_once_in_a_hundred(percentile, requests):
+    assert limit_errors.error_of_rates(20, 0.95, percentile, requests, searches=100) <= 0.01

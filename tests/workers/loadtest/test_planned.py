@@ -1,0 +1,171 @@
+"""Requests are drawn as their traffic says, the same ones each time, and a recording is read as a stream."""
+
+import itertools
+import json
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from workers.documents.traffic import Traffic
+from workers.loadtest import recording
+from workers.loadtest.planned import requests
+from workers.loadtest.recording import BrokenRecording, facts, read
+
+
+def taken(count, folder, **traffic):
+    return list(itertools.islice(requests(Traffic.model_validate(traffic), folder), count))
+
+
+def test_todays_traffic_is_equal_requests_in_a_closed_loop(tmp_path):
+    found = taken(5, tmp_path, prompt_tokens=100, output_tokens=20)
+    assert {(each.at_s, each.think_s, each.prompt_tokens, each.output_tokens) for each in found} == {(None, 0, 100, 20)}
+    assert [each.index for each in found] == [0, 1, 2, 3, 4]
+
+
+def test_a_seed_gives_the_same_requests_and_another_seed_others(tmp_path):
+    traffic = {
+        "prompt_lengths": {"kind": "log-normal", "median": 300, "sigma": 0.8, "most": 4000},
+        "output_lengths": {"kind": "uniform", "low": 10, "high": 90},
+        "arrivals": {"kind": "gamma", "rate": 20, "cv": 2},
+        "cancellations": {"share": 0.3},
+    }
+    assert taken(3000, tmp_path, **traffic) == taken(3000, tmp_path, **traffic)
+    assert taken(50, tmp_path, **traffic) != taken(50, tmp_path, seed=1, **traffic)
+    others = taken(50, tmp_path, **traffic | {"arrivals": {"kind": "poisson", "rate": 1}})
+    assert [each.prompt_tokens for each in others] == [each.prompt_tokens for each in taken(50, tmp_path, **traffic)]
+
+
+def test_lengths_have_the_distribution_that_is_stated(tmp_path):
+    found = taken(
+        20_000,
+        tmp_path,
+        prompt_lengths={"kind": "log-normal", "median": 300, "sigma": 0.8, "most": 4000},
+        output_lengths={"kind": "uniform", "low": 10, "high": 90},
+        cancellations={"share": 0.3, "after_tokens": 5},
+    )
+    logs = np.log([each.prompt_tokens for each in found])
+    assert np.median(logs) == pytest.approx(np.log(300), abs=0.03)
+    assert logs.std() == pytest.approx(0.8, abs=0.03)
+    assert max(each.prompt_tokens for each in found) <= 4000
+    outputs = [each.output_tokens for each in found]
+    assert (min(outputs), max(outputs), np.mean(outputs)) == (10, 90, pytest.approx(50, abs=1))
+    assert np.mean([each.cancel_after == 5 for each in found]) == pytest.approx(0.3, abs=0.015)
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "cv"), [({"kind": "poisson", "rate": 40}, 1), ({"kind": "gamma", "rate": 40, "cv": 3}, 3)]
+)
+def test_open_loops_have_the_rate_and_the_spread_that_are_stated(tmp_path, arrivals, cv):
+    gaps = np.diff([each.at_s for each in taken(40_000, tmp_path, arrivals=arrivals)])
+    assert gaps.min() >= 0
+    assert gaps.mean() == pytest.approx(1 / 40, rel=0.06)
+    assert gaps.std() / gaps.mean() == pytest.approx(cv, rel=0.06)
+
+
+def test_users_think_for_the_mean_that_is_stated(tmp_path):
+    found = taken(20_000, tmp_path, arrivals={"kind": "closed", "think_s": 2})
+    assert np.mean([each.think_s for each in found]) == pytest.approx(2, rel=0.03)
+
+
+RECORDED = {
+    "arrivals": {"kind": "recorded", "speed": 2},
+    "prompt_lengths": {"kind": "recorded"},
+    "output_lengths": {"kind": "recorded"},
+}
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_recording_comes_back_at_its_speed_and_then_ends(tmp_path, form):
+    rows = [(0, 10, 5, "a"), (1.5, 20, 6, ""), (4, 30, 7, "a")]
+    if form == "csv":
+        text = "arrival_s,prompt_tokens,output_tokens,conversation,city\n"
+        text += "\n".join(f"{a},{p},{o},{c},here" for a, p, o, c in rows)
+    else:
+        keys = ("arrival_s", "prompt_tokens", "output_tokens", "conversation")
+        text = "\n\n".join(json.dumps(dict(zip(keys, row, strict=True))) for row in rows)
+    (tmp_path / "calls").write_text(text)
+    found = taken(10, tmp_path, recording="calls", **RECORDED)
+    assert [(each.at_s * 2, each.prompt_tokens, each.output_tokens, each.conversation) for each in found] == rows
+
+
+def test_time_begins_with_the_first_line_whatever_clock_was_recorded(tmp_path):
+    (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n1700000000.5,9,5\n1700000002,6,9\n")
+    assert [each.arrival_s for each in read(tmp_path / "calls.csv")] == [0, 1.5]
+    found = facts(tmp_path / "calls.csv")
+    assert (found.requests, found.seconds, found.longest_prompt, found.longest_output) == (2, 1.5, 9, 9)
+
+
+def test_a_recording_of_too_many_requests_is_named_by_its_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "MOST_REQUESTS", 2)
+    (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n" + "1,1\n" * 3)
+    with pytest.raises(BrokenRecording, match="line 4: has request 3; a recording has at most 2"):
+        facts(tmp_path / "calls.csv")
+
+
+def test_recorded_lengths_start_again_in_a_loop_that_does_not_end(tmp_path):
+    (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n10,5\n20,6\n")
+    found = taken(5, tmp_path, recording="calls.csv", prompt_lengths={"kind": "recorded"}, output_tokens=9)
+    assert [(each.prompt_tokens, each.output_tokens) for each in found] == [(10, 9), (20, 9), (10, 9), (20, 9), (10, 9)]
+
+
+HEADING = "arrival_s,prompt_tokens,output_tokens\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (HEADING + "0,10,5\n1,many,5\n", "line 3: prompt_tokens is no number: 'many'"),
+        (HEADING + "0,10,5\n1,10\n", "line 3: output_tokens is missing"),
+        (HEADING + "0,10,5\n\n1,0,5\n", "line 4: prompt_tokens is 0; a length is a whole number from 1"),
+        (HEADING + "0,10,2.5\n", "line 2: output_tokens is 2.5"),
+        (HEADING + "2,10,5\n1,10,5\n", "line 3: arrival_s 1 is before that of the line above, 2"),
+        (HEADING + "-1,10,5\n", "line 2: arrival_s is -1"),
+        (HEADING + "nan,10,5\n", "line 2: arrival_s is no number"),
+        (HEADING + "0,10,5\n4e7,10,5\n", "line 3: arrival_s is 40,000,000 s after the first one"),
+        (HEADING + "0,10,5" + "," * 100_000, "line 2: is longer than 100,000 bytes"),
+        (HEADING + '"\n",' * 60_000, "is longer than 100,000 bytes"),
+        ('{"prompt_tokens": 1' + "0" * 400 + "}", "line 1: prompt_tokens is no number"),
+        ('{"prompt_tokens": 3, "output_tokens": 1, "conversation": "\\ud800"}', "line 1: conversation holds an escape"),
+        (f'{{"prompt_tokens": 3, "output_tokens": 1, "conversation": "{"x" * 201}"}}', "conversation is longer than"),
+        (HEADING + "0,1,024,5\n", "line 2: has more fields than the heading, 3"),
+        (HEADING + "0,1,5,,\n0,1\n", "line 3: output_tokens is missing"),
+        ("time,length\n0,1\n", "line 1: the heading lacks prompt_tokens"),
+        (HEADING, "holds no request"),
+        ("", "lacks prompt_tokens"),
+        ('{"prompt_tokens": 3, "output_tokens": 1}\n{"prompt_tokens": 3,\n', "line 2: is no JSON"),
+        ('{"prompt_tokens": true, "output_tokens": 1}\n', "line 1: prompt_tokens is no number: 'True'"),
+        ('{"prompt_tokens": 3, "output_tokens": 1}\n[1]\n', "line 2: is no object"),
+    ],
+)
+def test_a_broken_line_is_named_by_its_number(tmp_path, text, reason):
+    file = tmp_path / "calls"
+    file.write_text(text)
+    with pytest.raises(BrokenRecording) as caught:
+        list(read(file))
+    assert str(caught.value).startswith(f"{file}: ")
+    assert reason in str(caught.value)
+
+
+def test_a_file_that_is_not_there_and_one_of_bytes_are_sentences(tmp_path):
+    with pytest.raises(BrokenRecording, match="No such file"):
+        list(read(tmp_path / "none.csv"))
+    (tmp_path / "bytes").write_bytes(f"{HEADING}0,10,5\n".encode() + b"1,1\xff,5\n")
+    with pytest.raises(BrokenRecording, match="line 3: is not text in UTF-8"):
+        list(read(tmp_path / "bytes"))
+    (tmp_path / "marked").write_bytes(b"\xef\xbb\xbf" + f"{HEADING}0,10,5\n".encode())
+    assert len(list(read(tmp_path / "marked"))) == 1
+
+
+def test_a_long_recording_is_read_as_a_stream(tmp_path):
+    file, lines = tmp_path / "calls.csv", 100_000
+    file.write_text(HEADING + "".join(f"{index / 100},128,64\n" for index in range(lines)))
+    began = time.monotonic()
+    tracemalloc.start()
+    count = sum(1 for _ in itertools.islice(read(file), 20_000))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (count, most < 1_000_000) == (20_000, True)
+    assert sum(1 for _ in read(file)) == lines
+    assert time.monotonic() - began < 120

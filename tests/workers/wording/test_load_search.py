@@ -1,0 +1,129 @@
+"""What a load stage found, in words."""
+
+from tests import sample_loads
+from workers.charts import under_load
+from workers.loadtest.highest_load import OUT_OF_TIME
+from workers.wording.load_search import (
+    batches_words,
+    choice_of,
+    curve_of,
+    one_api_server,
+    server_words,
+    unlike_verify,
+    whole_sentence,
+)
+
+
+def test_the_sentence_names_vllm_where_it_is_before():
+    found = sample_loads.under_load()
+    server = found.before.server.model_copy(update={"kind": "vllm", "label": "vLLM 0.22.1"})
+    before = found.before.model_copy(update={"server": server})
+    assert whole_sentence(before, found.after).startswith(
+        "Before (vLLM 0.22.1): no load is shown to hold every objective; after: every objective holds with 20 users"
+    )
+    assert whole_sentence(found.before, None).startswith("Before: no load is shown")
+    assert whole_sentence(found.before, None, recommended=False).startswith("Today: no load is shown")
+
+
+def test_the_form_that_holds_more_is_named_with_what_both_hold():
+    found = sample_loads.under_load()
+    said = choice_of(found.after, found.before)
+    assert said.startswith(
+        "Two ways to run the plan were measured, and after is the one that holds more. This workbench's server, the "
+        "plan's kernels: every objective holds with 20 users at once"
+    )
+    assert said.endswith("; generate of transformers in batches: no load is shown to hold every objective.")
+    same = choice_of(found.after, found.after)
+    assert "gave more tokens per second at the highest load that holds, which is the same. This workbench's" in same
+    assert same.count("every objective holds with 20 users at once") == same.count(" tokens/s") == 2
+    neither = choice_of(found.before, found.before)
+    assert "gave more tokens per second, since neither is shown to hold every objective. Generate of" in neither
+    assert neither.count(" tokens/s at most") == 2
+
+
+def test_servers_are_named_so_that_nobody_takes_their_processes_for_machines():
+    assert server_words("the plan's kernels", 1) == (
+        "This workbench's server with the plan's kernels: continuous batching, over HTTP from this machine."
+    )
+    several = server_words("the plan's kernels", 4)
+    assert several.endswith("over HTTP from this machine, taken by 4 web server processes for its one engine.")
+    assert one_api_server(4).startswith(
+        "vLLM answered HTTP by one process, its default (--api-server-count 1), and this workbench's server by 4. "
+    )
+    assert batches_words("the model under torch.compile") == (
+        "The model under torch.compile, in batches: whenever it is free, it takes all requests that wait as one batch, "
+        "which takes as long as its longest request."
+    )
+
+
+def test_void_loads_and_the_confidence_are_explained():
+    after = sample_loads.under_load().after
+    assert "Void, since the load generator itself was late: 24 users." in after.sentence
+    assert "9 loads were judged, each at 99.923 % confidence." in after.sentence
+    assert "Above 22 users a higher load hardly brings more tokens per second." in after.sentence
+    whole = whole_sentence(None, after)
+    assert whole.endswith("slow periods that come fewer than eight times in a load may escape it.")
+
+
+def test_the_result_says_up_to_how_many_users_the_megakernel_serves():
+    results = sample_loads.results()
+    server = results.load.after.server
+    assert under_load.kernels_by_load(results.load) == (
+        "The megakernel serves up to 8 requests at once. A token took 0.58 ms by it and 0.73 ms by the library's "
+        "kernels with 1 at once; 0.71 and 0.81 ms with 8. More at once, and all prompts, go to the library's kernels."
+    )
+    (line,) = under_load.figure(results)["layout"]["shapes"]
+    assert (line["xref"], line["x0"]) == ("x", 8)
+    server.settings = {"basis": "measured", "megakernel_up_to": 0}
+    assert "no megakernel takes part" in under_load.kernels_by_load(results.load)
+    assert "shapes" not in under_load.figure(results)["layout"]
+    server.settings = {}
+    assert under_load.kernels_by_load(results.load) == ""
+
+
+def test_a_limit_under_load_that_nobody_stated_says_where_it_comes_from():
+    found = sample_loads.results()
+    asked = found.load.objectives
+    assert under_load.promises(found, asked) == [("TTF64 p50", "≤ 100 ms", "stated")]
+    relative = [each.model_copy(update={"limit": None, "at_least_faster": 1.5}) for each in asked]
+    said = "≤ 100 ms, from the median that verify measured before"
+    assert under_load.promises(found, relative) == [("TTF64 p50", said, "measured")]
+
+
+def test_what_runs_today_is_not_said_to_be_faster_than_itself():
+    """TTF64 of one user: 273.6 ms under load, and a limit of 300 ms that follows from verify's median of 450 ms."""
+    before = sample_loads.under_load().before
+    first = before.limit.loads[0]
+    limited = first.outcomes[0].objective.model_copy(update={"limit": 300.0})
+    kept = first.outcomes[0].model_copy(update={"objective": limited, "verdict": "met"})
+    promised = [limited.model_copy(update={"limit": None, "at_least_faster": 1.5})]
+    assert unlike_verify(promised, before) == ""
+    first.outcomes[0] = kept
+    assert unlike_verify(promised, before).startswith(
+        "But the median TTF64 of what runs today, with one user, was 274 ms here and 450 ms in verify. "
+    )
+    assert unlike_verify([limited], before) == ""
+    assert unlike_verify(promised, None) == ""
+
+
+def test_higher_loads_without_a_verdict_are_named():
+    after = sample_loads.under_load().after
+    loads = [
+        each.model_copy(update={"verdict": "not_enough_samples"}) if each.level > after.limit.level else each
+        for each in after.limit.loads
+    ]
+    higher = ", ".join(f"{each.users} users" for each in loads if each.level > after.limit.level)
+    assert higher
+    said = curve_of(after.server, after.limit.model_copy(update={"loads": loads})).sentence
+    assert f"Higher loads ({higher}) served too few requests to say: with more minutes" in said
+    assert "Higher loads" not in after.sentence
+
+
+def test_a_higher_load_may_hold_only_where_one_does():
+    found = sample_loads.under_load()
+    early = [
+        curve_of(each.server, each.limit.model_copy(update={"unfinished": OUT_OF_TIME})).sentence
+        for each in (found.before, found.after)
+    ]
+    assert early[0].endswith(OUT_OF_TIME)
+    assert early[1].endswith(f"{OUT_OF_TIME} A higher load may hold as well.")

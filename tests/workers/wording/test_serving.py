@@ -1,0 +1,96 @@
+"""What a result offers to serve its plan: a command that this library's own command line takes, or a reason."""
+
+import argparse
+import json
+import shlex
+
+import pytest
+
+from kernels.cli.serve import serve_arguments
+from kernels.plan import Serving
+from tests import sample_results
+from workers.documents.load import LimitResult, LoadCurve, LoadedServer, UnderLoadResult
+from workers.documents.stages import Results
+from workers.wording import serving
+
+
+def results(**plan) -> Results:
+    found = sample_results.results()
+    return found.model_copy(update={"verify": found.verify.model_copy(update={"plan": found.verify.plan | plan})})
+
+
+@pytest.mark.parametrize("runner", ["eager", "compiled", "kernels", "megakernel"])
+def test_the_command_is_one_that_serve_takes(runner: str) -> None:
+    model = sample_results.manifest().model_copy(update={"name": "Ann's model (2)", "source": "upload"})
+    found = serving.offer(results(runner=runner, options={}, ops=[]), model)
+    words = shlex.split(found.command)
+    parser = argparse.ArgumentParser()
+    serve_arguments(parser)
+    options = parser.parse_args(words[4:])
+    assert words[:4] == ["python", "-m", "kernels", "serve"]
+    assert (str(options.plan), options.model, options.name) == ("plan.json", "DIR", "Ann-s-model-2")
+    asked = json.loads(shlex.split(found.request)[-1])
+    assert asked["model"] == options.name
+    assert f"localhost:{options.port}/v1/completions" in found.request
+    assert found.install == "pip install '.[gpu,serve]'"
+
+
+def test_the_size_is_the_plans_and_a_catalogue_model_needs_no_directory() -> None:
+    model = sample_results.manifest().model_copy(update={"name": "llama-3.2-1b", "source": "catalogue"})
+    size = {"basis": "default", "context": 1024, "running": 128}
+    found = serving.offer(results(runner="kernels", options={}, ops=[], serving=size), model)
+    assert "--model llama-3.2-1b" in found.command
+    assert found.notes[-1] == "Up to 128 requests at once, in sequences of up to 1,024 tokens: defaults, not measured."
+
+
+def test_what_the_server_chose_under_load_stands_in_place_of_the_defaults() -> None:
+    chosen = {"basis": "measured", "context": 4096, "running": 32, "kv_bytes": 2**30, "graph_rows": [1, 8, 32]}
+    chosen |= {"megakernel_up_to": 4, "device": "NVIDIA H200", "driver": "590.2", "torch": "2.11"}
+    chosen |= {"token_ms": {"1": {"kernels": 0.99, "megakernel": 0.57}, "8": {"kernels": 1.1, "megakernel": 1.2}}}
+    found = results(runner="megakernel", options={}, ops=[], serving={"basis": "default"})
+    server = LoadedServer(kind="server", label="", sentence="", hardware="", settings=chosen)
+    limit = LimitResult(users=0, most=32, confidence=0.99, confidence_each=0.99, loads=[])
+    curve = LoadCurve(server=server, limit=limit, sentence="")
+    found = found.model_copy(update={"load": UnderLoadResult(after=curve, sentence="")})
+    assert serving.served_plan(found)["serving"] == chosen
+    assert Serving.model_validate(chosen).token_ms[8]["kernels"] == 1.1
+    offered = serving.offer(found, sample_results.manifest())
+    assert offered.notes[1:] == (
+        "Up to 32 requests at once, in sequences of up to 4,096 tokens, with 1 GiB of KV pages and passes of 1, 8, 32 "
+        "single tokens: measured on NVIDIA H200, driver 590.2.",
+        "The megakernel serves up to 4 requests at once. A token took 0.57 ms by it and 0.99 ms by the library's "
+        "kernels with 1 at once; 1.2 and 1.1 ms with 8.",
+    )
+
+
+def test_figures_of_batches_are_not_taken_for_the_servers() -> None:
+    found = results(runner="compiled", options={}, ops=[])
+    server = LoadedServer(kind="batches", label="the model under torch.compile in batches", sentence="", hardware="")
+    limit = LimitResult(users=0, most=32, confidence=0.99, confidence_each=0.99, loads=[])
+    curve = LoadCurve(server=server, limit=limit, sentence="")
+    loaded = found.model_copy(update={"load": UnderLoadResult(after=curve, sentence="")})
+    said = (
+        "The figures under load, and the prices that stand at them, are of the model under torch.compile in batches, "
+        "not of this server."
+    )
+    assert serving.offer(loaded, sample_results.manifest()).notes[-1] == said
+    assert said not in serving.offer(found, sample_results.manifest()).notes
+
+
+def refusal(not_served: str = "", **plan) -> str:
+    found = results(**{"options": {}, "ops": [], "serving": None} | plan)
+    found.verify.not_served = not_served
+    return serving.offer(found, sample_results.manifest()).refusal
+
+
+def test_what_cannot_be_served_is_said() -> None:
+    model = sample_results.manifest()
+    assert "rounds weights" in refusal(options={"weights": "fp8"})
+    assert refusal("The workload excludes kernels.") == "The workload excludes kernels."
+    assert serving.offer(results(), model.model_copy(update={"kind": "encoder"})) is None
+    assert serving.offer(Results(), model) is None
+
+
+def test_a_result_that_keeps_no_reason_names_only_what_its_plan_shows() -> None:
+    assert refusal(gpus=4) == "The plan is for 4 GPUs, and the server runs on one."
+    assert refusal() == "The workbench's own server cannot serve this plan."

@@ -1,0 +1,115 @@
+"""The points of cost against latency: of runs on classes of GPU, of predictions, and of what the customer has."""
+
+from collections.abc import Mapping
+
+from workers.charts import plans
+from workers.charts.front import Point, with_front
+from workers.charts.under_load import WORDS
+from workers.cost.pricing import hourly_price, usd_per_mtok
+from workers.documents.base import Verdict
+from workers.documents.gpu_class import single_gpu_class
+from workers.documents.measurement import Distribution
+from workers.documents.prediction import PredictedPlan, Prediction
+from workers.documents.prices import PriceBook
+from workers.documents.stages import PlanTrial, Results
+from workers.documents.workload import Objective, Workload
+from workers.stats.verdicts import overall
+
+
+def points(
+    workload: Workload, book: PriceBook, measured: Mapping[str, Results], predicted: Mapping[str, Prediction]
+) -> list[Point]:
+    """Every point, by rising latency; [] where the first promise is no time. A class of several GPUs has the plans of
+    one as well, which are one point.
+
+    `measured` are the results of a run of the workload by class of GPU, `predicted` what is modelled of other classes.
+    """
+    first = workload.objectives[0]
+    if first.unit != "ms":
+        return []
+    found = [point for gpu_class, known in measured.items() for point in _of_run(gpu_class, known, first, book)]
+    modelled: dict[tuple[str, str], Point] = {}
+    for gpu_class, prediction in predicted.items():
+        made = (_modelled(gpu_class, each, workload, book) for each in prediction.plans)
+        modelled |= {(point.gpu, point.plan): point for point in made if point is not None}
+    found += modelled.values()
+    for known in measured.values():
+        if own := _own(known, workload):
+            return with_front([*found, *own])
+    return with_front(found)
+
+
+def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -> list[Point]:
+    """The plans that compose timed; of what runs today and of the verified plan, verify's figures."""
+    if known.compose is None or known.compose.environment.telemetry.void:
+        return []
+    verify = known.verify if known.verify and not known.verify.environment.telemetry.void else None
+    today = next((each.label for each in known.compose.trials if each.primary), "")
+    found = []
+    for trial in plans.ranked(known):
+        if trial.gate != "pass" or trial.primary is None:
+            continue
+        ms, rate, keeps = trial.primary.value, trial.tokens_per_second, trial.keeps
+        group = "today" if trial.label == today else "plan"
+        if verify is not None and group == "today":
+            ms, rate = _median(verify.before, first) or ms, verify.tokens_per_second_before or rate
+            keeps = overall([each.verdict_before for each in verify.outcomes])
+        elif verify is not None and trial.chosen:
+            ms, rate, keeps = _median(verify.after, first) or ms, verify.tokens_per_second_after or rate, verify.verdict
+        if not rate:
+            continue
+        gpus = int(trial.plan.get("gpus", 1))
+        usd = _usd(book, gpu_class, gpus, rate)
+        found.append(Point(_gpus(gpu_class, gpus), _name(trial), ms, usd, "measured", _words(keeps), group))
+    return found
+
+
+def _name(trial: PlanTrial) -> str:
+    return f"{trial.label} (verified)" if trial.chosen else trial.label
+
+
+def _words(verdict: Verdict | None) -> str:
+    return WORDS[verdict] if verdict else ""
+
+
+def _gpus(gpu_class: str, gpus: int) -> str:
+    return single_gpu_class(gpu_class) if gpus == 1 else f"{gpus} x {single_gpu_class(gpu_class)}"
+
+
+def _usd(book: PriceBook, gpu_class: str, gpus: int, rate: float) -> float | None:
+    hour = hourly_price(book, gpu_class, gpus)
+    return None if hour is None else usd_per_mtok(hour, rate)
+
+
+def _median(found: list[Distribution], first: Objective) -> float | None:
+    known = (each for each in found if (each.metric, each.n) == (first.metric, first.n))
+    return next((each.percentiles.get("p50") for each in known), None)
+
+
+def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: PriceBook) -> Point | None:
+    """A prediction at one request at a time; None where the first promise is not predicted."""
+    first = workload.objectives[0]
+    figures = {(figure.metric, figure.n): figure.value for figure in plan.figures if figure.users is None}
+    ms, rate = figures.get((first.metric, first.n)), figures.get(("throughput", None))
+    if ms is None or not rate:
+        return None
+    usd = _usd(book, gpu_class, plan.gpus, rate)
+    return Point(_gpus(gpu_class, plan.gpus), f"{plan.runner}, {plan.weights}", ms, usd, "modelled")
+
+
+def _own(known: Results, workload: Workload) -> list[Point]:
+    """What the customer runs: the endpoint as measured, and the present deployment as stated."""
+    first, present, found = workload.objectives[0], workload.present, []
+    there = known.verify.endpoint.load if known.verify and known.verify.endpoint else None
+    if there is not None and not there.lag.void:
+        metric = next((each for each in there.metrics if (each.metric, each.n) == (first.metric, first.n)), None)
+        hour = present.usd_per_hour if present else None
+        if metric is not None and "p50" in metric.percentiles:
+            usd = usd_per_mtok(hour, there.tokens_per_second) if hour and there.tokens_per_second else None
+            gpu = known.verify.endpoint.server.hardware if known.verify and known.verify.endpoint else ""
+            ms, keeps = metric.percentiles["p50"].value, _words(there.verdict)
+            found.append(Point(gpu or "not stated", "your endpoint", ms, usd, "measured", keeps, "endpoint"))
+    if present and (present.metric, present.n) == (first.metric, first.n) and known.price:
+        usd = next((each.usd_per_mtok for each in known.price.lines if each.label == "present deployment"), None)
+        found.append(Point(present.gpu, "your deployment", present.latency_ms, usd, "stated", group="stated"))
+    return found

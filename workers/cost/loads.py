@@ -1,0 +1,135 @@
+"""What each side serves, and at which load: the highest that holds where it was searched, else what verify measured."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workers.cost import unit_costs
+from workers.cost.energy import energy_of
+from workers.cost.pricing import gpu_price
+from workers.documents.load import LoadCurve, LoadMetric, LoadResult
+from workers.documents.measurement import Distribution, Interval
+from workers.documents.model import ModelManifest
+from workers.documents.money import HIGHEST, ServedLoad
+from workers.documents.prices import PriceBook
+from workers.documents.stages import Results, VerifyResult
+from workers.documents.workload import Workload
+from workers.stats.verdicts import overall
+from workers.wording.text import plain, speed_words
+
+LoadPair = tuple[ServedLoad | None, ServedLoad | None]
+
+
+def load_words(users: int, rate: float | None = None, speed: float | None = None) -> str:
+    """A load in words: `one request at a time`, `32 requests at once`, `12.5 requests per second`, or a speed."""
+    if speed is not None:
+        return speed_words(speed)
+    if rate is not None:
+        return f"{plain(rate)} requests per second"
+    return "one request at a time" if users == 1 else f"{users:,} requests at once"
+
+
+@dataclass(frozen=True)
+class Priced:
+    """What the loads of a run are priced by."""
+
+    workload: Workload
+    model: ModelManifest
+    book: PriceBook
+    gpu_class: str
+
+    def sides(self, results: Results) -> LoadPair:
+        """Before and after, both at the highest loads that hold, or both as verify measured them.
+
+        There is None of a searched side on which no load holds, of one that served nothing, and of before where only
+        after was searched: prices at unlike kinds of load are not set beside each other. Where no change is
+        recommended, only today was searched, and stands on both sides.
+        """
+        load, verify = results.load, results.verify
+        before = load.before if load is not None else None
+        after = before if verify is not None and not verify.recommended else load.after if load is not None else None
+        if after is not None:
+            return self.highest(before) if before is not None else None, self.highest(after)
+        if verify is None:
+            return None, None
+        return self.verified(verify, after=False), self.verified(verify, after=True)
+
+    def verified(self, verify: VerifyResult, after: bool) -> ServedLoad | None:
+        """What verify served of one side, in a closed loop of `concurrency` clients in batches of `batch`."""
+        traffic, distributions = self.workload.traffic, verify.after if after else verify.before
+        rate = verify.tokens_per_second_after if after else verify.tokens_per_second_before
+        if not rate:
+            return None
+        processes = verify.speedup.processes if verify.speedup else []
+        medians = [each.after if after else each.before for each in processes]
+        served = unit_costs.rate_interval(rate, _samples(distributions, "throughput"), medians)
+        requests = unit_costs.scaled(served, 1 / self.counted_per_request)
+        users, price = traffic.batch * traffic.concurrency, gpu_price(self.book, self.gpu_class)
+        gpus = verify.gpus if after else 1
+        verdict = verify.verdict if after else overall([each.verdict_before for each in verify.outcomes])
+        return ServedLoad(
+            load=load_words(users),
+            users=users,
+            holds={"met": True, "missed": False}.get(verdict),
+            gpu=verify.environment.device,
+            gpus=gpus,
+            usd_per_hour=price.typical * gpus,
+            price_basis=price.basis,
+            per_second=served,
+            read_per_second=unit_costs.scaled(requests, traffic.prompt_tokens) if self.generates else None,
+            requests_per_second=requests,
+            ttft_ms=_median(distributions, "ttft"),
+            tpot_ms=_median(distributions, "tpot"),
+        )
+
+    def highest(self, curve: LoadCurve) -> ServedLoad | None:
+        """The highest load of the curve that holds; None where none does."""
+        held = curve.limit.held
+        return self.tested(curve, held, highest=True) if held is not None else None
+
+    def tested(self, curve: LoadCurve, test: LoadResult, highest: bool = False) -> ServedLoad | None:
+        """One load of a curve; None where nothing was served. All rates have the relative interval of the tokens."""
+        rate, server = test.tokens_per_second, curve.server
+        if not rate or not test.requests_per_second:
+            return None
+        served = test.tokens_per_second_interval or Interval(value=rate, low=rate, high=rate)
+        price = gpu_price(self.book, server.gpu_class) if server.gpu_class else None
+        read, words = test.prompt_tokens_per_second, load_words(test.users, test.rate, test.speed)
+        return ServedLoad(
+            load=f"{HIGHEST}{words}" if highest else words,
+            users=test.users,
+            holds={"met": True, "missed": False}.get(test.verdict or ""),
+            highest=highest,
+            gpu=server.hardware,
+            gpus=server.gpus,
+            usd_per_hour=price.typical * server.gpus if price else None,
+            price_basis=price.basis if price else "stated",
+            per_second=served,
+            read_per_second=unit_costs.scaled(served, read / rate) if read else None,
+            requests_per_second=unit_costs.scaled(served, test.requests_per_second / rate),
+            ttft_ms=_metric(test.metrics, "ttft"),
+            tpot_ms=_metric(test.metrics, "tpot"),
+            energy=energy_of(test.telemetry, rate) if test.telemetry is not None else None,
+        )
+
+    @property
+    def generates(self) -> bool:
+        return self.model.kind == "decoder"
+
+    @property
+    def counted_per_request(self) -> int:
+        """How many of what the model gives one request has: its output tokens, the tokens it reads, or one."""
+        if self.generates:
+            return self.workload.traffic.output_tokens
+        return self.workload.traffic.prompt_tokens if self.model.counted == "tokens" else 1
+
+
+def _samples(found: Sequence[Distribution], metric: str) -> list[float]:
+    return next((each.samples for each in found if each.metric == metric), [])
+
+
+def _median(found: Sequence[Distribution], metric: str) -> float | None:
+    return next((each.percentiles["p50"] for each in found if each.metric == metric and each.percentiles), None)
+
+
+def _metric(found: Sequence[LoadMetric], metric: str) -> float | None:
+    return next((each.percentiles["p50"].value for each in found if each.metric == metric and each.percentiles), None)

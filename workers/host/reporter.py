@@ -1,0 +1,109 @@
+"""A thread that sends heartbeats and progress to the workbench while a stage runs, and reads the answers."""
+
+import logging
+import threading
+import time
+from collections import deque
+from types import TracebackType
+from typing import Self
+
+from pydantic import ValidationError
+
+from workers.config import WorkerConfig
+from workers.documents.stages import Progress
+from workers.documents.worker_api import ProgressReport, StageKey
+from workers.host.client import AttemptRefused, Client, Rejected, Unreachable
+from workers.host.threads import inheriting
+from workers.shared.delivery import worker_is_stopping
+
+log = logging.getLogger(__name__)
+
+FLUSH_SECONDS = 0.5
+BACKLOG = 200
+
+
+class Reporter:
+    """Sends a heartbeat every `heartbeat_seconds`, and progress soon after it was said.
+
+    `stop` is set when the stage must end: `cancelled` when a person cancelled, `superseded` when the attempt is no
+    longer this worker's, `handed_back` when the worker itself is stopping. While the workbench cannot be reached the
+    oldest lines beyond BACKLOG are dropped; the stage itself never waits.
+    """
+
+    def __init__(self, config: WorkerConfig, key: StageKey, claim_token: str) -> None:
+        self.stop = threading.Event()
+        self.cancelled = False
+        self.superseded = False
+        self.handed_back = False
+        self._config = config
+        self._key = key
+        self._claim_token = claim_token
+        self._lines: deque[Progress] = deque(maxlen=BACKLOG)
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=inheriting(self._speak), name="reporter", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Send what is left, and end the thread."""
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def line(self, text: str) -> None:
+        """Take one line of the stage's standard output; what is not a Progress document goes to the log."""
+        try:
+            self._lines.append(Progress.model_validate_json(text))
+        except ValidationError:
+            log.info("the stage said: %s", text.rstrip())
+
+    def _speak(self) -> None:
+        with Client(self._config) as client:
+            client.claim_token = self._claim_token
+            spoke = time.monotonic()
+            while not self._done.wait(FLUSH_SECONDS):
+                if worker_is_stopping() and not self.stop.is_set():
+                    self.handed_back = True
+                    self.stop.set()
+                due = time.monotonic() - spoke >= self._config.heartbeat_seconds
+                if (self._lines or due) and self._send(client):
+                    spoke = time.monotonic()
+            if self._lines:
+                self._send(client)
+
+    def _send(self, client: Client) -> bool:
+        """Makes one call: progress if there is any, else a heartbeat. Returns whether the workbench answered."""
+        lines = list(self._lines)
+        try:
+            if lines:
+                answer = client.progress(ProgressReport(**self._key.model_dump(), lines=lines))
+            else:
+                answer = client.heartbeat(self._key)
+        except Unreachable as error:
+            log.warning("no heartbeat: %s", error)
+            return False
+        except Rejected as error:
+            log.warning("the workbench did not take what the stage said: %s", error)
+            self._forget(lines)
+            return False
+        except AttemptRefused as error:
+            log.warning("the attempt is no longer this worker's: %s", error)
+            self.superseded = True
+            self.stop.set()
+            return True
+        self._forget(lines)
+        if answer.cancel:
+            self.cancelled = True
+            self.stop.set()
+        return True
+
+    def _forget(self, lines: list[Progress]) -> None:
+        gone = {id(line) for line in lines}
+        while self._lines and id(self._lines[0]) in gone:
+            self._lines.popleft()

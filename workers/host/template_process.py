@@ -1,0 +1,196 @@
+"""A process that has imported what stages import, and forks their confined processes, so that these start at once.
+
+It knows no secret and nothing of a run, and does not touch CUDA, which survives no fork. `Template` is the worker's
+side, `main` what the process runs. What it forks is the guard of `confinement/guard.py`; the worker adopts it, so that
+it is the worker's child as one that the worker has started itself.
+"""
+
+import contextlib
+import importlib
+import json
+import logging
+import multiprocessing
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from workers.confinement import system
+from workers.confinement.bounds import Bounds, ResourceLimits
+from workers.confinement.guard import guard
+from workers.shared.lifeline import die_with_parent
+
+log = logging.getLogger(__name__)
+
+ROOT = str(Path(__file__).resolve().parents[1])
+START = f"import sys; sys.path.insert(0, {ROOT!r}); from workers.host.template_process import main; main()"
+IMPORTED_LATE = ("triton", "cupy", "transformers.generation", "transformers.models.llama.modeling_llama")
+"""What the modules that bring torch import only when it is needed."""
+READY = b"ready"
+ANSWER_SECONDS = 30
+REQUEST_BYTES = 2**18
+FORK_SAFE_THREADS = ("jemalloc_bg_thd",)
+"""Threads by whose library a fork is prepared: jemalloc, which pyarrow brings, takes its locks before one."""
+GPUS = "/dev/nvidia"
+DESCRIPTORS = 4
+"""Standard input, output and error of the forked process, and where it reports how far it is confined."""
+
+
+class Template:
+    """The worker's side. It is made, and used, on the thread that lives longest: its process dies with that thread."""
+
+    def __init__(self, modules: Sequence[str], env: Mapping[str, str]) -> None:
+        """Start to import the modules in a process with this environment."""
+        system.prctl(system.CHILD_SUBREAPER, 1)
+        self._modules, self._env = modules, dict(env)
+        self._ready = False
+        self._start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has imported everything and waits."""
+        if not self._ready:
+            self._link.setblocking(False)
+            with contextlib.suppress(OSError):
+                self._ready = self._link.recv(len(READY)) == READY
+        return self._ready
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fork(self, request: dict[str, Any], descriptors: Sequence[int]) -> int | None:
+        """The process id of the guard of a new confined process; None where there is no template to fork.
+
+        `request` has the limits, the bounds, the module that is run, its arguments, environment and directory. Raises
+        OSError where it does not answer: it may have forked, so nothing else may use the descriptors.
+        """
+        if self._process.poll() is not None:
+            log.warning("the template process has ended with %s; another one is started", self._process.returncode)
+            self._link.close()
+            self._start()
+        if not self.ready:
+            return None
+        try:
+            self._link.settimeout(ANSWER_SECONDS)
+            socket.send_fds(self._link, [json.dumps(request).encode()], descriptors)
+            answer = self._link.recv(REQUEST_BYTES).decode()
+        except OSError as error:
+            log.warning("the template process does not answer: %s", error)
+            self._process.kill()
+            raise
+        if not answer.isdecimal():
+            log.warning("the template process cannot be forked: %s", answer or "it has ended")
+            return None
+        return int(answer)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        self._link.close()
+
+    def _start(self) -> None:
+        self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._ready = False
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", START, str(theirs.fileno()), str(os.getpid()), *self._modules],
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+
+def main() -> None:
+    """Arguments: the descriptor of the socket to the worker, the worker's process id, the modules to import."""
+    link, worker = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
+    die_with_parent(worker)
+    for name in sys.argv[3:]:
+        importlib.import_module(name)
+    for name in IMPORTED_LATE if "torch" in sys.modules else ():
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    os.waitpid(_fork_idle(), 0)
+    link.send(READY)
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(link, REQUEST_BYTES, DESCRIPTORS)
+        if not message:
+            return
+        answer = why_not() or str(_fork_guard(json.loads(message), descriptors, worker))
+        for each in descriptors:
+            os.close(each)
+        link.send(answer.encode())
+
+
+def why_not() -> str:
+    """Why a fork of this process would not be as good as a new process, in a few words; "" where it is."""
+    names = [Path(f"/proc/self/task/{each}/comm").read_text().strip() for each in os.listdir("/proc/self/task")]
+    if len(others := [each for each in names if each not in FORK_SAFE_THREADS]) > 1:
+        return f"it runs {len(others)} threads: {', '.join(sorted(others))}"
+    opened = (os.path.realpath(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd"))
+    if device := next((each for each in opened if each.startswith(GPUS)), ""):
+        return f"it has opened {device}"
+    torch = sys.modules.get("torch")
+    return "it has initialized CUDA" if torch and torch.cuda.is_initialized() else ""
+
+
+def _fork_idle() -> int:
+    """OpenBLAS, which numpy brings, starts threads when it is loaded; a fork ends them until they are used."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    return pid
+
+
+def _fork_guard(request: dict[str, Any], descriptors: Sequence[int], worker: int) -> int:
+    """The process id of the guard, which the worker has adopted: the process between them has ended."""
+    told, tell = os.pipe()
+    between = os.fork()
+    if between == 0:
+        between = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            _become_guard(request, descriptors, worker, between)
+        os.write(tell, str(pid).encode())
+        os._exit(0)
+    os.close(tell)
+    os.waitpid(between, 0)
+    with os.fdopen(told) as answer:
+        return int(answer.read(20))
+
+
+def _become_guard(request: dict[str, Any], descriptors: Sequence[int], worker: int, between: int) -> NoReturn:
+    os.setsid()
+    for number, each in enumerate(descriptors):
+        os.dup2(each, number)
+    os.closerange(DESCRIPTORS, os.sysconf("SC_OPEN_MAX"))
+    while os.getppid() == between:
+        time.sleep(0.001)
+    limits, bounds = ResourceLimits(**request["limits"]), Bounds(**request["bounds"])
+    guard(limits, bounds, worker, DESCRIPTORS - 1, lambda: _run(request))
+
+
+def _run(request: dict[str, Any]) -> NoReturn:
+    """Run the module as `python -m` does, in this process, which has nothing left of the template but its imports."""
+    system.prctl(system.DUMPABLE, 1)  # as after execve; a change of user takes it away, and with it /proc/self
+    inherited = {"", ROOT, *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.chdir(request["cwd"])
+    search = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:] = [request["cwd"], *search, *(each for each in sys.path if each not in inherited)]
+    sys.argv[1:] = request["arguments"]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    tempfile.tempdir = None
+    multiprocessing.current_process().authkey = os.urandom(32)
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+    raise SystemExit

@@ -1,0 +1,96 @@
+"""Compares the customer's endpoint with the worker's own figures: the ratios, and what makes them incomparable."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import TypeAdapter, ValidationError
+
+from kernels.measure.intervals import median_interval
+from workers.documents.endpoint import Endpoint
+from workers.documents.endpoint_result import EndpointRatio
+from workers.documents.load import LoadedServer, LoadMetric, LoadResult
+from workers.documents.measurement import Distribution, Interval
+from workers.documents.traffic import Traffic
+from workers.documents.workload import Objective
+from workers.loadtest.prompts import PATHS
+
+Read = TypeVar("Read")
+
+NOT_COMPARABLE = (
+    "The network between the worker and the endpoint is inside its times; of what ran on the worker none is.",
+    "It may serve other people's requests at the same time, whose batches these requests then share.",
+    "Whether it serves the same weights in the same precision is its owner's word; no quality was measured there.",
+    "Prompts are words of the same length in tokens as the server counts them, not the same ids.",
+)
+
+
+def users(traffic: Traffic) -> int:
+    """The clients of the closed loop. The endpoint has as many requests open at once as the baseline runner had."""
+    return max(traffic.concurrency, traffic.batch)
+
+
+def server_of(endpoint: Endpoint, traffic: Traffic, clients_wait: bool = True) -> LoadedServer:
+    """What a result says of the endpoint: label, sentence and caveats. `clients_wait` says that the loop was closed."""
+    caveats = list(NOT_COMPARABLE)
+    if traffic.batch > 1:
+        caveats.append(
+            f"Here {traffic.batch} requests are served as one batch; there each client sends one request at a "
+            "time, and the server forms its own batches."
+        )
+    waits, comes = "each client waits for its answer before its next request.", "requests come at their own times."
+    when = waits if clients_wait else comes
+    return LoadedServer(
+        kind="endpoint",
+        label=f"{endpoint.model} at {urlsplit(endpoint.url).hostname}",
+        sentence=f"A server of the customer's, asked by /v1{PATHS[endpoint.api]} from the worker; {when}",
+        hardware=endpoint.hardware,
+        caveats=caveats,
+    )
+
+
+def judged_there(objectives: Sequence[Objective], endpoint: Endpoint, price: float | None) -> list[Objective]:
+    """The objectives that the endpoint can be judged by: those with a limit, and with a price if they need one."""
+    unjudged = {"cost_per_mtok"} if price is None else set()
+    if endpoint.api == "embeddings":
+        unjudged |= {"throughput", "cost_per_mtok"}
+    return [each for each in objectives if each.limit is not None and each.metric not in unjudged]
+
+
+def rounds_sentence(load: LoadResult, rounds: int) -> str:
+    """A sentence about the rounds: their requests and clients, and the tokens served or the requests that failed."""
+    clients = "one client" if load.users == 1 else f"{load.users:,} clients"
+    counted = f"{load.requests:,} requests of {clients} in {rounds} {'round' if rounds == 1 else 'rounds'}"
+    sent = f"{load.tokens.prompt_wanted:,} prompt and {load.tokens.output:,} output tokens"
+    said = f"The endpoint answered {counted}: {sent}." if not load.failed else f"Of {counted}, {load.failed:,} failed."
+    if load.failed:
+        said += f" The first: {load.failures[0].sentence}"
+    return said
+
+
+def read(kind: type[list[Read]], written: Any) -> list[Read]:
+    """The list that the stage's process wrote; [] if it is malformed, since the workbench then refuses the result."""
+    try:
+        return TypeAdapter(kind).validate_python(written)
+    except ValidationError:
+        return []
+
+
+def ratios(metrics: Sequence[LoadMetric], after: Sequence[Distribution]) -> list[EndpointRatio]:
+    """The ratio of the endpoint's median to the plan's, for every metric that both have."""
+    plan = {(each.metric, each.n): each for each in after if each.samples and each.unit == "ms"}
+    found = []
+    for each in metrics:
+        beside = plan.get((each.metric, each.n))
+        if beside is None or each.unit != "ms" or "p50" not in each.percentiles:
+            continue
+        value, low, high = median_interval(beside.samples)
+        there = each.percentiles["p50"]
+        if low <= 0:
+            continue
+        ratio = Interval(value=there.value / value, low=there.low / high, high=there.high / low)
+        here = Interval(value=value, low=low, high=high)
+        found.append(
+            EndpointRatio(metric=each.metric, n=each.n, unit=each.unit, endpoint=there, after=here, ratio=ratio)
+        )
+    return found

@@ -1,0 +1,71 @@
+"""Searches the highest load at which an endpoint keeps every promise, as the load stage does for its own servers."""
+
+import math
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kernels.load.generator import LoadDuration
+from workers.documents.load import LimitResult, LoadResult
+from workers.documents.stages import StageInput
+from workers.documents.workload import Objective
+from workers.loadtest.endpoint.client import Asking
+from workers.loadtest.highest_load import OUT_OF_TIME, searched
+from workers.loadtest.ladder import Ladder
+from workers.loadtest.measuring import LoadTest, NotMeasurable, judged
+from workers.loadtest.sending import LoadTarget
+
+LEAST_LOADS = 3
+"""The loads that are measured even when time is up."""
+LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
+"""The bounds of the time for one load, in seconds."""
+WARM_UP = 0.2
+"""The first share of a load's time, whose requests are not counted."""
+LONGEST_REQUEST = 60.0
+
+
+class Rising:
+    """The search at one endpoint, with the workload's traffic.
+
+    `promised` are the objectives to keep, `usd` is the price of the customer's server per hour, if it is known, and
+    `recordings` is the folder of the recorded traffic.
+    """
+
+    def __init__(
+        self, asking: Asking, document: StageInput, promised: list[Objective], usd: float | None, recordings: Path
+    ) -> None:
+        traffic = document.workload.traffic
+        longest = min(traffic.time_out_s, LONGEST_REQUEST)
+        self._traffic = traffic.model_copy(update={"batch": 1, "time_out_s": longest})
+        self._asking, self._promised, self._usd = asking, promised, usd
+        self._recordings, self._recording = recordings, document.recording
+        self._done = 0
+
+    def measure(self, most_users: int, seconds: float) -> LimitResult:
+        """Searches for up to `seconds`. Raises Stopped, or one of FAILURES if no request of a load is answered."""
+        recorded_s = self._recording.seconds if self._recording else math.inf
+        self._ladder = Ladder(self._traffic, most_users, recorded_s)
+        self._search, self._ends = self._ladder.search(LEAST_LOADS), time.monotonic() + seconds
+        return searched(self._ladder, self._search, self._measured, unfinished=self._unfinished)
+
+    def _measured(self, rung: int) -> LoadResult:
+        left = (self._ends - time.monotonic()) / max(1, self._search.loads - self._done)
+        seconds = min(MOST_SECONDS, max(LEAST_SECONDS, left))
+        self._done += 1
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+
+        def test_of(target: LoadTarget) -> LoadTest:
+            limits = LoadDuration(seconds, WARM_UP * seconds)
+            test = LoadTest(target, self._traffic, self._promised, limits, self._recordings, self._usd)
+            return self._ladder.test(test, rung, self._search.confidence)
+
+        test, sent = self._asking.put(test_of)
+        found = judged(test, sent, at)
+        if not found.completed and not found.cancelled:
+            raise NotMeasurable(found.failures[0].sentence if found.failures else "No request ended.")
+        return found
+
+    def _unfinished(self) -> str:
+        if self._done < LEAST_LOADS or self._ends - time.monotonic() >= LEAST_SECONDS:
+            return ""
+        return OUT_OF_TIME

@@ -1,0 +1,185 @@
+"""Measures the customer's endpoint before and after a stage. A failure of the endpoint never fails the run."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kernels.load.figures import WARM_SHARE
+from kernels.load.generator import LoadDuration, Sent
+from workers.documents.endpoint import Endpoint
+from workers.documents.endpoint_result import EndpointResult, EndpointRound
+from workers.documents.load import OF_WINDOWS, LoadCurve
+from workers.documents.measurement import Distribution
+from workers.documents.stages import StageInput
+from workers.documents.traffic import Traffic
+from workers.documents.worker_api import EndpointAccess
+from workers.documents.workload import Objective
+from workers.loadtest.endpoint.client import FAILURES, Asking
+from workers.loadtest.endpoint.comparing import judged_there, ratios, read, rounds_sentence, server_of, users
+from workers.loadtest.endpoint.load_search import Rising
+from workers.loadtest.measuring import LoadTest, judged
+from workers.loadtest.sending import LoadTarget
+from workers.loadtest.summary import LoadSummary
+from workers.wording.load_search import curve_of
+
+log = logging.getLogger(__name__)
+
+SHARE = 0.1
+"""The share of verify's seconds that each round takes."""
+LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
+TIME_OUT_SHARE, LEAST_TIME_OUT, MOST_TIME_OUT = 0.25, 5.0, 60.0
+"""A request fails after this share of the stage's seconds, but not before the least and not after the most seconds."""
+LOAD_SHARE = 0.25
+"""The share of the load stage's seconds that the rising load takes."""
+LEAST_LEFT = 5.0
+"""The least seconds that the stage itself gets."""
+Say = Callable[[float, str], None]
+
+
+def _quiet(fraction: float, message: str) -> None:
+    """Says nothing."""
+
+
+class AtEndpoint:
+    """Measures one endpoint during one attempt at a stage.
+
+    It sends a round of requests before and another after the verify stage, and rising load after the load stage.
+    Setting `stop` ends it. `say` is called with the progress (0 to 1) and a sentence. `recordings` is the folder of the
+    recorded traffic.
+    """
+
+    def __init__(
+        self,
+        document: StageInput,
+        endpoint: Endpoint,
+        access: EndpointAccess,
+        stop: threading.Event,
+        say: Say = _quiet,
+        recordings: Path = Path(),
+    ) -> None:
+        self._document, self._endpoint, self._say, self._recordings = document, endpoint, say, recordings
+        self._asking = Asking(endpoint, access, stop)
+        self._rounds: list[tuple[str, str, Sent]] = []
+        self._failure = access.refused
+        self._test: LoadTest | None = None
+        self._begun = time.monotonic()
+        self.seconds = min(MOST_SECONDS, max(LEAST_SECONDS, SHARE * document.seconds_left))
+        self.load_seconds = LOAD_SHARE * document.seconds_left
+
+    def before_stage(self) -> None:
+        """Measures the round that precedes verify. Raises Stopped."""
+        if self._document.stage == "verify":
+            self._say(0.0, "measuring the endpoint before verify")
+            self.measure("before verify")
+
+    def after_stage(self, result: dict[str, Any]) -> None:
+        """Measures after the stage and writes what was found into its result, as `endpoint`. Raises Stopped."""
+        self._say(1.0, f"measuring the endpoint after {self._document.stage}")
+        if self._document.stage == "verify":
+            self.measure("after verify")
+            result["endpoint"] = self.result(result.get("after")).model_dump(mode="json")
+            return
+        promised = judged_there(read(list[Objective], result.get("objectives")), self._endpoint, self._usd)
+        if not promised:
+            return
+        found = self.under_load(promised)
+        result["endpoint"] = found.model_dump(mode="json") if found else None
+        if not found and isinstance(result.get("notes"), list):
+            result["notes"].append(f"The endpoint was not measured under load. {self._failure}")
+
+    def left_for(self, document: StageInput) -> StageInput:
+        """The stage's input with the seconds that remain after the rounds before the stage and the one after it."""
+        coming = self.load_seconds if document.stage == "load" else self.seconds
+        taken = time.monotonic() - self._begun + (0 if self._failure else coming)
+        return document.model_copy(update={"seconds_left": max(LEAST_LEFT, document.seconds_left - taken)})
+
+    def measure(self, when: str) -> None:
+        """Sends one round; the result calls it `when`. Does nothing after a round has failed.
+
+        Raises Stopped.
+        """
+        if self._failure:
+            return
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        try:
+            test, sent = self._asking.put(self._test_of)
+        except FAILURES as error:
+            self._fail(str(error))
+            return
+        if any(each.ended for each in sent.counted):
+            self._test = test
+            self._rounds.append((when, at, sent))
+        else:
+            failed = next((each.sentence for each in sent.exchanges if each.error), "")
+            self._fail(failed or f"No request ended within {self.seconds:.0f} s.")
+
+    def under_load(self, promised: list[Objective]) -> LoadCurve | None:
+        """Latency and throughput over rising load at the endpoint; None if the endpoint fails. Raises Stopped."""
+        workload = self._document.workload
+        if self._failure or workload.load is None:
+            return None
+        rising = Rising(self._asking, self._document, promised, self._usd, self._recordings)
+        try:
+            found = rising.measure(workload.load.most_users, self.load_seconds)
+        except FAILURES as error:
+            self._fail(str(error))
+            return None
+        return curve_of(server_of(self._endpoint, workload.traffic, not workload.traffic.open_loop), found)
+
+    def result(self, after: Any) -> EndpointResult:
+        """The result of all rounds together. `after` are the verified plan's distributions from the stage's result."""
+        server = server_of(self._endpoint, self._document.workload.traffic)
+        if self._test is None or not self._rounds:
+            return EndpointResult(server=server, sentence=f"The endpoint was not measured. {self._failure}".strip())
+        sents = [sent for _, _, sent in self._rounds]
+        load = judged(self._test, sents[0], self._rounds[0][1], sents[1:])
+        missing = f" Then it failed: {self._failure}" if self._failure else ""
+        return EndpointResult(
+            server=server,
+            sentence=rounds_sentence(load, len(sents)) + missing,
+            load=load,
+            rounds=[self._summary(*each) for each in self._rounds],
+            ratios=[] if load.lag.void else ratios(load.metrics, read(list[Distribution], after)),
+        )
+
+    @property
+    def _usd(self) -> float | None:
+        """The price of an hour of the customer's server in USD, where the workload states it."""
+        present = self._document.workload.present
+        return present.usd_per_hour if present else None
+
+    def _fail(self, sentence: str) -> None:
+        self._failure = self._asking.hidden(sentence)
+        log.info("the endpoint is not measured: %s", self._failure)
+
+    def _test_of(self, target: LoadTarget) -> LoadTest:
+        workload, limits = self._document.workload, LoadDuration(self.seconds, WARM_SHARE * self.seconds)
+        traffic = _equal_requests(workload.traffic, len(self._rounds), self._document.seconds_left)
+        promised = judged_there(workload.objectives, self._endpoint, self._usd)
+        shown = tuple((each.metric, each.n) for each in workload.objectives if each.metric not in OF_WINDOWS)
+        return LoadTest(target, traffic, promised, limits, usd_per_hour=self._usd, shown=shown)
+
+    def _summary(self, when: str, at: str, sent: Sent) -> EndpointRound:
+        load, first = LoadSummary(sent), self._document.workload.objectives[0]
+        found = load.metric(first.metric, first.n) if first.metric not in OF_WINDOWS else None
+        failed = sum(bool(each.error) for each in load.exchanges)
+        median = found.percentiles["p50"] if found else None
+        return EndpointRound(
+            when=when, at=at, seconds=load.seconds, requests=len(load.exchanges), failed=failed, median=median
+        )
+
+
+def _equal_requests(traffic: Traffic, number: int, seconds_left: float) -> Traffic:
+    """The requests of verify, over HTTP. Each round has prompts of its own, so that no server knows them already."""
+    limit = min(MOST_TIME_OUT, max(LEAST_TIME_OUT, TIME_OUT_SHARE * seconds_left))
+    return Traffic(
+        prompt_tokens=traffic.prompt_tokens,
+        output_tokens=traffic.output_tokens,
+        concurrency=users(traffic),
+        time_out_s=limit,
+        seed=(traffic.seed + number) % 2**32,
+    )

@@ -1,0 +1,187 @@
+"""A load test with a verdict: a server is tried, its counting learnt, load put on it, and the result judged."""
+
+import asyncio
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+
+from kernels.load.exchange import CANCELLED
+from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, OnProgress, Sent, quiet
+from kernels.load.sender_process import SenderDied
+from workers.documents.load import OF_WINDOWS, LoadMetric, LoadResult
+from workers.documents.traffic import Traffic
+from workers.documents.workload import Objective
+from workers.loadtest.prompts import TokenScale
+from workers.loadtest.sending import LoadTarget, probe, sending
+from workers.loadtest.summary import LoadSummary
+from workers.stats.verdicts import CONFIDENCE, overall
+
+PROBES = (32, 160)
+"""Words of the two requests by which the server's way of counting tokens is learnt."""
+SMALLER = (1, 4, 16)
+"""The probes have so many times fewer words where the server refuses the longer ones, as models of short context do."""
+STREAMED = ("ttft", "tpot", "itl", "e2e")
+NOT_STREAMED = ("batch_latency",)
+MANY_ALIKE = 3.0
+"""Where so many requests count as one or more, the result says so."""
+OF_TOKENS = ("ttft", "ttf_n", "tpot", "itl", "cost_per_mtok")
+
+
+class NotMeasurable(RuntimeError):
+    """Nothing could be measured, as when a server does not answer a first request; the message is a sentence."""
+
+
+@dataclass(frozen=True)
+class LoadTest:
+    """What is measured: a server under a traffic description, judged by objectives.
+
+    `folder` is where paths begin. `shown`: metrics with their n that have figures without being judged.
+    """
+
+    target: LoadTarget
+    traffic: Traffic
+    objectives: list[Objective]
+    limits: LoadDuration
+    folder: Path = Path()
+    usd_per_hour: float | None = None
+    confidence: float = CONFIDENCE
+    shown: tuple[tuple[str, int | None], ...] = ()
+
+    def check(self) -> None:
+        """Raises ValueError with a sentence for a promise that this test cannot judge."""
+        for each in self.objectives:
+            if each.limit is None:
+                raise ValueError(f"{each.label} is promised relative to today; a load test of one server needs a limit")
+            if each.metric == "cost_per_mtok" and self.usd_per_hour is None:
+                raise ValueError(f"{each.label} needs the price of the server, present.usd_per_hour")
+            if self.target.api == "embeddings" and each.metric in OF_TOKENS:
+                raise ValueError(f"{each.label} is about generated tokens, which embeddings do not have")
+            if each.metric == "throughput" and self.limits.seconds - self.limits.warm_up_s < 2:
+                raise ValueError(f"{each.label} is judged by whole seconds; measure for longer")
+
+
+async def learn(test: LoadTest) -> TokenScale:
+    """Sends two requests, shorter ones where the server refuses those. Raises NotMeasurable when it answers neither."""
+    for smaller in SMALLER:
+        exchanges = [await probe(test.target, test.traffic, words // smaller) for words in PROBES]
+        refused = next((each for each in exchanges if each.error), None)
+        if refused is None or refused.status != HTTPStatus.BAD_REQUEST:
+            break
+    if refused is not None:
+        raise NotMeasurable(refused.sentence)
+    first, second = (each.counted_prompt for each in exchanges)
+    if first is None or second is None:
+        return TokenScale()
+    return TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
+
+
+async def put_on(test: LoadTest, progress: OnProgress = quiet) -> Sent:
+    """Learns how the server counts and puts the load on it. Raises NotMeasurable or BrokenRecording."""
+    scale = await learn(test)
+    try:
+        return await sending(test.target, test.traffic, test.folder, test.limits, scale).run(progress)
+    except SenderDied as error:
+        raise NotMeasurable(str(error)) from None
+
+
+def measure(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, Sent]:
+    """Puts load on the server and judges it. Raises what `sent_under` raises."""
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    sent = sent_under(test, progress)
+    return judged(test, sent, at), sent
+
+
+def sent_under(test: LoadTest, progress: OnProgress = quiet) -> Sent:
+    """Puts load on the server.
+
+    Raises NotMeasurable when the server does not answer at all or a process that sends dies, ValueError for what makes
+    no sense, BrokenRecording where a recording is broken.
+    """
+    test.check()
+    return asyncio.run(put_on(test, progress))
+
+
+def judged(test: LoadTest, sent: Sent, at: str, more: Sequence[Sent] = ()) -> LoadResult:
+    """The result of a load test; with `more` rounds of it, of all of them together."""
+    load = LoadSummary(sent, test.usd_per_hour, more)
+    lag = load.generator_lag()
+    outcomes = [load.outcome(each, test.confidence) for each in test.objectives]
+    ended = [each for each in load.exchanges if each.ended and each.ended != CANCELLED]
+    short = sum(each.tokens < each.planned.output_tokens for each in ended) if test.target.api != "embeddings" else 0
+    return LoadResult(
+        at=at,
+        url=test.target.address.url,
+        model=test.target.model,
+        api=test.target.api,
+        traffic=test.traffic,
+        host=f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}",
+        warm_up_seconds=test.limits.warm_up_s,
+        seconds=load.seconds,
+        requests=len(load.exchanges),
+        completed=len(ended),
+        cancelled=sum(each.ended == CANCELLED for each in load.exchanges),
+        ended_early=short,
+        failures=load.failures(),
+        tokens=load.tokens(),
+        metrics=_metrics(test, load),
+        requests_per_second=load.requests_per_second,
+        tokens_per_second=load.tokens_per_second,
+        tokens_per_second_interval=load.tokens_per_second_interval,
+        goodput=load.goodput(test.objectives),
+        in_flight=load.in_flight,
+        lag=lag,
+        outcomes=outcomes,
+        verdict=None if lag.void or not outcomes else overall([each.verdict for each in outcomes]),
+        notes=_notes(test, load, short),
+    )
+
+
+def _metrics(test: LoadTest, load: LoadSummary) -> list[LoadMetric]:
+    promised = [*((each.metric, each.n) for each in test.objectives), *test.shown]
+    usual = [(each, None) for each in (NOT_STREAMED if test.target.api == "embeddings" else STREAMED)]
+    found = []
+    for metric, n in dict.fromkeys([*promised, *usual]):
+        extra = [each.percentile for each in test.objectives if (each.metric, each.n) == (metric, n)]
+        if one := load.metric(metric, n, extra):
+            found.append(one)
+    return found
+
+
+def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
+    """What a reader must know beside the figures, a sentence each."""
+    tokens, void = load.tokens(), load.lag.sentence(closed=not load.open_loop)
+    found = [void] if void else []
+    if any(each.overrun for each in load.rounds):
+        found.append(f"Sending stopped when {MOST_IN_FLIGHT:,} requests were open: the server does not keep up.")
+    if tokens.prompt is not None and abs(tokens.prompt - tokens.prompt_wanted) > 0.05 * tokens.prompt_wanted:
+        found.append(
+            f"The server counted {tokens.prompt:,} prompt tokens where {tokens.prompt_wanted:,} were wanted: "
+            "prompts are made of words."
+        )
+    if tokens.several:
+        found.append(
+            f"{tokens.several:,} answers had several tokens in one event: their TTF-N is at most what is shown, and "
+            "gaps between tokens are gaps between events."
+        )
+    if tokens.uncounted and test.target.api != "embeddings":
+        found.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
+    if short and not test.traffic.end_of_text:
+        found.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
+    single = [load.outcome(each, test.confidence) for each in test.objectives if each.metric not in OF_WINDOWS]
+    found += [
+        f"{each.objective.label} is judged by {each.requests:,} of {len(load.exchanges):,} requests: the others ended "
+        "before it."
+        for each in single
+        if each.requests < len(load.exchanges)
+    ]
+    most = max((each.alike for each in single), default=1.0)
+    if most >= MANY_ALIKE:
+        found.append(
+            "Requests that queue behind each other, or are answered together, are alike: verdicts count up to "
+            f"{most:.1f} as one."
+        )
+    return found

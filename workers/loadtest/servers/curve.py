@@ -1,0 +1,135 @@
+"""The curve of one server: the search for the load that holds, within the stage's time."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from kernels.load.generator import LoadDuration, Sent
+from kernels.measure.telemetry import TelemetrySampler
+from workers.documents.load import LimitResult, LoadResult
+from workers.documents.measurement import Telemetry
+from workers.documents.workload import Objective
+from workers.harness.context import Context
+from workers.loadtest.highest_load import OUT_OF_TIME, searched
+from workers.loadtest.ladder import Ladder
+from workers.loadtest.measuring import LoadTest, judged
+from workers.loadtest.servers import judging
+from workers.measuring.conditions import SECONDS_BETWEEN_SAMPLES
+from workers.wording.text import traffic_words
+
+LEAST_LOADS = 3
+"""The loads of a curve that are measured even when time is up."""
+LEAST_SECONDS, MOST_SECONDS = 3.0, 60.0
+"""The bounds of the time that one load is put on, in seconds."""
+LOOKS = 2
+"""How often a load is put on at most. The second time lasts as long as its verdict takes."""
+SPARE = 1.5
+"""The second time lasts this much longer than the first one predicts: requests beyond the limit make a verdict wait."""
+WARM_UP = 0.2
+"""Share of a load's time that does not count, at its beginning."""
+
+Loading = Callable[[LoadTest], Sent]
+"""Puts the load of a test on a server."""
+
+
+class Curve:
+    """Measures one side until `until` seconds of the stage are left.
+
+    On the way up each load gets half of an equal share of the time. That may be too short for a verdict. Such a load is
+    put on once more where the search comes back to it, for as long as its verdict takes.
+    """
+
+    def __init__(self, context: Context, device: str, ladder: Ladder, until: float, gpus: int = 1) -> None:
+        """`gpus` are those that the side runs on."""
+        self._ladder, self.search = ladder, ladder.search(LEAST_LOADS, LOOKS)
+        self._context, self._device, self._until, self._gpus = context, device, until, gpus
+        self._found: dict[int, LoadResult] = {}
+        self._again: set[int] = set()
+        self.answers: list[list[judging.Answer]] = []
+        """The answers of each load that are to be judged."""
+
+    def measure(self, name: str, test: LoadTest, loading: Loading) -> LimitResult:
+        """`name` is that of the side, for progress; `test` is that of every load but for its traffic and time."""
+
+        def put_on(rung: int, seconds: float) -> LoadResult:
+            timed = replace(test, limits=LoadDuration(seconds, warm_up_s=seconds * WARM_UP))
+            here = _in_time(self._ladder.test(timed, rung, self.search.confidence))
+            self._context.say(0.5, f"{name}: {traffic_words(here.traffic)}, {seconds:.0f} s")
+            at, every = datetime.now(UTC).isoformat(timespec="seconds"), SECONDS_BETWEEN_SAMPLES[self._device]
+            with TelemetrySampler(self._device, interval=every, gpus=self._gpus) as telemetry:
+                sent = loading(here)
+            steady = telemetry.summary(sent.counted_from_ns / 1e9, sent.stopped_ns / 1e9)
+            self.answers.append(judging.drawn(sent))
+            found = judged(here, sent, at).model_copy(update={"url": ""})
+            return _beside_others(found, Telemetry.model_validate(steady))
+
+        def measured(rung: int) -> LoadResult:
+            rising, known = rung > max(self._found, default=0), self._found.get(rung)
+            if known is None or known.verdict is None:
+                known = self._found[rung] = put_on(rung, self._seconds)
+            longer = 0.0 if rising or rung in self._again else _seconds_for(known)
+            if longer and longer <= min(MOST_SECONDS, self._left - LEAST_SECONDS):
+                self._again.add(rung)
+                self._found[rung] = put_on(rung, longer)
+            return self._found[rung]
+
+        return searched(self._ladder, self.search, measured, unfinished=self._unfinished, saturate=True)
+
+    @property
+    def _left(self) -> float:
+        return self._context.seconds_left - self._until
+
+    @property
+    def _seconds(self) -> float:
+        remaining = max(LEAST_LOADS, self.search.loads) - len(self._found)
+        return min(MOST_SECONDS, max(LEAST_SECONDS, self._left / max(1, remaining) / LOOKS))
+
+    def _unfinished(self) -> str:
+        if len(self._found) < LEAST_LOADS or self._left >= LEAST_SECONDS:
+            return ""
+        return OUT_OF_TIME
+
+
+def _seconds_for(found: LoadResult) -> float:
+    """Seconds that a load must be put on for its verdict, at the rate at which it answered requests.
+
+    0 where it has a verdict, or answered none.
+    """
+    undecided = [each for each in found.outcomes if each.verdict == "not_enough_samples"]
+    if found.verdict != "not_enough_samples" or not all(each.requests for each in undecided):
+        return 0.0
+    return SPARE * max(each.needed / each.requests for each in undecided) * found.seconds / (1 - WARM_UP)
+
+
+def _in_time(test: LoadTest) -> LoadTest:
+    """The test, in which a request of an open loop that takes longer than the load and the longest limit has failed.
+
+    Otherwise a server that does not keep up would be waited for after the load.
+    """
+    if not test.traffic.open_loop:
+        return test
+    limits = [each.limit / 1e3 for each in test.objectives if each.limit is not None and each.unit == "ms"]
+    longest = min(test.traffic.time_out_s, test.limits.seconds + max(limits, default=0.0))
+    return replace(test, traffic=test.traffic.model_copy(update={"time_out_s": longest}))
+
+
+def _beside_others(found: LoadResult, telemetry: Telemetry) -> LoadResult:
+    """The result with the device's telemetry; void where another program used the GPU."""
+    if not telemetry.void:
+        return found.model_copy(update={"telemetry": telemetry})
+    notes = [*found.notes, telemetry.void]
+    return found.model_copy(update={"telemetry": telemetry, "verdict": None, "notes": notes})
+
+
+def with_limits(objectives: list[Objective], before: dict[tuple[str, int | None], float | None]) -> list[Objective]:
+    """The objectives with limits: that of a promise relative to today from the median that was measured before.
+
+    `before` is by metric and n. A promise whose median is not known is left out.
+    """
+    found = []
+    for each in objectives:
+        if each.limit is not None:
+            found.append(each)
+        elif limit := each.limit_beside(before.get((each.metric, each.n))):
+            found.append(each.model_copy(update={"limit": limit, "at_least_faster": None}))
+    return found

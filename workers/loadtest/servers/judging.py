@@ -1,0 +1,78 @@
+"""Answers that were served under load, held against the model's logits by `kernels/proof/served_ids.py`.
+
+Of every ASKED_OF-th request the ids are asked for; up to ANSWERS of each load, drawn by chance, are judged once both
+sides have ended. They are judged round-robin over the loads, so that a lack of time leaves out no load.
+"""
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+
+from kernels import runners
+from kernels.load.exchange import CANCELLED
+from kernels.load.generator import Sent
+from kernels.proof.served_ids import LogitGaps, answer_gaps, joined
+from workers.documents.measurement import ServedIds
+from workers.documents.stages import StageInput
+from workers.harness.context import Context
+from workers.measuring.judged_ids import served_ids
+from workers.measuring.served_model import device_of, load
+
+ASKED_OF = 4
+ANSWERS = 8
+SHARE = 0.05
+"""The share of the stage's seconds that is kept for judging. One answer of each side is judged even when time is up."""
+
+Answer = tuple[list[int], list[int]]
+"""The ids of a prompt and of its answer."""
+
+
+def drawn(sent: Sent) -> list[Answer]:
+    """Up to ANSWERS whole answers of a load whose ids are known, in an order drawn by chance."""
+    whole = [each for each in sent.counted if each.ended and each.ended != CANCELLED]
+    answers = [(each.prompt_ids, each.ids) for each in whole if each.prompt_ids and each.ids]
+    return random.Random(len(answers)).sample(answers, min(ANSWERS, len(answers)))
+
+
+def judge(
+    document: StageInput,
+    context: Context,
+    answers: Mapping[str, Sequence[Sequence[Answer]]],
+    allowed: Mapping[str, float],
+) -> dict[str, ServedIds]:
+    """The finding on each side of `answers` (by load) that has any; the reference is the model as it is served today.
+
+    `allowed`: the mean logit gap that rounding explains on each side. Raises StageError where the model cannot be
+    loaded, and what a forward pass raises.
+    """
+    lines = {name: _round_robin(loads) for name, loads in answers.items()}
+    found: dict[str, list[LogitGaps]] = {name: [] for name, line in lines.items() if line}
+    if not found:
+        return {}
+    context.say(0.95, "judging answers under load")
+    device, reference = device_of(document.gpu_class), runners.runner("eager", load(document, context))
+    try:
+        for answers_of_sides in itertools.zip_longest(*(lines[name] for name in found)):
+            for gaps, answer in zip(found.values(), answers_of_sides, strict=True):
+                if answer is not None and (not gaps or context.seconds_left > 0):
+                    prompt, served = answer
+                    gaps.append(answer_gaps(reference, prompt, served, device))
+    finally:
+        reference.close()
+        runners.free()
+    return {name: _said(gaps, allowed[name]) for name, gaps in found.items()}
+
+
+def _round_robin(loads: Sequence[Sequence[Answer]]) -> list[Answer]:
+    """The first answer of each load, then the second of each, and so on."""
+    return [each for turn in itertools.zip_longest(*loads) for each in turn if each is not None]
+
+
+def _said(gaps: list[LogitGaps], allowed: float) -> ServedIds:
+    every, count = joined(gaps), len(gaps)
+    answers = "One of its answers was" if count == 1 else f"{count:,} of its answers were"
+    said = (
+        f"{answers} held against the model's logits: over {every.tokens:,} ids the largest logit gap is "
+        f"{every.largest:.2g}."
+    )
+    return served_ids(every, every.refusal(allowed), said)

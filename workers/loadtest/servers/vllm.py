@@ -1,0 +1,116 @@
+"""vLLM's server as before under load: started for the search by the Python of its own environment, and ended after it.
+
+It listens at the loopback address of the stage's own network (`workers/confinement/`). It ends before the other side
+starts, so it has the GPU to itself.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from kernels import runners
+from kernels.load.connection import Address
+from kernels.load.server_process import NotStarted, reserved_port, running
+from kernels.load.vllm_server import MEMORY_SHARE, ServerCommand, ServerSettings, vllm
+from kernels.model import loading, written_model
+from kernels.runners.bucket_session import positions
+from kernels.runners.vllm_process import has_network
+from kernels.runners.vllm_runner import PYTHON_VARIABLE, environment, memory_share
+from kernels.server.processes.handed import NAME
+from kernels.server.processes.web_servers import processes_here
+from workers.documents.load import LoadCurve, LoadedServer
+from workers.documents.recording import longest
+from workers.harness.context import StageError
+from workers.loadtest.prompts import WORDS
+from workers.loadtest.servers.sides import Sides
+from workers.measuring.served_model import dtype_of, load
+from workers.wording.load_search import NO_NETWORK, NO_VLLM, curve_of, one_api_server
+
+EXPECTED_START_SECONDS, LONG_START_SECONDS = 70.0, 150.0
+"""vLLM loads the weights, compiles and captures its graphs; with empty caches that took 63 s for Llama-3.2-1B. It is
+waited for LONG_START_SECONDS, and longer where its side has more time left."""
+SPARE_TOKENS = 64
+"""vLLM's longest sequence has so many tokens more than the traffic's: prompts are words, counted once sent."""
+LONGEST = 500
+"""Characters of vLLM's log that a sentence quotes."""
+NO_TOKENIZER = "The model has no tokenizer: vLLM reads each word of a prompt as one id."
+
+
+def refusal() -> str:
+    """Why vLLM cannot be started on this worker, in a sentence; "" where it can."""
+    if not os.environ.get(PYTHON_VARIABLE):
+        return NO_VLLM
+    return "" if has_network() else NO_NETWORK
+
+
+def curve(sides: Sides, until: float) -> LoadCurve:
+    """vLLM's server under rising load. Raises StageError where it does not start, with the end of its log."""
+    context, caveats = sides.context, list[str]()
+    wanted = _wanted(sides, caveats)
+    try:
+        server = vllm(wanted, os.environ[PYTHON_VARIABLE], environment())
+    except ValueError as error:
+        raise StageError(f"vLLM was not started: WORKER_VLLM: {error}.") from error
+    context.say(0.5, "starting vLLM")
+    url, log = f"http://127.0.0.1:{wanted.port}", context.artifacts / "vllm.log"
+    seconds, begun = max(LONG_START_SECONDS, context.seconds_left - until), time.monotonic()
+    try:
+        with running(server.command, url + server.ready, log, seconds, server.environment):
+            started = time.monotonic() - begun
+            limit = sides.over_http("before", Address.parse(url), until)
+    except NotStarted as error:
+        how = "ended" if time.monotonic() - begun < seconds else f"had not started after {seconds:.0f} s"
+        raise StageError(f"vLLM {how}; its log ends: {_last_line(log)}") from error
+    if (web_servers := processes_here(sides.spec())) > 1:
+        caveats.append(one_api_server(web_servers))
+    return curve_of(_described(sides, server, started, caveats), limit)
+
+
+def _wanted(sides: Sides, caveats: list[str]) -> ServerSettings:
+    document = sides.document
+    traffic, dtype = document.workload.traffic, dtype_of(document)
+    positions_of_model = positions(loading.skeleton(document.model.config, dtype).config)
+    return ServerSettings(
+        directory=_directory(sides, dtype, caveats),
+        name=NAME,
+        dtype=dtype,
+        port=reserved_port(),
+        context=min(positions_of_model, sum(longest(traffic, document.recording)) + SPARE_TOKENS),
+        running=sides.most,
+        memory=min(MEMORY_SHARE, memory_share() or MEMORY_SHARE),
+        shared_prefix=bool(traffic.shared_prefix or document.recording),
+    )
+
+
+def _directory(sides: Sides, dtype: str, caveats: list[str]) -> Path:
+    """What vLLM reads: the model's own files where they have weights and a tokenizer, else some written here."""
+    own = sides.context.model_dir
+    if (own / "tokenizer.json").is_file() and any(own.glob("*.safetensors")):
+        return own
+    caveats.append(NO_TOKENIZER)
+    written = sides.context.artifacts / "vllm-model"
+    written_model.write(load(sides.document, sides.context, dtype), written, WORDS)
+    runners.free()
+    return written
+
+
+def _last_line(log: Path) -> str:
+    """The last line of vLLM's log that names an error, but for the one that points to another, else its last line."""
+    lines = [" ".join(line.split()) for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if "Error" in line and "root cause above" not in line]
+    return (errors or lines or ["it said nothing"])[-1][:LONGEST]
+
+
+def _described(sides: Sides, server: ServerCommand, started: float, caveats: list[str]) -> LoadedServer:
+    version, options = server.settings["version"], server.settings["options"]
+    return LoadedServer(
+        kind="vllm",
+        label=f"vLLM {version}",
+        sentence=f"vLLM {version}, started for this run in {started:.0f} s with {options}: continuous batching, over "
+        "HTTP from this machine.",
+        hardware=sides.hardware,
+        gpu_class=sides.document.gpu_class,
+        version=version,
+        settings=server.settings,
+        caveats=caveats,
+    )

@@ -1,0 +1,79 @@
+"""What a prediction assumes, in sentences."""
+
+from collections.abc import Sequence
+
+from kernels.measure import forward_pass, pass_time
+from kernels.measure.pass_time import MEGAKERNEL, ModelSizes, exchanges_us
+from kernels.megakernel.program.ranks import RANKS
+from workers.documents.prediction import PredictedPlan
+from workers.documents.workload import Sla
+from workers.prediction.rates import KnownRates
+
+
+def of_generation(
+    workload: Sla, sizes: ModelSizes, plans: Sequence[PredictedPlan], most_gpus: int, rates: KnownRates
+) -> list[str]:
+    """What is assumed of a model that generates text."""
+    sentences = [
+        _reached(rates),
+        "A pass reads every weight once, a decode step the keys and values too; FLOPs come on top, those of the head "
+        "for a prompt's last token alone.",
+    ]
+    waits = f"A kernel that waits for the one before it takes {rates.kernel_us:.1f} µs beside that"
+    if sizes.experts is None:
+        exchanges = f"a layer of the megakernel {exchanges_us(1):.1f} µs, and no less than its exchanges"
+        sentences.append(f"{waits}; {exchanges}. Both are of H200s.")
+    else:
+        sentences += [f"{waits}, measured on H200s.", *_of_experts(sizes)]
+    sentences.append("The host and sampling take no time.")
+    if any(plan.runner == MEGAKERNEL and plan.weights in pass_time.UNPACKED for plan in plans):
+        least = " and ".join(f"{rate:.1f} · 10¹² of {name}" for name, rate in pass_time.UNPACKED.items())
+        sentences.append(
+            f"Where the megakernel unpacks weights of 8 or 4 bits, a layer takes {pass_time.UNPACK_US:.1f} µs more, "
+            f"and a GPU unpacks at most {least} weights a second."
+        )
+    if most_gpus > 1 and sizes.experts is None:
+        several = [gpus for gpus in RANKS[1:] if gpus <= most_gpus]
+        layers = " and ".join(f"{exchanges_us(gpus):.1f} µs on {gpus} GPUs" for gpus in several)
+        sums = " and ".join(f"{pass_time.PROMPT_SUM_US[gpus]:.0f} µs on {gpus}" for gpus in several)
+        sentences.append(
+            f"Several GPUs divide bytes and FLOPs evenly. Beside these a layer of the megakernel takes {layers}, and "
+            f"each sum over GPUs takes {sums} for a prompt."
+        )
+    if workload.load is not None:
+        sentences.append(
+            "Under load all users always wait, their prompts are read together, and so are their tokens made; the "
+            "server pads prompts to its graphs, and HTTP takes no time."
+        )
+    return sentences
+
+
+def of_one_pass(rates: KnownRates) -> list[str]:
+    """What is assumed of a model that generates no text."""
+    runners = forward_pass.KERNELS
+    return [
+        _reached(rates),
+        "A request reads every weight once, and all parameters but the tables of embeddings multiply every token; "
+        "FLOPs come on top.",
+        f"A kernel that waits for the one before it takes {rates.kernel_us:.1f} µs beside that. A layer has "
+        f"{runners['cuda_graphs']} or more under CUDA graphs, as torch's dispatcher counts them, and "
+        f"{runners['compiled']} under torch.compile, as its code implies; no run has measured these.",
+        "The host takes no time.",
+    ]
+
+
+def _reached(rates: KnownRates) -> str:
+    return f"The GPU's rates are {rates.source}, and are reached all the time."
+
+
+def _of_experts(sizes: ModelSizes) -> list[str]:
+    of = sizes.experts
+    if of is None:
+        return []
+    counts = [pass_time.kernels_of(sizes, runner, False) for runner in ("kernels", "compiled", "cuda_graphs")]
+    return [
+        f"Each token chooses {of.chosen} of {of.experts} experts evenly and by itself: n tokens read {of.experts} · "
+        f"(1 − (1 − {of.chosen}/{of.experts})ⁿ) of them, and each is multiplied by its own.",
+        f"A layer of a step has {counts[0]} such kernels in the kernels runner. transformers' modules are taken to "
+        f"have {counts[1]} under torch.compile and {counts[2]} under CUDA graphs, as their code implies.",
+    ]

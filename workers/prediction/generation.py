@@ -1,0 +1,194 @@
+"""Predictions of a model that generates text: by prompts and decode steps."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, log
+from typing import Any
+
+from kernels.hardware import GPUS, Gpu
+from kernels.measure import pass_time
+from kernels.measure.pass_time import MEGAKERNEL, ModelSizes, PassWork, pass_ms
+from kernels.measure.request_case import cached, multiplied, uncounted
+from kernels.megakernel.program.ranks import RANKS, part_of
+from kernels.megakernel.program.shape import BATCH_MOST, Unsupported, shape_of
+from kernels.megakernel.program.shape import FAMILIES as DENSE
+from kernels.model_files.families import is_mixture, is_sparse
+from kernels.ops import BYTES
+from kernels.server.scheduler.batching import STEP_TOKENS
+from workers.documents.gpu_class import gpus_of, single_gpu_class
+from workers.documents.measurement import Rates
+from workers.documents.model import ModelManifest
+from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
+from workers.documents.workload import Precision, Sla, unit_of
+from workers.prediction import assumptions
+from workers.prediction.plans import BATCHED, excluded, flops, rate_figure, waiting_clients
+from workers.prediction.rates import KnownRates
+
+DEFAULT_N = 64
+"""The token that TTF-N is predicted for where no objective names one."""
+SIXTEEN_BITS = BYTES["bf16"]
+PADDED = 2 * log(2)
+"""Tokens that a server's pass computes for each token of a prompt, which is padded to the next longer CUDA graph.
+
+The factor is the mean over prompts whose lengths lie evenly between two graphs, one twice as long as the other. The
+graphs of `kernels.server.execution.shapes` are closer to each other now; no committed run has measured those."""
+LOWER: dict[str, tuple[str, ...]] = {MEGAKERNEL: ("fp8", "nvfp4"), "kernels": ("fp8",)}
+"""The lower precisions in which a runner can hold a whole model's weights on a GPU."""
+HOPPER = 90
+"""The compute capability (x 10) that the megakernel is written for."""
+GROUPED = (90, 100)
+"""The compute capabilities (x 10) on which the kernels runner multiplies all experts by one product."""
+
+
+def of_generation(
+    workload: Sla, model: ModelManifest, gpu_class: str, rates: KnownRates, precisions: Sequence[Precision]
+) -> Prediction:
+    """The prediction for plans in each of the precisions. The model is served in the first one today."""
+    traffic, served = workload.traffic, precisions[0]
+    if why := _unpredicted(model, gpu_class, served):
+        return Prediction(missing=[f"Nothing is predicted of {why}."])
+    shape = (traffic.prompt_tokens, traffic.output_tokens)
+    missing, plans = _missing(workload), []
+    sizes = pass_time.decoder(model.config, multiplied(model.config, model.parameters))
+    for runner, gpus in _runners(model, gpu_class):
+        lower = [name for name in precisions[1:] if gpu_class == "cpu" or name in LOWER.get(runner, ())]
+        for weights in dict.fromkeys([served, *(lower if sizes.experts is None else [])]):
+            request = _Request(sizes, runner, served, weights, gpus, *shape, rates.kernel_us)
+            if not request.served_by_runner(traffic.batch) or excluded(runner, weights, served, workload):
+                continue
+            figures = _latencies(request, workload, rates.single) if traffic.concurrency == 1 else []
+            figures += _under_load(request, workload, rates.settled) if not missing else []
+            plans.append(PredictedPlan(runner=runner, gpus=gpus, weights=weights, figures=figures))
+    stated = assumptions.of_generation(workload, sizes, plans, gpus_of(gpu_class), rates)
+    return Prediction(plans=plans, assumptions=stated, missing=missing + waiting_clients(workload))
+
+
+def _unpredicted(model: ModelManifest, gpu_class: str, served: Precision) -> str:
+    """What nothing is predicted of, as words behind "of"; "" where it is predicted.
+
+    A CPU's cache may hold small weights; of a GPU their bytes take little beside the kernels.
+    """
+    if why := uncounted(model.config):
+        return why
+    if is_mixture(model.config) and served != "bf16":
+        return f"a mixture of experts in {served}"
+    return cached(multiplied(model.config, model.parameters) * BYTES[served]) if gpu_class == "cpu" else ""
+
+
+def divides(model: ModelManifest, gpus: int) -> bool:
+    """Whether the megakernel can divide the model over `gpus` GPUs."""
+    try:
+        part_of(shape_of(model.config), gpus)
+    except (Unsupported, KeyError):
+        return False
+    return True
+
+
+def _runners(model: ModelManifest, gpu_class: str) -> Iterator[tuple[str, int]]:
+    """The runners that may serve a model that generates on the class, each with a number of GPUs."""
+    gpu = GPUS[single_gpu_class(gpu_class)]
+    if gpu.sm == HOPPER:
+        yield from ((MEGAKERNEL, gpus) for gpus in RANKS if gpus <= gpus_of(gpu_class) and divides(model, gpus))
+    names = ["compiled"] if gpu.gpu_class == "cpu" else ["kernels", "compiled", "cuda_graphs"]
+    yield from ((name, 1) for name in names if name != "kernels" or _composes(model.config, gpu))
+
+
+def _composes(config: dict[str, Any], gpu: Gpu) -> bool:
+    """Whether the compact decoder runs the model (`kernels.model.decoder.refusal`), and multiplies all experts at once
+    where it has some.
+    """
+    if config.get("clip_qkv") is not None or config.get("hidden_act", "silu") != "silu":
+        return False
+    if not is_mixture(config):
+        return config["model_type"] in DENSE
+    return gpu.sm in GROUPED and all(is_sparse(config, layer) for layer in range(config["num_hidden_layers"]))
+
+
+@dataclass(frozen=True)
+class _Request:
+    """Requests of a decoder by a runner, with weights in a precision, on GPUs that divide it evenly."""
+
+    sizes: ModelSizes
+    runner: str
+    served: Precision
+    weights: Precision
+    gpus: int
+    prompt: int
+    output: int
+    kernel_us: float
+
+    def served_by_runner(self, batch: int) -> bool:
+        """Whether the runner takes the precision of activations and so many sequences at once."""
+        return self.runner != MEGAKERNEL or (batch <= BATCH_MOST and self.activations == "bf16")
+
+    @property
+    def activations(self) -> str:
+        """The precision of activations, keys and values: that of the weights, but 16 bits at least."""
+        if BYTES[self.weights] >= SIXTEEN_BITS:
+            return self.weights
+        return self.served if BYTES[self.served] == SIXTEEN_BITS else "bf16"
+
+    def prompt_ms(self, batch: float, rates: Rates) -> float:
+        """Reading `batch` prompts together, with weights in the precision of the activations but for `compiled`."""
+        weights = self.weights if self.runner == "compiled" else self.activations
+        return self._ms(pass_time.prompt(batch, self.prompt), weights, True, rates)
+
+    def step_ms(self, batch: int, rates: Rates) -> float:
+        """One token for each of `batch` requests, in the mean over their output."""
+        return self._ms(pass_time.step(batch, self.prompt + self.output / 2), self.weights, False, rates)
+
+    def _ms(self, work: PassWork, weights: str, reads_prompt: bool, rates: Rates) -> float:
+        if self.runner == MEGAKERNEL and not reads_prompt:
+            layer = pass_time.megakernel_layer(weights, work.answered, self.gpus)
+        else:
+            count = pass_time.kernels_of(self.sizes, self.runner, reads_prompt)
+            layer = pass_time.kernels_layer(count, self.kernel_us, self.gpus)
+        by = self.gpus * rates.read_tbps, self.gpus * flops(self.activations, rates)
+        return pass_ms(self.sizes, work, BYTES[weights], BYTES[self.activations] / SIXTEEN_BITS, by, layer)
+
+
+def _latencies(request: _Request, workload: Sla, rates: Rates) -> list[PredictedFigure]:
+    """TTFT, TTF-N, TPOT, E2E and tokens per second of requests that are served batch by batch."""
+    batch, output = workload.traffic.batch, request.output
+    first, step = request.prompt_ms(batch, rates), request.step_ms(batch, rates)
+    wanted = [each.n for each in workload.objectives if each.n is not None] or [DEFAULT_N]
+    figures = [PredictedFigure(metric="ttft", value=first)]
+    for n in sorted({each for each in wanted if each <= output}):
+        figures.append(PredictedFigure(metric="ttf_n", n=n, value=first + (n - 1) * step))
+    if output > 1:
+        figures.append(PredictedFigure(metric="tpot", value=step))
+    whole = first + (output - 1) * step
+    metrics = {"e2e"} | ({"batch_latency"} & {objective.metric for objective in workload.objectives})
+    figures += [PredictedFigure(metric=metric, value=whole) for metric in sorted(metrics, reverse=True)]
+    return [*figures, rate_figure(1000 * batch * output / whole, unit_of("throughput"))]
+
+
+def _missing(workload: Sla) -> list[str]:
+    """Why the throughput under load is not predicted, in a sentence; [] where it is, or no load is asked for."""
+    other = workload.traffic.only_under_load
+    if workload.load is None or not other:
+        return []
+    return [f"No throughput under load is predicted for traffic with {other.replace('_', ' ')}."]
+
+
+def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[PredictedFigure]:
+    """Tokens per second for 1, 2, 4 and so on users who always wait: all prompts are read, then all write together.
+
+    A server reads prompts in passes of at most STEP_TOKENS tokens, which are padded where there are several users.
+    Steps with more users than the runner serves run by the library's kernels, which do not run on several GPUs.
+    """
+    users, figures = 1, []
+    while workload.load is not None and users <= workload.load.most_users:
+        by = request if request.served_by_runner(users) else replace(request, runner="kernels")
+        if by is not request and request.gpus > 1:
+            break
+        read, passes = float(users), 1
+        if request.runner not in BATCHED:
+            read = users * PADDED if users > 1 else 1.0
+            passes = ceil(read * request.prompt / STEP_TOKENS)
+        prompts = passes * request.prompt_ms(read / passes, rates)
+        whole = prompts + (request.output - 1) * by.step_ms(users, rates)
+        value = 1000 * users * request.output / whole
+        figures.append(PredictedFigure(metric="throughput", users=users, unit="tokens/s", value=value))
+        users *= 2
+    return figures

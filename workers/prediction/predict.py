@@ -1,0 +1,98 @@
+"""Predicts what each plan takes that may serve a model, before anything runs: its latencies, and its throughput under
+load. Imports no torch.
+
+Formula and assumptions: `docs/method.md`, *prediction*; the time of a pass: `kernels/measure/pass_time.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+
+from workers.cost.pricing import usd_per_mtok
+from workers.documents.gpu_class import single_gpu_class
+from workers.documents.measurement import Ceilings
+from workers.documents.model import ModelManifest
+from workers.documents.prediction import PredictedPlan, Prediction
+from workers.documents.workload import Objective, Precision, Sla
+from workers.prediction.generation import divides, of_generation
+from workers.prediction.one_pass import of_one_pass
+from workers.prediction.plans import VARIANTS
+from workers.prediction.precisions import precisions_of_plans
+from workers.prediction.rates import rates_of
+
+__all__ = ["MEDIAN", "divides", "fastest", "predict", "predicted", "predicted_primary"]
+
+MEDIAN = 50
+"""The percentile that is predicted."""
+
+
+def predict(
+    workload: Sla,
+    model: ModelManifest,
+    gpu_class: str,
+    ceilings: Ceilings | None,
+    served: Precision,
+    lower: Sequence[Precision] = (),
+) -> Prediction:
+    """The prediction for plans on a class: one for each runner, number of GPUs and precision that it may have.
+
+    `ceilings` are those of the newest run on the GPU, None where there is none. `served` is the precision that the
+    model is served in today, `lower` are those that a plan may hold its weights in.
+    """
+    rates = rates_of(gpu_class, ceilings)
+    if rates is None:
+        why = f"Nothing is predicted on {gpu_class}: no datasheet and no earlier run tells its rates."
+        return Prediction(missing=[why])
+    made = of_generation if model.kind == "decoder" else of_one_pass
+    return made(workload, model, gpu_class, rates, [served, *lower])
+
+
+def predicted(
+    sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings], lowered: bool = True
+) -> Prediction:
+    """The prediction for a run on a class: of plans in the precision that the model is served in there and, where
+    `lowered`, in the lower ones that the workload allows. Form, choice of a class and run all predict by this.
+
+    `ceilings` are those that the newest runs measured, by the class of one GPU; without one it is by the datasheet.
+    """
+    served, lower = precisions_of_plans(sla, model, gpu_class)
+    lower = lower if lowered else []
+    return predict(sla, model, gpu_class, ceilings.get(single_gpu_class(gpu_class)), served, lower)
+
+
+def fastest(plans: Sequence[PredictedPlan], promise: Objective) -> tuple[float, PredictedPlan] | None:
+    """The least median that is predicted of the time that the promise is about, at one request at a time, and the plan
+    that has it; None where none is predicted.
+    """
+    values = ((_value(plan, promise.metric, promise.n), plan) for plan in plans if promise.unit == "ms")
+    return min(((value, plan) for value, plan in values if value is not None), key=itemgetter(0), default=None)
+
+
+def predicted_primary(
+    objective: Objective,
+    prediction: Prediction,
+    variant: str,
+    served: Precision,
+    gpus: int = 1,
+    usd_per_hour: float | None = None,
+) -> float | None:
+    """The median that is predicted of an objective's metric for a whole-model variant on so many GPUs; None where none
+    is. A rate, of throughput, is better where it is higher.
+
+    The variant holds weights as they are `served`, unless its name lowers them. `usd_per_hour` is the price of all GPUs
+    of the plan, without which no cost is predicted. The gap between two tokens is the mean one.
+    """
+    runner, lower = VARIANTS.get(variant, ("", None))
+    key = (runner, lower or served, gpus)
+    plan = next((plan for plan in prediction.plans if (plan.runner, plan.weights, plan.gpus) == key), None)
+    if plan is None:
+        return None
+    if objective.metric == "cost_per_mtok":
+        rate = _value(plan, "throughput")
+        return usd_per_mtok(usd_per_hour, rate) if usd_per_hour and rate else None
+    return _value(plan, "tpot" if objective.metric == "itl" else objective.metric, objective.n)
+
+
+def _value(plan: PredictedPlan, metric: str, n: int | None = None) -> float | None:
+    """The plan's figure at one request at a time."""
+    key = (metric, n, None)
+    return next((figure.value for figure in plan.figures if (figure.metric, figure.n, figure.users) == key), None)

@@ -1,0 +1,193 @@
+"""A report as one HTML file that opens from a disk, offline, without scripts."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+
+from workers.charts import CHARTS, cells, economics, endpoint, plans, prediction, time_spent, under_load
+from workers.charts.svg import draw
+from workers.cost import against_endpoint, any_load, study
+from workers.documents import budget
+from workers.documents.load import UnderLoadResult
+from workers.documents.model import ModelManifest
+from workers.documents.prices import PriceBook
+from workers.documents.stages import Results, VerifyResult
+from workers.documents.workload import Sla, Workload
+from workers.report import glossary
+from workers.wording import plan_profile, provenance, serving, text
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+class NoVerdict(ValueError):
+    """The run has no verified result to report."""
+
+
+class Reported(Protocol):
+    """What a report shows: a stage's input, or the snapshot of a frozen report."""
+
+    @property
+    def workload(self) -> Workload: ...
+    @property
+    def model(self) -> ModelManifest: ...
+    @property
+    def results(self) -> Results: ...
+    @property
+    def taken(self) -> Mapping[str, float]:
+        """Seconds that each stage before this one took."""
+
+
+@dataclass(frozen=True)
+class Cover:
+    """What the account team adds to a frozen report. `note` is HTML that was made safe; dates are ISO 8601 days.
+
+    `reviewed` and `published` are a person and a day, or None when that has not happened.
+    """
+
+    title: str
+    customer: str
+    state: str
+    note: Markup
+    frozen: str
+    reviewed: tuple[str, str] | None
+    published: tuple[str, str] | None
+    prices: PriceBook
+    logo: str = ""
+    """A data URI of a PNG, or empty."""
+
+
+def headline(verify: VerifyResult, load: UnderLoadResult | None = None) -> str:
+    """The result in one line: `Met: TTF64 p50 81.0 ms (limit 100 ms), 3.47x faster than before in the median`, and
+    where both sides were put under load `; shown to hold under load: 20 users after, none before`.
+    """
+    first = verify.outcomes[0]
+    objective, after = first.objective, text.quantity(first.after, first.objective.unit)
+    limit = text.promised(objective) if objective.limit is None else text.quantity(objective.limit, objective.unit)
+    said = "promised" if objective.limit is None else "limit"
+    line = f"{text.VERDICT_LABELS[verify.verdict]}: {objective.label} {after} ({said} {limit})"
+    return f"{line}, {speedup_words(verify)}{_under_load(load)}"
+
+
+def _under_load(load: UnderLoadResult | None) -> str:
+    if load is None or load.before is None or load.after is None:
+        return ""
+    after, before = (curve.limit.held for curve in (load.after, load.before))
+    said = [text.traffic_words(each.traffic) if each else "none" for each in (after, before)]
+    return f"; shown to hold under load: {said[0]} after, {said[1]} before"
+
+
+def speedup_words(verify: VerifyResult) -> str:
+    """The paired ratio to what the plan is compared with, in words; inside the noise floor it is no difference."""
+    if verify.speedup is None:
+        return "no change recommended"
+    ratio = verify.speedup.ratio.value
+    if not verify.speedup.difference:
+        return f"no difference to {verify.compared_with}"
+    return f"{text.times(ratio, verify.outcomes[0].objective.unit)} than {verify.compared_with} in the median"
+
+
+def _charts(document: Reported) -> list[dict[str, Any]]:
+    drawn = []
+    for chart in CHARTS:
+        figure = chart.figure(document.results)
+        table = chart.table(document.results)
+        drawn.append(
+            {
+                "chart": chart,
+                "svg": draw(figure, chart.title) if figure else "",
+                "headers": cells.headers(table),
+                "rows": cells.rows(table),
+                "provenance": provenance.sentence(document.results, chart.stage),
+            }
+        )
+    return [each for each in drawn if each["rows"]]
+
+
+def render(document: Reported, cover: Cover | None = None) -> str:
+    """The report as HTML; without a cover it calls itself a draft. Raises NoVerdict."""
+    verify = document.results.verify
+    if verify is None:
+        raise NoVerdict("report: the run has no verified result to report")
+    templates = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True)
+    templates.filters |= {"quantity": text.quantity, "number": text.number, "percent": text.percent}
+    templates.filters |= {"scaled": text.scaled, "dollars": text.dollars, "promised": text.promised}
+    workload = document.workload
+    units = study.of_results(document.results, workload, document.model)
+    anywhere = any_load.of_results(document.results, workload, document.model)
+    page = templates.get_template("report.html").render(
+        document=document,
+        cover=cover,
+        workload=workload,
+        results=document.results,
+        verify=verify,
+        verdicts=text.VERDICT_LABELS,
+        headline=headline(verify, document.results.load),
+        request_words=text.request_words(workload.traffic, document.model),
+        speedup_words=speedup_words(verify),
+        when_before=text.when(verify.compared_with),
+        charts=_charts(document),
+        unit_rows=economics.unit_rows(units),
+        unit_sides=economics.sides(document.results),
+        unit_loads=economics.loads(units, economics.sides(document.results)),
+        units=units,
+        demand=study.demand_of(units, workload) if document.results.price else None,
+        any_load=anywhere,
+        any_load_rows=economics.any_load_rows(anywhere),
+        energy_words=economics.energy_words(units, economics.sides(document.results)),
+        price_lines=economics.lines(document.results),
+        price_caution=economics.caution(document.results, workload.traffic.batch),
+        chosen_plan=plans.chosen(document.results),
+        why_chosen=plans.why(document.results),
+        predicted=prediction.rows(document.results),
+        predicted_words=prediction.words(document.results),
+        busy=provenance.busy(document.results),
+        unlike_before=time_spent.unlike_before(document.results, workload),
+        left_lines=plan_profile.lines(verify.profile) if verify.profile else [],
+        gpus_words=provenance.gpus_words(document.results),
+        unlike_after=time_spent.unlike_after(document.results, workload),
+        time_words=budget.sentence(workload, document.taken),
+        load_notes=under_load.load_notes(document.results),
+        kernels_by_load=under_load.kernels_by_load(document.results.load),
+        endpoint=endpoint.measured(document.results),
+        against_endpoint=against_endpoint.sentences(document.results, workload),
+        endpoint_promises=endpoint.promises(document.results),
+        endpoint_words=endpoint.words(document.results),
+        before_words=text.before_words(workload, document.model),
+        facts=provenance.facts(verify.environment, verify.gpus),
+        provenance=provenance.sentence(document.results, "verify"),
+        sla=Sla.model_validate(workload.model_dump(exclude={"model"})).model_dump_json(indent=2, exclude_none=True),
+        plan=json.dumps(serving.served_plan(document.results), indent=2),
+        serving=serving.offer(document.results, document.model),
+    )
+    return _with_contents(_with_words(page, document.model.kind == "decoder"))
+
+
+NO_WORDS = '<dl class="words"></dl>'
+
+
+def _with_words(page: str, generates: bool) -> str:
+    """The page with what its words mean."""
+    rows = "".join(f"<dt>{name}</dt><dd>{meaning}</dd>" for name, meaning in glossary.used_in(page, generates))
+    return page.replace(NO_WORDS, f'<dl class="words">{rows}</dl>', 1)
+
+
+HEADING = re.compile(r"<h2>(.*?)(?: <span.*?)?</h2>")
+CONTENTS = '<nav class="contents" aria-label="Contents">'
+
+
+def _with_contents(page: str) -> str:
+    """The page with an id on every heading and a list of links to them."""
+    links: list[str] = []
+
+    def numbered(found: re.Match[str]) -> str:
+        links.append(f'<li><a href="#part-{len(links) + 1}">{found[1]}</a></li>')
+        return found[0].replace("<h2>", f'<h2 id="part-{len(links)}">', 1)
+
+    page = HEADING.sub(numbered, page)
+    return page.replace(CONTENTS, f"{CONTENTS}<ol>{''.join(links)}</ol>", 1)

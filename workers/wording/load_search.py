@@ -1,0 +1,160 @@
+"""The sentences of the load stage: of one server's curve, and of both sides. Imports no torch."""
+
+from collections.abc import Sequence
+
+from workers.documents.load import LimitResult, LoadCurve, LoadedServer
+from workers.documents.workload import Objective
+from workers.wording.text import (
+    capitalised,
+    number,
+    plain,
+    quantity,
+    rate_words,
+    speed_words,
+    traffic_words,
+    users_words,
+)
+
+IN_ITS_PLACE = "Generate of transformers in batches is before under load in its place."
+NO_VLLM = (
+    "The workload names vLLM as what runs today, and this worker has no environment of it (WORKER_VLLM). "
+    + IN_ITS_PLACE
+)
+NO_NETWORK = (
+    "vLLM was not started: its processes connect to each other, and this host gives a stage no network of its own. "
+    + IN_ITS_PLACE
+)
+SLOW_PERIODS = "slow periods that come fewer than eight times in a load may escape it"
+TOO_FEW = "served too few requests to say: with more minutes a load lasts longer."
+
+
+def curve_of(server: LoadedServer, limit: LimitResult) -> LoadCurve:
+    """The curve with its sentence."""
+    return LoadCurve(server=server, limit=limit, sentence=_sentence(limit))
+
+
+def _sentence(limit: LimitResult) -> str:
+    loads, void = limit.loads, [each for each in limit.loads if each.verdict is None]
+    said = []
+    if limit.held:
+        rate = f"{number(limit.held.tokens_per_second)} tokens/s"
+        most = ", the most that was tried" if limit.level == limit.most_level else ""
+        said.append(f"Every objective holds {at_load(limit)}{most}: {rate}.")
+        few = [each for each in loads if each.verdict == "not_enough_samples" and each.level > limit.held.level]
+        if few:
+            said.append(f"Higher loads ({', '.join(traffic_words(each.traffic) for each in few)}) {TOO_FEW}")
+        if limit.speed is not None:
+            replayed = (limit.held.warm_up_seconds + limit.held.seconds) * limit.speed
+            said.append(f"That was shown for the first {plain(replayed)} s of the recording.")
+    elif void and len(void) == len(loads):
+        said.append(f"Every load is void, so none is shown to hold. {void[0].notes[0]}")
+    else:
+        least = traffic_words(loads[0].traffic)
+        lowest = "" if limit.nearer_above else f", not even {least}"
+        said.append(f"No load is shown to hold every objective{lowest}.")
+        if all(each.verdict == "not_enough_samples" for each in loads if each.verdict is not None):
+            said.append(f"Each {TOO_FEW}")
+        elif loads[0].verdict == "not_enough_samples":
+            said.append(f"The lowest, {least}, {TOO_FEW}")
+    said.append(f"{len(loads)} loads were judged, each at {plain(100 * limit.confidence_each, 5)} % confidence.")
+    if void and len(void) < len(loads):
+        named = ", ".join(traffic_words(each.traffic) for each in void)
+        said.append(f"Void, since the load generator itself was late: {named}.")
+    if limit.saturation:
+        at = limit.saturation.users
+        said.append(f"Above {_level(limit, at)} a higher load hardly brings more tokens per second.")
+    if limit.unfinished:
+        said.append(f"{limit.unfinished} A higher load may hold as well." if limit.held else limit.unfinished)
+    return " ".join(said)
+
+
+def at_load(limit: LimitResult) -> str:
+    """The highest load that holds: `with 8 users at once`, `at 12.5 requests per second`, `at the recorded speed`."""
+    closed = limit.rate is None and limit.speed is None
+    return f"with {users_words(limit.users)} at once" if closed else f"at {_level(limit, limit.level)}"
+
+
+def _level(limit: LimitResult, level: float) -> str:
+    if limit.speed is not None:
+        return speed_words(level)
+    return users_words(round(level)) if limit.rate is None else rate_words(level)
+
+
+def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommended: bool = True) -> str:
+    """What the stage found, in one sentence. Before is today where no change is `recommended`."""
+    today = "before" if recommended else "today"
+    sides = [(name, each) for name, each in ((today, before), ("after", after)) if each]
+    if not sides:
+        return "No load was measured."
+    said = "; ".join(f"{name}{_vllm_label(curve)}: {_held(curve.limit)}" for name, curve in sides)
+    confidence = f"{sides[0][1].limit.confidence:.0%}".replace("%", " %")
+    return f"{capitalised(said)}. Each search as a whole is judged at {confidence} confidence; {SLOW_PERIODS}."
+
+
+def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> str:
+    """A sentence where one user of what runs today meets a promise of being faster than it; "" elsewhere.
+
+    The limit of such a promise follows from the median that verify measured, one request at a time.
+    """
+    lowest = before.limit.loads[0] if before and before.limit.loads else None
+    if lowest is None or lowest.traffic.open_loop or lowest.traffic.concurrency != 1:
+        return ""
+    factors = {(each.metric, each.n): each.at_least_faster for each in promised}
+    for each in lowest.outcomes:
+        factor, limit = factors.get((each.objective.metric, each.objective.n)), each.objective.limit
+        if factor and factor > 1 and limit and each.verdict == "met" and each.value is not None:
+            faster = each.objective.direction == "at_most"
+            verified = quantity(limit * factor if faster else limit / factor, each.objective.unit)
+            return (
+                f"But the median {each.objective.title} of what runs today, with one user, was "
+                f"{quantity(each.value, each.objective.unit)} here and {verified} in verify. The two were not measured "
+                f"alike, so the limit from verify's median says nothing here: nothing is {factor:g}x as fast as itself."
+            )
+    return ""
+
+
+def choice_of(taken: LoadCurve, other: LoadCurve) -> str:
+    """Which of two ways to run the plan is after, with what both hold."""
+    if taken.limit.held:
+        same = taken.limit.level == other.limit.level
+        why = "gave more tokens per second at the highest load that holds, which is the same" if same else "holds more"
+        said = [_held(each.limit) for each in (taken, other)]
+    else:
+        why = "gave more tokens per second, since neither is shown to hold every objective"
+        rates = [max(each.tokens_per_second for each in curve.limit.loads) for curve in (taken, other)]
+        said = [f"{number(each)} tokens/s at most" for each in rates]
+    one, two = (f"{curve.server.label}: {words}" for curve, words in zip((taken, other), said, strict=True))
+    return f"Two ways to run the plan were measured, and after is the one that {why}. {capitalised(one)}; {two}."
+
+
+def server_words(kernels: str, web_servers: int) -> str:
+    """How this workbench's server was put under load; `kernels` are whose it computes with."""
+    many = f", taken by {web_servers} web server processes for its one engine" if web_servers > 1 else ""
+    return f"This workbench's server with {kernels}: continuous batching, over HTTP from this machine{many}."
+
+
+def batches_words(runner: str) -> str:
+    """How a runner, such as `generate of transformers`, was put under load without a server."""
+    return (
+        f"{capitalised(runner)}, in batches: whenever it is free, it takes all requests that wait as one batch, which "
+        "takes as long as its longest request."
+    )
+
+
+def one_api_server(web_servers: int) -> str:
+    """What weakens a comparison of vLLM's one API server with so many of this workbench's."""
+    return (
+        f"vLLM answered HTTP by one process, its default (--api-server-count 1), and this workbench's server by "
+        f"{web_servers}. With many users vLLM may serve more tokens per second by several."
+    )
+
+
+def _vllm_label(curve: LoadCurve) -> str:
+    return f" ({curve.server.label})" if curve.server.kind == "vllm" else ""
+
+
+def _held(limit: LimitResult) -> str:
+    if limit.held is None:
+        return "no load is shown to hold every objective"
+    rate = f"{number(limit.held.tokens_per_second)} tokens/s"
+    return f"every objective holds {at_load(limit)}, {rate}"

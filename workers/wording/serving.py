@@ -1,0 +1,125 @@
+"""How the plan of a result is served: the commands, or why it is not."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from workers.documents.model import ModelManifest
+from workers.documents.stages import Results, VerifyResult
+from workers.wording.text import plain
+
+PORT = 8080
+FULL = ("bf16", "fp16", "fp32")
+PACKED = "Many requests share each pass: "
+TAKEN = {
+    "kernels": "the plan's kernels serve passes of the rows that they were chosen for, the library's own all others.",
+    "megakernel": "few go to the megakernel, more to the library's kernels, by what both take when the server starts.",
+}
+OTHERS = "the library's kernels compute it, since the plan's runner answers one batch after another."
+
+ROUNDS = "The plan rounds weights; the server has no such products for every number of rows yet."
+SEVERAL = "The plan is for {gpus} GPUs, and the server runs on one."
+
+
+@dataclass(frozen=True)
+class Offer:
+    """`install` is run once in the workbench's source folder, `command` serves the plan and `request` asks it
+    something; `notes` are sentences. With `refusal` there is none of them but the reason.
+    """
+
+    install: str = ""
+    command: str = ""
+    request: str = ""
+    notes: tuple[str, ...] = ()
+    refusal: str = ""
+
+
+def offer(results: Results, model: ModelManifest | None) -> Offer | None:
+    """None without a verified plan, and for models that generate no text."""
+    if results.verify is None or model is None or model.kind != "decoder":
+        return None
+    plan = served_plan(results)
+    if refusal := _refusal(plan, results.verify):
+        return Offer(refusal=refusal)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.name).strip("-.") or "model"
+    directory = model.name if model.source == "catalogue" else "DIR"
+    asked = {"model": name, "prompt": "A list is", "max_tokens": 20}
+    extras = "serve" if results.verify.environment.gpu_class == "cpu" else "gpu,serve"
+    return Offer(
+        install=f"pip install '.[{extras}]'",
+        command=f"python -m kernels serve --plan plan.json --model {directory} --name {name} --port {PORT}",
+        request=f"curl localhost:{PORT}/v1/completions -H 'Content-Type: application/json' -d '{json.dumps(asked)}'",
+        notes=(
+            PACKED + TAKEN.get(str(plan.get("runner")), OTHERS),
+            *filter(
+                None,
+                [size(plan.get("serving") or {}), change_over(plan.get("serving") or {}), _not_of_it(results)],
+            ),
+        ),
+    )
+
+
+def _refusal(plan: dict[str, Any], verify: VerifyResult) -> str:
+    """Why the plan is not served, in a sentence; "" where it is. Results of older versions keep no reason."""
+    if rounds_weights(plan):
+        return ROUNDS
+    if plan.get("serving", {}) is not None:
+        return ""
+    if verify.gpus > 1:
+        return SEVERAL.format(gpus=verify.gpus)
+    return verify.not_served or "The workbench's own server cannot serve this plan."
+
+
+def served_plan(results: Results) -> dict[str, Any]:
+    """The verified plan with what its server chose under load, where that was measured; {} before verify."""
+    if results.verify is None:
+        return {}
+    after = results.load.after if results.load else None
+    chosen = after.server.settings if after and after.server.kind == "server" else {}
+    return results.verify.plan | ({"serving": chosen} if chosen else {})
+
+
+def rounds_weights(plan: dict[str, Any]) -> bool:
+    """Whether the plan holds weights in fewer bits than the model."""
+    held = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
+    return any(str(each or "bf16") not in FULL for each in [(plan.get("options") or {}).get("weights"), *held])
+
+
+def _not_of_it(results: Results) -> str:
+    """Says of a result whose after was no server that its figures are not this server's; "" elsewhere."""
+    after = results.load.after if results.load else None
+    if after is None or after.server.kind != "batches":
+        return ""
+    return (
+        f"The figures under load, and the prices that stand at them, are of {after.server.label}, not of this server."
+    )
+
+
+def size(serving: dict[str, Any]) -> str:
+    """What the plan says of a server's size, in a sentence."""
+    longest = f"{serving['context']:,}" if serving.get("context") else "8,192"
+    said = f"Up to {serving.get('running') or 64} requests at once, in sequences of up to {longest} tokens"
+    if serving.get("basis") != "measured":
+        return f"{said}: defaults, not measured."
+    rows = ", ".join(map(str, serving["graph_rows"]))
+    where = f"{serving['device']}, driver {serving['driver']}" if serving.get("driver") else serving["device"]
+    pages = f"{plain(serving['kv_bytes'] / 2**30)} GiB of KV pages"
+    return f"{said}, with {pages} and passes of {rows} single tokens: measured on {where}."
+
+
+def change_over(serving: dict[str, Any]) -> str:
+    """Up to how many requests at once go to the megakernel, and by which times; "" where none do."""
+    times, up_to = serving.get("token_ms") or {}, serving.get("megakernel_up_to") or 0
+    if not up_to:
+        return ""
+    most = f"The megakernel serves {f'up to {up_to} requests at once' if up_to > 1 else 'one request alone'}"
+    if not times:
+        return f"{most}."
+    (few, one, other), *more = [
+        (number, plain(times[number]["megakernel"]), plain(times[number]["kernels"]))
+        for number in sorted(times, key=int)
+    ]
+    found = [f"A token took {one} ms by it and {other} ms by the library's kernels with {few} at once"]
+    found += [f"{one} and {other} ms with {number}" for number, one, other in more]
+    return f"{most}. {'; '.join(found)}."
