@@ -43,7 +43,7 @@ PROMPT = 100
 
 
 def ours(url: str, prompts: Sequence[str], tokens: int, concurrency: int) -> dict[str, Any]:
-    """`workers/traffic/` over the same prompts."""
+    """`workers/loadtest/` over the same prompts."""
 
     async def run() -> list[Exchange]:
         connections, found, rest = Connections(Address.parse(url)), [], iter(enumerate(prompts))

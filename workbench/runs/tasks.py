@@ -17,10 +17,10 @@ from workers.config import WorkerConfig
 from workers.documents.broker import LEDGER_TASK, SWEEP_RUNS_TASK
 from workers.documents.stages import Progress, StageFailure, StageInput
 from workers.documents.worker_api import StageKey
-from workers.harness.cli import sentence_of
 from workers.harness.context import Context, StageError
 from workers.shared import logs
 from workers.shared.scratch import scratch
+from workers.wording.errors import sentence_of
 
 log = logging.getLogger(__name__)
 

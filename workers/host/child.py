@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
 START = "import sys; sys.path.insert(0, {root!r}); from workers.confinement.guard import main; main()"
-GUARD = (sys.executable, "-I", "-S", "-c", START.format(root=str(Path(__file__).resolve().parents[1])))
+GUARD = (sys.executable, "-I", "-S", "-c", START.format(root=str(Path(__file__).resolve().parents[2])))
 Why = Literal["exit", "stopped", "timeout"]
 
 

@@ -11,7 +11,7 @@ from kernels.measure.environment import commit
 from workers.documents.gpu_class import gpus_of
 from workers.host import vllm_folder
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 KEPT_NAMES = {"PATH", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV", "CC", "CXX"}
 KEPT_NAMES |= {"LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"}
 KEPT_NAMES |= {"WORKBENCH_LEASE_ID", ENTRIES}  # where the figures come from, and which GPUs are known

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from workers.host import vllm_folder
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 CODE = ("kernels", "workers")
 FIRST_USER, USERS = 2_000_000_000, 100_000_000
 LIBRARY_PATHS = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "PATH")

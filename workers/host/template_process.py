@@ -29,7 +29,7 @@ from workers.shared.lifeline import die_with_parent
 
 log = logging.getLogger(__name__)
 
-ROOT = str(Path(__file__).resolve().parents[1])
+ROOT = str(Path(__file__).resolve().parents[2])
 START = f"import sys; sys.path.insert(0, {ROOT!r}); from workers.host.template_process import main; main()"
 IMPORTED_LATE = ("triton", "cupy", "transformers.generation", "transformers.models.llama.modeling_llama")
 """What the modules that bring torch import only when it is needed."""

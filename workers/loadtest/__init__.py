@@ -1,1 +1,1 @@
-"""Load from a traffic description: its requests drawn, sent by `kernels.load`, and judged. Imports no torch."""
+"""Load from a traffic description: its requests drawn, sent by `kernels.load`, and judged. Only servers use torch."""

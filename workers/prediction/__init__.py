@@ -1,0 +1,1 @@
+"""What a plan is predicted to take, before anything is measured."""

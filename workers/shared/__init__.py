@@ -1,0 +1,1 @@
+"""What the processes of the web use as well. Imports nothing."""

@@ -1,0 +1,1 @@
+"""Distributions, intervals, verdicts and comparisons of what was measured."""

@@ -1,11 +1,11 @@
 """How many requests of a load count as one in a verdict, which takes its observations as independent.
 
-Requests of one queue have similar latencies. Let ρ(k) be the autocorrelation of the requests' values at lag k, in
-the order in which they were due. The statistical inefficiency 1 + 2 Σ ρ(k) is how many of them carry as much
-information as one independent request. Its sum is doubled here, since it is only estimated: g = 1 + 4 Σ ρ(k) requests
-count as one, by the mean of their shares beyond the limit. The sum ends where two neighbouring correlations no longer
-sum to more than 0 (C. Geyer, "Practical Markov chain Monte Carlo", 1992). Of an open loop, whose line may grow without
-end, *met* takes LEAST_GROUPS groups at least. `benchmarks.simulations.limit_errors` simulates how often such verdicts err.
+Requests of one queue have similar latencies. Let ρ(k) be the autocorrelation of the requests' values at lag k, in the
+order in which they were due. The statistical inefficiency 1 + 2 Σ ρ(k) is how many of them carry as much information
+as one independent request. Its sum is doubled here, since it is only estimated: g = 1 + 4 Σ ρ(k) requests count as
+one, by the mean of their shares beyond the limit. The sum ends where two neighbouring correlations no longer sum to
+more than 0 (C. Geyer, "Practical Markov chain Monte Carlo", 1992). Of an open loop, whose line may grow without end,
+*met* takes LEAST_GROUPS groups at least. `benchmarks.simulations.limit_errors` simulates how often such verdicts err.
 
 Requests of a closed loop may all be answered in one batch. Then none of them need be slow for them to depend on each
 other, so no correlation shows it: what shows it is that their first tokens come at the same time. So requests are put

@@ -1,0 +1,1 @@
+"""Quantities and facts as sentences, tables and labels say them. Without kernels and torch."""

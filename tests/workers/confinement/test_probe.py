@@ -48,10 +48,11 @@ def host() -> Iterator[dict[str, Any]]:
             (data / name).chmod(0o600)
         data.chmod(0o700)
         (root / "scratch").mkdir()
-        (root / "code/workers").mkdir(parents=True)
-        for name in ("__init__.py", "child.py", "lifeline.py", "stage_files.py", "template_process.py", "threads.py",
-                     "vllm_folder.py"):  # fmt: skip
-            shutil.copy(ROOT / "workers" / name, root / "code/workers")
+        for name in ("__init__.py", "host/__init__.py", "host/child.py", "host/stage_files.py",
+                     "host/template_process.py", "host/threads.py", "host/vllm_folder.py", "shared/__init__.py",
+                     "shared/lifeline.py"):  # fmt: skip
+            (root / "code/workers" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / "workers" / name, root / "code/workers" / name)
         shutil.copytree(ROOT / "workers/confinement", root / "code/workers/confinement")
         (root / "code/tests/workers").mkdir(parents=True)
         shutil.copy(HERE.parent / "one_command.py", root / "code/tests/workers")

@@ -1,1 +1,1 @@
-"""Before and after under rising load, inside the load stage. Definitions: `docs/method.md`."""
+"""What the load stage puts under load: before and after. Definitions: `docs/method.md`."""
