@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import torch
 import triton
 
-from kernels.attention.decode_scratch import Scratch
 from kernels.attention.decode_triton import Config, decode, row_constants
 from kernels.check_args import check_out, check_presence, check_tensor
+from kernels.cuda.arrivals import ArrivalCounters
 from kernels.cuda.call import CudaCall, Prepared, Workspace, identity, nothing
 from kernels.cuda.strided_triton import strided
 from kernels.cuda.triton_launch import prepared
@@ -75,6 +75,21 @@ def _open_layout(values: Iterable[Any]) -> tuple[Any, ...]:
     out, q, k, v, *rest = values
     strides = q.stride(), k.stride(), v.stride()
     return out.data_ptr(), q.data_ptr(), k.data_ptr(), v.data_ptr(), k.shape, *strides, identity(rest) if rest else ()
+
+
+class Scratch:
+    """The buffers between splits and merge: new parts for each call, and a counter for each pair."""
+
+    def __init__(self, pairs: int, splits: int, rows: int, head_dim: int) -> None:
+        self.pairs, self.splits, self.rows, self.head_dim = pairs, splits, rows, head_dim
+        self._arrivals = ArrivalCounters(pairs)
+
+    def take(self, device: torch.device) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """parts, sums and arrivals for a call on the device's current stream. Raises as `ArrivalCounters.take`."""
+        arrivals = self._arrivals.take("q", device)
+        count = self.pairs * self.splits * self.rows if self.splits > 1 else 1
+        parts = torch.empty(count * self.head_dim, dtype=torch.float32, device=device)
+        return parts, torch.empty(count, dtype=torch.float32, device=device), arrivals
 
 
 class CacheAttention(CudaCall):

@@ -1,6 +1,6 @@
-// y [m, n] = epilogue(x [m, k] · w [n, k]ᵀ) on sm_100a: the order of the tiles; the kernel stands in blackwell.cuh.
+// y [m, n] = epilogue(x [m, k] · w [n, k]ᵀ) on sm_100a: the order of the tiles; the kernel stands in gemm.cuh.
 // Compiled and emulated; never run on the chip.
-#include "blackwell_epilogue.cuh"
+#include "epilogue.cuh"
 
 struct Params : Operands {
   int row_tiles, group;
@@ -37,4 +37,4 @@ struct Tiles {
   }
 };
 
-#include "blackwell.cuh"
+#include "gemm.cuh"

@@ -1,4 +1,4 @@
-// The kernel of blackwell.cu and grouped_blackwell.cu on sm_100a: persistent, warp-specialised, sums in tensor memory
+// The kernel of gemm.cu and grouped.cu on sm_100a: persistent, warp-specialised, sums in tensor memory
 // (TMEM). Each of the two defines, before it includes this file, whose products these are: Params, Schedule and Tiles.
 // Compiled and emulated; never run on the chip.
 //
@@ -18,7 +18,7 @@
 //   drained[a]   4 warps of each block           accumulator a has been read; in a pair, by both blocks
 // A pair uses full and drained of its first block.
 #pragma once
-#include "blackwell_epilogue.cuh"
+#include "epilogue.cuh"
 
 // Of a stage: instructions, values of K (NVFP4: bytes).
 constexpr int kInstructions = 4, kStep = KIND == kBf16 || KIND == kF16 ? 64 : 128;
@@ -47,7 +47,7 @@ struct Shared {
   u32 tmem;
 };
 static_assert(sizeof(Params) == PARAMS_BYTES, "blackwell_plan.PARAMS or grouped_blackwell_plan.PARAMS");
-static_assert(BYTES_UP_TO(Shared, tmem) <= SHARED_BYTES, "Tile.shared_bytes of blackwell_plan.py");
+static_assert(BYTES_UP_TO(Shared, tmem) <= SHARED_BYTES, "Tile.shared_bytes of gemm_tiles.py");
 
 __device__ __forceinline__ void produce(Shared& s, const Params& p, const Maps& maps) {
   PipelineState<STAGES> at;

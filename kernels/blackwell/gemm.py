@@ -25,7 +25,7 @@ WEIGHTS = {"tensor": "fp8", "row": "fp8", "block32": "fp8", "block16": "nvfp4"}
 
 
 class _BlackwellVariant(Variant):
-    """The base of the variants of blackwell.cu."""
+    """The base of the variants of gemm.cu."""
 
     op = "linear"
     page = "gemm-blackwell"

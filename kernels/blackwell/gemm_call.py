@@ -1,4 +1,4 @@
-"""A call of blackwell.cu: its arguments checked and packed, tensor maps encoded. Needs CUDA to run."""
+"""A call of gemm.cu: its arguments checked and packed, tensor maps encoded. Needs CUDA to run."""
 
 from functools import partial
 from pathlib import Path
@@ -30,12 +30,12 @@ from kernels.ops.base import EPSILON
 from kernels.quant import block_scaled
 from kernels.tiles.maps import TENSOR_MAP, named
 
-SOURCE = Path(__file__).with_name("blackwell.cu")
+SOURCE = Path(__file__).with_name("gemm.cu")
 PANEL = (32, 64)
 """Rows and columns of y that one copy stores."""
 
 MAPS = np.dtype([(name, TENSOR_MAP) for name in ("x", "w", "y", "x_scales", "w_scales")])
-"""`struct Maps` of blackwell.cuh; without block scales the last two are zeros."""
+"""`struct Maps` of gemm.cuh; without block scales the last two are zeros."""
 
 OperandTensors = tuple[Tensor, Tensor | None, Tensor | None]
 """An operand: its values, its float32 scales, and the tiles of its block scales."""

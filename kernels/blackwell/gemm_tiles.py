@@ -13,7 +13,7 @@ from kernels.ops import LinearCase
 
 SM, ARCHITECTURE = 100, "sm_100a"
 EPILOGUES = {"none": "kNone", "bias": "kBias", "residual": "kResidual", "swiglu": "kSwiglu"}
-"""Epilogues by their names in blackwell_epilogue.cuh."""
+"""Epilogues by their names in epilogue.cuh."""
 
 THREADS = 192
 ROWS = 128
@@ -41,10 +41,10 @@ _SCALE_TILES = {"kMxfp8": 1, "kNvfp4": 4}
 
 OPERANDS: list[tuple[str, Any]] = [(name, np.uint64) for name in ("bias", "residual", "x_scales", "w_scales")]
 OPERANDS += [(name, np.int32) for name in ("rows", "columns", "steps", "column_tiles")]
-"""The fields of `struct Operands` of blackwell_epilogue.cuh: the params of each kernel begin with them."""
+"""The fields of `struct Operands` of epilogue.cuh: the params of each kernel begin with them."""
 
 PARAMS = np.dtype([*OPERANDS, ("row_tiles", np.int32), ("group", np.int32)], align=True)
-"""`struct Params` of blackwell.cu."""
+"""`struct Params` of gemm.cu."""
 
 SMS = GPUS["b200"].sms if "b200" in GPUS else 148
 """Blocks at one time that the choice of tiles counts on; a launch asks for its GPU's."""
@@ -178,7 +178,7 @@ def work(rows: Sequence[int], weight_rows: int, columns: int, pair: bool) -> int
 
 
 def constants(case: LinearCase, tile: Tile) -> dict[str, Any]:
-    """The macros of blackwell.cu for a case."""
+    """The macros of gemm.cu for a case."""
     scales = {None: 0, "block32": 0, "row": 2}.get(case.scales, 1)  # NVFP4 has one for the tensor as well
     return {
         "KIND": tile.kind, "OUT": C_TYPES[case.dtype], "EPILOGUE": EPILOGUES[case.epilogue], "SCALES": scales,

@@ -1,9 +1,9 @@
 // y rows of expert e = epilogue(x rows of expert e · w[e]ᵀ) on sm_100a, rows sorted by expert: the order of the tiles;
-// the kernel stands in blackwell.cuh. Compiled and emulated; never run on the chip.
+// the kernel stands in gemm.cuh. Compiled and emulated; never run on the chip.
 //
 // A tile has rows of one expert only. Only the device knows where these rows end, so every block counts the tiles
 // itself. An expert's last tile may reach into rows of the next experts: it loads and multiplies them, and stores none.
-#include "blackwell_epilogue.cuh"
+#include "epilogue.cuh"
 #include "expert_rows.cuh"
 
 struct Params : Operands {
@@ -55,4 +55,4 @@ struct Tiles {
   }
 };
 
-#include "blackwell.cuh"
+#include "gemm.cuh"

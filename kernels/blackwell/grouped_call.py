@@ -1,4 +1,4 @@
-"""A call of grouped_blackwell.cu: its arguments checked and packed, tensor maps encoded. Needs CUDA to run."""
+"""A call of grouped.cu: its arguments checked and packed, tensor maps encoded. Needs CUDA to run."""
 
 from functools import partial
 from typing import Any

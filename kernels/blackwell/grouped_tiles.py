@@ -1,4 +1,4 @@
-"""The tiles of grouped_blackwell.cu, its parameters and its macros. Imports without torch."""
+"""The tiles of grouped.cu, its parameters and its macros. Imports without torch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +11,10 @@ from kernels.blackwell.gemm_tiles import ARCHITECTURE, COLUMNS, OPERANDS, ROWS, 
 from kernels.cuda.nvrtc import Build
 from kernels.ops import GroupedCase, LinearCase
 
-SOURCE = Path(__file__).with_name("grouped_blackwell.cu")
+SOURCE = Path(__file__).with_name("grouped.cu")
 
 PARAMS = np.dtype([*OPERANDS, ("ends", np.uint64), ("y", np.uint64), ("weight_rows", np.int32)], align=True)
-"""`struct Params` of grouped_blackwell.cu."""
+"""`struct Params` of grouped.cu."""
 
 
 def of_all_rows(case: GroupedCase) -> LinearCase:
@@ -59,7 +59,7 @@ def most_tiles(case: GroupedCase, tile: Tile, rows: int) -> int:
 
 
 def constants(case: GroupedCase, tile: Tile) -> dict[str, Any]:
-    """The macros of grouped_blackwell.cu for a case."""
+    """The macros of grouped.cu for a case."""
     plain = gemm_tiles.constants(of_all_rows(case), tile)
     return plain | {"EXPERTS": case.experts, "PARAMS_BYTES": PARAMS.itemsize}
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from kernels import registry
-from kernels import runners as engine
+from kernels import registry, runners
 from kernels.cli import bench_divided
 from kernels.cli.bench_decode_run import DecodeRun, Known, judge, prepared
 from kernels.cli.bench_divided import Wanted
@@ -83,12 +82,12 @@ def decode_rows(options: Options, ceilings: dict[str, Any], on_device: tuple[tor
                 wanted = _wanted(case_of_shapes(config, name, dtype, *group[1:], TOKENS), options, gpu)
                 yield from bench_divided.rows(config, wanted, partial(_measured, options, gpu, ceilings))
             continue
-        model = engine.load(None, config, seed=0, generated=True, dtype=dtype, device=device.type)
+        model = runners.load(None, config, seed=0, generated=True, dtype=dtype, device=device.type)
         for _, batch, prompt in groups:
             case = model_case(model, name, dtype, batch, prompt, TOKENS)
             for wanted in bench_divided.groups_of(_wanted(case, options, gpu), options.gpus):
                 yield from _measured(options, gpu, ceilings, model, wanted)
-                engine.free()
+                runners.free()
         del model
 
 
@@ -105,7 +104,7 @@ def _measured(
     known = Known.of(reference, ids, generator)
     exact = Exact.of(model, reference, case, options.fidelity) if options.fidelity else None
     reference.close()
-    engine.free()
+    runners.free()
     runs = [prepared(variant, own, model, known) for variant, own in wanted]
     for run in runs:
         if run.gate == "pass":

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels import runners as engine
+from kernels import runners
 from kernels.cli.bench_decode_run import DecodeRun
 from kernels.measure.fidelity import LENGTH, Fidelity, fidelity
 from kernels.model.layer_by_layer import float32_logits
@@ -41,12 +41,12 @@ class Exact:
         if isinstance(model, Divided):
             logits = float32_logits(config, ids, model.device)
         else:
-            whole = engine.load(None, config, seed=0, generated=True, dtype="fp32", device=model.device.type)
-            exact = engine.runner("eager", whole)
+            whole = runners.load(None, config, seed=0, generated=True, dtype="fp32", device=model.device.type)
+            exact = runners.runner("eager", whole)
             logits = torch.cat([exact.logits(rows).cpu() for rows in ids.split(case.batch)])
             exact.close()
             del whole
-        engine.free()
+        runners.free()
         expected = logits.split(case.batch)
         return cls(ids, logits, fidelity(expected, {"torch": reference}, ids, case.batch)["torch"])
 
@@ -61,7 +61,7 @@ def compare(runs: Sequence[DecodeRun], exact: Exact, case: ModelCase, dtype: str
         if refusal := run.own.own_refusal(LARGEST_DIFFERENCE[dtype]):
             run.gate, run.reason = "fail", refusal
     compared = {run.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
-    runners = {name: run.runner for name, run in compared.items()}
-    found = fidelity(exact.logits.split(case.batch), runners, exact.ids, case.batch)
+    compared_runners = {name: run.runner for name, run in compared.items()}
+    found = fidelity(exact.logits.split(case.batch), compared_runners, exact.ids, case.batch)
     for name, run in compared.items():
         run.fidelity, run.torch_kl = found[name], exact.by_torch.kl

@@ -32,7 +32,7 @@ struct Shared {
   __device__ __forceinline__ OUT* residual(int stage, int i) { return (OUT*)w[stage].at + i * 64 * kPanelColumns; }
 };
 static_assert(sizeof(Params) == PARAMS_BYTES, "hopper_call.PARAMS");
-static_assert(BYTES_UP_TO(Shared, empty) <= SHARED_BYTES, "Tile.shared_bytes of hopper_plan.py");
+static_assert(BYTES_UP_TO(Shared, empty) <= SHARED_BYTES, "Tile.shared_bytes of hopper_tiles.py");
 
 __device__ __forceinline__ void produce(Shared& s, const Params& p, const TensorMap& x, const TensorMap& w,
                                         const TensorMap& residual) {

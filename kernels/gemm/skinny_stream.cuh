@@ -51,7 +51,7 @@ struct alignas(16) Shared {
   float unscale[16], norm[16], squares_sum[16];
   float partial[2][WARPS * ROW_TILES * N_TILES][8 * kColumn];
 };
-static_assert(sizeof(Shared) == SHARED_BYTES, "TileConfig.struct_bytes of skinny_config.py");
+static_assert(sizeof(Shared) == SHARED_BYTES, "TileConfig.struct_bytes of skinny_tiles.py");
 
 // Dynamic shared memory: Shared | kept sums [kept_units][m][kUnitTiles][16] | row scales and bias [most_units][rows] |
 // residual [m][most_units][outputs] | x rows of x_bytes | ring of chunks.

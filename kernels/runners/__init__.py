@@ -28,7 +28,7 @@ def load(
     """The model of `config` in evaluation mode, without gradients, on `device` (a GPU if there is one).
 
     Weights come from the safetensors in `model_dir`, or from `seed` when `generated` (model_dir may then be None).
-    `dtype` is fp32, bf16 or fp16. Of several `gpus` each gets its part, as `kernels.model.tensor_parallel.load` makes it;
+    `dtype` is fp32, bf16 or fp16. Of several `gpus` each gets its part (`kernels.model.tensor_parallel.load`);
     otherwise it is a torch.nn.Module. Raises ValueError with one sentence when configuration or tensors do not fit.
     """
     from kernels.model import loading

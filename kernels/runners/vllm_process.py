@@ -1,9 +1,9 @@
 """vLLM's engine in a process of vLLM's own Python: reads requests from standard input, answers on standard output.
 
-`kernels.runners.vllm_runner` runs it as a file, since that Python may lack this library. Each line is one JSON document.
-The first request starts the engine: `{"model": DIRECTORY, "dtype": NAME, "batch": N, "length": N, "memory": SHARE,
-"asynchronous": BOOL}`; the answer is its settings. Every other request is `{"prompts": [[id]], "tokens": N}`, with any
-number of prompts and ids. Its answer has `tokens` [batch][new] and two readings of the host's monotonic clock:
+`kernels.runners.vllm_runner` runs it as a file, since that Python may lack this library. Each line is one JSON
+document. The first request starts the engine: `{"model": DIRECTORY, "dtype": NAME, "batch": N, "length": N, "memory":
+SHARE, "asynchronous": BOOL}`; the answer is its settings. Every other request is `{"prompts": [[id]], "tokens": N}`,
+with any number of prompts and ids. Its answer has `tokens` [batch][new] and two readings of the host's monotonic clock:
 `start_ns`, when the request was read, and `times_ns` [new], when a step's ids of all sequences were known. The process
 ends when its standard input closes.
 """

@@ -1,20 +1,14 @@
-"""A server of one model after OpenAI's API (`docs/serving.md`). Its modules, by the process that runs them:
+"""A server of one model after OpenAI's API (`docs/serving.md`).
 
-- The web server, without torch. `app` has the routes, and `web` uvicorn over connections that it is given. `bodies`,
-  `reading` and `schemas` take a request, a large one in the process of `body_process`; `prompts` makes ids of it with
-  `text`, `chat_template` and `text_bounds`. `answering`, `entries` and `forms` make an answer, `embeddings` vectors,
-  `errors` what is wrong; `writing` writes a long answer; `metrics` counts. `client` sends the engine requests and hands
-  its tokens on.
-- The server's main process, which an operator starts. `engine_process` starts and watches the engine's process, with
-  `pipes`, `hanging` and `restarting`, and tells its `engine_state`. `web_servers` makes the one web server of the main
-  process, or several: `web_processes` sends each its messages and, by `connections`, its connections; `web_process` is
-  each. `handed` is the whole server over connections that another program sends to it.
-- The engine's process. `worker` runs a model that makes text, `encoder` one that gives vectors; `process` and
-  `starting` are what both have. `building` makes an engine: `sizing` and `pauses` choose its size, `served_plans` and
-  `excluded` what it takes and leaves out, `compiling` what is compiled ahead. `engine` runs the steps that `scheduler`
-  plans from `requests` and `pages`.
-- The passes of a step. `backend` captures a graph of each of `shapes` and replays it: `packed` is the pass, `ops` its
-  variants, `inputs` what it is told, `embed_triton`, `attention`, `sampling`, `draw_triton`, `heads` and `logprobs` its
-  parts. `megakernel_backend` takes steps of few sequences, with `megakernel_instance`, `rows` and `rows_triton`.
-- All of them: `spec` is what an operator asks for, `messages` what goes to the engine and comes from it.
+- `http`: the web server, without torch. `app` has the routes; `web` is uvicorn over connections that it is given.
+  `body_parsing` and `schemas` read a request, `body_process` a large one; `prompts`, `text` and `chat_template` make
+  ids of it; `answering` and `embeddings` answer; `client` sends requests to the engine and hands its tokens on.
+- `processes`: the main process, which an operator starts, has `engine_process` (with `pipes`, `heartbeat` and
+  `restarts`) and `web_servers`, of one or of several processes (`web_processes`, `web_process`, `connections`). The
+  engine's process runs `worker`, or `encoder` for a model that gives vectors; `lifecycle` is what both have. `handed`
+  is the whole server over connections that another program sends to it.
+- `scheduler`: `batching` plans each step from `requests` and `pages`.
+- `execution`: `building` makes an engine of the size that `sizing` and `pauses` choose; `engine` runs its steps.
+  `backend` captures a graph of each of `shapes` and replays it; `megakernel_backend` takes steps of few sequences.
+- `spec` is what an operator asks for, `messages` what goes to the engine and comes from it.
 """

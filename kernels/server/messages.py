@@ -107,3 +107,9 @@ class News:
     cached: dict[str, int] = field(default_factory=dict)
     logprobs: dict[str, list[Logprobs]] = field(default_factory=dict)
     report: dict[str, int] | None = None
+
+
+class RequestVectors(NamedTuple):
+    """From an encoder: the vectors of requests by their names."""
+
+    vectors: dict[str, list[float]]

@@ -12,8 +12,8 @@ from kernels.model_files import catalogue
 class Spec:
     """What to serve: a model's directory, or the name of a catalogue entry; with a plan, the plan's file.
 
-    `context`, `running`, `kv_bytes` and `pause_ms` as `kernels.server.execution.sizing.RequestedSize`. `device` None takes the GPU
-    if there is one.
+    `context`, `running`, `kv_bytes` and `pause_ms` as `kernels.server.execution.sizing.RequestedSize`. `device` None
+    takes the GPU if there is one.
     """
 
     model: str

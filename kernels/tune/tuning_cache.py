@@ -21,7 +21,7 @@ from kernels.plan import current_params
 from kernels.tune.autotune import Bench, try_case
 from kernels.tune.trial import Trial
 
-CODE = ("attention", "cuda", "fused", "gemm", "quant", "tiles")
+CODE = ("attention", "blackwell", "cuda", "fused", "gemm", "quant", "tiles")
 """Folders of the competing variants and of the code that they use."""
 
 

@@ -10,6 +10,11 @@ ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "kernels").rglob("*.cu*"))
 PYTHON = {path: path.read_text() for path in (ROOT / "kernels").rglob("*.py")}
 FILES = [f"/{path.relative_to(ROOT)}" for room in ("kernels", "docs") for path in (ROOT / room).rglob("*.*")]
+CALLERS = {
+    "blackwell": [ROOT / "kernels" / room for room in ("blackwell", "attention", "gemm")],
+    "megakernel/cuda": [ROOT / "kernels" / "megakernel"],
+}
+"""Where the Python modules of sources lie that are not only beside them."""
 COMMENT = re.compile(r"//.*")
 FILE = re.compile(r"[\w./-]*\w\.(?:py|cuh|cu|md)\b")
 DOTTED = re.compile(r"\b(?!kernels\.)(\w+)\.(\w+)\b(?!\.\w|[(/])|\bkernels((?:\.\w+)+)")
@@ -25,9 +30,12 @@ def identifiers(texts: list[str]) -> set[str]:
 
 @cache
 def code_of(room: Path) -> set[str]:
-    """Identifiers of the sources and the Python modules of a room, and of the tile layer."""
+    """Identifiers of a folder's sources, of the Python modules of its room or of one that calls it, and of the tile
+    layer.
+    """
     sources = (*room.glob("*.cu*"), *(ROOT / "kernels" / "tiles").glob("*.cu*"))
-    python = [text for path, text in PYTHON.items() if path.parent == room]
+    callers = CALLERS.get(room.relative_to(ROOT / "kernels").as_posix(), (room,))
+    python = [text for path, text in PYTHON.items() if any(path.is_relative_to(caller) for caller in callers)]
     return identifiers([COMMENT.sub("", path.read_text()) for path in sources] + python)
 
 

@@ -9,8 +9,8 @@ from tests.kernels.cuda_sources import code_lines, own_headers
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "kernels" / "tiles.md"
-AIM = {"attention": 200, "gemm": 150, "megakernel": 150}
-"""Lines of code that a plain kernel of each room should not exceed."""
+AIM = {"attention": 200, "blackwell": 150, "blackwell/flash.cu": 200, "gemm": 150, "megakernel/cuda": 150}
+"""Lines of code that a plain kernel of each room, or this one, should not exceed."""
 FILE_MOST = 250
 SLACK = 15
 """Lines that the table may say more than the kernel has: it is not edited for every line."""
@@ -23,16 +23,24 @@ KERNELS = sorted(path for room in AIM for path in (ROOT / "kernels" / room).glob
 
 def table() -> dict[str, tuple[int, str, str]]:
     """Lines, files and reason by kernel, from the page."""
-    rows = re.findall(r"^\| `(\w+/\w+\.cu)` \| ([\d,]+) \| (.*?) \| (.*?) \|$", PAGE.read_text(), re.M)
+    rows = re.findall(r"^\| `([\w/]+\.cu)` \| ([\d,]+) \| (.*?) \| (.*?) \|$", PAGE.read_text(), re.M)
     return {name: (int(lines.replace(",", "")), files, reason) for name, lines, files, reason in rows}
 
 
+def room_of(path: Path) -> str:
+    return str(path.parent.relative_to(ROOT / "kernels"))
+
+
 def name_of(path: Path) -> str:
-    return f"{path.parent.name}/{path.name}"
+    return f"{room_of(path)}/{path.name}"
 
 
 def test_the_table_names_every_kernel_above_the_aim_and_no_other() -> None:
-    long = {each for each in KERNELS if sum(map(code_lines, (each, *own_headers(each)))) > AIM[each.parent.name]}
+    long = {
+        path
+        for path in KERNELS
+        if sum(map(code_lines, (path, *own_headers(path)))) > AIM.get(name_of(path), AIM[room_of(path)])
+    }
     assert set(table()) == set(map(name_of, long))
 
 

@@ -22,22 +22,22 @@ OPERANDS = np.dtype(gemm_tiles.OPERANDS).names or ()
 
 STRUCTS: dict[tuple[str, str], tuple[str, ...]] = {
     ("attention/decode_hopper.cu", "Call"): decode_hopper_tiles.CALL.names or (),
-    ("attention/visible.cuh", "Shape"): flash_tiles.SHAPE.names or (),
+    ("tiles/visible.cuh", "Shape"): flash_tiles.SHAPE.names or (),
     ("attention/step_attention.cuh", "Call"): np.dtype(step_hopper_tiles.FIELDS).names or (),
-    ("engine/all_reduce.cu", "Params"): all_reduce.params_of(2).names or (),
-    ("gemm/blackwell_epilogue.cuh", "Operands"): OPERANDS,
-    ("gemm/blackwell.cu", "Params"): (gemm_tiles.PARAMS.names or ())[len(OPERANDS) :],
-    ("gemm/grouped_blackwell.cu", "Params"): (blackwell_grouped_tiles.PARAMS.names or ())[len(OPERANDS) :],
-    ("gemm/blackwell.cuh", "Maps"): gemm_call.MAPS.names or (),
+    ("model/all_reduce.cu", "Params"): all_reduce.params_of(2).names or (),
+    ("blackwell/epilogue.cuh", "Operands"): OPERANDS,
+    ("blackwell/gemm.cu", "Params"): (gemm_tiles.PARAMS.names or ())[len(OPERANDS) :],
+    ("blackwell/grouped.cu", "Params"): (blackwell_grouped_tiles.PARAMS.names or ())[len(OPERANDS) :],
+    ("blackwell/gemm.cuh", "Maps"): gemm_call.MAPS.names or (),
     ("gemm/grouped_schedule.cuh", "GroupedParams"): grouped_tiles.PARAMS.names or (),
     ("gemm/lm_head.cu", "Feedback"): lm_head_call.FEEDBACK.names or (),
     ("gemm/lm_head.cu", "Settings"): lm_head_call.SETTINGS.names or (),
     ("gemm/schedule.cuh", "Params"): hopper_call.PARAMS.names or (),
     ("gemm/skinny_stream.cuh", "Params"): skinny_call.PARAMS.names or (),
     ("gemm/small_epilogue.cuh", "Params"): small_call.PARAMS.names or (),
-    ("megakernel/parameters.cuh", "Instruction"): (*instructions.FIELDS, "unused"),
-    ("megakernel/parameters.cuh", "Params"): (device.params_of(2).names or ())[:-1],  # the last one is padding
-    ("megakernel/parameters.cuh", "Sampling"): device.SAMPLING.names or (),
+    ("megakernel/cuda/parameters.cuh", "Instruction"): (*instructions.FIELDS, "unused"),
+    ("megakernel/cuda/parameters.cuh", "Params"): (device.params_of(2).names or ())[:-1],  # the last one is padding
+    ("megakernel/cuda/parameters.cuh", "Sampling"): device.SAMPLING.names or (),
 }
 """The fields that Python fills, by source and struct."""
 

@@ -1,6 +1,6 @@
 // Macros of the compilation, constants of the model, instructions and launch parameters.
 #pragma once
-#include "flagged_words.cuh"
+#include "exchange.cuh"
 
 // Macros, from `kernels.megakernel.host.device.defines`:
 //   the model: HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB QKV_BIAS QK_NORM NORM_EPS

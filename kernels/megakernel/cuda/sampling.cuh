@@ -35,8 +35,7 @@ __device__ __forceinline__ void store_candidate(const Params& p, u64* to, u64 be
 
 // The search for the smallest logit that is kept. Each round divides the bracket [low, top) of every sequence into
 // bins. Every SM publishes how many of its tokens, and how much of their probability mass, lie in each bin; all SMs add
-// the same words in the same order and narrow the bracket alike. Rounds alternate between two areas of `counts`
-// (tests.kernels.megakernel.interpreter.threshold_search).
+// the same words in the same order and narrow the bracket alike. Rounds alternate between two areas of `counts`.
 __device__ __forceinline__ float bin_edge(const Search& q, int bin) {
   if (bin == kBins - 1) return q.low;
   const float start = fminf(q.top, q.largest), part = (float)(bin + 1);

@@ -20,7 +20,7 @@ from kernels.megakernel.proof.validate import check_programs_once
 from kernels.ops.sampling import Sampling
 from kernels.tiles.maps import TENSOR_MAP
 
-SOURCES = Path(__file__).parent
+SOURCES = Path(__file__).parents[1] / "cuda"
 PROLOGUE_HIDDEN = 1024, 2048
 """Prologue chunks speed up bf16 for hidden sizes above the first value and up to the second."""
 PROLOGUE_FEW = 2

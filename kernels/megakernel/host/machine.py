@@ -15,9 +15,9 @@ from kernels.cuda.launch import Launch, raw_stream
 from kernels.cuda.nvrtc import Build
 from kernels.megakernel.host import device
 from kernels.megakernel.host.exclusive_launch import exclusive_launch
-from kernels.megakernel.host.fault import fault_sentence
 from kernels.megakernel.host.uploads import uploads
 from kernels.megakernel.program.exchange import word_shapes
+from kernels.megakernel.program.instructions import OP_NAMES
 from kernels.megakernel.program.layout import Layout
 from kernels.megakernel.program.ranks import RANKS
 from kernels.megakernel.program.shape import ModelShape, positions_of
@@ -32,6 +32,15 @@ WORD_ALIGNMENT = 16
 
 class MegakernelFault(RuntimeError):
     """The kernel gave up; the message names the SM and the instruction that waited, and of several GPUs the one."""
+
+
+def fault_sentence(word: int, ranks: int = 1) -> str:
+    """Which instruction waited too long, on which GPU of several: `give_up` of machine.cuh writes it. "" for 0."""
+    if not word:
+        return ""
+    rank, sm, index, op = word >> 56 & 0x7F, word >> 32 & 0xFFFFFF, word >> 8 & 0xFFFFFF, word & 0xFF
+    where = f"GPU {rank}, SM {sm}" if ranks > 1 else f"SM {sm}"
+    return f"{where} waited too long at instruction {index} ({OP_NAMES[op]})"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The arrays that a launch uploads; the interpreter runs the same."""
+"""The arrays that a launch uploads."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The 8-byte flagged words in which SMs exchange values, as flagged_words.cuh makes them. Imports without torch.
+"""The 8-byte flagged words in which SMs exchange values, as exchange.cuh makes them. Imports without torch.
 
 A word carries its flag in its lowest 16 bits. The reader needs neither a counter nor a fence: it polls until the flag
 is the expected one.

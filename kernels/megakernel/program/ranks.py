@@ -3,7 +3,7 @@
 Each of `ranks` GPUs has some heads with their rows of q, k, v and their columns of the output projection, some columns
 of the MLP, and some rows of the LM head. Embedding, norms and the residual are replicated. A rank's partial sums of the
 two projections, its candidates for the next token and its words of a search go into the memory of every rank
-(`flagged_words.EXCHANGED`), and every rank adds the same words in the same order. So all residuals stay equal, and all
+(`exchange.EXCHANGED`), and every rank adds the same words in the same order. So all residuals stay equal, and all
 ranks choose the same token.
 """
 

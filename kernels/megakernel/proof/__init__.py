@@ -1,0 +1,1 @@
+"""The proof that a program neither hangs nor mixes values up."""

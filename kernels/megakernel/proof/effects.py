@@ -65,8 +65,7 @@ class Effects:
     `residual` is the version of the residual that the SM must hold, its copy or slice; -1 if the instruction uses none.
     `appends` are the places (layer, key-value head, sequence) in the KV cache whose newest rows it may write; `meets`
     are those whose earlier rows it reads. `chunks` is how many of the ring's chunks it takes. `exchanges` are blocks of
-    which each SM writes its own and all SMs read all, in rounds of one instruction (tests.kernels.megakernel.interpreter.threshold_search); only a
-    sampled token uses them.
+    which each SM writes its own and all SMs read all, in rounds of one instruction; only a sampled token uses them.
     """
 
     reads: tuple[Access, ...] = ()

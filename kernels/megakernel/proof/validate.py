@@ -105,7 +105,7 @@ class Proof:
 def _name(programs: tuple[Program, ...]) -> str:
     """The name of a proof's file: a digest of all that it depends on, the programs and the code of this package."""
     found = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         found.update(path.read_bytes())
     for program in programs:
         found.update(repr((program.shape, program.layout, program.rank, program.sections)).encode())

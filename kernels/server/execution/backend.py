@@ -96,9 +96,9 @@ class KernelsBackend:
         copies: Copies = Copies.ALL,
         exclude: Collection[str] = (),
     ) -> None:
-        """`singles` as `kernels.server.execution.shapes.shapes` takes them. `ops` of a plan go before those of `packed_ops` where
-        both are for the same number of rows, unless fewer than all `copies` of the weights may be made: they may copy.
-        No variant in `exclude` is used.
+        """`singles` as `kernels.server.execution.shapes.shapes` takes them. `ops` of a plan go before those of
+        `packed_ops` where both are for the same number of rows, unless fewer than all `copies` of the weights may be
+        made: they may copy. No variant in `exclude` is used.
         """
         if limits.chunk_rows != block_of(model):
             raise ValueError(f"chunk_rows: {limits.chunk_rows} is not the model's block of {block_of(model)} queries")

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kernels import runners as models
+from kernels import runners
 from kernels.hardware import Gpu
 from kernels.measure.environment import environment_info
 from kernels.measure.gpu_entry import gpu_of
@@ -64,7 +64,7 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     with phases.phase("device"):  # makes the CUDA context
         torch.zeros(1, device=device)
     with phases.phase("weights"):
-        model: Any = models.load(directory, config, seed=seed, generated=generated, dtype=dtype, device=device)
+        model: Any = runners.load(directory, config, seed=seed, generated=generated, dtype=dtype, device=device)
     reason = refusal(model)
     if reason:
         raise ValueError(f"this server runs the compact decoder, which cannot run the model: {reason}")

@@ -17,7 +17,9 @@ VARIANTS = (
     "step_hopper",
     "grouped_hopper",
 )
-"""The variants that passes use where no plan names others (`kernels.server.execution.ops`). Without one, torch's own serves."""
+"""The variants that passes use where no plan names others (`kernels.server.execution.ops`); without one, torch's
+own.
+"""
 NAMES = (MEGAKERNEL, *VARIANTS)
 
 

@@ -28,7 +28,7 @@ def _move(at, count, source, target, width, BLOCK: tl.constexpr):
 
 
 def move(at: Tensor, source: Sequence[Tensor], target: Sequence[Tensor]) -> None:
-    """See `kernels.server.execution.rows.move_rows`."""
+    """See `kernels.server.execution.megakernel_backend.move_rows`."""
     keys, to = source[0], target[0]
     count, width = at.shape[1], keys.shape[3] * keys.shape[4]
     given = (*source, keys.stride(0)), (*target, to.stride(0))

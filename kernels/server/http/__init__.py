@@ -1,0 +1,1 @@
+"""The web server: routes, bodies, prompts, answers. Imports without torch."""

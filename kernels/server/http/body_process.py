@@ -1,9 +1,9 @@
 """Large bodies are read in a process of their own: Python's JSON and pydantic hold the interpreter's lock, so in the
 web server's process all streams would wait, in a thread as well.
 
-`python -m kernels.server.http.body_process DESCRIPTOR` is started with one end of a socket. For each body the server sends
-its kind, the longest prompt and the bytes; back comes what is wrong with it, or the document, whose list of prompts or
-messages follows in slices: what the server takes up at once is small.
+`python -m kernels.server.http.body_process DESCRIPTOR` is started with one end of a socket. For each body the server
+sends its kind, the longest prompt and the bytes; back comes what is wrong with it, or the document, whose list of
+prompts or messages follows in slices: what the server takes up at once is small.
 """
 
 import asyncio

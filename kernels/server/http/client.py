@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.server.http.engine_state import EngineState
 from kernels.server.http.errors import ApiError
-from kernels.server.messages import Added, Cancelled, News, Ready
-from kernels.server.processes.encoder import RequestVectors
+from kernels.server.messages import Added, Cancelled, News, Ready, RequestVectors
 from kernels.server.scheduler.requests import Logprobs
 
 
@@ -58,7 +57,7 @@ class EngineClient:
         if isinstance(message, News):
             self._hand_on(message)
         elif isinstance(message, RequestVectors):
-            for name, vector in message.found.items():
+            for name, vector in message.vectors.items():
                 queue = self._open.pop(name, None)
                 if queue is not None:
                     queue.put_nowait(vector)

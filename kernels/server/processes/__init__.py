@@ -1,0 +1,1 @@
+"""The processes of a server, and the messages and connections between them."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels.model_files import longest_sequence
 from kernels.model_files.architectures import kind_of
-from kernels.server.messages import Added, Cancelled, EngineReport, News, Ping, Ready, Stop
+from kernels.server.messages import Added, Cancelled, EngineReport, News, Ping, Ready, RequestVectors, Stop
 from kernels.server.processes.lifecycle import live
 from kernels.server.scheduler.requests import input_too_long
 from kernels.server.spec import Spec, configuration, json_object
@@ -25,12 +25,6 @@ MOST_ROWS, MOST_TOKENS = 64, 16_384
 """The largest batch: rows, and tokens with padding."""
 ALIKE = 0.999
 """The least cosine of a text's vectors alone and beside a longer text, where the model ignores padding."""
-
-
-class RequestVectors(NamedTuple):
-    """The vectors of requests by their names."""
-
-    found: dict[str, list[float]]
 
 
 class Waiting(NamedTuple):
@@ -100,7 +94,7 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
     with phases.phase("imports"):
         import torch
 
-        from kernels import runners as models
+        from kernels import runners
         from kernels.measure.environment import environment_info
         from kernels.model import loading  # noqa: F401  with the classes of transformers' models
         from kernels.runners.bucket_session import positions
@@ -114,7 +108,7 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
     generated = directory is None or not list(directory.rglob("*.safetensors"))
     dtype = spec.dtype or ("bf16" if device == "cuda" else "fp32")
     with phases.phase("weights"):
-        model: Any = models.load(directory, config, seed=spec.seed, generated=generated, dtype=dtype, device=device)
+        model: Any = runners.load(directory, config, seed=spec.seed, generated=generated, dtype=dtype, device=device)
     own = longest_sequence(model.config.to_dict())  # without positions that are kept for padding, as RoBERTa's
     longest = min(positions(model.config), spec.context or MOST_TOKENS, own.tokens if own else MOST_TOKENS)
     with phases.phase("first batch"):

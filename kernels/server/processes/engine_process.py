@@ -29,9 +29,8 @@ class EngineProcess:
     def __init__(
         self, spec: Spec, main: Callable[[Spec, Connection], None] = worker.main, hang_seconds: float | None = None
     ) -> None:
-        """`main` is what the process runs: `kernels.server.processes.encoder.main` for a model that gives vectors. After
-        `hang_seconds` without a sign of life the engine is ended and started again; None: as `kernels.server.processes.heartbeat`
-        has it.
+        """`main` is what the process runs: `encoder.main` for a model that gives vectors. After `hang_seconds` without
+        a sign of life the engine is ended and started again; None: as `heartbeat` has it.
         """
         self.spec, self.hang_seconds, self._main = spec, hang_seconds, main
         self.state = EngineState()

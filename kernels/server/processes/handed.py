@@ -1,8 +1,8 @@
 """The server over connections that are handed to it, for a program that may not connect to an address.
 
-`python -m kernels.server.processes.handed DESCRIPTOR SPEC` is started by that program with one end of a Unix socket of packets
-(SOCK_SEQPACKET) and the `Spec` as JSON. Each packet that comes through it carries the server's end of a new connection.
-The first packet that goes back is JSON: `{"ready": device, "serving": …}`, what the server chose, or
+`python -m kernels.server.processes.handed DESCRIPTOR SPEC` is started by that program with one end of a Unix socket of
+packets (SOCK_SEQPACKET) and the `Spec` as JSON. Each packet that comes through it carries the server's end of a new
+connection. The first packet that goes back is JSON: `{"ready": device, "serving": …}`, what the server chose, or
 `{"declined": sentence}`. The server ends when the other end is closed, so it does not outlive the program.
 """
 

@@ -17,10 +17,9 @@ from typing import Any
 
 from kernels.server.http.engine_state import EngineState
 from kernels.server.http.errors import ApiError
-from kernels.server.messages import Added, Cancelled, News, Ping
+from kernels.server.messages import Added, Cancelled, News, Ping, RequestVectors
 from kernels.server.processes import web_process
 from kernels.server.processes.connections import GivenConnections
-from kernels.server.processes.encoder import RequestVectors
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.heartbeat import ON_GPU_SECONDS, SignsOfLife
 from kernels.server.processes.pipes import start_process
@@ -133,7 +132,7 @@ class WebProcesses:
                     own.open.difference_update(part.refusals)
                     own.outbox.put(part)
         elif isinstance(message, RequestVectors):
-            for name, vector in message.found.items():
+            for name, vector in message.vectors.items():
                 if (own := self._processes.get(_number(name))) is not None:
                     own.open.discard(name)
                     own.outbox.put(RequestVectors({name: vector}))

@@ -85,7 +85,7 @@ def launched(
 def run_grouped(
     kernel: ctypes.CDLL, case: GroupedCase, tile: Tile, given: dict[str, Tensor], blocks: int, seed: int
 ) -> tuple[int, Tensor]:
-    """`run_of` of grouped_blackwell.cu."""
+    """`run_of` of grouped.cu."""
     offered = variant("grouped_blackwell_fp8" if case.scales else "grouped_blackwell")
     x, of_x = grouped_call.parts(case, case.passed(given)["x"])
     w, of_w = grouped_call.parts(case, offered.pack(case, {}, given["w"]))
@@ -97,7 +97,7 @@ def run_grouped(
 
 
 def grouped_library(case: GroupedCase, tile: Tile) -> ctypes.CDLL:
-    """grouped_blackwell.cu for a case."""
+    """grouped.cu for a case."""
     return library(grouped_tiles.SOURCE, ENTRY, grouped_tiles.constants(case, tile))
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from kernels import runners as engine
+from kernels import runners
 from kernels.cli import bench_decode, bench_decode_run
 from kernels.cli.bench_decode import Options
 from kernels.cli.bench_decode_run import DecodeRun
@@ -29,7 +29,7 @@ ROUNDS = 20
 @pytest.fixture(scope="module")
 def model():
     config, _ = catalogue.entry(CASE.model)
-    return engine.load(None, config, seed=0, generated=True, dtype="fp32", device="cpu")
+    return runners.load(None, config, seed=0, generated=True, dtype="fp32", device="cpu")
 
 
 class Paced(EagerRunner):
@@ -157,11 +157,11 @@ class Short(Paced):
         return Paced.answer(self, prompt, min(2, tokens))
 
 
-def rows_of(model, *runners):
+def rows_of(model, *others):
     """A row of each runner, beside an honest one, a peer."""
     variants = [
         SimpleNamespace(name=made.__name__, peer=made is Paced, options={}, build=lambda *_, made=made: made)
-        for made in (Paced, *runners)
+        for made in (Paced, *others)
     ]
     ceilings = {"read_tbps": 10.0, "copy_tbps": 10.0, "matrix_tflops": {"fp32": 1e3}}
     options = Options(rounds=ROUNDS, seconds=600)
@@ -245,7 +245,7 @@ def test_bench_decode_fails_a_runner_of_lower_precision_whose_ids_contradict_its
         run.warm_up()
         for _ in range(3):
             run.serve()
-    bench_decode_run.judge(runs, engine.runner("eager", model), "fp32")
+    bench_decode_run.judge(runs, runners.runner("eager", model), "fp32")
     honest, cheat = runs
     assert honest.gate == "pass", honest.reason
     assert cheat.gate == "fail"
@@ -255,8 +255,8 @@ def test_bench_decode_fails_a_runner_of_lower_precision_whose_ids_contradict_its
 def test_bench_decode_holds_our_runners_against_their_own_logits(model):
     case = ModelCase(model="tiny-llama", weights="fp32", batch=1, prompt=8, tokens=4)
     variant = SimpleNamespace(name="planted", peer=False, in_plans=True)
-    run = DecodeRun(variant, case, engine.runner("eager", model), "pass")
-    compare([run], Exact.of(model, engine.runner("eager", model), case, 1), case, "fp32")
+    run = DecodeRun(variant, case, runners.runner("eager", model), "pass")
+    compare([run], Exact.of(model, runners.runner("eager", model), case, 1), case, "fp32")
     assert (run.own.tokens, run.own.largest < 1e-3) == (64, True)
     run.served = [Served(0, 0, (1_000_000, 2 * 10**9, 4 * 10**9, 10**10), 1, 4)]
     row = bench_decode._row(run, GPUS["cpu"], {}, torch.zeros(1, 8, dtype=torch.int64))

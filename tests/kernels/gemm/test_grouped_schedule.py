@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kernels.cuda import nvrtc
 from kernels.gemm import grouped_tiles
 from tests.kernels.on_cpu import planted_source
 
@@ -48,8 +49,8 @@ DISORDERED = [-5, 9000, 3, 256, *[-(2**31), 2**31 - 1] * 33]
 @pytest.fixture(scope="module")
 def scheduler(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder, planted = tmp_path_factory.mktemp("scheduler"), tmp_path_factory.mktemp("planted")
-    for name in ("grouped_schedule.cuh", "expert_rows.cuh"):
-        shutil.copy(grouped_tiles.SOURCE.with_name(name), folder)
+    for header in (grouped_tiles.SOURCE.with_name("grouped_schedule.cuh"), nvrtc.TILES / "expert_rows.cuh"):
+        shutil.copy(header, folder)
     Path(folder, "mainloops.cuh").write_text(AROUND)
     source = Path(folder, "scheduler.cu")
     source.write_text('#include "grouped_schedule.cuh"\n')

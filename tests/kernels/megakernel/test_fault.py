@@ -3,7 +3,7 @@
 import pytest
 
 from kernels.megakernel.host import device
-from kernels.megakernel.host.fault import fault_sentence
+from kernels.megakernel.host.machine import fault_sentence
 from kernels.megakernel.program.instructions import GATE_UP
 
 SOURCE = (device.SOURCES / "machine.cuh").read_text()

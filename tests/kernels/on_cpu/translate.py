@@ -16,7 +16,15 @@ from tests.kernels.cuda_sources import own_headers
 HERE = Path(__file__).parent
 COMPILE = ["g++", "-std=c++20", "-O1", "-fPIC", "-w"]
 
-ARITHMETIC = ("cluster_queue.cuh", "gumbel_max.cuh", "descriptors.cuh", "rows.cuh", "tcgen05_tiles.cuh")
+ARITHMETIC = (
+    "cluster_queue.cuh",
+    "descriptors.cuh",
+    "expert_rows.cuh",
+    "gumbel_max.cuh",
+    "rows.cuh",
+    "tcgen05_tiles.cuh",
+    "visible.cuh",
+)
 """Headers of the tile layer without PTX: they run as they are."""
 
 BODIES: dict[str, str] = {
@@ -73,7 +81,7 @@ def _run(command: list[str]) -> None:
 @cache
 def _library(source: Path, entry: str, macros: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
-        for header in (*own_headers(source), *(TILES / name for name in ARITHMETIC)):
+        for header in (*(TILES / name for name in ARITHMETIC), *own_headers(source)):
             (Path(folder) / header.name).write_text(translated(header.read_text()))
         main = Path(folder) / "main.cpp"
         main.write_text(translated(source.read_text()) + entry)

@@ -14,8 +14,8 @@ from kernels.server.execution import sampling_triton
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.embed_triton import embed_rows
 from kernels.server.execution.inputs import Fields
+from kernels.server.execution.megakernel_backend import move_rows
 from kernels.server.execution.ops import Usable, packed_cases
-from kernels.server.execution.rows import move_rows
 from kernels.server.execution.rows_triton import move
 from kernels.server.execution.sampling_triton import Settings, draw_rows
 from kernels.server.scheduler.batching import Scheduler, SchedulerLimits
