@@ -46,7 +46,7 @@ struct Shared {
   Schedule schedule;
   u32 tmem;
 };
-static_assert(sizeof(Params) == PARAMS_BYTES, "blackwell_plan.PARAMS or grouped_blackwell_plan.PARAMS");
+static_assert(sizeof(Params) == PARAMS_BYTES, "gemm_tiles.PARAMS or grouped_tiles.PARAMS");
 static_assert(BYTES_UP_TO(Shared, tmem) <= SHARED_BYTES, "Tile.shared_bytes of gemm_tiles.py");
 
 __device__ __forceinline__ void produce(Shared& s, const Params& p, const Maps& maps) {

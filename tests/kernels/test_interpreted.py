@@ -11,10 +11,10 @@ FOLDER = Path(__file__).parent
 FILES = (
     "attention/interpreted_decode.py",
     "attention/interpreted_prefill.py",
-    "engine/interpreted_experts.py",
-    "engine/interpreted_prompts.py",
+    "runners/interpreted_experts.py",
+    "runners/interpreted_prompts.py",
     "fused/interpreted_fused.py",
-    "serve/interpreted_kernels.py",
+    "server/interpreted_kernels.py",
 )
 
 

@@ -1,1 +1,1 @@
-"""Which tokens of which requests the next step computes, and the pages of keys and values. Imports without torch."""
+"""What the next step computes, and the pages of keys and values. Imports without torch."""
