@@ -32,7 +32,7 @@ from kernels.server.execution.backend import KernelsBackend
 from kernels.server.execution.compiling import compile_together
 from kernels.server.execution.shapes import fitting
 from kernels.server.execution.sizing import RequestedSize, limits_for
-from kernels.server.scheduler.requests import Part, Request, Step
+from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 
 TIMED, RECORDED = 20, 3
 """Steps that are timed, and steps that the profiler records."""
@@ -109,7 +109,7 @@ class MeasuredStep:
             request = Request(str(slot), [slot] * whole, 1)
             request.slot, request.admitted, request.pages = slot, 1, list(islice(free, pages))
             parts = found.chunks if tokens > 1 else found.singles
-            parts.append(Part(request, whole - tokens, tokens, True, whole))
+            parts.append(ScheduledTokens(request, whole - tokens, tokens, True, whole))
         return found
 
 

@@ -24,7 +24,7 @@ from kernels.measure.environment import commit
 from kernels.server.http.bodies import LARGEST_BODY, document_of
 from kernels.server.http.body_process import BodyReader
 from kernels.server.http.errors import ApiError
-from kernels.server.http.schemas import ChatAsked, CompletionAsked
+from kernels.server.http.schemas import ChatCompletionRequest, CompletionRequest
 from kernels.server.starting import settle
 
 TIMES = 7
@@ -42,10 +42,13 @@ def bodies() -> dict[str, tuple[type[BaseModel], bytes]]:
     """A large body of each kind with its schema, by what it holds."""
     ids = ",".join(["[" + ",".join(["7"] * (CONTEXT - 16)) + "]"] * 512)
     return {
-        "lists": (CompletionAsked, filled(HEAD + '"prompt": [', "[],", "]}")),
-        "ids": (CompletionAsked, f'{HEAD}"prompt": [{ids}]}}'.encode()),
-        "texts": (CompletionAsked, filled(HEAD + '"prompt": [', '"' + "a\\n" * 2600 + '",', "]}", 1024)),
-        "messages": (ChatAsked, filled(HEAD + '"messages": [', '{"role":"user","content":"ab"},', "]}", 16_384)),
+        "lists": (CompletionRequest, filled(HEAD + '"prompt": [', "[],", "]}")),
+        "ids": (CompletionRequest, f'{HEAD}"prompt": [{ids}]}}'.encode()),
+        "texts": (CompletionRequest, filled(HEAD + '"prompt": [', '"' + "a\\n" * 2600 + '",', "]}", 1024)),
+        "messages": (
+            ChatCompletionRequest,
+            filled(HEAD + '"messages": [', '{"role":"user","content":"ab"},', "]}", 16_384),
+        ),
     }
 
 
@@ -73,7 +76,7 @@ async def measured() -> list[dict[str, Any]]:
     """A row for each body and way."""
     reader, rows = BodyReader(), []
     small = f'{HEAD}"prompt": "{"a" * (1 << 17)}"}}'.encode()
-    await pause_ms(CompletionAsked, small, reader)  # starts the process
+    await pause_ms(CompletionRequest, small, reader)  # starts the process
     for name, (kind, body) in bodies().items():
         row: dict[str, Any] = {"body": name, "bytes": len(body)}
         for way, by in (("in_the_server", None), ("beside_it", reader)):

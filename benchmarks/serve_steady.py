@@ -27,7 +27,7 @@ from benchmarks.host import load_average, machine
 from kernels.load.connection import Address
 from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.figures import WARM_SHARE, LoadFigures
-from kernels.load.generator import Generator, LoadDuration, Sent
+from kernels.load.generator import Generator, LoadDuration, LoadTrace
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.server_process import reserved_port, running
 from kernels.measure import nvml
@@ -101,7 +101,7 @@ def with_cancellations(requests: RequestList) -> RequestList:
     return replace(requests, planned=planned)
 
 
-def send(url: str, name: str, requests: RequestList, seconds: float) -> Sent:
+def send(url: str, name: str, requests: RequestList, seconds: float) -> LoadTrace:
     """The open load."""
     limits = LoadDuration(seconds, WARM_SHARE * seconds)
     return asyncio.run(Generator(Address.parse(url), requests.load(name, None), limits).run())

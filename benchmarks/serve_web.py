@@ -25,7 +25,7 @@ from kernels.load.lists import Lengths, RequestList
 from kernels.load.sharing import Sending, most_processes, processes_for
 from kernels.measure.environment import commit
 from kernels.server.http import web
-from kernels.server.messages import Added, News, Ready, Stop
+from kernels.server.messages import AddRequest, News, Ready, Stop
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.web_process import WebSpec
 from kernels.server.processes.web_servers import web_servers
@@ -50,7 +50,7 @@ def engine(step_ms: float, spec: Spec, connection: Connection) -> None:
             message = connection.recv()
             if isinstance(message, Stop):
                 return
-            if isinstance(message, Added):
+            if isinstance(message, AddRequest):
                 left[message.name] = message.max_tokens
         begun = max(begun + step_ms / 1e3, time.monotonic() - step_ms / 1e3)
         time.sleep(max(0.0, begun - time.monotonic()))

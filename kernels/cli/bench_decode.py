@@ -12,7 +12,7 @@ import torch
 
 from kernels import registry, runners
 from kernels.cli import bench_divided
-from kernels.cli.bench_decode_run import DecodeRun, Known, judge, prepared
+from kernels.cli.bench_decode_run import DecodeRun, ReferenceOutputs, judge, prepared
 from kernels.cli.bench_divided import Wanted
 from kernels.cli.bench_document import BenchRow
 from kernels.cli.bench_fidelity import Exact, compare
@@ -101,7 +101,7 @@ def _measured(
 ) -> Iterator[BenchRow]:
     generator, case, reference = torch.Generator().manual_seed(5), wanted[0][1], bench_divided.reference(model)
     ids = torch.randint(model.config.vocab_size, (case.batch, case.prompt), generator=generator).to(model.device)
-    known = Known.of(reference, ids, generator)
+    known = ReferenceOutputs.of(reference, ids, generator)
     exact = Exact.of(model, reference, case, options.fidelity) if options.fidelity else None
     reference.close()
     runners.free()

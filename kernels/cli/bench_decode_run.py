@@ -98,7 +98,7 @@ class DecodeRun:
 
 
 @dataclass(frozen=True)
-class Known:
+class ReferenceOutputs:
     """What the eager model says: `logits` of the prompt's beginning, `ids`, and `behind` it the PROBED further ids."""
 
     ids: torch.Tensor
@@ -107,13 +107,13 @@ class Known:
     behind: torch.Tensor
 
     @classmethod
-    def of(cls, eager: Runner, prompt: torch.Tensor, generator: torch.Generator) -> "Known":
+    def of(cls, eager: Runner, prompt: torch.Tensor, generator: torch.Generator) -> "ReferenceOutputs":
         more = torch.randint(eager.model.config.vocab_size, (len(prompt), PROBED), generator=generator)
         probe, ids = torch.cat([prompt, more.to(prompt.device)], dim=1), prompt[:, :COMPARED_TOKENS]
         return cls(ids, eager.logits(ids).float(), probe, eager.logits(probe)[:, prompt.shape[1] :].float())
 
 
-def prepared(variant: WholeModel, case: ModelCase, model: Any, known: Known) -> DecodeRun:
+def prepared(variant: WholeModel, case: ModelCase, model: Any, known: ReferenceOutputs) -> DecodeRun:
     """The variant's runner, ready for the case; its gate says whether its logits are the model's."""
     try:
         runner = variant.build(case, bench_divided.options_of(variant, case, model))(model)

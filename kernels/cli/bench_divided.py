@@ -8,10 +8,10 @@ import torch
 from kernels import runners
 from kernels.cli.bench_document import BenchRow
 from kernels.model import tensor_parallel
-from kernels.model.tensor_parallel import Divided
+from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.ops import ModelCase
 from kernels.runners import Runner
-from kernels.runners.tensor_parallel_runner import DividedRunner
+from kernels.runners.tensor_parallel_runner import TensorParallelRunner
 from kernels.runners.whole_model import WholeModel
 
 MOST_WEIGHTS = 0.9
@@ -31,7 +31,7 @@ def larger_than(device: torch.device, config: dict[str, Any], dtype: str) -> boo
 def rows(
     config: dict[str, Any],
     wanted: Sequence[Wanted],
-    measured: Callable[[Divided, Sequence[Wanted]], Iterator[BenchRow]],
+    measured: Callable[[TensorParallelModel, Sequence[Wanted]], Iterator[BenchRow]],
 ) -> Iterator[BenchRow]:
     """The rows that `measured` gives of those that are wanted on several GPUs, and an error for each of the others.
 
@@ -67,11 +67,11 @@ def groups_of(wanted: Sequence[Wanted], gpus: Sequence[int]) -> Iterator[list[Wa
 
 def reference(model: Any) -> Runner:
     """torch's own ops on the model."""
-    return DividedRunner(model) if isinstance(model, Divided) else runners.runner("eager", model)
+    return TensorParallelRunner(model) if isinstance(model, TensorParallelModel) else runners.runner("eager", model)
 
 
 def options_of(variant: WholeModel, case: ModelCase, model: Any) -> dict[str, Any]:
     """The GPUs of a model that is not divided yet; one that is can be rounded to nearest alone."""
-    if isinstance(model, Divided):
+    if isinstance(model, TensorParallelModel):
         return {"rounding": {"method": "nearest"}} if variant.lossy else {}
     return {"devices": list(range(case.gpus))} if case.gpus else {}

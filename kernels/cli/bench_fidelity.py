@@ -11,7 +11,7 @@ from kernels import runners
 from kernels.cli.bench_decode_run import DecodeRun
 from kernels.measure.fidelity import LENGTH, Fidelity, fidelity
 from kernels.model.layer_by_layer import float32_logits
-from kernels.model.tensor_parallel import Divided
+from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
 from kernels.proof.logit_gate import LARGEST_DIFFERENCE
@@ -38,7 +38,7 @@ class Exact:
         config, _ = catalogue.entry(case.model)
         count = -(-tokens // (LENGTH * case.batch)) * case.batch
         ids = torch.randint(model.config.vocab_size, (count, LENGTH), generator=torch.Generator().manual_seed(6))
-        if isinstance(model, Divided):
+        if isinstance(model, TensorParallelModel):
             logits = float32_logits(config, ids, model.device)
         else:
             whole = runners.load(None, config, seed=0, generated=True, dtype="fp32", device=model.device.type)

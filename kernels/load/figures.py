@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kernels.load.exchange import CANCELLED, Exchange
-from kernels.load.generator import Sent
+from kernels.load.generator import LoadTrace
 from kernels.load.lag import Lag
 from kernels.measure.intervals import percentile_interval
 from kernels.measure.latency import Served, samples_of
@@ -18,7 +18,7 @@ FROM_THE_END = ("e2e", "batch_latency")
 """Metrics of a request's own end, which one that was cancelled has not."""
 
 
-def warmed_up(sent: Sent) -> Sent:
+def warmed_up(sent: LoadTrace) -> LoadTrace:
     """A load whose length was not known before: its steady part begins WARM_SHARE of its time after the first request
     was due.
     """
@@ -46,7 +46,7 @@ class LoadFigures:
     in it, and `seconds` is its length, over all rounds.
     """
 
-    def __init__(self, rounds: Sequence[Sent]) -> None:
+    def __init__(self, rounds: Sequence[LoadTrace]) -> None:
         self.rounds = list(rounds)
         self.exchanges = list(itertools.chain.from_iterable(each.counted for each in self.rounds))
         self.seconds = sum(each.steady_seconds for each in self.rounds)
@@ -115,7 +115,7 @@ class LoadFigures:
         return Lag.of(self.rounds)
 
 
-def _ends_ns(sent: Sent) -> list[int]:
+def _ends_ns(sent: LoadTrace) -> list[int]:
     return [each.end_ns for each in sent.exchanges if each.ended]
 
 

@@ -53,7 +53,7 @@ class LoadDuration:
 
 
 @dataclass
-class Sent:
+class LoadTrace:
     """What a generator sent: every exchange, by intended time, and the generator's own delays.
 
     Times are nanoseconds of the monotonic clock. The load was steady from `counted_from_ns`, the end of the warm-up, to
@@ -67,10 +67,10 @@ class Sent:
     exchanges: list[Exchange] = field(default_factory=list)
     loop_ns: list[int] = field(default_factory=list)
     overrun: bool = False
-    parts: list["Sent"] = field(default_factory=list)
+    parts: list["LoadTrace"] = field(default_factory=list)
 
     @property
-    def by_process(self) -> list["Sent"]:
+    def by_process(self) -> list["LoadTrace"]:
         """What each process sent, since each has delays of its own."""
         return self.parts or [self]
 
@@ -111,7 +111,7 @@ class Generator:
         self._address, self._load, self._limits = address, load, limits
         self._counts = counts or Counts()
 
-    async def run(self, progress: OnProgress = quiet, start_ns: int = 0) -> Sent:
+    async def run(self, progress: OnProgress = quiet, start_ns: int = 0) -> LoadTrace:
         """Sends until the time is over or no request is left, then waits for the last answers.
 
         Sending begins at `start_ns` of the monotonic clock, or LEAD_NS from now if that is 0. Raises what the iterator
@@ -121,7 +121,7 @@ class Generator:
         self._timer = WakeUpTimer()
         start_ns = start_ns or time.monotonic_ns() + LEAD_NS
         self._start_ns, self._end_ns = start_ns, start_ns + round(self._limits.seconds * 1e9)
-        self.sent = Sent(start_ns + round(self._limits.warm_up_s * 1e9))
+        self.sent = LoadTrace(start_ns + round(self._limits.warm_up_s * 1e9))
         ticking = asyncio.create_task(self._tick(progress))
         try:
             if self._load.users:

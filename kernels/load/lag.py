@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernels.load.generator import Sent
+from kernels.load.generator import LoadTrace
 from kernels.measure.intervals import percentile
 
 MOST_LAG_MS = 5.0
@@ -35,9 +35,9 @@ class Lag:
     processes: int
 
     @classmethod
-    def of(cls, rounds: Sequence[Sent]) -> "Lag":
+    def of(cls, rounds: Sequence[LoadTrace]) -> "Lag":
         """The lag of all rounds together; the first processes of each are taken as one, and so on."""
-        processes = list(itertools.zip_longest(*(each.by_process for each in rounds), fillvalue=Sent(0)))
+        processes = list(itertools.zip_longest(*(each.by_process for each in rounds), fillvalue=LoadTrace(0)))
         sends = [sorted(late for each in own for late in each.send_delays_ms) or [0.0] for own in processes]
         loops = [sorted(late for each in own for late in each.loop_delays_ms) or [0.0] for own in processes]
         return cls(

@@ -2,8 +2,8 @@
 
 The parent starts `python -m kernels.load.sender_process DESCRIPTOR`, where the descriptor is one end of a pipe of
 pickled objects. The child receives its share and answers None when it is ready. It then receives the time at which to
-begin, in ns of the monotonic clock, and answers with a `Sent`, or with the exception that ended it. It ends when the
-parent closes the pipe, so it does not outlive the parent.
+begin, in ns of the monotonic clock, and answers with a `LoadTrace`, or with the exception that ended it. It ends when
+the parent closes the pipe, so it does not outlive the parent.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from kernels.load import sockets
-from kernels.load.generator import MOST_IN_FLIGHT, Generator, Sent
+from kernels.load.generator import MOST_IN_FLIGHT, Generator, LoadTrace
 
 
 class SenderDied(RuntimeError):
@@ -83,7 +83,7 @@ class SenderProcess:
         self.process.wait()
 
 
-async def _sent(pipe: Connection, generator: Generator, begin_ns: int) -> Sent:
+async def _sent(pipe: Connection, generator: Generator, begin_ns: int) -> LoadTrace:
     asyncio.get_running_loop().add_reader(pipe.fileno(), os._exit, 1)  # nothing comes but the end
     try:
         return await generator.run(start_ns=begin_ns)
@@ -98,7 +98,7 @@ def main(descriptor: str) -> None:
         try:
             generator = pipe.recv().generator()
             pipe.send(None)
-            answer: Sent | Exception = asyncio.run(_sent(pipe, generator, pipe.recv()))
+            answer: LoadTrace | Exception = asyncio.run(_sent(pipe, generator, pipe.recv()))
         except Exception as error:
             answer = error
         pipe.send(answer)

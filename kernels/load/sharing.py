@@ -18,9 +18,9 @@ from kernels.load.generator import (
     PROGRESS_SECONDS,
     Generator,
     LoadDuration,
+    LoadTrace,
     OnProgress,
     PlannedLoad,
-    Sent,
     quiet,
 )
 from kernels.load.planned import PlannedRequest
@@ -52,7 +52,7 @@ class Sending:
     limits: LoadDuration
     processes: int = 1
 
-    async def run(self, progress: OnProgress = quiet) -> Sent:
+    async def run(self, progress: OnProgress = quiet) -> LoadTrace:
         """Sends the load; the exchanges come by intended time. Raises SenderDied, and what making a load raises."""
         if self.processes == 1:
             sockets.allow(2 * MOST_IN_FLIGHT)
@@ -105,7 +105,7 @@ async def _show(counts: Counts, progress: OnProgress) -> None:
         progress(counts)
 
 
-def merged(parts: list[Sent]) -> Sent:
+def merged(parts: list[LoadTrace]) -> LoadTrace:
     """Puts together what several generators sent.
 
     The steady part of a closed loop ends when the first generator stops sending. That of an open loop ends when the
@@ -116,7 +116,7 @@ def merged(parts: list[Sent]) -> Sent:
     overrun = any(each.overrun for each in parts)
     open_loop = any(each.planned.at_s is not None for each in exchanges)
     stops = [each.stopped_ns for each in parts]
-    return Sent(
+    return LoadTrace(
         counted_from_ns=min(each.counted_from_ns for each in parts),
         stopped_ns=max(stops) if open_loop and not overrun else min(stops),
         exchanges=exchanges,

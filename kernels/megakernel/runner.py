@@ -29,8 +29,8 @@ from kernels.model.prompt_ops import PACKS_HEAD, prompt_ops
 from kernels.model.prompts import PromptReader, room_for
 from kernels.model.rounding import Rounding
 from kernels.model.state import State
-from kernels.model.tensor_parallel import Divided
-from kernels.model.tensor_parallel_pass import DividedPrompts, RankPart
+from kernels.model.tensor_parallel import TensorParallelModel
+from kernels.model.tensor_parallel_pass import RankPart, TensorParallelPrompts
 from kernels.ops.sampling import Samplings, of_batch
 from kernels.runners.base import Generation, Runner, check_request
 from kernels.runners.readers import LOOK_NS
@@ -52,8 +52,8 @@ class MegakernelRunner(Runner):
     and `tuning` (their fields), and `devices`: the numbers of the GPUs that run the model together, the model's first
     (ranked_machine.py); a GPU that is named twice runs two ranks side by side.
 
-    A model that is `Divided` already runs on the GPUs of its parts, and each GPU holds its part alone; `model` is then
-    the first part. Another one is divided here, and stays on the first GPU beside that GPU's part.
+    A model that is `TensorParallelModel` already runs on the GPUs of its parts, and each GPU holds its part alone;
+    `model` is then the first part. Another one is divided here, and stays on the first GPU beside that GPU's part.
 
     The prompt's pass runs the plan's `variants`; without any, it runs the default ones for the longest prompt that the
     cache was made for. In lower precision it multiplies by the same rounded weights, from a bf16 copy that `prepare`
@@ -69,7 +69,7 @@ class MegakernelRunner(Runner):
         options: dict[str, Any] | None = None,
         variants: BoundVariants | None = None,
     ) -> None:
-        parted = model.parts if isinstance(model, Divided) else []
+        parted = model.parts if isinstance(model, TensorParallelModel) else []
         super().__init__(parted[0] if parted else model, options)
         self._source = model
         self.shape = shape_of(model.config.to_dict())
@@ -133,7 +133,7 @@ class MegakernelRunner(Runner):
                 token = torch.zeros(traffic.batch, 1, dtype=torch.int64, device=rank.gpu)
             state = State(traffic.batch, machine.capacity, cos, sin, caches, position, token)
             made.append(RankPart(own.compact, variants, state))
-        return PromptReader(*made[0], whole=False) if len(made) == 1 else DividedPrompts(made, whole=False)
+        return PromptReader(*made[0], whole=False) if len(made) == 1 else TensorParallelPrompts(made, whole=False)
 
     def cancel(self) -> None:
         """Ends the current generation after its next token; `generate` then returns the tokens so far."""

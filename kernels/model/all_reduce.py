@@ -41,7 +41,7 @@ class AllReduce(ABC):
         """Raises RuntimeError when a rank waited too long for another, once the sums are over."""
 
 
-class SumByCopies(AllReduce):
+class AllReduceByCopies(AllReduce):
     """Sums by torch's own copies, on any devices, also where several ranks share one."""
 
     def __init__(self, devices: Sequence[torch.device]) -> None:
@@ -57,7 +57,7 @@ class SumByCopies(AllReduce):
         """Nothing: no rank waits in a copy."""
 
 
-class SumByPeers(AllReduce):
+class AllReduceByPeerAccess(AllReduce):
     """Sums by one kernel on each GPU, which writes its partials into the memory of the others: `all_reduce.cu`.
 
     For bf16 and up to `rows` rows. A rank that waits longer than TIMEOUT_NS gives up, and so do all; their sums are
@@ -133,8 +133,8 @@ def all_reduce(devices: Sequence[torch.device], rows: int, like: Tensor) -> AllR
     """The sum over ranks on these devices, of up to `rows` rows of the size and dtype of `like` [.., hidden]."""
     apart = len(set(devices)) == len(devices) > 1 and devices[0].type == "cuda"
     if apart and like.dtype == torch.bfloat16:
-        return SumByPeers(devices, rows, like.shape[-1])
-    return SumByCopies(devices)
+        return AllReduceByPeerAccess(devices, rows, like.shape[-1])
+    return AllReduceByCopies(devices)
 
 
 def params_of(ranks: int) -> np.dtype:

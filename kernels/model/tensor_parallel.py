@@ -29,7 +29,7 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Divided:
+class TensorParallelModel:
     """`parts[r]` is rank r's model; `config` the whole model's, as transformers has it."""
 
     config: Any
@@ -84,7 +84,7 @@ def load(
     seed: int = 0,
     generated: bool = False,
     dtype: str = "bf16",
-) -> Divided:
+) -> TensorParallelModel:
     """The model divided over `devices`, `generated` from the seed or read from the safetensors of `directory`.
 
     Each device gets its part alone, and the whole model is nowhere. Raises ValueError as `generate` and `read`, and
@@ -104,7 +104,7 @@ def load(
 
 
 @torch.no_grad()
-def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str, seed: int = 0) -> Divided:
+def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str, seed: int = 0) -> TensorParallelModel:
     """The model that `kernels.runners.load` generates of this configuration and seed, divided over `devices`.
 
     Each rank's weights are made on its device, and the whole model nowhere. Raises ValueError as `part_of_config`.
@@ -123,7 +123,7 @@ def generate(config: dict[str, Any], devices: Sequence[torch.device], dtype: str
 
 
 @torch.no_grad()
-def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device], dtype: str) -> Divided:
+def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device], dtype: str) -> TensorParallelModel:
     """The model in the safetensors of `directory`, divided over `devices`: each rank copies its own slices of files
     that are mapped.
 
@@ -144,7 +144,7 @@ def read(directory: Path, config: dict[str, Any], devices: Sequence[torch.device
 
 
 @torch.no_grad()
-def divide(model: Any, devices: Sequence[torch.device]) -> Divided:
+def divide(model: Any, devices: Sequence[torch.device]) -> TensorParallelModel:
     """A loaded model divided over `devices`; the parts are copies. Raises ValueError as `part_of_config`."""
 
     def fill(part: Any, place: Place) -> None:
@@ -158,7 +158,7 @@ def divide(model: Any, devices: Sequence[torch.device]) -> Divided:
 
 def _made(
     config: dict[str, Any], devices: Sequence[torch.device], dtype: str, fill: Callable[[Any, Place], None]
-) -> Divided:
+) -> TensorParallelModel:
     """The divided model whose parts are filled by `fill`, each tied parameter once."""
     parts = []
     for rank, device in enumerate(devices):
@@ -168,7 +168,7 @@ def _made(
             if rank and name.endswith(ADDED_ONCE):
                 parameter.zero_()
         parts.append(part)
-    return Divided(loading.configuration(config), parts)
+    return TensorParallelModel(loading.configuration(config), parts)
 
 
 def _empty(config: Mapping[str, Any], ranks: int, dtype: str, device: torch.device) -> Any:

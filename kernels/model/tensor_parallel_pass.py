@@ -35,7 +35,7 @@ class RankPart(NamedTuple):
         return self.state.position.device
 
 
-class DividedPass:
+class TensorParallelPass:
     """As `Pass`, over all ranks. Ids, token, position and what `run` returns are the first rank's."""
 
     def __init__(self, ranks: Sequence[RankPart], queries: int, *, whole: bool = True) -> None:
@@ -90,7 +90,7 @@ def _partial(given: LayerInput) -> Tensor:
     return given.stream.delta
 
 
-class DividedPrompts(PromptReader):
+class TensorParallelPrompts(PromptReader):
     """As `PromptReader`, over all ranks: one graph for each bucket."""
 
     def __init__(self, ranks: Sequence[RankPart], *, whole: bool) -> None:
@@ -100,7 +100,7 @@ class DividedPrompts(PromptReader):
 
     def _bucket(self, size: int) -> Bucket:
         devices = [rank.device for rank in self._ranks]
-        one_pass = DividedPass(self._ranks, size, whole=self._whole)
+        one_pass = TensorParallelPass(self._ranks, size, whole=self._whole)
         self._exchanges.append(one_pass.exchange)
         return Bucket(one_pass, self._length, devices if devices[0].type == "cuda" else ())
 

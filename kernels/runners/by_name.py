@@ -8,7 +8,7 @@ import torch
 from kernels.hardware import GPUS
 from kernels.model import decoder
 from kernels.model.bound_variants import BoundVariants
-from kernels.model.tensor_parallel import Divided, devices_of
+from kernels.model.tensor_parallel import TensorParallelModel, devices_of
 from kernels.plan import Plan
 from kernels.runners.base import Runner
 from kernels.runners.compiled import CompiledRunner, as_modules
@@ -43,7 +43,7 @@ def _class(name: str) -> Any:
 def apply(model: Any, plan: Plan) -> Runner:
     """See `kernels.runners.apply`."""
     gpu, options = GPUS.get(plan.gpu, GPUS["cpu"]), plan.options
-    if isinstance(model, Divided):
+    if isinstance(model, TensorParallelModel):
         if len(model.parts) != plan.gpus:
             raise ValueError(f"gpus: the plan is for {plan.gpus}, and the model comes in {len(model.parts)} parts")
         made: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))

@@ -10,40 +10,40 @@ from kernels.model.bound_variants import BoundVariants
 from kernels.model.decoder import Decoder
 from kernels.model.prompts import bucket
 from kernels.model.state import State
-from kernels.model.tensor_parallel import Divided
-from kernels.model.tensor_parallel_pass import DividedPass, DividedPrompts, RankPart
+from kernels.model.tensor_parallel import TensorParallelModel
+from kernels.model.tensor_parallel_pass import RankPart, TensorParallelPass, TensorParallelPrompts
 from kernels.runners.kernels_runner import KernelsRunner
 from kernels.runners.kernels_session import KernelsSession
 from kernels.runners.sessions import Session
 
 
-class DividedRunner(KernelsRunner):
+class TensorParallelRunner(KernelsRunner):
     """Every op is torch's own, so its logits are the reference for a model that no single GPU can hold."""
 
     name = "divided"
 
-    def __init__(self, divided: Divided) -> None:
+    def __init__(self, divided: TensorParallelModel) -> None:
         super().__init__(divided.parts[0])
         self._divided = divided
 
     def _make_session(self, batch: int, prompt: int, capacity: int) -> Session:
-        return DividedSession(self._divided, batch, max(capacity, bucket(prompt)))
+        return TensorParallelSession(self._divided, batch, max(capacity, bucket(prompt)))
 
     def close(self) -> None:
         del self._divided
         super().close()
 
 
-class DividedSession(KernelsSession):
+class TensorParallelSession(KernelsSession):
     """A `KernelsSession` over all ranks: one graph for a step and one for each bucket of prompt lengths."""
 
-    def __init__(self, divided: Divided, batch: int, capacity: int) -> None:
+    def __init__(self, divided: TensorParallelModel, batch: int, capacity: int) -> None:
         Session.__init__(self, divided.device, batch, capacity)
         ranks = [self._rank(Decoder(part)) for part in divided.parts]
         self.model, self.variants, self.state = ranks[0]
-        self.prompts = DividedPrompts(ranks, whole=True)
+        self.prompts = TensorParallelPrompts(ranks, whole=True)
         self._devices = [rank.device for rank in ranks]
-        self._step_pass = self._steps = DividedPass(ranks, 1)
+        self._step_pass = self._steps = TensorParallelPass(ranks, 1)
         self._step_stream = self.token
         self._served = 0
 

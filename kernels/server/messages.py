@@ -8,7 +8,7 @@ from kernels.plan import Serving
 from kernels.server.scheduler.requests import Logprobs
 
 
-class Added(NamedTuple):
+class AddRequest(NamedTuple):
     """To the engine: a new request. It may wait `seconds` for its first step. `logprobs` is as in `Request`."""
 
     name: str
@@ -20,7 +20,7 @@ class Added(NamedTuple):
     logprobs: int | None = None
 
 
-class Cancelled(NamedTuple):
+class AbortRequest(NamedTuple):
     """To the engine: the client no longer waits for this request."""
 
     name: str

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 from kernels.load.exchange import CANCELLED
-from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, OnProgress, Sent, quiet
+from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, LoadTrace, OnProgress, quiet
 from kernels.load.sender_process import SenderDied
 from workers.documents.load import OF_WINDOWS, LoadMetric, LoadResult
 from workers.documents.traffic import Traffic
@@ -79,7 +79,7 @@ async def learn(test: LoadTest) -> TokenScale:
     return TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
 
 
-async def put_on(test: LoadTest, progress: OnProgress = quiet) -> Sent:
+async def put_on(test: LoadTest, progress: OnProgress = quiet) -> LoadTrace:
     """Learns how the server counts and puts the load on it. Raises NotMeasurable or BrokenRecording."""
     scale = await learn(test)
     try:
@@ -88,14 +88,14 @@ async def put_on(test: LoadTest, progress: OnProgress = quiet) -> Sent:
         raise NotMeasurable(str(error)) from None
 
 
-def measure(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, Sent]:
+def measure(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, LoadTrace]:
     """Puts load on the server and judges it. Raises what `sent_under` raises."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
     sent = sent_under(test, progress)
     return judged(test, sent, at), sent
 
 
-def sent_under(test: LoadTest, progress: OnProgress = quiet) -> Sent:
+def sent_under(test: LoadTest, progress: OnProgress = quiet) -> LoadTrace:
     """Puts load on the server.
 
     Raises NotMeasurable when the server does not answer at all or a process that sends dies, ValueError for what makes
@@ -105,7 +105,7 @@ def sent_under(test: LoadTest, progress: OnProgress = quiet) -> Sent:
     return asyncio.run(put_on(test, progress))
 
 
-def judged(test: LoadTest, sent: Sent, at: str, more: Sequence[Sent] = ()) -> LoadResult:
+def judged(test: LoadTest, sent: LoadTrace, at: str, more: Sequence[LoadTrace] = ()) -> LoadResult:
     """The result of a load test; with `more` rounds of it, of all of them together."""
     load = LoadSummary(sent, test.usd_per_hour, more)
     lag = load.generator_lag()

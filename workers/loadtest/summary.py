@@ -11,7 +11,7 @@ import numpy as np
 
 from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.figures import LoadFigures
-from kernels.load.generator import Sent
+from kernels.load.generator import LoadTrace
 from kernels.load.lag import MOST_LAG_MS
 from kernels.measure.intervals import STUDENT, percentile, percentile_interval
 from kernels.measure.latency import Served
@@ -31,7 +31,7 @@ LEAST_INTERVAL_SECONDS = 2.0
 class LoadSummary(LoadFigures):
     """What is judged of a load test, of all its rounds together: percentiles, verdicts, and their intervals."""
 
-    def __init__(self, sent: Sent, usd_per_hour: float | None = None, more: Sequence[Sent] = ()) -> None:
+    def __init__(self, sent: LoadTrace, usd_per_hour: float | None = None, more: Sequence[LoadTrace] = ()) -> None:
         super().__init__([sent, *more])
         self._usd_per_hour = usd_per_hour
         if not self.open_loop:
@@ -187,7 +187,7 @@ def _first_ns(exchange: Exchange, served: Served | None) -> int:
     return served.times_ns[0] if served else exchange.end_ns
 
 
-def _inside_ns(sent: Sent) -> list[int]:
+def _inside_ns(sent: LoadTrace) -> list[int]:
     """How long each request was open within the steady part."""
     since, until = sent.counted_from_ns, sent.stopped_ns
     return [max(min(each.end_ns, until) - max(each.begun_ns, since), 0) for each in sent.exchanges]
@@ -222,6 +222,6 @@ def _of_groups(groups: Sequence[Sequence[float]], shown: Sequence[float], size: 
     ]
 
 
-def records(sent: Sent) -> list[dict[str, Any]]:
+def records(sent: LoadTrace) -> list[dict[str, Any]]:
     """Every exchange as one line of JSON, those of the warm-up included and marked."""
     return [each.record() | {"counted": sent.is_steady(each.intended_ns)} for each in sent.exchanges]

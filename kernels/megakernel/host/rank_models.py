@@ -8,7 +8,7 @@ import torch
 
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import MATRICES, RoundedWeights, Rounding, rounded_decoder, rounded_weights
-from kernels.model.tensor_parallel import Divided, divide
+from kernels.model.tensor_parallel import TensorParallelModel, divide
 from kernels.quant.power_of_two import QUANTISERS, PowerOfTwoWeight, parts_power_of_two
 
 _FOUND: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, str], RoundedWeights]] = WeakKeyDictionary()
@@ -32,7 +32,7 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
     The whole model is left as it is. Parts that are divided already are rounded in place; the codes are those of the
     whole model. Raises ValueError for a rounding that needs the whole model on one GPU.
     """
-    if isinstance(model, Divided):
+    if isinstance(model, TensorParallelModel):
         return _of_divided(model, weights, rounding)
     compact = Decoder(model)
     found = None if weights == "bf16" else _codes(model, compact, weights, rounding)
@@ -56,7 +56,7 @@ def _codes(model: Any, compact: Decoder, weights: str, rounding: Rounding) -> Ro
     return found
 
 
-def _of_divided(divided: Divided, weights: str, rounding: Rounding) -> list[RankModel]:
+def _of_divided(divided: TensorParallelModel, weights: str, rounding: Rounding) -> list[RankModel]:
     own = [Decoder(part) for part in divided.parts]
     if weights == "bf16":
         return [RankModel(part, compact) for part, compact in zip(divided.parts, own, strict=True)]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.server.execution.shapes import Shape
 from kernels.server.scheduler.pages import SCRATCH
-from kernels.server.scheduler.requests import Part, Request, Step
+from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 
 ALIGNED = 16
 FLOAT, SHORT, LONG = np.float32, np.int32, np.int64
@@ -170,7 +170,7 @@ class Sequences:
             fields[name][:] = values[target]
 
     @staticmethod
-    def _choose(part: Part, draw: int, row: int, target: NDArray, fields: "dict[str, NDArray]") -> None:
+    def _choose(part: ScheduledTokens, draw: int, row: int, target: NDArray, fields: "dict[str, NDArray]") -> None:
         fields["end"][draw], fields["place"][draw] = row, part.place
         if part.samples:
             target[draw] = part.request.slot

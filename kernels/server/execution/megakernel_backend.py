@@ -22,7 +22,7 @@ from torch import Tensor
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.server.execution.packed import PagedState
 from kernels.server.scheduler.batching import SchedulerLimits
-from kernels.server.scheduler.requests import Logprobs, Part, Request, Step
+from kernels.server.scheduler.requests import Logprobs, Request, ScheduledTokens, Step
 
 BATCHES = (1, 2, 4, 8)
 """The sequences of the instances."""
@@ -53,7 +53,7 @@ class Instance(Protocol):
         """
 
 
-class Held(NamedTuple):
+class SlotState(NamedTuple):
     """What a place of an instance holds: the first `tokens` rows of a request, as it was admitted."""
 
     request: Request
@@ -88,7 +88,7 @@ class MegakernelBackend:
         self.state, self.limits, self.instances, self.count = state, limits, list(instances), count
         self.longest = min(each.capacity for each in instances)
         self.few = instances[-1].batch
-        self._held: list[list[Held | None]] = [[None] * each.batch for each in instances]
+        self._held: list[list[SlotState | None]] = [[None] * each.batch for each in instances]
         numbers, self._device = 2 * self.few * (self.longest + count) + 3 * self.few, state.last.device
         self._numbers = torch.zeros(numbers, dtype=torch.int64, device=self._device)
         self._newest = torch.zeros(self.few, dtype=torch.int32, device=self._device)
@@ -198,12 +198,12 @@ class MegakernelBackend:
             before = held[place]
             begin = before.tokens if at is not None and before is not None else 0
             rows.append(self._rows(part, place, instance, begin, part.start - begin))
-            held[place] = Held(part.request, part.request.admitted, part.start + step.count)
+            held[place] = SlotState(part.request, part.request.admitted, part.start + step.count)
         for place in free:
             held[place] = None
         return places, np.concatenate(rows, axis=1)
 
-    def _rows(self, part: Part, place: int, instance: Instance, begin: int, count: int) -> NDArray[np.int64]:
+    def _rows(self, part: ScheduledTokens, place: int, instance: Instance, begin: int, count: int) -> NDArray[np.int64]:
         """The rows [2, count] of the part's tokens from `begin` on, in the pages and in the instance."""
         size = self.limits.page_size
         at = np.arange(begin, begin + count)

@@ -12,8 +12,8 @@ from kernels.server.http.client import EngineClient, TokenEvent
 from kernels.server.http.errors import ApiError
 from kernels.server.http.logprob_entries import Entries, LogprobEntry
 from kernels.server.http.metrics import Metrics
-from kernels.server.http.schemas import Asked
-from kernels.server.http.text import Pieces, Stops, TextCodec
+from kernels.server.http.schemas import GenerationRequest
+from kernels.server.http.text import IncrementalDetokenizer, StopChecker, TextCodec
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Completion:
     client: EngineClient
     text: TextCodec
     metrics: Metrics
-    asked: Asked
+    asked: GenerationRequest
     prompts: Sequence[list[int]]
     longest: int
     usage: Usage = field(default_factory=Usage)
@@ -110,7 +110,7 @@ class Completion:
     async def _choice(self, choice: int, ids: list[int], how: Sampling) -> AsyncGenerator[Piece, None]:
         asked, text = self.asked, self.text
         stop_ids = frozenset() if asked.ignore_eos else text.stop_ids
-        told = Told(Pieces(text), Stops(asked.stop), Entries())
+        told = StreamState(IncrementalDetokenizer(text), StopChecker(asked.stop), Entries())
         began, first, count = time.monotonic(), 0.0, 0
         most = asked.tokens(self.longest - len(ids))
         async with aclosing(self.client.answer(ids, most, how, stop_ids, asked.likeliest)) as answer:
@@ -138,11 +138,11 @@ class Completion:
 
 
 @dataclass
-class Told:
+class StreamState:
     """What has been sent of one choice, and what waits for further tokens."""
 
-    pieces: Pieces
-    stops: Stops
+    pieces: IncrementalDetokenizer
+    stops: StopChecker
     entries: Entries
 
     def extend(self, piece: Piece, event: TokenEvent) -> None:

@@ -21,12 +21,12 @@ from kernels.server.http.bodies import document_of
 from kernels.server.http.body_parsing import Document
 from kernels.server.http.body_process import BodyReader
 from kernels.server.http.client import EngineClient
-from kernels.server.http.embeddings import EmbeddingAsked, embedded
+from kernels.server.http.embeddings import EmbeddingRequest, embedded
 from kernels.server.http.errors import LONGEST_QUOTE, ApiError, quoted
 from kernels.server.http.metrics import Metrics
 from kernels.server.http.prompts import Prompts
 from kernels.server.http.response_formats import CHAT, COMPLETION, Form
-from kernels.server.http.schemas import MOST_ANSWERS, Asked, ChatAsked, CompletionAsked
+from kernels.server.http.schemas import MOST_ANSWERS, ChatCompletionRequest, CompletionRequest, GenerationRequest
 from kernels.server.http.text import TextCodec
 from kernels.server.http.writing import with_list
 from kernels.server.messages import Ready
@@ -111,7 +111,7 @@ class Server:
         return await document_of(request, kind, longest, self._reader)
 
     async def _completions(self, request: Request) -> Response:
-        asked = await self._document(request, CompletionAsked)
+        asked = await self._document(request, CompletionRequest)
         self._check_model(asked.model)
         if len(asked.prompts) * asked.n > MOST_ANSWERS:
             raise ApiError(400, f"prompt: more than {MOST_ANSWERS:,} answers to one request", "prompt")
@@ -119,14 +119,14 @@ class Server:
         return await self._respond(request, COMPLETION, asked, await prompts.encoded(asked.prompts), prompts.ready)
 
     async def _chat(self, request: Request) -> Response:
-        asked = await self._document(request, ChatAsked)
+        asked = await self._document(request, ChatCompletionRequest)
         self._check_model(asked.model)
         prompts = self._prompts("messages", asked.limit or 1)
         ids = await prompts.of_chat([each.document for each in asked.messages])
         return await self._respond(request, CHAT, asked, [ids], prompts.ready)
 
     async def _respond(
-        self, request: Request, form: Form, asked: Asked, prompts: list[list[int]], ready: Ready
+        self, request: Request, form: Form, asked: GenerationRequest, prompts: list[list[int]], ready: Ready
     ) -> Response:
         answer = Completion(self.client, self.text, self.metrics, asked, prompts, ready.longest)
         self.metrics.prompt_tokens.inc(answer.usage.prompt)
@@ -139,7 +139,7 @@ class Server:
         return StreamingResponse(events, media_type="text/event-stream", headers=STREAM_HEADERS)
 
     async def _embeddings(self, request: Request) -> Response:
-        asked = await self._document(request, EmbeddingAsked)
+        asked = await self._document(request, EmbeddingRequest)
         self._check_model(asked.model, embeds=True)
         texts = await self._prompts("input").encoded(asked.inputs)
         self.metrics.prompt_tokens.inc(sum(map(len, texts)))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.server.http.engine_state import EngineState
 from kernels.server.http.errors import ApiError
-from kernels.server.messages import Added, Cancelled, News, Ready, RequestVectors
+from kernels.server.messages import AbortRequest, AddRequest, News, Ready, RequestVectors
 from kernels.server.scheduler.requests import Logprobs
 
 
@@ -132,12 +132,12 @@ class EngineClient:
             raise self.not_ready()
         name, queue = f"{self._prefix}{next(self._names)}", asyncio.Queue[Any]()
         self._open[name] = queue
-        self._send(Added(name, ids, max_tokens, sampling, stop_ids, self.wait_seconds, logprobs))
+        self._send(AddRequest(name, ids, max_tokens, sampling, stop_ids, self.wait_seconds, logprobs))
         try:
             yield queue
         finally:
             if self._open.pop(name, None) is not None:
-                self._send(Cancelled(name))
+                self._send(AbortRequest(name))
 
     def _overloaded(self) -> ApiError:
         return ApiError(503, f"no place became free within {self.wait_seconds:g} seconds", code="overloaded")

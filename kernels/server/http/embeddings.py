@@ -17,7 +17,7 @@ from kernels.server.scheduler.requests import input_too_long
 MOST_TEXTS = 2048
 
 
-class EmbeddingAsked(BaseModel):
+class EmbeddingRequest(BaseModel):
     """Vectors come as lists, or as base64 of float32 values."""
 
     model: str
@@ -43,7 +43,7 @@ class EmbeddingAsked(BaseModel):
         return [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
 
 
-async def embedded(client: EngineClient, texts: Sequence[list[int]], asked: EmbeddingAsked) -> bytes:
+async def embedded(client: EngineClient, texts: Sequence[list[int]], asked: EmbeddingRequest) -> bytes:
     """The answer's JSON. Raises ApiError; the other texts are then given up."""
     tasks = [asyncio.ensure_future(client.embed(ids)) for ids in texts]
     try:

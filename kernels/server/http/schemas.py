@@ -123,7 +123,7 @@ def texts_or_ids(most: int, too_long: Callable[[int, int, ValidationInfo], str])
     return checked
 
 
-class Asked(BaseModel, ABC):
+class GenerationRequest(BaseModel, ABC):
     """What both kinds of request have. `top_k`, `ignore_eos` and `return_token_ids` are known from vLLM."""
 
     model: str
@@ -181,7 +181,7 @@ def _without_effect(name: str, given: dict[str, Any]) -> bool:
     return name == "min_tokens" and given.get("ignore_eos") is True
 
 
-class CompletionAsked(Asked):
+class CompletionRequest(GenerationRequest):
     """`POST /v1/completions`. Without a limit an answer has up to 16 tokens, as many as the context has room for."""
 
     max_tokens: int | None = Field(default=None, ge=1)
@@ -256,7 +256,7 @@ class Message(BaseModel):
         return {"role": self.role, "content": text} | ({"name": self.name} if self.name else {})
 
 
-class ChatAsked(Asked):
+class ChatCompletionRequest(GenerationRequest):
     """`POST /v1/chat/completions`. Without a limit the answer may go on to the end of the context."""
 
     messages: list[Message] = Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)

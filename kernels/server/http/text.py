@@ -164,7 +164,7 @@ def plain_chat(messages: Sequence[dict[str, str]]) -> str:
     return "".join(PLAIN_TEMPLATE.format(**each) for each in messages) + "assistant:"
 
 
-class Pieces:
+class IncrementalDetokenizer:
     """Turns ids into text one by one. Text that further ids may still change is held back."""
 
     def __init__(self, text: TextCodec) -> None:
@@ -191,7 +191,7 @@ class Pieces:
         return after[len(before) :]
 
 
-class Stops:
+class StopChecker:
     """Finds texts that end an answer, also across pieces. They are not part of it."""
 
     def __init__(self, stops: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels.model_files import longest_sequence
 from kernels.model_files.architectures import kind_of
-from kernels.server.messages import Added, Cancelled, EngineReport, News, Ping, Ready, RequestVectors, Stop
+from kernels.server.messages import AbortRequest, AddRequest, EngineReport, News, Ping, Ready, RequestVectors, Stop
 from kernels.server.processes.lifecycle import live
 from kernels.server.scheduler.requests import input_too_long
 from kernels.server.spec import Spec, configuration, json_object
@@ -152,10 +152,10 @@ def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting], rep
         raise EOFError
     if isinstance(message, Ping):
         connection.send(News(report=asdict(report)))
-    if isinstance(message, Cancelled):
+    if isinstance(message, AbortRequest):
         for each in [each for each in waiting if each.name == message.name]:
             waiting.remove(each)
-    elif isinstance(message, Added):
+    elif isinstance(message, AddRequest):
         if len(message.ids) > encoder.longest:
             connection.send(News(refusals={message.name: input_too_long(len(message.ids), encoder.longest)}))
             return

@@ -13,7 +13,7 @@ from kernels.server.http.engine_state import EngineListener, EngineState
 from kernels.server.http.errors import ApiError
 from kernels.server.messages import Declined, EngineReport, News, Ping, Ready, Starting, Stop
 from kernels.server.processes import worker
-from kernels.server.processes.heartbeat import ON_CPU_SECONDS, ON_GPU_SECONDS, SignsOfLife
+from kernels.server.processes.heartbeat import ON_CPU_SECONDS, ON_GPU_SECONDS, EngineHeartbeat
 from kernels.server.processes.pipes import start_process, stop_reading
 from kernels.server.processes.restarts import Restarts, end_of
 from kernels.server.spec import Spec
@@ -44,7 +44,7 @@ class EngineProcess:
         self._restarts = Restarts("the engine's process", self.start, self._not_started)
         self._restart: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._signs = SignsOfLife(lambda: self.send(Ping()))
+        self._signs = EngineHeartbeat(lambda: self.send(Ping()))
         self._told = 0.0
 
     def send(self, message: Any) -> None:

@@ -9,7 +9,7 @@ LOOKS = 10
 """How often it is looked for meanwhile. Looks are counted, not time: a machine that slept has not hung."""
 
 
-class SignsOfLife:
+class EngineHeartbeat:
     """The signs of life of one engine, from when it is ready on. `ask` asks the engine for one."""
 
     def __init__(self, ask: Callable[[], None]) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 
 from kernels.server.http.engine_state import EngineState
 from kernels.server.http.errors import ApiError
-from kernels.server.messages import Added, Cancelled, News, Ping, RequestVectors
+from kernels.server.messages import AbortRequest, AddRequest, News, Ping, RequestVectors
 from kernels.server.processes import web_process
 from kernels.server.processes.connections import GivenConnections
 from kernels.server.processes.engine_process import EngineProcess
-from kernels.server.processes.heartbeat import ON_GPU_SECONDS, SignsOfLife
+from kernels.server.processes.heartbeat import ON_GPU_SECONDS, EngineHeartbeat
 from kernels.server.processes.pipes import start_process
 from kernels.server.processes.restarts import REAP_SECONDS, Restarts, end_of
 from kernels.server.processes.web_process import Alive, Drain, EndOpen, EngineDied, WebSpec
@@ -46,7 +46,7 @@ class _Process:
     open: set[str] = field(default_factory=set)
     """The names of its open requests."""
     ready: bool = False
-    signs: SignsOfLife | None = None
+    signs: EngineHeartbeat | None = None
     watch: asyncio.Task[None] | None = None
 
 
@@ -184,17 +184,17 @@ class WebProcesses:
         if isinstance(message, Alive):
             if not own.ready:
                 own.ready = True
-                own.signs = SignsOfLife(lambda: own.outbox.put(Ping()))
+                own.signs = EngineHeartbeat(lambda: own.outbox.put(Ping()))
                 own.watch = self._task(self._kill_when_hung(own, own.signs))
-        elif isinstance(message, Added):
+        elif isinstance(message, AddRequest):
             if self._state.ready is not None:  # else the process knows, or will, that the engine has died
                 own.open.add(message.name)
                 self._engine.send(message)
-        elif isinstance(message, Cancelled):
+        elif isinstance(message, AbortRequest):
             own.open.discard(message.name)
             self._engine.send(message)
 
-    async def _kill_when_hung(self, own: _Process, signs: SignsOfLife) -> None:
+    async def _kill_when_hung(self, own: _Process, signs: EngineHeartbeat) -> None:
         seconds = self._engine.hang_seconds or ON_GPU_SECONDS
         await signs.end(seconds)
         logger.error("web server %d gave no sign of life for %g s; its process is killed", own.number, seconds)
@@ -203,7 +203,7 @@ class WebProcesses:
     def _lost(self, own: _Process) -> None:
         """A process has ended: nobody waits for its requests any more."""
         for name in own.open:
-            self._engine.send(Cancelled(name))
+            self._engine.send(AbortRequest(name))
         if own.watch is not None:
             own.watch.cancel()
         own.outbox.put(None)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from kernels.server.messages import Cancelled, EngineReport, News, Ping, Ready, Stop
+from kernels.server.messages import AbortRequest, EngineReport, News, Ping, Ready, Stop
 from kernels.server.processes.lifecycle import live
 from kernels.server.scheduler.requests import Request
 from kernels.server.spec import Spec
@@ -76,7 +76,7 @@ def _take(engine: "Engine", message: Any, open_requests: dict[str, Request], new
     if isinstance(message, Ping):
         news.report = asdict(_report(engine))
         return
-    if isinstance(message, Cancelled):
+    if isinstance(message, AbortRequest):
         request = open_requests.pop(message.name, None)
         if request is not None:
             engine.cancel(request)

@@ -17,8 +17,8 @@ from kernels.server.scheduler.pages import ROOT, Pages, digest
 from kernels.server.scheduler.requests import (
     FinishReason,
     Logprobs,
-    Part,
     Request,
+    ScheduledTokens,
     Step,
     Token,
     prompt_too_long,
@@ -204,7 +204,7 @@ class Scheduler:
             cost = -(-count // rows) * rows
         if not count or not self._reserve(request, request.computed + count):
             return 0
-        part = Part(request, request.computed, count, count == left, request.total)
+        part = ScheduledTokens(request, request.computed, count, count == left, request.total)
         (step.singles if left == 1 else step.chunks).append(part)
         request.computed += count
         request.scheduled += part.samples

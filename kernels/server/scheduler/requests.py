@@ -85,7 +85,7 @@ class Request:
         return self.scheduled - self.answered
 
 
-class Part(NamedTuple):
+class ScheduledTokens(NamedTuple):
     """What one step computes of a request: its tokens from `start` to before `start + tokens`.
 
     `samples` says that the step also chooses the next token. `place` is that token's index in the sequence, from
@@ -105,12 +105,12 @@ class Step:
     other: a pass takes the tokens that the one before chose.
     """
 
-    singles: list[Part] = field(default_factory=list)
-    chunks: list[Part] = field(default_factory=list)
+    singles: list[ScheduledTokens] = field(default_factory=list)
+    chunks: list[ScheduledTokens] = field(default_factory=list)
     count: int = 1
 
     @property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ScheduledTokens]:
         """The singles, then the chunks: the order of the ids that the step gives back."""
         return self.singles + self.chunks
 

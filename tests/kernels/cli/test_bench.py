@@ -146,7 +146,7 @@ def test_bench_decode_looks_at_every_row_of_a_batch(planted, gate, behind):
     variant = SimpleNamespace(build=lambda case, params: lambda model: runner)
     case = ModelCase(model="tiny-llama", weights="bf16", batch=8, prompt=12, tokens=64)
     ids = torch.zeros(8, 16, dtype=torch.int64)
-    known = bench_decode_run.Known(ids, expected, ids, expected[:, 12:])
+    known = bench_decode_run.ReferenceOutputs(ids, expected, ids, expected[:, 12:])
     run = bench_decode_run.prepared(variant, case, None, known)
     assert run.gate == gate, run.reason
 

@@ -7,13 +7,13 @@ import torch
 from kernels import registry, runners
 from kernels.cli import bench_decode, bench_divided
 from kernels.cli.bench_decode import Options, _wanted
-from kernels.cli.bench_decode_run import DecodeRun, Known, judge
+from kernels.cli.bench_decode_run import DecodeRun, ReferenceOutputs, judge
 from kernels.cli.bench_document import BenchRow
 from kernels.cli.bench_fidelity import Exact, compare
 from kernels.hardware import GPUS
 from kernels.model import tensor_parallel
 from kernels.model.model_case import case_of_shapes
-from kernels.model.tensor_parallel import Divided
+from kernels.model.tensor_parallel import TensorParallelModel
 from kernels.model_files import catalogue
 from kernels.ops import ModelCase
 from kernels.runners import Generation
@@ -36,7 +36,7 @@ def test_a_model_larger_than_one_gpu_is_measured_in_parts_alone(monkeypatch):
     case = case_of_shapes(config, "llama-3.1-70b", "bf16", 1, 128, 64)
     assert case.parameters == 70_553_706_496 - 128256 * 8192
     wanted = _wanted(case, Options(gpus=(1, 2, 4), runners=["megakernel", "megakernel_fp8"]), GPUS["h200"])
-    made = [Divided(config, []) for _ in range(2)]
+    made = [TensorParallelModel(config, []) for _ in range(2)]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(tensor_parallel, "generate", lambda config, devices, dtype, seed: made[len(measured) - 1])
     measured = []
@@ -113,7 +113,10 @@ def test_the_reference_of_a_divided_model_is_the_model_by_torchs_own_ops():
     whole = runners.load(None, config, generated=True, dtype="fp32", device="cpu")
     parts = tensor_parallel.generate(config, [torch.device("cpu")] * 2, "fp32")
     ids = torch.randint(3, 300, (2, 40), generator=torch.Generator().manual_seed(1))
-    known = [Known.of(bench_divided.reference(each), ids, torch.Generator().manual_seed(2)) for each in (whole, parts)]
+    known = [
+        ReferenceOutputs.of(bench_divided.reference(each), ids, torch.Generator().manual_seed(2))
+        for each in (whole, parts)
+    ]
     torch.testing.assert_close(known[1].logits, known[0].logits, atol=2e-4, rtol=1e-4)
     torch.testing.assert_close(known[1].behind, known[0].behind, atol=2e-4, rtol=1e-4)
     fp8 = registry.variant("megakernel_fp8")

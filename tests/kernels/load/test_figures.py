@@ -8,7 +8,7 @@ from kernels.cli.bench_serve import ServeBench, line
 from kernels.cli.serve_document import ServeCase
 from kernels.load.exchange import CANCELLED, Exchange
 from kernels.load.figures import LatencyPromise, LoadFigures, warmed_up
-from kernels.load.generator import Sent
+from kernels.load.generator import LoadTrace
 from kernels.load.lag import MOST_LAG_MS, Lag
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.planned import PlannedRequest
@@ -28,13 +28,13 @@ def answered(index: int, begun_ms: float, tokens: int, ms_each: float, at_s: flo
     return found
 
 
-def regular() -> Sent:
+def regular() -> LoadTrace:
     """Two users of two processes, 20 answers of 10 tokens in 100 ms each: 200 tokens and 20 requests a second."""
     users = [[answered(2 * turn + user, 100 * turn, 10, 10) for turn in range(20)] for user in range(2)]
-    return warmed_up(merged([Sent(0, 2000 * MS, each) for each in users]))
+    return warmed_up(merged([LoadTrace(0, 2000 * MS, each) for each in users]))
 
 
-def late(sent: Sent, ms: float) -> Sent:
+def late(sent: LoadTrace, ms: float) -> LoadTrace:
     """The same load, every request of which was begun late."""
     for each in sent.exchanges:
         each.begun_ns = each.intended_ns + round(ms * MS)
@@ -70,7 +70,7 @@ def test_what_is_judged_has_the_figures_of_the_bench():
 
 def test_requests_that_were_due_when_sending_had_stopped_do_not_count():
     """One process had no request left, so fewer users were there than were asked for."""
-    parts = [Sent(0, 1000 * MS, [answered(0, 10, 2, 1)]), Sent(0, 3000 * MS, [answered(1, 2000, 2, 1)])]
+    parts = [LoadTrace(0, 1000 * MS, [answered(0, 10, 2, 1)]), LoadTrace(0, 3000 * MS, [answered(1, 2000, 2, 1)])]
     found = LoadFigures([merged(parts)])
     assert [each.planned.index for each in found.exchanges] == [0]
     assert found.tokens_per_second == pytest.approx(2)
@@ -89,7 +89,7 @@ def test_a_request_that_was_given_up_kept_no_promise():
 @pytest.mark.parametrize(("ms", "void"), [(4.9, False), (5.0, False), (5.1, True)])
 def test_a_generator_later_than_the_limit_voids_a_load(ms: float, void: bool):
     assert LoadFigures([late(regular(), ms)]).lag.void == void
-    ticks = Sent(0, loop_ns=[round(ms * MS)] * 100)
+    ticks = LoadTrace(0, loop_ns=[round(ms * MS)] * 100)
     assert Lag.of([ticks]).void == void
 
 
@@ -100,7 +100,7 @@ def test_the_sentence_says_whom_a_late_generator_wrongs():
     assert lag.sentence(closed=True) == f"{said}{paused}Give it a quieter machine or less load."
     assert lag.sentence(closed=False) == f"{said}Give it a quieter machine or less load."
     assert LoadFigures([regular()]).lag.sentence(closed=True) == ""
-    ticks = Lag.of([Sent(0, loop_ns=[9 * MS] * 100)]).sentence(closed=True)
+    ticks = Lag.of([LoadTrace(0, loop_ns=[9 * MS] * 100)]).sentence(closed=True)
     assert ticks.endswith("this measurement is void. Give it a quieter machine or less load.")
 
 

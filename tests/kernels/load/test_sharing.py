@@ -16,7 +16,7 @@ from kernels.load import sharing
 from kernels.load.connection import Address
 from kernels.load.counts import ENDED, SENT, Counts, bytes_of
 from kernels.load.exchange import Exchange
-from kernels.load.generator import MOST_IN_FLIGHT, Generator, LoadDuration, PlannedLoad, Sent
+from kernels.load.generator import MOST_IN_FLIGHT, Generator, LoadDuration, LoadTrace, PlannedLoad
 from kernels.load.lists import Lengths, RequestList
 from kernels.load.planned import PlannedRequest
 from kernels.load.sender_process import SenderDied
@@ -48,7 +48,7 @@ def test_users_of_two_processes_share_the_requests_and_begin_together(address):
     assert all(0 <= sent - ended <= 5 for sent, ended in seen)
 
 
-def _most_at_once(sent: Sent) -> int:
+def _most_at_once(sent: LoadTrace) -> int:
     edges = sorted([(each.begun_ns, 1) for each in sent.exchanges] + [(each.end_ns, -1) for each in sent.exchanges])
     sums = [sum(change for _, change in edges[: end + 1]) for end in range(len(edges))]
     return max(sums)
@@ -139,9 +139,11 @@ def test_requests_that_are_open_in_all_processes_together_end_an_open_loop(addre
     assert (found.overrun, len(found.exchanges)) == (True, 3)
 
 
-def _sent(at_s: list[float], stopped_ns: int, overrun: bool = False) -> Sent:
+def _sent(at_s: list[float], stopped_ns: int, overrun: bool = False) -> LoadTrace:
     planned = [PlannedRequest(index, at, 0.0, 1, 1) for index, at in enumerate(at_s)]
-    return Sent(0, stopped_ns, [Exchange(each, round((each.at_s or 0) * 1e9)) for each in planned], overrun=overrun)
+    return LoadTrace(
+        0, stopped_ns, [Exchange(each, round((each.at_s or 0) * 1e9)) for each in planned], overrun=overrun
+    )
 
 
 def test_the_steady_part_of_an_open_loop_ends_with_its_last_request_or_when_a_process_gave_up():

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from kernels.megakernel.program.exchange import COPIED, EXCHANGED
-from tests.kernels.megakernel.interpreter.sm import Sm
+from tests.kernels.megakernel.interpreter.sm import StreamingMultiprocessor
 
 
 def round_robin() -> Callable[[list[int]], int]:
@@ -33,7 +33,8 @@ def laggard(slow: int) -> Callable[[list[int]], int]:
 
 
 class Links:
-    """Words between GPUs that arrive late, in any order. `store` replaces `Sm.store`; `pick` is an order of the SMs.
+    """Words between GPUs that arrive late, in any order. `store` replaces `StreamingMultiprocessor.store`; `pick` is an
+    order of the SMs.
 
     The interpreter writes into the memory of all ranks at once. Here a peer gets the words some moves after the GPU
     that made them has them, each peer at another time.
@@ -42,7 +43,7 @@ class Links:
     def __init__(self, seed: int) -> None:
         self._chance, self._flying = np.random.default_rng(seed), list[tuple[Any, Any, Any, Any]]()
 
-    def store(self, sm: Sm, buffer: str, at: Any, words: Any) -> None:
+    def store(self, sm: StreamingMultiprocessor, buffer: str, at: Any, words: Any) -> None:
         for gpu in sm.gpu.group if buffer in EXCHANGED else (sm.gpu,):
             for copy in range(sm.layout.copies if buffer in COPIED else 1):
                 self._flying.append((gpu, sm._copy(buffer, copy, gpu), at, words))

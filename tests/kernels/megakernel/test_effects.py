@@ -16,7 +16,7 @@ from kernels.megakernel.proof.structure import instruction_rows
 from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.broken import find
 from tests.kernels.megakernel.interpreter.attend import splits_of
-from tests.kernels.megakernel.interpreter.sm import Sm
+from tests.kernels.megakernel.interpreter.sm import StreamingMultiprocessor
 from tests.kernels.megakernel.orders import round_robin
 from tests.kernels.megakernel.tiny_models import gpu, program_of, start
 from tests.kernels.megakernel.touched import declared, differences, merges
@@ -39,24 +39,24 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 def touched(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[int, int, int, str], dict[str, set[int]]]:
     """(SM, token, instruction, "reads" or "writes") → buffer → flat indexes of the words touched."""
     found: dict[tuple[int, int, int, str], dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-    take, store = Sm.take, Sm.store
+    take, store = StreamingMultiprocessor.take, StreamingMultiprocessor.store
 
-    def note(sm: Sm, what: str, buffer: str, at: Any) -> None:
+    def note(sm: StreamingMultiprocessor, what: str, buffer: str, at: Any) -> None:
         words, copies = sm.gpu.words[buffer], sm.layout.copies if buffer in COPIED else 1
         numbers = np.arange(words.size).reshape(copies, -1, *words.shape[1:])
         for copy in [sm.number % copies] if what == "reads" else range(copies):
             found[sm.number, sm.step, sm.index, what][buffer] |= set(numbers[copy][at].ravel().tolist())
 
-    def noted_take(self: Sm, buffer: str, at: Any, flag: np.uint64) -> Any:
+    def noted_take(self: StreamingMultiprocessor, buffer: str, at: Any, flag: np.uint64) -> Any:
         note(self, "reads", buffer, at)
         return take(self, buffer, at, flag)
 
-    def noted_store(self: Sm, buffer: str, at: Any, words: Any) -> None:
+    def noted_store(self: StreamingMultiprocessor, buffer: str, at: Any, words: Any) -> None:
         note(self, "writes", buffer, at)
         store(self, buffer, at, words)
 
-    monkeypatch.setattr(Sm, "take", noted_take)
-    monkeypatch.setattr(Sm, "store", noted_store)
+    monkeypatch.setattr(StreamingMultiprocessor, "take", noted_take)
+    monkeypatch.setattr(StreamingMultiprocessor, "store", noted_store)
     return found
 
 

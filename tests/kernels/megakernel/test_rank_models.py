@@ -16,7 +16,7 @@ from kernels.model.decoder import Decoder
 from kernels.model.rounding import Rounding
 from kernels.model.state import State
 from kernels.model.tensor_parallel import divide
-from kernels.model.tensor_parallel_pass import DividedPrompts, RankPart
+from kernels.model.tensor_parallel_pass import RankPart, TensorParallelPrompts
 from tests.kernels.megakernel.interpreter.interpret import DecodeStart, SimulatedGpu, run
 from tests.kernels.megakernel.orders import round_robin
 from tests.kernels.megakernel.tiny_models import Start, as_numpy, exact, logits_after, model, programs_of
@@ -54,7 +54,7 @@ def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: 
     own = rank_models(divide(whole, cpus(ranks)) if source == "divided" else whole, cpus(ranks), "bf16", Rounding())
     prompt = torch.randint(0, whole.config.vocab_size, (1, LENGTH), generator=torch.Generator().manual_seed(3))
     parts = [part(each, 1) for each in own]
-    prompts = DividedPrompts(parts, whole=False)
+    prompts = TensorParallelPrompts(parts, whole=False)
     prompts.read(prompt)
     first = prompts.state.token[:, 0].numpy()
     made = programs_of(name, ranks=ranks, sms=4)

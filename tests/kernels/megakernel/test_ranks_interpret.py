@@ -20,7 +20,7 @@ from kernels.megakernel.proof.validate import check_programs, validate
 from kernels.ops.sampling import Sampling
 from tests.kernels.megakernel.broken import find, without
 from tests.kernels.megakernel.interpreter.interpret import Deadlock, SimulatedGpu, run
-from tests.kernels.megakernel.interpreter.sm import Sm
+from tests.kernels.megakernel.interpreter.sm import StreamingMultiprocessor
 from tests.kernels.megakernel.orders import Links, laggard, round_robin, shuffled
 from tests.kernels.megakernel.tiny_models import exact, gpu, logits_after, model, programs_of, start
 
@@ -155,7 +155,7 @@ def test_words_that_reach_each_peer_at_another_time_give_the_same_bits(
 def late(seed: int, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[int]], int]:
     """An order of SMs between whose moves words reach other GPUs late."""
     links = Links(seed)
-    monkeypatch.setattr(Sm, "store", lambda sm, *given: links.store(sm, *given))
+    monkeypatch.setattr(StreamingMultiprocessor, "store", lambda sm, *given: links.store(sm, *given))
     return links.pick
 
 
@@ -165,14 +165,14 @@ def test_a_wait_for_peers_that_one_sm_drops_shows(
     made: list[Program], buffer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last SM of the last GPU takes such words as they are; in each of these orders some have not arrived."""
-    last, whole, expected = made[0].layout.all_sms - 1, Sm.take, outcome(made, round_robin())
+    last, whole, expected = made[0].layout.all_sms - 1, StreamingMultiprocessor.take, outcome(made, round_robin())
 
-    def take(sm: Sm, name: str, at: Any, flag: np.uint64) -> Generator[bool, None, Any]:
+    def take(sm: StreamingMultiprocessor, name: str, at: Any, flag: np.uint64) -> Generator[bool, None, Any]:
         if (sm.everywhere, name) == (last, buffer):
             return sm._copy(name, 0)[at].copy()
         return (yield from whole(sm, name, at, flag))
 
-    monkeypatch.setattr(Sm, "take", take)
+    monkeypatch.setattr(StreamingMultiprocessor, "take", take)
     for seed in range(3):
         assert outcome(made, late(seed, monkeypatch)) != expected
 
@@ -197,13 +197,13 @@ def test_a_gpu_that_stops_leaves_the_other_waiting_in_the_next_instruction(monke
 
 
 def test_words_that_do_not_reach_the_peer_are_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Sm.store
+    whole = StreamingMultiprocessor.store
 
-    def kept(self: Sm, buffer: str, at: Any, words: Any) -> None:
+    def kept(self: StreamingMultiprocessor, buffer: str, at: Any, words: Any) -> None:
         group = self.gpu.group
         self.gpu.group = [self.gpu] if buffer == "candidates" else group
         whole(self, buffer, at, words)
         self.gpu.group = group
 
-    monkeypatch.setattr(Sm, "store", kept)
+    monkeypatch.setattr(StreamingMultiprocessor, "store", kept)
     assert b"GPU 0, SM 0 waits in end of layer 2 of token 0" in outcome(PAIR, round_robin())

@@ -10,7 +10,7 @@ from kernels.model.decoder import Decoder
 from kernels.model.layer_ops import BatchShape, LayerOps
 from kernels.model.prompt_ops import prompt_ops
 from kernels.model.tensor_parallel import divide
-from kernels.model.tensor_parallel_pass import DividedPrompts, RankPart
+from kernels.model.tensor_parallel_pass import RankPart, TensorParallelPrompts
 from kernels.runners.sessions import DecoderSession
 from tests.kernels.interpreting import let_tensors_be_bounds
 from tests.kernels.runners.engine_models import CONFIGS, load
@@ -47,7 +47,7 @@ def test_usual_ops_of_two_ranks() -> None:
         own = Decoder(part)
         variants = BoundVariants(prompt_ops(LayerOps(own, BatchShape(1, 40, 8)), gpu, divided=True), gpu)
         ranks.append(RankPart(own, variants, stacked_state(own, 1)))
-    prompts = DividedPrompts(ranks, whole=False)
+    prompts = TensorParallelPrompts(ranks, whole=False)
     prompts.read(ids)
     for layer, expected in enumerate(session._cache):
         for which in (0, 1):

@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from kernels.model.tensor_parallel import Divided
-from kernels.runners.tensor_parallel_runner import DividedRunner
+from kernels.model.tensor_parallel import TensorParallelModel
+from kernels.runners.tensor_parallel_runner import TensorParallelRunner
 
 NAME = f"{__name__}.PartsRunner"
 
 
-class PartsRunner(DividedRunner):
+class PartsRunner(TensorParallelRunner):
     """torch's own ops over the parts; a whole model is refused."""
 
     def __init__(self, model: Any, options: Any = None, variants: Any = None) -> None:
-        assert isinstance(model, Divided), f"{type(model).__name__} was loaded whole"
+        assert isinstance(model, TensorParallelModel), f"{type(model).__name__} was loaded whole"
         super().__init__(model)

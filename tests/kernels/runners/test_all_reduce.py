@@ -111,7 +111,7 @@ def on_gpus(*counts: int) -> list[object]:
 def test_gpus_sum_as_copies_do(ranks: int) -> None:
     """Few and many rows in turns, over launches enough to use each half again."""
     adds = all_reduce.all_reduce(gpus(ranks), 300, torch.empty(1, 2048, dtype=torch.bfloat16))
-    assert isinstance(adds, all_reduce.SumByPeers)
+    assert isinstance(adds, all_reduce.AllReduceByPeerAccess)
     for m in (1, 300, 7, 128, 3, 299) * 20:
         streams, partials = drawn(ranks, m, 2048, gpus(ranks))
         found = adds.summed(streams, partials)
@@ -125,7 +125,7 @@ def test_a_rank_that_does_not_come_is_named_and_the_next_sum_is_right(
     ranks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(all_reduce, "TIMEOUT_NS", 20_000_000)
-    adds = all_reduce.SumByPeers(gpus(ranks), 4, 2048)
+    adds = all_reduce.AllReduceByPeerAccess(gpus(ranks), 4, 2048)
     streams, partials = drawn(ranks, 4, 2048, gpus(ranks))
     alone = [adds._sum(rank, streams[rank], partials[rank]) for rank in range(ranks - 1)]
     assert all(each.isnan().any() for each in alone)

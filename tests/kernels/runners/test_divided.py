@@ -12,11 +12,11 @@ import torch
 from kernels import runners
 from kernels.model import tensor_parallel, weights
 from kernels.model.decoder import Decoder
-from kernels.model.tensor_parallel import Divided, part_of_config
+from kernels.model.tensor_parallel import TensorParallelModel, part_of_config
 from kernels.proof.logit_gate import difference
 from kernels.runners.kernels_runner import KernelsRunner
 from kernels.runners.kernels_session import KernelsSession
-from kernels.runners.tensor_parallel_runner import DividedRunner
+from kernels.runners.tensor_parallel_runner import TensorParallelRunner
 from tests.kernels.runners.engine_models import CONFIGS, SIZES
 
 PROMPT, TOKENS = 19, 6
@@ -41,7 +41,7 @@ def ids() -> torch.Tensor:
     return torch.randint(3, 300, (2, PROMPT + TOKENS), generator=torch.Generator().manual_seed(5))
 
 
-def parameters(found: Divided) -> Iterator[tuple[str, torch.Tensor]]:
+def parameters(found: TensorParallelModel) -> Iterator[tuple[str, torch.Tensor]]:
     return ((f"{rank} {name}", own) for rank, part in enumerate(found.parts) for name, own in part.named_parameters())
 
 
@@ -80,7 +80,7 @@ def test_a_box_is_made_as_the_whole_matrix_is_across_blocks_of_the_hash() -> Non
 def test_ranks_answer_as_one_does(config: Any, ranks: int) -> None:
     one, all_ranks = (
         KernelsRunner(whole(config)),
-        DividedRunner(tensor_parallel.generate(config, cpus(ranks), "fp32", seed=3)),
+        TensorParallelRunner(tensor_parallel.generate(config, cpus(ranks), "fp32", seed=3)),
     )
     for runner in (one, all_ranks):
         runner.prepare(2, PROMPT, TOKENS)
@@ -96,7 +96,7 @@ def test_division_rounds_no_more_than_one_rank_does(config: Any, ranks: int) -> 
     exact, model = whole(wide), whole(wide, "bf16")
     parts = tensor_parallel.divide(model, cpus(ranks))
     far = []
-    for runner in (KernelsRunner(model), DividedRunner(parts)):
+    for runner in (KernelsRunner(model), TensorParallelRunner(parts)):
         runner.prepare(2, PROMPT + TOKENS, 1)
         far.append(float((runner.logits(ids()).float() - exact(ids()).logits).norm()))
     assert far[1] <= 1.03 * far[0]
@@ -179,7 +179,7 @@ def test_two_gpus_answer_as_one_does() -> None:
     """Prompts and steps are one CUDA graph over both, and each GPU makes its own weights."""
     config = CONFIGS["qwen3"] | {"hidden_size": 512, "intermediate_size": 2048}
     one = KernelsRunner(whole(config, "bf16", "cuda"))
-    both = DividedRunner(
+    both = TensorParallelRunner(
         tensor_parallel.generate(config, [torch.device("cuda", 0), torch.device("cuda", 1)], "bf16", seed=3)
     )
     exact = KernelsRunner(whole(config, "fp32", "cuda"))

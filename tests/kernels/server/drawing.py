@@ -10,7 +10,7 @@ from torch import Tensor
 from kernels.ops.sampling import Sampling
 from kernels.server.execution.inputs import Fields, Sequences, size, views
 from kernels.server.execution.shapes import Shape
-from kernels.server.scheduler.requests import Part, Request, Step
+from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 
 PAGE, PAGES = 16, 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -43,7 +43,7 @@ class Rows:
     def fields(self, place: int) -> Fields:
         """The fields in which every request's next token is the one at `place` of its sequence."""
         arrays = {name: each.numpy() for name, each in views(self._host, self.shape, PAGES)._asdict().items()}
-        step = Step([Part(each, 0, 1, True, place) for each in self._requests])
+        step = Step([ScheduledTokens(each, 0, 1, True, place) for each in self._requests])
         self._sequences.fill(step, self.shape, arrays)
         self._memory.copy_(self._host)
         return views(self._memory, self.shape, PAGES)

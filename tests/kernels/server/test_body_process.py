@@ -17,10 +17,10 @@ from kernels.server.http import bodies
 from kernels.server.http.bodies import LARGE_BODY, document_of
 from kernels.server.http.body_parsing import document_in
 from kernels.server.http.body_process import SLICE, BodyReader, ReaderEnded, sliced
-from kernels.server.http.embeddings import EmbeddingAsked
+from kernels.server.http.embeddings import EmbeddingRequest
 from kernels.server.http.errors import ApiError
 from kernels.server.http.prompts import MANY_IDS, Prompts
-from kernels.server.http.schemas import ChatAsked, CompletionAsked
+from kernels.server.http.schemas import ChatCompletionRequest, CompletionRequest
 from kernels.server.http.text import ByteText
 from kernels.server.messages import Ready
 
@@ -42,17 +42,20 @@ def bytes_of(document: Any) -> bytes:
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
-        (CompletionAsked, TEXT),
-        (CompletionAsked, TEXT | {"prompt": [*range(LONGEST)], "unknown": [[]] * 9}),
-        (CompletionAsked, TEXT | {"prompt": [[*range(at, 3 * at)] for at in range(1, 700)]}),
-        (CompletionAsked, TEXT | {"prompt": ["text"] * 1024}),
-        (ChatAsked, {"model": "m", "messages": [{"role": "user", "content": f"{at}"} for at in range(5000)]}),
+        (CompletionRequest, TEXT),
+        (CompletionRequest, TEXT | {"prompt": [*range(LONGEST)], "unknown": [[]] * 9}),
+        (CompletionRequest, TEXT | {"prompt": [[*range(at, 3 * at)] for at in range(1, 700)]}),
+        (CompletionRequest, TEXT | {"prompt": ["text"] * 1024}),
         (
-            ChatAsked,
+            ChatCompletionRequest,
+            {"model": "m", "messages": [{"role": "user", "content": f"{at}"} for at in range(5000)]},
+        ),
+        (
+            ChatCompletionRequest,
             {"model": "m", "messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * 16_000}]},
         ),
-        (EmbeddingAsked, {"model": "m", "input": [[1, 2]] * 2048}),
-        (EmbeddingAsked, {"model": "m", "input": ["a"] * 2048}),
+        (EmbeddingRequest, {"model": "m", "input": [[1, 2]] * 2048}),
+        (EmbeddingRequest, {"model": "m", "input": ["a"] * 2048}),
     ],
 )
 def test_documents_are_the_same(kind: type[BaseModel], given: dict[str, Any], reader: BodyReader) -> None:
@@ -65,14 +68,14 @@ def test_documents_are_the_same(kind: type[BaseModel], given: dict[str, Any], re
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
-        (CompletionAsked, b"{"),
-        (CompletionAsked, b"\xff"),
-        (CompletionAsked, b"[" * 200_000),
-        (CompletionAsked, bytes_of({"model": "m"})),
-        (CompletionAsked, bytes_of({"model": "m", "prompt": [1] * (LONGEST + 1)})),
-        (CompletionAsked, bytes_of({"model": "m", "prompt": "a", "logit_bias": {"1": 2}})),
-        (ChatAsked, bytes_of({"model": "m", "messages": [[]] * 200_000})),
-        (EmbeddingAsked, bytes_of({"model": "m", "input": [[]] * 200_000})),
+        (CompletionRequest, b"{"),
+        (CompletionRequest, b"\xff"),
+        (CompletionRequest, b"[" * 200_000),
+        (CompletionRequest, bytes_of({"model": "m"})),
+        (CompletionRequest, bytes_of({"model": "m", "prompt": [1] * (LONGEST + 1)})),
+        (CompletionRequest, bytes_of({"model": "m", "prompt": "a", "logit_bias": {"1": 2}})),
+        (ChatCompletionRequest, bytes_of({"model": "m", "messages": [[]] * 200_000})),
+        (EmbeddingRequest, bytes_of({"model": "m", "input": [[]] * 200_000})),
     ],
 )
 def test_errors_are_the_same(kind: type[BaseModel], body: bytes, reader: BodyReader) -> None:
@@ -83,11 +86,11 @@ def test_errors_are_the_same(kind: type[BaseModel], body: bytes, reader: BodyRea
     assert (there.value.status, there.value.document) == (here.value.status, here.value.document)
 
 
-def asked(body: bytes, reader: BodyReader) -> Awaitable[CompletionAsked]:
+def asked(body: bytes, reader: BodyReader) -> Awaitable[CompletionRequest]:
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": body}
 
-    return document_of(Request({"type": "http", "headers": []}, receive), CompletionAsked, LONGEST, reader)
+    return document_of(Request({"type": "http", "headers": []}, receive), CompletionRequest, LONGEST, reader)
 
 
 def test_the_event_loop_goes_on_while_a_large_body_is_read(reader: BodyReader) -> None:
@@ -108,7 +111,7 @@ def test_the_event_loop_goes_on_while_a_large_body_is_read(reader: BodyReader) -
 
 
 def test_the_servers_process_reads_small_bodies_alone(reader: BodyReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    def here(body: bytes, *given: Any) -> CompletionAsked:
+    def here(body: bytes, *given: Any) -> CompletionRequest:
         assert len(body) < LARGE_BODY
         return document_in(body, *given)
 

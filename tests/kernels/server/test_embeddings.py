@@ -18,7 +18,7 @@ from kernels import runners
 from kernels.load.server_process import running
 from kernels.model_files import catalogue
 from kernels.server.http.client import EngineClient
-from kernels.server.http.embeddings import EmbeddingAsked, embedded
+from kernels.server.http.embeddings import EmbeddingRequest, embedded
 from kernels.server.messages import Ping, Stop
 from kernels.server.processes.encoder import (
     MOST_ROWS,
@@ -124,7 +124,7 @@ def test_others_get_a_turn_while_vectors_are_written() -> None:
 
     async def whole() -> dict:
         nonlocal turns
-        asked = EmbeddingAsked(model='m"', input=["a"])
+        asked = EmbeddingRequest(model='m"', input=["a"])
         writing = asyncio.ensure_future(embedded(Engine(lambda message: None), [[1, 2]] * 300, asked))
         while not writing.done():
             turns += 1

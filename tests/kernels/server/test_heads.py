@@ -14,7 +14,7 @@ from kernels.server.execution.engine import Engine
 from kernels.server.execution.heads import MOST_TOP_K, drawn_by, head_case, most_equal_rows
 from kernels.server.execution.shapes import Shape
 from kernels.server.scheduler.batching import SchedulerLimits
-from kernels.server.scheduler.requests import Part, Request, Step
+from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 from tests.kernels.runners.engine_models import load
 
 TORCHS: dict[SamplingKind, str] = {"argmax": "torch_lm_head", "top_k_p": "torch_lm_head_sampling"}
@@ -24,8 +24,8 @@ OTHER_LIMIT = Sampling(1.3, top_k=MOST_TOP_K, seed=1 << 63)
 
 def step_of(*hows: Sampling, logprobs: int | None = None, chunk: bool = False) -> Step:
     requests = [Request(str(at), [1, 2], 4, how, logprobs=logprobs) for at, how in enumerate(hows)]
-    parts = [Part(each, 1, 1, True, 2) for each in requests]
-    return Step(parts, [Part(Request("chunk", [1, 2], 4), 0, 2, True, 2)] if chunk else [])
+    parts = [ScheduledTokens(each, 1, 1, True, 2) for each in requests]
+    return Step(parts, [ScheduledTokens(Request("chunk", [1, 2], 4), 0, 2, True, 2)] if chunk else [])
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from kernels.server.execution import building
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.megakernel_backend import MegakernelBackend, batches_within, crossing
-from kernels.server.messages import Added, Stop
+from kernels.server.messages import AddRequest, Stop
 from kernels.server.processes.worker import serve
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Request
@@ -130,7 +130,7 @@ def test_what_the_prefix_cache_had_is_told_with_the_first_tokens() -> None:
     serving.start()
     told = {}
     for name in ("first", "second"):
-        ours.send(Added(name, list(range(17)), 9, GREEDY, frozenset(), 100.0))
+        ours.send(AddRequest(name, list(range(17)), 9, GREEDY, frozenset(), 100.0))
         tokens = []
         while not (tokens and tokens[-1][2]):
             assert ours.poll(60)

@@ -11,7 +11,7 @@ from kernels.ops.sampling import GREEDY
 from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.sizing import STEP_TOKENS_ON, RequestedSize, limits_for
-from kernels.server.messages import Added, News
+from kernels.server.messages import AddRequest, News
 from kernels.server.processes.worker import serve
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs
@@ -41,7 +41,7 @@ def test_the_engine_goes_on_while_the_server_does_not_read() -> None:
     with socket.socket(fileno=os.dup(connection.fileno())) as small:
         small.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the system takes its least instead
     for name in "abcd":
-        server.send(Added(name, [1, 2, 3], TOKENS, GREEDY, frozenset(), 1e9, 1 if name == "b" else None))
+        server.send(AddRequest(name, [1, 2, 3], TOKENS, GREEDY, frozenset(), 1e9, 1 if name == "b" else None))
     working = threading.Thread(target=_until_closed, args=(own, connection), daemon=True)
     working.start()
     report = server.recv().report

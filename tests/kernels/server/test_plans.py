@@ -15,7 +15,7 @@ from kernels.server.execution.building import build_engine, for_size, known_here
 from kernels.server.execution.served_plans import taken_of_plan
 from kernels.server.execution.shapes import default_singles, fitting, shapes
 from kernels.server.scheduler.batching import SchedulerLimits
-from kernels.server.scheduler.requests import Part, Request, Step
+from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 from kernels.server.spec import Spec
 from kernels.server.starting import Phases
 
@@ -127,7 +127,7 @@ def test_a_pass_with_chunks_is_hardly_longer_than_what_it_holds() -> None:
     assert len(found) == 48  # as docs/serving.md says
 
     def rows(singles: int, tokens: int) -> int:
-        parts = [Part(request, 0, each, True, 1) for each in (1, tokens)]
+        parts = [ScheduledTokens(request, 0, each, True, 1) for each in (1, tokens)]
         return fitting(found, Step([parts[0]] * singles, [parts[1]])).rows
 
     assert [rows(32, tokens) for tokens in (128, 1100, 2016)] == [192, 1280, 2048]

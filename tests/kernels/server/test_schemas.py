@@ -9,20 +9,20 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from kernels.server.http.bodies import document_of
-from kernels.server.http.embeddings import EmbeddingAsked
+from kernels.server.http.embeddings import EmbeddingRequest
 from kernels.server.http.errors import LONGEST_MESSAGE, ApiError
-from kernels.server.http.schemas import ChatAsked, CompletionAsked, Message
+from kernels.server.http.schemas import ChatCompletionRequest, CompletionRequest, Message
 from kernels.server.scheduler.requests import prompt_too_long
 
 
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
-        (CompletionAsked, {"prompt": [1.5] * 1000}),
-        (CompletionAsked, {"prompt": [[1.5]] * 1000}),
-        (CompletionAsked, {"prompt": [None] * 1000}),
-        (EmbeddingAsked, {"input": [1.5] * 1000}),
-        (ChatAsked, {"messages": [{}] * 1000}),
+        (CompletionRequest, {"prompt": [1.5] * 1000}),
+        (CompletionRequest, {"prompt": [[1.5]] * 1000}),
+        (CompletionRequest, {"prompt": [None] * 1000}),
+        (EmbeddingRequest, {"input": [1.5] * 1000}),
+        (ChatCompletionRequest, {"messages": [{}] * 1000}),
         (Message, {"role": "user", "content": [{"type": "text"}] * 1000}),
     ],
 )
@@ -37,19 +37,23 @@ def test_checking_a_list_ends_at_its_first_mistake(kind: type[BaseModel], given:
 
 @pytest.mark.parametrize(("asked", "served"), [(0, 0), (1e-300, 0.01), (0.001, 0.01), (0.01, 0.01), (0.7, 0.7)])
 def test_almost_greedy_is_the_least_temperature_that_is_drawn_with(asked: float, served: float) -> None:
-    assert CompletionAsked.model_validate({"model": "m", "prompt": "a", "temperature": asked}).temperature == served
+    assert CompletionRequest.model_validate({"model": "m", "prompt": "a", "temperature": asked}).temperature == served
 
 
 @pytest.mark.parametrize(
     ("kind", "given", "said"),
     [
         (
-            CompletionAsked,
+            CompletionRequest,
             {"prompt": [1, *[None] * 8]},
             "the prompt of 9 and the answer of 1 tokens together exceed the 8",
         ),
-        (CompletionAsked, {"prompt": ["a", [None] * 9], "max_tokens": 3}, "the prompt of 9 and the answer of 3 tokens"),
-        (EmbeddingAsked, {"input": [[None] * 9]}, "input: a text has 9 tokens, and the model takes 8"),
+        (
+            CompletionRequest,
+            {"prompt": ["a", [None] * 9], "max_tokens": 3},
+            "the prompt of 9 and the answer of 3 tokens",
+        ),
+        (EmbeddingRequest, {"input": [[None] * 9]}, "input: a text has 9 tokens, and the model takes 8"),
     ],
 )
 def test_no_id_of_a_list_beyond_the_context_is_looked_at(kind: type[BaseModel], given: dict, said: str) -> None:
@@ -78,7 +82,7 @@ def test_no_collection_looks_at_a_body_while_it_is_read() -> None:
     gc.callbacks.append(collected)
     try:
         with pytest.raises(ApiError):
-            document(CompletionAsked, {"model": "m", "prompt": [[1]] * 200_000})
+            document(CompletionRequest, {"model": "m", "prompt": [[1]] * 200_000})
     finally:
         gc.callbacks.remove(collected)
     assert len(seen) <= 4
@@ -95,8 +99,8 @@ def test_what_an_assistant_says_of_no_call_is_taken() -> None:
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
-        (CompletionAsked, {"prompt": "a", "stream_options": {"include_usage": None}, "stop": None, "seed": None}),
-        (EmbeddingAsked, {"input": "a", "encoding_format": None, "dimensions": None}),
+        (CompletionRequest, {"prompt": "a", "stream_options": {"include_usage": None}, "stop": None, "seed": None}),
+        (EmbeddingRequest, {"input": "a", "encoding_format": None, "dimensions": None}),
     ],
 )
 def test_a_field_that_is_null_counts_as_not_given(kind: type[BaseModel], given: dict) -> None:

@@ -10,11 +10,11 @@ from tokenizers.decoders import ByteFallback, Fuse, Replace, Sequence, Strip
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
-from kernels.server.http.answering import Piece, Told
+from kernels.server.http.answering import Piece, StreamState
 from kernels.server.http.client import TokenEvent
 from kernels.server.http.logprob_entries import Entries, LogprobEntry
 from kernels.server.http.response_formats import of_chat, of_completion
-from kernels.server.http.text import ByteText, Pieces, Stops, TextCodec, text_of
+from kernels.server.http.text import ByteText, IncrementalDetokenizer, StopChecker, TextCodec, text_of
 from kernels.server.scheduler.requests import Logprobs
 
 MODEL = Path(__file__).parents[3] / "samples" / "voice-agent"
@@ -26,27 +26,27 @@ TEXT = "naïve — “€5” 😀 done"
     "text", [ByteText(frozenset()), text_of(MODEL, json.loads((MODEL / "config.json").read_text()))]
 )
 def test_pieces_add_up_to_the_text_and_hold_no_half_character(text) -> None:
-    pieces = Pieces(text)
+    pieces = IncrementalDetokenizer(text)
     told = [pieces.add(each) for each in text.encode(TEXT)]
     assert "".join(told) + pieces.rest() == TEXT
     assert all("\N{REPLACEMENT CHARACTER}" not in piece for piece in told)
 
 
 def test_an_answer_may_end_within_a_character() -> None:
-    pieces = Pieces(ByteText(frozenset()))
+    pieces = IncrementalDetokenizer(ByteText(frozenset()))
     assert pieces.add("é".encode()[0]) == ""
     assert pieces.rest() == "\N{REPLACEMENT CHARACTER}"
 
 
 def test_an_answer_of_broken_characters_is_told_as_it_comes() -> None:
-    pieces = Pieces(ByteText(frozenset()))
+    pieces = IncrementalDetokenizer(ByteText(frozenset()))
     told = [pieces.add(0xC2) for _ in range(100)]
     assert told.index("\N{REPLACEMENT CHARACTER}" * 16) == 15
     assert "".join(told) + pieces.rest() == "\N{REPLACEMENT CHARACTER}" * 100
 
 
 def test_a_stop_is_found_across_pieces_and_is_no_part_of_the_answer() -> None:
-    stops = Stops(["END", "\n\n"])
+    stops = StopChecker(["END", "\n\n"])
     assert stops.add("one E") == ("one ", False)
     assert stops.add("N") == ("", False)
     assert stops.add("two\n") == ("ENtwo", False)
@@ -54,7 +54,7 @@ def test_a_stop_is_found_across_pieces_and_is_no_part_of_the_answer() -> None:
 
 
 def test_what_only_looked_like_a_stop_is_told_at_the_end() -> None:
-    stops = Stops(["stop"])
+    stops = StopChecker(["stop"])
     assert stops.add("sto") == ("", False)
     assert stops.rest() == "sto"
 
@@ -78,7 +78,7 @@ def test_a_token_keeps_its_space_and_a_byte_token_is_its_byte(tmp_path: Path) ->
 
 def entries_of(stop: list[str], reason: str = "length") -> tuple[str, list[tuple[str, int]]]:
     """An answer, one byte a token, as it is told: its text, and each entry's token and offset."""
-    told, answer, found = Told(Pieces(BYTES), Stops(stop), Entries()), "", []
+    told, answer, found = StreamState(IncrementalDetokenizer(BYTES), StopChecker(stop), Entries()), "", []
     ids = BYTES.encode("a €5 done")
     for at, token in enumerate(ids):
         piece = Piece(0)

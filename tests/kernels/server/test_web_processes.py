@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from kernels.server.messages import Added, News, Ready, Stop
+from kernels.server.messages import AddRequest, News, Ready, Stop
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.pipes import ignore_signals
 from kernels.server.processes.web_process import WebSpec
@@ -153,7 +153,7 @@ def silent(spec: Spec, connection: Connection) -> None:
     ignore_signals()
     connection.send(Ready(64, 64, "none"))
     while not isinstance(message := connection.recv(), Stop):
-        if isinstance(message, Added):
+        if isinstance(message, AddRequest):
             with Path(spec.plan).open("a") as names:
                 names.write(f"{message.name}\n")
 

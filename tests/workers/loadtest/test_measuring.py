@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kernels.load.connection import Address, BadAddress
-from kernels.load.generator import LoadDuration, Sent
+from kernels.load.generator import LoadDuration, LoadTrace
 from kernels.load.sharing import merged
 from tests.workers.loadtest.stub import Stub, running_stub
 from workers.documents.traffic import Traffic
@@ -38,7 +38,7 @@ def a_test(stub: Stub, model="stub", api="completions", seconds=0.9, objectives=
     return LoadTest(target, described, list(objectives), LoadDuration(seconds, warm_up_s=0.2))
 
 
-def sent(test: LoadTest) -> Sent:
+def sent(test: LoadTest) -> LoadTrace:
     return asyncio.run(sending(test.target, test.traffic, Path(), test.limits, COUNTS).run())
 
 
@@ -134,7 +134,7 @@ def test_a_generator_that_was_late_voids_its_own_measurement(stub):
     assert judged(test, found, "now").verdict
 
 
-def split(whole: Sent, parts: int) -> Sent:
+def split(whole: LoadTrace, parts: int) -> LoadTrace:
     """The same exchanges, as if so many processes had sent them in turn."""
     shares = [replace(whole, exchanges=whole.exchanges[part::parts], loop_ns=[0]) for part in range(parts)]
     return merged(shares)
@@ -170,7 +170,7 @@ def test_requests_that_one_batch_answers_count_as_one(stub, batch, found, said):
     """Ten batches tell little of a p95, however many users each of them answers; as many single requests do."""
     test = a_test(stub, objectives=[Objective(metric="ttft", percentile=95, limit=300)])
     first = sent(test).exchanges[0]
-    load = Sent(0, stopped_ns=4 * 10**9)
+    load = LoadTrace(0, stopped_ns=4 * 10**9)
     late = np.random.default_rng(1).integers(0, 1_000_000, 160).tolist()  # of the network, up to 1 ms
     for request in range(160):
         begun, until = request // batch * batch * 20_000_000, 200_000_000 + late[request]
@@ -189,7 +189,7 @@ def test_requests_that_one_batch_answers_count_as_one(stub, batch, found, said):
 def test_seconds_of_one_slow_period_count_as_one(stub, slow, found):
     """Six slow seconds of 200 show that nine of ten are fast, unless they came as one period."""
     fast = Objective(metric="throughput", percentile=90, limit=50, direction="at_least")
-    load = Sent(0, stopped_ns=200 * 10**9)
+    load = LoadTrace(0, stopped_ns=200 * 10**9)
     seen = [second * 10**9 + token * 10**6 for second in range(200) for token in range(10 if second in slow else 100)]
     first = sent(a_test(stub)).exchanges[0]
     first = replace(first, intended_ns=0, begun_ns=0, end_ns=seen[-1], counted_output=None)
@@ -201,7 +201,7 @@ def test_seconds_of_one_slow_period_count_as_one(stub, slow, found):
 
 def test_the_verdict_on_gaps_is_that_of_the_percentile_that_is_shown(stub):
     """One answer in twenty is a hundred times as long as the others and slow: most gaps are beyond the limit."""
-    load, first = Sent(0, stopped_ns=200 * 10**9), sent(a_test(stub)).exchanges[0]
+    load, first = LoadTrace(0, stopped_ns=200 * 10**9), sent(a_test(stub)).exchanges[0]
     for request in range(400):
         tokens, gap = (1000, 100_000_000) if request % 20 == 7 else (10, 10_000_000)
         begun = request * 130_000_000

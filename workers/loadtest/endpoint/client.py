@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kernels.load.connection import Address, BadAddress
-from kernels.load.generator import Sent
+from kernels.load.generator import LoadTrace
 from kernels.load.secrecy import without_key
 from workers.documents.endpoint import Endpoint
 from workers.documents.worker_api import EndpointAccess
@@ -37,7 +37,7 @@ class Asking:
     def __init__(self, endpoint: Endpoint, access: EndpointAccess, stop: threading.Event) -> None:
         self._endpoint, self._access, self._stop = endpoint, access, stop
 
-    def put(self, make: Callable[[LoadTarget], LoadTest]) -> tuple[LoadTest, Sent]:
+    def put(self, make: Callable[[LoadTarget], LoadTest]) -> tuple[LoadTest, LoadTrace]:
         """Puts the test that is made for the endpoint on it. Raises one of FAILURES, or Stopped.
 
         The host is resolved once for all connections of a test, and each of its addresses checked.
@@ -48,7 +48,7 @@ class Asking:
         """The sentence without the key."""
         return without_key(sentence, self._access.key)
 
-    async def _sent(self, make: Callable[[LoadTarget], LoadTest]) -> tuple[LoadTest, Sent]:
+    async def _sent(self, make: Callable[[LoadTarget], LoadTest]) -> tuple[LoadTest, LoadTrace]:
         address = await asyncio.to_thread(self._address)
         test = make(LoadTarget(address, self._endpoint.model, self._endpoint.api))
         test.check()

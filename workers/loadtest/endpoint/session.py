@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.load.figures import WARM_SHARE
-from kernels.load.generator import LoadDuration, Sent
+from kernels.load.generator import LoadDuration, LoadTrace
 from workers.documents.endpoint import Endpoint
 from workers.documents.endpoint_result import EndpointResult, EndpointRound
 from workers.documents.load import OF_WINDOWS, LoadCurve
@@ -63,7 +63,7 @@ class AtEndpoint:
     ) -> None:
         self._document, self._endpoint, self._say, self._recordings = document, endpoint, say, recordings
         self._asking = Asking(endpoint, access, stop)
-        self._rounds: list[tuple[str, str, Sent]] = []
+        self._rounds: list[tuple[str, str, LoadTrace]] = []
         self._failure = access.refused
         self._test: LoadTest | None = None
         self._begun = time.monotonic()
@@ -163,7 +163,7 @@ class AtEndpoint:
         shown = tuple((each.metric, each.n) for each in workload.objectives if each.metric not in OF_WINDOWS)
         return LoadTest(target, traffic, promised, limits, usd_per_hour=self._usd, shown=shown)
 
-    def _summary(self, when: str, at: str, sent: Sent) -> EndpointRound:
+    def _summary(self, when: str, at: str, sent: LoadTrace) -> EndpointRound:
         load, first = LoadSummary(sent), self._document.workload.objectives[0]
         found = load.metric(first.metric, first.n) if first.metric not in OF_WINDOWS else None
         failed = sum(bool(each.error) for each in load.exchanges)

@@ -15,7 +15,7 @@ import torch
 
 from kernels.load.connection import TIMED_OUT
 from kernels.load.exchange import CANCELLED, Exchange
-from kernels.load.generator import LoadDuration, Sent
+from kernels.load.generator import LoadDuration, LoadTrace
 from kernels.load.planned import PlannedRequest
 from kernels.model.inputs import random_input
 from kernels.runners import Runner
@@ -39,11 +39,11 @@ class BatchLoop:
         self._draws = torch.Generator().manual_seed(traffic.seed)
         self._fixed = runner.name != "eager"  # others are built for one shape
 
-    def run(self) -> Sent:
+    def run(self) -> LoadTrace:
         """Serves until the time is up, and the batch that was begun before."""
         start = time.monotonic_ns()
         end = start + round(self._limits.seconds * 1e9)
-        sent = Sent(start + round(self._limits.warm_up_s * 1e9))
+        sent = LoadTrace(start + round(self._limits.warm_up_s * 1e9))
         due: list[WaitingRequest] = []
         for _ in range(1 if self._traffic.open_loop else self._traffic.concurrency):
             self._add_next(due, start, start)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from kernels.load.generator import LoadDuration, Sent
+from kernels.load.generator import LoadDuration, LoadTrace
 from kernels.measure.telemetry import TelemetrySampler
 from workers.documents.load import LimitResult, LoadResult
 from workers.documents.measurement import Telemetry
@@ -28,7 +28,7 @@ SPARE = 1.5
 WARM_UP = 0.2
 """Share of a load's time that does not count, at its beginning."""
 
-Loading = Callable[[LoadTest], Sent]
+Loading = Callable[[LoadTest], LoadTrace]
 """Puts the load of a test on a server."""
 
 

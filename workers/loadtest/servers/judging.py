@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from kernels import runners
 from kernels.load.exchange import CANCELLED
-from kernels.load.generator import Sent
+from kernels.load.generator import LoadTrace
 from kernels.proof.served_ids import LogitGaps, answer_gaps, joined
 from workers.documents.measurement import ServedIds
 from workers.documents.stages import StageInput
@@ -27,7 +27,7 @@ Answer = tuple[list[int], list[int]]
 """The ids of a prompt and of its answer."""
 
 
-def drawn(sent: Sent) -> list[Answer]:
+def drawn(sent: LoadTrace) -> list[Answer]:
     """Up to ANSWERS whole answers of a load whose ids are known, in an order drawn by chance."""
     whole = [each for each in sent.counted if each.ended and each.ended != CANCELLED]
     answers = [(each.prompt_ids, each.ids) for each in whole if each.prompt_ids and each.ids]

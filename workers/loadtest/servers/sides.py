@@ -10,7 +10,7 @@ import torch
 
 from kernels import runners
 from kernels.load.connection import Address
-from kernels.load.generator import LoadDuration, Sent
+from kernels.load.generator import LoadDuration, LoadTrace
 from kernels.measure.cpu_threads import usable_cores
 from kernels.plan import Plan
 from kernels.runners import Runner
@@ -126,7 +126,7 @@ class Sides:
         return curve_of(self._of_batches(runner_name, gpus), limit)
 
     def _in_batches(self, runner: Runner, name: str, until: float, gpus: int) -> LimitResult:
-        def loading(here: LoadTest) -> Sent:
+        def loading(here: LoadTest) -> LoadTrace:
             lengths = longest(here.traffic, self.document.recording)
             runner.prepare(here.traffic.concurrency, *lengths)
             return BatchLoop(runner, here.traffic, here.limits, lengths, here.folder).run()

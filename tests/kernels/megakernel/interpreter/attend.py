@@ -14,7 +14,7 @@ from kernels.megakernel.program.layout import groups_of, heads_of_columns
 from kernels.megakernel.proof.effects import keeps_newest
 
 if TYPE_CHECKING:
-    from tests.kernels.megakernel.interpreter.sm import Sm
+    from tests.kernels.megakernel.interpreter.sm import StreamingMultiprocessor
 
 LOG2_E = np.float32(1.4426950408889634)
 
@@ -24,12 +24,12 @@ def splits_of(length: int, split_keys: int, most: int) -> int:
     return min(-(-length // split_keys), most)
 
 
-def _splits(sm: "Sm", b: int) -> int:
+def _splits(sm: "StreamingMultiprocessor", b: int) -> int:
     """The splits of the keys of one sequence."""
     return splits_of(sm.length(b), sm.gpu.split_keys, sm.layout.splits)
 
 
-def attention(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, None]:
+def attention(sm: "StreamingMultiprocessor", words: dict[str, int]) -> Generator[bool, None, None]:
     """Some query heads of one key-value head over one split of the keys of one sequence."""
     length, splits = sm.length(words["sequence"]), _splits(sm, words["sequence"])
     if words["split"] >= splits:
@@ -40,7 +40,7 @@ def attention(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, None]:
     _attend(sm, words, words["sequence"], keys, *heads)
 
 
-def attend_to_all(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floats]:
+def attend_to_all(sm: "StreamingMultiprocessor", words: dict[str, int]) -> Generator[bool, None, Floats]:
     """The instruction itself computes the attention's output in its columns, [batch, k_tiles * 16] bf16."""
     shape = sm.shape
     head, heads = heads_of_columns(shape, words["k_tile"], words["k_tiles"])
@@ -57,7 +57,7 @@ def attend_to_all(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floa
     return bf16(x.reshape(sm.layout.batch, -1)[:, skipped : skipped + words["k_tiles"] * 16])
 
 
-def attended(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floats]:
+def attended(sm: "StreamingMultiprocessor", words: dict[str, int]) -> Generator[bool, None, Floats]:
     """The attention's output in the instruction's columns, merged from the splits, [batch, k_tiles * 16] bf16."""
     d = sm.shape.head_dim
     columns = np.arange(words["k_tile"] * 16, (words["k_tile"] + words["k_tiles"]) * 16)
@@ -73,7 +73,7 @@ def attended(sm: "Sm", words: dict[str, int]) -> Generator[bool, None, Floats]:
 
 
 def _taken(
-    sm: "Sm", b: int, heads: slice, columns: NDArray[np.int64], flag: np.uint64
+    sm: "StreamingMultiprocessor", b: int, heads: slice, columns: NDArray[np.int64], flag: np.uint64
 ) -> Generator[bool, None, tuple[Floats, Floats]]:
     """Of all splits of a sequence, the states [splits, heads, 2] and the sums [splits, columns]."""
     d, pairs = sm.shape.head_dim, columns[::2] // 2
@@ -87,7 +87,9 @@ def _taken(
     return np.stack(states), np.stack(sums)
 
 
-def _heads(sm: "Sm", words: dict[str, int], b: int) -> Generator[bool, None, tuple[Floats, Floats, Floats]]:
+def _heads(
+    sm: "StreamingMultiprocessor", words: dict[str, int], b: int
+) -> Generator[bool, None, tuple[Floats, Floats, Floats]]:
     """The queries [heads, head_dim], scaled, and the newest key and value, in bf16."""
     shape, d = sm.shape, sm.shape.head_dim
     kv, first = words["kv_head"], words["head"]
@@ -107,14 +109,16 @@ def _heads(sm: "Sm", words: dict[str, int], b: int) -> Generator[bool, None, tup
     return _rotated(sm, queries, b) * LOG2_E / np.sqrt(np.float32(d)), bf16(_rotated(sm, key, b))[0], bf16(value)
 
 
-def _rotated(sm: "Sm", x: Floats, b: int) -> Floats:
+def _rotated(sm: "StreamingMultiprocessor", x: Floats, b: int) -> Floats:
     """RoPE of [n, head_dim] by the angles of the sequence's position; dimension i is paired with i + head_dim / 2."""
     cosine, sine = sm.gpu.arrays["rope"][sm.length(b) - 1].T
     low, high = np.split(x, 2, axis=1)
     return np.concatenate([low * cosine - high * sine, high * cosine + low * sine], axis=1)
 
 
-def _attend(sm: "Sm", words: dict[str, int], b: int, span: slice, q: Floats, key: Floats, value: Floats) -> None:
+def _attend(
+    sm: "StreamingMultiprocessor", words: dict[str, int], b: int, span: slice, q: Floats, key: Floats, value: Floats
+) -> None:
     """Publishes one split's unnormalised sums, maxima and weights."""
     kv, flag = words["kv_head"], sm.flag(words["layer"])
     keeps = words["head"] == kv * (sm.shape.heads // sm.shape.kv_heads)
@@ -125,7 +129,13 @@ def _attend(sm: "Sm", words: dict[str, int], b: int, span: slice, q: Floats, key
 
 
 def _sums(
-    sm: "Sm", layer: int, b: int, kv: int, span: slice, taken: tuple[Floats, Floats, Floats], keeps: bool
+    sm: "StreamingMultiprocessor",
+    layer: int,
+    b: int,
+    kv: int,
+    span: slice,
+    taken: tuple[Floats, Floats, Floats],
+    keeps: bool,
 ) -> tuple[Floats, Floats, Floats]:
     """Queries [heads, head_dim] over keys `span`: sums of values, the largest scores (base 2), sums of weights.
 

@@ -16,7 +16,7 @@ from kernels.megakernel.program import Program
 from kernels.megakernel.program.exchange import Floats, word_shapes
 from kernels.megakernel.program.shape import positions_of
 from kernels.ops.sampling import Samplings, of_batch
-from tests.kernels.megakernel.interpreter.sm import Sm
+from tests.kernels.megakernel.interpreter.sm import StreamingMultiprocessor
 
 
 class Deadlock(RuntimeError):
@@ -58,7 +58,7 @@ class SimulatedGpu:
         self.tokens = np.full((count, layout.batch), -1, dtype=np.int64)
         self.logits = np.full((count, layout.batch, shape.vocab), np.nan, dtype=np.float32)
         self.stores, self.group = 0, [self]
-        self.sms = [Sm(self, number, np.asarray(context.first)) for number in range(layout.sms)]
+        self.sms = [StreamingMultiprocessor(self, number, np.asarray(context.first)) for number in range(layout.sms)]
 
     def run(self, pick: Pick) -> NDArray[np.int64]:
         """Runs the SMs of this GPU alone to their end, as the function `run` does."""
@@ -89,6 +89,6 @@ def run(gpus: Sequence[SimulatedGpu], pick: Pick) -> NDArray[np.int64]:
     return gpus[0].tokens
 
 
-def _name(sm: Sm) -> str:
+def _name(sm: StreamingMultiprocessor) -> str:
     gpu = sm.gpu.program
     return f"GPU {gpu.rank}, SM {sm.number}" if gpu.layout.ranks > 1 else f"SM {sm.number}"

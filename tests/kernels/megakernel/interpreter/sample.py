@@ -21,10 +21,10 @@ from kernels.ops.sampling import noisy
 from tests.kernels.megakernel.interpreter.threshold_search import ThresholdSearch, area_of, flag_of
 
 if TYPE_CHECKING:
-    from tests.kernels.megakernel.interpreter.sm import Sm
+    from tests.kernels.megakernel.interpreter.sm import StreamingMultiprocessor
 
 
-def draw_candidates(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
+def draw_candidates(sm: "StreamingMultiprocessor", best: Words) -> Generator[bool, None, Words]:
     """Candidates [batch]: `best`, or for sampled sequences a draw among the tokens that are kept."""
     vocab, batch, sampling = sm.shape.vocab, sm.layout.batch, sm.gpu.sampling
     bins, logits = bins_of(batch), sm.gpu.logits[sm.step, :, sm.own]
@@ -49,7 +49,7 @@ def draw_candidates(sm: "Sm", best: Words) -> Generator[bool, None, Words]:
     return np.where(value_of(drawn) > 0, drawn, best)
 
 
-def exchange(sm: "Sm", own: Words) -> Generator[bool, None, Words]:
+def exchange(sm: "StreamingMultiprocessor", own: Words) -> Generator[bool, None, Words]:
     """One round: writes this SM's words, padded with empty ones, and reads the words of all, [sms, bin_words]."""
     area, flag = area_of(sm.round), flag_of(sm.round)
     words = np.full(bin_words(sm.layout.batch), flag)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Steps = Generator[bool, None, Any]
 
 
-class Sm:
+class StreamingMultiprocessor:
     """One block: its instructions, its position in its stream of weights, its copy of the residual. `everywhere` is its
     number among the SMs of all ranks.
     """

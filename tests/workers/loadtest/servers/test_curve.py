@@ -3,7 +3,7 @@
 import pytest
 
 from kernels.load.connection import Address
-from kernels.load.generator import LoadDuration, Sent
+from kernels.load.generator import LoadDuration, LoadTrace
 from tests import sample_loads
 from workers.documents.traffic import Traffic
 from workers.harness.context import Context
@@ -37,7 +37,7 @@ def put_on(tmp_path, monkeypatch):
 
         def loading(test):
             asked.append((test.traffic.concurrency, test.limits.seconds))
-            return Sent(0)
+            return LoadTrace(0)
 
         monkeypatch.setattr(curve, "judged", judged)
         target = LoadTarget(Address.parse("http://127.0.0.1:1"), "none")
