@@ -143,9 +143,13 @@ def choices(found: Sequence[Backend]) -> dict[str, Any]:
     chosen: dict[str, Any] = {}
     for each in found:
         if isinstance(each, KernelsBackend):
-            chosen["attention_ms"] = [{"singles": shape.singles, **times} for shape, times in each.timed.items()]
+            chosen["attention_ms"] = [{"decodes": shape.decodes, **times} for shape, times in each.timed.items()]
         elif isinstance(each, MegakernelBackend):
-            chosen["change_over"] = {"sequences": each.few, "token_ms": each.timed, "tokens_a_launch": each.count}
+            chosen["change_over"] = {
+                "sequences": each.max_num_seqs,
+                "token_ms": each.timed,
+                "tokens_a_launch": each.count,
+            }
     return chosen
 
 

@@ -2,11 +2,11 @@
 
     python -m benchmarks.serve_kernels --model qwen2.5-1.5b --steps 32+0 32+128 --json serve-kernels.json
 
-`32+128` is a pass of 32 single tokens beside 128 tokens of prompts. Passes of no other shape are captured. Each pass is
+`32+128` is a pass of 32 decodes beside 128 tokens of prompts. Passes of no other shape are captured. Each pass is
 timed as the engine runs it, without a profiler. Then torch's profiler (CUPTI) records some of its replays. Kernels
 overlap, since dependent launches begin early. So the time of a kernel is that from the end of the one that ended before
 it to its own end: these add up to the pass. `busy_us_a_call` is the time from a kernel's own beginning to its end. On a
-CPU the rows have torch's operators, which proves the program alone. `heads_ms` are the ms of passes of up to 16 singles
+CPU the rows have torch's operators, which proves the program alone. `heads_ms` are the ms of passes of up to 16 decodes
 alone that end with logits and a draw, and with an LM head: greedy (`argmax`), and with top-k and top-p (`top_k_p`).
 """
 
@@ -87,28 +87,28 @@ def by_kernel(replays: Sequence[Sequence[Span]]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """A step such as `32+128`: single tokens of sequences of `length` tokens beside prompts of `prompt` tokens."""
+    """A step such as `32+128`: decodes of sequences of `length` tokens beside prompts of `prompt` tokens."""
 
-    singles: int
+    decodes: int
     tokens: int
 
     @classmethod
     def of(cls, text: str) -> "MeasuredStep":
-        singles, tokens = map(int, text.split("+"))
-        return cls(singles, tokens)
+        decodes, tokens = map(int, text.split("+"))
+        return cls(decodes, tokens)
 
     def step(self, backend: KernelsBackend, length: int, prompt: int) -> Step:
         """The step, over pages that no two of its requests share."""
         limits = backend.limits
         pages, free = -(-max(length, prompt) // limits.page_size), iter(range(1, limits.pages))
         found = Step()
-        sizes = [(1, length)] * self.singles + [
+        sizes = [(1, length)] * self.decodes + [
             (min(prompt, self.tokens - at), prompt) for at in range(0, self.tokens, prompt)
         ]
         for slot, (tokens, whole) in enumerate(sizes):
             request = Request(str(slot), [slot] * whole, 1)
             request.slot, request.admitted, request.pages = slot, 1, list(islice(free, pages))
-            parts = found.chunks if tokens > 1 else found.singles
+            parts = found.prefill_chunks if tokens > 1 else found.decodes
             parts.append(ScheduledTokens(request, whole - tokens, tokens, True, whole))
         return found
 
@@ -149,7 +149,7 @@ def row(backend: KernelsBackend, wanted: MeasuredStep, length: int, prompt: int)
     sparse = any(isinstance(layer.mlp, Experts) for layer in model.layers)  # which experts are read, tokens decide
     weights = None if sparse else sum(each.nbytes for each in (*matrices, model.lm_head))
     return {
-        "singles": wanted.singles,
+        "decodes": wanted.decodes,
         "tokens_of_prompts": wanted.tokens,
         "rows": shape.rows,
         "ms": round(ms, 4),
@@ -169,18 +169,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="qwen2.5-1.5b", choices=catalogue.names())
     parser.add_argument("--steps", nargs="+", default=["32+0", "32+128"], type=MeasuredStep.of)
-    parser.add_argument("--length", type=int, default=160, help="tokens of the sequences of single tokens")
+    parser.add_argument("--length", type=int, default=160, help="tokens of the sequences of decodes")
     parser.add_argument("--prompt", type=int, default=128, help="tokens of a prompt")
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args(arguments)
     dtype = "bf16" if torch.cuda.is_available() else "fp32"
     model: Any = models.load(None, catalogue.entry(options.model)[0], generated=True, dtype=dtype)
     decoder, gpu = Decoder(model), gpu_of(model.device)
-    running = max(each.singles + -(-each.tokens // options.prompt) for each in options.steps)
+    running = max(each.decodes + -(-each.tokens // options.prompt) for each in options.steps)
     limits = limits_for(decoder, model.config, RequestedSize(max(options.length, options.prompt) + 32, running))
-    singles = sorted({each.singles for each in options.steps})
-    limits = replace(limits, mixed=tuple(singles))
-    backend = KernelsBackend(decoder, gpu, limits, singles=[each for each in singles if each])
+    decodes = sorted({each.decodes for each in options.steps})
+    limits = replace(limits, mixed=tuple(decodes))
+    backend = KernelsBackend(decoder, gpu, limits, decodes=[each for each in decodes if each])
     steps = (each.step(backend, options.length, options.prompt) for each in options.steps)
     wanted = {fitting(backend.shapes, step) for step in steps}
     backend.shapes = [shape for shape in backend.shapes if shape in wanted]  # no others are captured
@@ -191,7 +191,7 @@ def main(arguments: list[str] | None = None) -> int:
     for each in options.steps:
         found = row(backend, each, options.length, options.prompt)
         document["rows"].append(found)
-        print(f"{each.singles}+{each.tokens}: {found['ms']:.3f} ms, its weights {found['read_ms']} ms", flush=True)
+        print(f"{each.decodes}+{each.tokens}: {found['ms']:.3f} ms, its weights {found['read_ms']} ms", flush=True)
         for kernel in found["kernels"][:SHOWN]:
             print("  {us:9.1f} us {calls:6.1f} calls of {us_a_call:7.2f} us  {kernel}".format(**kernel), flush=True)
         options.json.write_text(json.dumps(document, indent=1) + "\n")

@@ -22,7 +22,7 @@ def test_steps_with_and_without_prompts_are_timed(tmp_path: Path) -> None:
     options = ["--model", "tiny-llama", "--steps", "3+0", "3+20", "0+20", "--length", "18", "--prompt", "16"]
     assert serve_kernels.main([*options, "--json", str(path)]) == 0
     alone, mixed, prompts = json.loads(path.read_text())["rows"]
-    assert (alone["singles"], alone["tokens_of_prompts"], mixed["tokens_of_prompts"]) == (3, 0, 20)
+    assert (alone["decodes"], alone["tokens_of_prompts"], mixed["tokens_of_prompts"]) == (3, 0, 20)
     assert mixed["rows"] > prompts["rows"] >= 20 > alone["rows"] >= 3
     for each in (alone, mixed, prompts):
         assert each["ms"] > 0

@@ -5,7 +5,7 @@ from kernels.plan import Plan, Serving
 from kernels.runners.bucket_session import positions
 from kernels.server.execution.excluded import MEGAKERNEL, PASSES, of_server
 from kernels.server.execution.served_plans import precision_refusal
-from kernels.server.execution.shapes import default_singles
+from kernels.server.execution.shapes import default_decodes
 from kernels.server.execution.sizing import LONGEST_CONTEXT
 from workers.documents.stages import StageInput
 from workers.wording.serving import ROUNDS, SEVERAL
@@ -35,7 +35,7 @@ def serving_of(plan: Plan, document: StageInput) -> tuple[Serving | None, str]:
     serving = Serving(
         context=context,
         running=running,
-        graph_rows=default_singles(running),
+        graph_rows=default_decodes(running),
         megakernel_up_to=0 if MEGAKERNEL in excluded else None,
         exclude=[each for each in of_server(excluded) if each != MEGAKERNEL],
     )

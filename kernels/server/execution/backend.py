@@ -91,34 +91,34 @@ class KernelsBackend:
         model: decoder.Decoder,
         gpu: Gpu,
         limits: SchedulerLimits,
-        singles: Sequence[int] = (),
+        decodes: Sequence[int] = (),
         ops: Sequence[PlannedOp] = (),
         copies: Copies = Copies.ALL,
         exclude: Collection[str] = (),
     ) -> None:
-        """`singles` as `kernels.server.execution.shapes.shapes` takes them. `ops` of a plan go before those of
+        """`decodes` as `kernels.server.execution.shapes.shapes` takes them. `ops` of a plan go before those of
         `packed_ops` where both are for the same number of rows, unless fewer than all `copies` of the weights may be
         made: they may copy. No variant in `exclude` is used.
         """
         if limits.chunk_rows != block_of(model):
             raise ValueError(f"chunk_rows: {limits.chunk_rows} is not the model's block of {block_of(model)} queries")
         self.model, self.gpu, self.limits = model, gpu, limits
-        self.count, self.longest, self.few = 1, limits.context, 0
+        self.count, self.longest, self.max_num_seqs = 1, limits.max_model_len, 0
         self.device, self.copies = model.embedding.device, copies
         self._planned = [op for op in ops if op.variant not in exclude] if copies is Copies.ALL else []
         self._exclude = frozenset(exclude)
-        self.shapes = shapes(limits, singles)
-        self._pages = -(-(limits.context + limits.chunk_rows) // limits.page_size)
+        self.shapes = shapes(limits, decodes)
+        self._pages = -(-(limits.max_model_len + limits.chunk_rows) // limits.page_size)
         positions = self._pages * limits.page_size
-        self.state = PagedState(model, limits.pages, limits.page_size, limits.running, positions)
-        self._sequences = Sequences(limits.running, self._pages, limits.page_size)
+        self.state = PagedState(model, limits.pages, limits.page_size, limits.max_num_seqs, positions)
+        self._sequences = Sequences(limits.max_num_seqs, self._pages, limits.page_size)
         self._packed: Packed = {}
         self._captured: dict[Shape, Captured] = {}
         self._headed: dict[Shape, dict[SamplingKind, Captured]] = {}
         """The passes that end with an LM head, where that is faster than logits and a draw."""
         self._launched: deque[LaunchedStep] = deque()
         self.pause_ms: float | None = None
-        """The ms of the longest step with chunks and single tokens, where that was timed."""
+        """The ms of the longest step with chunks and decodes, where that was timed."""
         self.timed: dict[Shape, dict[str, float]] = {}
         """The ms of a pass by its arrangement, where there are two."""
         self.timed_heads: dict[tuple[Shape, SamplingKind], dict[str, float]] = {}
@@ -131,7 +131,7 @@ class KernelsBackend:
 
     @torch.no_grad()
     def prepare(self) -> None:
-        """Compiles and captures every shape, which may take minutes on a GPU. A pass of TIMED_FROM singles and more is
+        """Compiles and captures every shape, which may take minutes on a GPU. A pass of TIMED_FROM decodes and more is
         captured in each of its arrangements, they are timed, and the fastest is kept. Then its LM heads are captured
         and timed beside it.
         """
@@ -160,7 +160,7 @@ class KernelsBackend:
         graph.memory.copy_(host.memory, non_blocking=True)
         graph.run()
         host.ids.copy_(graph.one_pass.chosen, non_blocking=True)
-        draws = [*range(len(step.singles)), *range(shape.singles, shape.singles + len(step.chunks))]
+        draws = [*range(len(step.decodes)), *range(shape.decodes, shape.decodes + len(step.prefill_chunks))]
         logprobs = read_back(step, draws, graph.one_pass.logits, graph.one_pass.chosen)
         event = None
         if self.device.type == "cuda":
@@ -179,12 +179,12 @@ class KernelsBackend:
         return found, logprobs_of(done.logprobs)
 
     @torch.no_grad()
-    def pass_ms(self, singles: int) -> float:
-        """The ms of a pass of `singles` greedy sequences of TIMED_LENGTH tokens, or of the most that run if that is
+    def pass_ms(self, decodes: int) -> float:
+        """The ms of a pass of `decodes` greedy sequences of TIMED_LENGTH tokens, or of the most that run if that is
         less.
         """
         alone = [each for each in self.shapes if not each.blocks]
-        shape = next((each for each in alone if each.singles >= singles), alone[-1])
+        shape = next((each for each in alone if each.decodes >= decodes), alone[-1])
         return self._ms(shape, self._graph(shape, "argmax"))
 
     @torch.no_grad()
@@ -229,7 +229,7 @@ class KernelsBackend:
         if shape.blocks or len(separate) == len(ops):
             return {"separate": separate}
         found = {"step_attention": ops}
-        if shape.singles >= TIMED_FROM:
+        if shape.decodes >= TIMED_FROM:
             found |= {"separate": separate} | ({"separate_norms": unfused} if unfused != ops else {})
         return found
 

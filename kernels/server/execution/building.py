@@ -106,9 +106,9 @@ def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Servi
         wanted = getattr(serving, what, None)
         if serving and wanted and found and wanted != found:
             _tell(f"the plan's server was measured with the {what} {wanted} and this is {found}: it is measured again")
-            few = 0 if serving.megakernel_up_to == 0 else None
+            up_to = 0 if serving.megakernel_up_to == 0 else None
             return serving.model_copy(
-                update={"kv_bytes": None, "graph_rows": [], "megakernel_up_to": few, "token_ms": {}}
+                update={"kv_bytes": None, "graph_rows": [], "megakernel_up_to": up_to, "token_ms": {}}
             )
     return serving
 
@@ -130,16 +130,18 @@ def chosen(
 
     `said` are the plan's own settings, if it has any; `here` is as in `known_here`, `exclude` as in `Spec`.
     """
-    kernels, few = found[-1], found[0]
+    kernels, first = found[-1], found[0]
     assert isinstance(kernels, KernelsBackend)
-    timed = few.timed if isinstance(few, MegakernelBackend) else {}
+    timed = first.timed if isinstance(first, MegakernelBackend) else {}
     return Serving(
         basis="measured",
-        context=kernels.limits.context,
-        running=kernels.limits.running,
+        context=kernels.limits.max_model_len,
+        running=kernels.limits.max_num_seqs,
         kv_bytes=kernels.state.keys.nbytes + kernels.state.values.nbytes,
-        graph_rows=sorted({each.singles for each in kernels.shapes if not each.chunks}),
-        megakernel_up_to=few.few if MEGAKERNEL not in exclude or (said and said.megakernel_up_to == 0) else None,
+        graph_rows=sorted({each.decodes for each in kernels.shapes if not each.prefill_chunks}),
+        megakernel_up_to=first.max_num_seqs
+        if MEGAKERNEL not in exclude or (said and said.megakernel_up_to == 0)
+        else None,
         exclude=[each for each in exclude if each != MEGAKERNEL],
         token_ms=timed or (said.token_ms if said else {}),
         **here,
@@ -172,12 +174,12 @@ def backends(
     limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, made))
     rows = plan.serving.graph_rows if plan and plan.serving else ()
     ops = plan.ops if plan and plan.runner == "kernels" else ()
-    kernels = KernelsBackend(decoder, gpu, limits, singles=rows, ops=ops, copies=copies, exclude=exclude)
+    kernels = KernelsBackend(decoder, gpu, limits, decodes=rows, ops=ops, copies=copies, exclude=exclude)
     phases = phases or Phases()
     with phases.phase("compile"):
         if decoder.embedding.is_cuda:
-            few = megakernels(model.config.to_dict(), gpu, capacity_of(context), batches)
-            compile_together([*kernels.builds(), *(build for build, _ in few)])
+            ahead = megakernels(model.config.to_dict(), gpu, capacity_of(context), batches)
+            compile_together([*kernels.builds(), *(build for build, _ in ahead)])
     with phases.phase("graphs"):
         kernels.prepare()
         bound_pause(kernels, wanted.pause_ms)
@@ -225,14 +227,14 @@ def megakernel_beside(
     from kernels.server.execution.megakernel_instance import MachineInstance
 
     try:
-        instances = [MachineInstance(model, batch, capacity_of(kernels.limits.context)) for batch in batches]
+        instances = [MachineInstance(model, batch, capacity_of(kernels.limits.max_model_len)) for batch in batches]
     except ValueError as reason:
         _tell(f"no megakernel: {reason}")
         return []
     backend = MegakernelBackend(kernels.state, kernels.limits, instances)
     backend.prepare()
     if up_to is not None:
-        backend.keep(min(up_to, backend.few))
+        backend.keep(min(up_to, backend.max_num_seqs))
         return [backend]
     times = {each: (kernels.pass_ms(each), backend.token_ms(each)) for each in batches}
     most = crossing({each: ms for each, (ms, _) in times.items()}, {each: ms for each, (_, ms) in times.items()})

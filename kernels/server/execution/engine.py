@@ -16,8 +16,8 @@ class Backend(Protocol):
     """The most tokens that it makes of each sequence in one step."""
     longest: int
     """The most tokens of a sequence that it takes."""
-    few: int
-    """The most sequences of a step, if it is for few; 0: it takes all that the limits allow."""
+    max_num_seqs: int
+    """The most sequences of a step; 0: unlimited, all that `limits` allow."""
 
     def can_run(self, step: Step) -> bool:
         """Whether it computes such a step."""

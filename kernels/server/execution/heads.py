@@ -48,7 +48,7 @@ def planned_heads(model: decoder.Decoder, shape: Shape, ops: Collection[PlannedO
 def drawn_by(step: Step) -> SamplingKind | None:
     """The head that can draw every token of the step; None if some need their logits."""
     requests = [part.request for part in step.parts]
-    if step.chunks or any(each.logprobs is not None for each in requests):
+    if step.prefill_chunks or any(each.logprobs is not None for each in requests):
         return None
     drawn = [each.sampling for each in requests if not each.sampling.greedy]
     if not drawn:

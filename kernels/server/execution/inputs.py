@@ -17,11 +17,11 @@ FLOAT, SHORT, LONG = np.float32, np.int32, np.int64
 
 class Fields(NamedTuple):
     """The fields of a pass, as arrays of the host or as tensors of the device. Rows are those of `Shape.rows`: the
-    singles, then the blocks; draws are those rows whose next token is chosen: the singles, then the chunks.
+    decodes, then the blocks; draws are those rows whose next token is chosen: the decodes, then the chunks.
 
     `given` [rows] ids, `source` [rows] the slot whose last token a row takes instead (-1: none), `position` [rows],
-    `page` [rows, 1] and `offset` [rows] where the row's key goes. `lengths` [singles] and `tables` [singles, pages of a
-    sequence] of the singles' caches, `block_lengths` and `block_tables` of the blocks'. Of each draw `end` [draws], its
+    `page` [rows, 1] and `offset` [rows] where the row's key goes. `lengths` [decodes] and `tables` [decodes, pages of a
+    sequence] of the decodes' caches, `block_lengths` and `block_tables` of the blocks'. Of each draw `end` [draws], its
     row, and `target` [draws], the slot of its token; then its sampling: `temperature`, `top_p`, `top_k`, `seed`,
     `stream` and `place`, the token's place in its sequence.
     """
@@ -53,8 +53,8 @@ def layout(shape: Shape, pages: int) -> dict[str, tuple[tuple[int, ...], type]]:
     found: dict[str, tuple[tuple[int, ...], type]] = {
         **by_row,
         "page": ((rows, 1), SHORT),
-        "lengths": ((shape.singles,), SHORT),
-        "tables": ((shape.singles, pages), SHORT),
+        "lengths": ((shape.decodes,), SHORT),
+        "tables": ((shape.decodes, pages), SHORT),
         "block_lengths": ((shape.blocks,), SHORT),
         "block_tables": ((shape.blocks, pages), SHORT),
         **by_draw,
@@ -115,7 +115,7 @@ class Sequences:
     def pretend(
         self, shape: Shape, length: int, pages: int, fields: "dict[str, NDArray]", how: Sampling = GREEDY
     ) -> None:
-        """Fills a pass whose singles are sequences of `length` tokens on any of `pages` pages, drawn as `how` says, and
+        """Fills a pass whose decodes are sequences of `length` tokens on any of `pages` pages, drawn as `how` says, and
         whose blocks end such sequences, to time it. The newest tokens are written to the scratch page, so nothing that
         the pages hold is lost.
         """
@@ -126,7 +126,7 @@ class Sequences:
             table = fields[name][:, :read]
             table[:] = 1 + np.arange(table.size, dtype=SHORT).reshape(table.shape) % (pages - 1)
         fields["position"][:], fields["lengths"][:], fields["block_lengths"][:] = newest, length, length
-        fields["offset"][: shape.singles] = newest % size
+        fields["offset"][: shape.decodes] = newest % size
         for name in self.sampling:
             fields[name][:] = getattr(how, name)
 
@@ -138,7 +138,7 @@ class Sequences:
         for name in ("given", "position", "lengths", "block_lengths", "end", "place"):
             fields[name].fill(0)
         fields["source"].fill(-1)
-        for row, part in enumerate(step.singles):
+        for row, part in enumerate(step.decodes):
             slot_of[row] = self.update(part.request)
             fields["position"][row] = part.start
             self._choose(part, row, row, target, fields)
@@ -146,8 +146,8 @@ class Sequences:
                 fields["given"][row] = part.request.ids[part.start]
             else:
                 fields["source"][row] = slot_of[row]
-        row, block = shape.singles, 0
-        for draw, part in enumerate(step.chunks, shape.singles):
+        row, block = shape.decodes, 0
+        for draw, part in enumerate(step.prefill_chunks, shape.decodes):
             slot_of[row : row + part.tokens] = slot = self.update(part.request)
             end = part.start + part.tokens
             fields["given"][row : row + part.tokens] = part.request.ids[part.start : end]
@@ -158,10 +158,10 @@ class Sequences:
             fields["block_lengths"][block : block + blocks] = ends
             fields["block_tables"][block : block + blocks] = self.tables[slot]
             row, block = row + blocks * shape.block, block + blocks
-        singles = len(step.singles)
+        decodes = len(step.decodes)
         fields["block_tables"][block:] = SCRATCH
-        fields["tables"][:] = self.tables[slot_of[: shape.singles]]
-        fields["lengths"][:singles] = fields["position"][:singles] + 1
+        fields["tables"][:] = self.tables[slot_of[: shape.decodes]]
+        fields["lengths"][:decodes] = fields["position"][:decodes] + 1
         at = fields["position"]
         fields["page"][:, 0] = self.tables[slot_of, at // size]
         np.remainder(at, size, out=fields["offset"])

@@ -77,7 +77,7 @@ class MegakernelHostBuffers(NamedTuple):
 
 
 class MegakernelBackend:
-    """Computes steps of up to `few` single tokens. It has the pages of `state`, as the kernels backend has."""
+    """Computes steps of up to `max_num_seqs` decodes. It has the pages of `state`, as the kernels backend has."""
 
     def __init__(
         self, state: PagedState, limits: SchedulerLimits, instances: Sequence[Instance], count: int = COUNT
@@ -87,11 +87,14 @@ class MegakernelBackend:
             raise ValueError("instances: there is none")
         self.state, self.limits, self.instances, self.count = state, limits, list(instances), count
         self.longest = min(each.capacity for each in instances)
-        self.few = instances[-1].batch
+        self.max_num_seqs = instances[-1].batch
         self._held: list[list[SlotState | None]] = [[None] * each.batch for each in instances]
-        numbers, self._device = 2 * self.few * (self.longest + count) + 3 * self.few, state.last.device
+        numbers, self._device = (
+            2 * self.max_num_seqs * (self.longest + count) + 3 * self.max_num_seqs,
+            state.last.device,
+        )
         self._numbers = torch.zeros(numbers, dtype=torch.int64, device=self._device)
-        self._newest = torch.zeros(self.few, dtype=torch.int32, device=self._device)
+        self._newest = torch.zeros(self.max_num_seqs, dtype=torch.int32, device=self._device)
         self._host = deque(self._made_host(numbers) for _ in range(IN_FLIGHT + 1))
         self._launched: deque[MegakernelLaunchedStep] = deque()
         self.timed: dict[int, dict[str, float]] = {}
@@ -112,24 +115,28 @@ class MegakernelBackend:
     def keep(self, most: int) -> None:
         """Takes no more than `most` sequences from now on, and lets go of the instances for more."""
         kept = 1 + self._number(most)
-        self.instances, self._held, self.few = self.instances[:kept], self._held[:kept], most
+        self.instances, self._held, self.max_num_seqs = self.instances[:kept], self._held[:kept], most
 
     def can_run(self, step: Step) -> bool:
         """Not a step with log probabilities: the megakernel keeps no logits."""
-        if step.chunks or len(step.singles) > self.few or any(part.request.logprobs is not None for part in step.parts):
+        if (
+            step.prefill_chunks
+            or len(step.decodes) > self.max_num_seqs
+            or any(part.request.logprobs is not None for part in step.parts)
+        ):
             return False
-        return all(part.start + step.count <= self.longest for part in step.singles)
+        return all(part.start + step.count <= self.longest for part in step.decodes)
 
     @torch.no_grad()
     def launch(self, step: Step) -> None:
-        number = self._number(len(step.singles))
+        number = self._number(len(step.decodes))
         instance, host = self.instances[number], self._host[0]
         self._host.rotate()
         places, joined = self._joined(number, step)
         positions, sampling = [0] * instance.batch, [GREEDY] * instance.batch
         given, source = np.zeros(instance.batch, np.int64), np.full(instance.batch, -1)
         target = np.full(instance.batch, len(self.state.last) - 1)
-        for place, part in zip(places, step.singles, strict=True):
+        for place, part in zip(places, step.decodes, strict=True):
             request = part.request
             positions[place], sampling[place], target[place] = part.start, request.sampling, request.slot
             if part.start < len(request.ids):
@@ -138,7 +145,7 @@ class MegakernelBackend:
                 source[place] = request.slot
         made = [
             self._rows(part, place, instance, part.start, step.count)[::-1]
-            for place, part in zip(places, step.singles, strict=True)
+            for place, part in zip(places, step.decodes, strict=True)
         ]
         join, back, first, slots, to = self._sent(host, joined, np.concatenate(made, axis=1), given, source, target)
         pages, own = (self.state.keys, self.state.values), (instance.keys, instance.values)
@@ -190,11 +197,11 @@ class MegakernelBackend:
         """
         instance, held = self.instances[number], self._held[number]
         known = {(id(each.request), each.admitted): at for at, each in enumerate(held) if each is not None}
-        found = [known.get((id(part.request), part.request.admitted)) for part in step.singles]
+        found = [known.get((id(part.request), part.request.admitted)) for part in step.decodes]
         free = [at for at in range(instance.batch) if at not in found]
         places = [free.pop(0) if at is None else at for at in found]
         rows = []
-        for place, part, at in zip(places, step.singles, found, strict=True):
+        for place, part, at in zip(places, step.decodes, found, strict=True):
             before = held[place]
             begin = before.tokens if at is not None and before is not None else 0
             rows.append(self._rows(part, place, instance, begin, part.start - begin))
@@ -223,7 +230,7 @@ class MegakernelBackend:
 
     def _made_host(self, numbers: int) -> MegakernelHostBuffers:
         pinned = self._device.type == "cuda"
-        tokens = torch.zeros(self.few * self.count, dtype=torch.int32, pin_memory=pinned)
+        tokens = torch.zeros(self.max_num_seqs * self.count, dtype=torch.int32, pin_memory=pinned)
         return MegakernelHostBuffers(torch.zeros(numbers, dtype=torch.int64, pin_memory=pinned), tokens)
 
     def _event(self) -> "torch.cuda.Event | None":

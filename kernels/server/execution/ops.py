@@ -141,7 +141,7 @@ def _paged(model: decoder.Decoder, shape: Shape, page_size: int, capacity: int) 
         if not shape.blocks and model.layers[0].q_norm is None:
             yield step_case(heads, shape.rows, capacity, dtype, page_size)
         yield rope_case(heads, shape.rows, 1, dtype, page_size)
-        for batch, queries in ((shape.singles, 1), (shape.blocks, shape.block)):
+        for batch, queries in ((shape.decodes, 1), (shape.blocks, shape.block)):
             if batch:
                 yield attention_case(heads, "decode", batch, queries, capacity, dtype, page_size)
 

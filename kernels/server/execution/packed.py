@@ -5,9 +5,9 @@
     ─► rows that end a part ─► norm · logits ─► draw ─► last token of each slot
                             └► an LM head that draws ──┘
 
-All products take all rows. Attention takes the singles in one call and the blocks of chunks in another: a block is a
+All products take all rows. Attention takes the decodes in one call and the blocks of chunks in another: a block is a
 short sequence of queries whose last one sees the most keys, so its length says where it stands in its sequence. In a
-pass of singles alone, one kernel may rotate, append and attend: no row then reads what another row of the pass writes.
+pass of decodes alone, one kernel may rotate, append and attend: no row then reads what another row of the pass writes.
 """
 
 from collections.abc import Callable
@@ -159,17 +159,17 @@ class PackedPass:
 
     def _attend_apart(self, shape: decoder.LayerShape, keys: Tensor, values: Tensor) -> Callable[[Tensor], Tensor]:
         """Rotated q [rows, 1, heads, head_dim] ↦ o [rows, heads · head_dim]."""
-        fields, (singles, blocks, block, _) = self.fields, self.shape
+        fields, (decodes, blocks, block, _) = self.fields, self.shape
         by_block = blocks, block, shape.heads, shape.head_dim
-        of_singles = self._attend(shape, singles, 1) if singles else None
+        of_decodes = self._attend(shape, decodes, 1) if decodes else None
         of_blocks = self._attend(shape, blocks, block) if blocks else None
 
         def run(q: Tensor) -> Tensor:
             o = q.new_empty(q.shape)
-            if of_singles is not None:
-                of_singles(q[:singles], keys, values, fields.lengths, fields.tables, out=o[:singles])
+            if of_decodes is not None:
+                of_decodes(q[:decodes], keys, values, fields.lengths, fields.tables, out=o[:decodes])
             if of_blocks is not None:
-                read, out = q[singles:].view(by_block), o[singles:].view(by_block)
+                read, out = q[decodes:].view(by_block), o[decodes:].view(by_block)
                 of_blocks(read, keys, values, fields.block_lengths, fields.block_tables, out=out)
             return o.view(len(o), -1)
 

@@ -1,8 +1,8 @@
 """How long a step that reads prompts keeps the tokens of others waiting, and the chunks that keep it within a bound.
 
-A step with chunks of prompts and single tokens gives these tokens when all of it is done. So the longest such step is
+A step with chunks of prompts and decodes gives these tokens when all of it is done. So the longest such step is
 the longest pause between two tokens of an answer that prompts cause. It is timed before the server is ready, over the
-longest sequences, in the pass that such a step takes at most for each number of single tokens.
+longest sequences, in the pass that such a step takes at most for each number of decodes.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,14 +18,14 @@ MOST_MS = {"cuda": 50.0, "cpu": 1000.0}
 def within(
     limits: SchedulerLimits, shapes: Sequence[Shape], ms: Callable[[Shape], float], most: float
 ) -> tuple[SchedulerLimits, float]:
-    """The limits with the most tokens beside singles whose longest step takes `most` ms, and the ms of that step; with
+    """The limits with the most tokens beside decodes whose longest step takes `most` ms, and the ms of that step; with
     the fewest tokens if none is so short. `ms` times a pass.
     """
-    sizes = [each for each in mixed_rows(limits.step_tokens)[::-1] if each % limits.chunk_rows == 0]
+    sizes = [each for each in mixed_rows(limits.max_num_batched_tokens)[::-1] if each % limits.chunk_rows == 0]
     found: dict[Shape, float] = {}
     tried, pause = limits, 0.0
-    for size in dict.fromkeys([limits.step_tokens, *sizes]):
-        tried = replace(limits, shared_tokens=None if size == limits.step_tokens else size)
+    for size in dict.fromkeys([limits.max_num_batched_tokens, *sizes]):
+        tried = replace(limits, shared_tokens=None if size == limits.max_num_batched_tokens else size)
         passes = longest_passes(tried, shapes)
         found |= {shape: ms(shape) for shape in passes if shape not in found}
         pause = max(found[shape] for shape in passes)
@@ -35,17 +35,17 @@ def within(
 
 
 def longest_passes(limits: SchedulerLimits, shapes: Sequence[Shape]) -> list[Shape]:
-    """The pass of the longest step for each number of single tokens that passes with chunks are made for. `shapes` are
+    """The pass of the longest step for each number of decodes that passes with chunks are made for. `shapes` are
     in the order of `kernels.server.execution.shapes.shapes`.
     """
     found = []
-    for singles in sorted({each for each in limits.mixed if 0 < each < limits.running} | {limits.running}):
-        room, chunks = limits.room_beside(singles), limits.chunks_beside(singles)
+    for decodes in sorted({each for each in limits.mixed if 0 < each < limits.max_num_seqs} | {limits.max_num_seqs}):
+        room, chunks = limits.prefill_budget(decodes), limits.prefill_chunks_beside(decodes)
         found.append(
             next(
                 shape
                 for shape in shapes
-                if shape.singles >= singles and shape.blocks * shape.block >= room and shape.chunks >= chunks
+                if shape.decodes >= decodes and shape.blocks * shape.block >= room and shape.prefill_chunks >= chunks
             )
         )
     return found

@@ -16,50 +16,52 @@ LEAST_BLOCKS = 4
 
 
 class Shape(NamedTuple):
-    """A pass over `singles` rows of one token, and `blocks` of `block` consecutive tokens of up to `chunks` chunks."""
+    """A pass over `decodes` rows of one token, and `blocks` of `block` consecutive tokens of up to `prefill_chunks`
+    chunks.
+    """
 
-    singles: int
+    decodes: int
     blocks: int
     block: int
-    chunks: int
+    prefill_chunks: int
 
     @property
     def rows(self) -> int:
         """Tokens that the pass computes, padding included."""
-        return self.singles + self.blocks * self.block
+        return self.decodes + self.blocks * self.block
 
     @property
     def draws(self) -> int:
         """Rows for which it chooses a next token."""
-        return self.singles + self.chunks
+        return self.decodes + self.prefill_chunks
 
 
-def shapes(limits: SchedulerLimits, singles: Sequence[int] = ()) -> list[Shape]:
+def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
     """The shapes that hold every step within the limits, the cheapest first.
 
-    `singles` are those of passes without chunks (none: the defaults).
+    `decodes` are those of passes without chunks (none: the defaults).
     """
-    block, most = limits.chunk_rows, limits.running
-    alone = {*(each for each in singles if each < most), most} if singles else set(default_singles(most))
+    block, most = limits.chunk_rows, limits.max_num_seqs
+    alone = {*(each for each in decodes if each < most), most} if decodes else set(default_decodes(most))
     beside = {*(each for each in limits.mixed if each < most), most}
     found = [Shape(each, 0, block, 0) for each in alone]
     for each in beside:
-        longest = limits.room_beside(each)
-        found.append(Shape(each, longest // block, block, limits.chunks))
+        longest = limits.prefill_budget(each)
+        found.append(Shape(each, longest // block, block, limits.max_prefill_chunks))
         for tokens in {(rows - each) // block * block for rows in mixed_rows(each + longest)}:
             if LEAST_BLOCKS * block <= tokens < longest:
-                chunks = min(limits.chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
+                chunks = min(limits.max_prefill_chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
                 found.append(Shape(each, tokens // block, block, chunks))
     return sorted(found, key=lambda shape: (shape.rows, shape.draws))
 
 
 def mixed_rows(most: int) -> list[int]:
-    """Rows of the passes with chunks: as `default_singles` up to EVEN, then every SPACING, `most` at last."""
+    """Rows of the passes with chunks: as `default_decodes` up to EVEN, then every SPACING, `most` at last."""
     longer = range(EVEN + SPACING, most + SPACING, SPACING)
-    return [*default_singles(min(most, EVEN)), *(min(each, most) for each in longer)]
+    return [*default_decodes(min(most, EVEN)), *(min(each, most) for each in longer)]
 
 
-def default_singles(most: int) -> list[int]:
+def default_decodes(most: int) -> list[int]:
     """Rows of the passes without chunks: powers of two below `most`, from FINE on their middles as well, and `most`."""
     powers = [1 << bit for bit in range(most.bit_length())]
     middles = [3 * each // 2 for each in powers if each >= FINE]
@@ -69,9 +71,9 @@ def default_singles(most: int) -> list[int]:
 def fitting(candidates: Sequence[Shape], step: Step) -> Shape:
     """The first of the candidates that holds the step. Raises ValueError for a step beyond all of them."""
     block = candidates[0].block
-    singles, chunks = len(step.singles), len(step.chunks)
-    blocks = sum(-(-part.tokens // block) for part in step.chunks)
+    decodes, chunks = len(step.decodes), len(step.prefill_chunks)
+    blocks = sum(-(-part.tokens // block) for part in step.prefill_chunks)
     for shape in candidates:
-        if singles <= shape.singles and blocks <= shape.blocks and chunks <= shape.chunks:
+        if decodes <= shape.decodes and blocks <= shape.blocks and chunks <= shape.prefill_chunks:
             return shape
-    raise ValueError(f"a step of {singles} singles and {blocks} blocks of chunks is beyond the backend's limits")
+    raise ValueError(f"a step of {decodes} decodes and {blocks} blocks of chunks is beyond the backend's limits")

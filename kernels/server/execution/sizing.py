@@ -93,12 +93,12 @@ def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, re
         raise ValueError(
             f"kv_bytes: {wanted.kv_bytes} hold no KV page of {page_bytes(model)} bytes beside the scratch page"
         )
-    step_tokens = max(block, min(STEP_TOKENS_ON[device.type], -(-context // block) * block * wanted.running))
+    max_num_batched_tokens = max(block, min(STEP_TOKENS_ON[device.type], -(-context // block) * block * wanted.running))
     return SchedulerLimits(
         pages=most,
         page_size=PAGE_SIZE,
-        running=wanted.running,
-        context=context,
-        step_tokens=step_tokens,
+        max_num_seqs=wanted.running,
+        max_model_len=context,
+        max_num_batched_tokens=max_num_batched_tokens,
         chunk_rows=block,
     )

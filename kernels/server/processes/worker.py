@@ -93,7 +93,7 @@ def _take(engine: "Engine", message: Any, open_requests: dict[str, Request], new
 
 def _report(engine: "Engine") -> EngineReport:
     scheduler = engine.scheduler
-    few = engine.backends[0].few
+    megakernel_sequences = engine.backends[0].max_num_seqs
     return EngineReport(
         running=len(scheduler.running),
         waiting=len(scheduler.waiting),
@@ -101,6 +101,6 @@ def _report(engine: "Engine") -> EngineReport:
         pages=scheduler.limits.pages - 1,
         preempted=scheduler.preempted,
         steps=engine.steps,
-        megakernel_steps=engine.steps_of[0] if few else 0,
-        megakernel_sequences=few,
+        megakernel_steps=engine.steps_of[0] if megakernel_sequences else 0,
+        megakernel_sequences=megakernel_sequences,
     )

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kernels.server.scheduler.pages import ROOT, Pages, digest
+from kernels.server.scheduler.pages import ROOT, Pages, hash_block
 from kernels.server.scheduler.requests import (
     FinishReason,
     Logprobs,
@@ -28,55 +28,58 @@ STEP_TOKENS = 2048
 """The tokens that a step with chunks on a GPU has at most, where nobody says."""
 TOKENS_OF_A_CHUNK = 64
 """A pass shorter than the longest holds a chunk for so many of its tokens."""
-MIXED_SINGLES = (0, 32, 128, 256)
-"""Numbers of single tokens for which a GPU has passes with chunks, as far as so many requests run."""
+MIXED_DECODES = (0, 32, 128, 256)
+"""Numbers of decodes for which a GPU has passes with chunks, as far as so many requests run."""
 
 
 @dataclass(frozen=True)
 class SchedulerLimits:
     """What a backend can hold and compute at once.
 
-    `pages` of `page_size` tokens, `running` requests, sequences of at most `context` tokens. A step takes at most
-    `chunks` chunks of prompts; each counts as a multiple of `chunk_rows` tokens. Beside chunks, single tokens count as
-    the next number in `mixed`, or as `running`. Together they count as `step_tokens` at most, but chunks may have half
-    of these beside any number of singles. `shared_tokens`, if given, takes the place of `step_tokens` in a step that
-    has single tokens, so that it keeps nobody waiting for longer than `kernels.server.execution.pauses` found.
+    `pages` of `page_size` tokens, `max_num_seqs` requests, sequences of at most `max_model_len` tokens. A step takes at
+    most `max_prefill_chunks` chunks of prompts; each counts as a multiple of `chunk_rows` tokens. Beside chunks,
+    decodes count as the next number in `mixed`, or as `max_num_seqs`. Together they count as `max_num_batched_tokens`
+    at most, but chunks may have half of these beside any number of decodes. `shared_tokens`, if given, takes the place
+    of `max_num_batched_tokens` in a step that has decodes, so that it keeps nobody waiting for longer than
+    `kernels.server.execution.pauses` found.
     """
 
     pages: int
     page_size: int
-    running: int
-    context: int
-    step_tokens: int
+    max_num_seqs: int
+    max_model_len: int
+    max_num_batched_tokens: int
     chunk_rows: int = 1
-    chunks: int = 16
-    mixed: tuple[int, ...] = MIXED_SINGLES
+    max_prefill_chunks: int = 16
+    mixed: tuple[int, ...] = MIXED_DECODES
     shared_tokens: int | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if name != "mixed" and value is not None and value < 1:
                 raise ValueError(f"{name}: {value} is not a positive number")
-        if self.step_tokens % self.chunk_rows:
-            raise ValueError(f"step_tokens: {self.step_tokens} is no multiple of chunk_rows {self.chunk_rows}")
+        if self.max_num_batched_tokens % self.chunk_rows:
+            raise ValueError(
+                f"max_num_batched_tokens: {self.max_num_batched_tokens} is no multiple of chunk_rows {self.chunk_rows}"
+            )
 
     @property
     def longest(self) -> int:
         """The longest sequence in tokens that the context and all pages together hold."""
-        return min(self.context, (self.pages - 1) * self.page_size)
+        return min(self.max_model_len, (self.pages - 1) * self.page_size)
 
-    def room_beside(self, singles: int) -> int:
-        """The tokens that chunks may have beside so many single tokens, a multiple of `chunk_rows`."""
-        counted = min(each for each in (*self.mixed, self.running) if each >= singles)
-        tokens = self.shared_tokens if singles and self.shared_tokens else self.step_tokens
+    def prefill_budget(self, decodes: int) -> int:
+        """The tokens that chunks may have beside so many decodes, a multiple of `chunk_rows`."""
+        counted = min(each for each in (*self.mixed, self.max_num_seqs) if each >= decodes)
+        tokens = self.shared_tokens if decodes and self.shared_tokens else self.max_num_batched_tokens
         room = max(tokens - counted, tokens // 2)
         return max(1, room // self.chunk_rows) * self.chunk_rows
 
-    def chunks_beside(self, singles: int) -> int:
-        """The most chunks beside so many single tokens: those of the smallest pass that has the room."""
-        if not (singles and self.shared_tokens):
-            return self.chunks
-        return min(self.chunks, max(1, self.room_beside(singles) // TOKENS_OF_A_CHUNK))
+    def prefill_chunks_beside(self, decodes: int) -> int:
+        """The most chunks beside so many decodes: those of the smallest pass that has the room."""
+        if not (decodes and self.shared_tokens):
+            return self.max_prefill_chunks
+        return min(self.max_prefill_chunks, max(1, self.prefill_budget(decodes) // TOKENS_OF_A_CHUNK))
 
 
 class Scheduler:
@@ -88,7 +91,7 @@ class Scheduler:
         self.running: list[Request] = []
         self.preempted = 0
         """How often a request gave its pages up."""
-        self._slots = list(range(limits.running))[::-1]
+        self._slots = list(range(limits.max_num_seqs))[::-1]
         self._arrived = 0
 
     def refusal(self, prompt: int, tokens: int) -> str | None:
@@ -120,9 +123,9 @@ class Scheduler:
 
     def next_step(self) -> Step | None:
         """What the next pass computes. None when nothing can be computed before the next `commit` or `add`."""
-        singles = sum(each.left == 1 and each.scheduled < each.max_tokens for each in self.running)
+        decodes = sum(each.left == 1 and each.scheduled < each.max_tokens for each in self.running)
         step, used, before = Step(), 0, self.preempted
-        room, chunks = self.limits.room_beside(singles), self.limits.chunks_beside(singles)
+        room, chunks = self.limits.prefill_budget(decodes), self.limits.prefill_chunks_beside(decodes)
         for request in list(self.running):
             if request.state == "running":
                 used += self._plan(request, step, room - used, chunks)
@@ -130,10 +133,10 @@ class Scheduler:
             if room - used < self.limits.chunk_rows or not self._admit(self.waiting[0]):
                 break
             if self.running[-1].left == 1:
-                singles += 1
-                room, chunks = self.limits.room_beside(singles), self.limits.chunks_beside(singles)
+                decodes += 1
+                room, chunks = self.limits.prefill_budget(decodes), self.limits.prefill_chunks_beside(decodes)
             used += self._plan(self.running[-1], step, room - used, chunks)
-        return step if step.singles or step.chunks else None
+        return step if step.decodes or step.prefill_chunks else None
 
     def lengthen(self, step: Step, count: int, longest: int) -> Step:
         """The step that `next_step` has just planned, as up to `count` passes, if it has no chunks.
@@ -141,21 +144,21 @@ class Scheduler:
         There are no more passes than the shortest answer still needs, than free pages hold, and than keep each sequence
         within `longest` tokens.
         """
-        if step.chunks:
+        if step.prefill_chunks:
             return step
-        for part in step.singles:
+        for part in step.decodes:
             request = part.request
             count = min(count, 1 + request.max_tokens - request.scheduled, longest - part.start)
-        while count > 1 and sum(self._missing(each.request, count - 1) for each in step.singles) > self.pages.free:
+        while count > 1 and sum(self._missing(each.request, count - 1) for each in step.decodes) > self.pages.free:
             count -= 1
         if count <= 1:
             return step
-        for part in step.singles:
+        for part in step.decodes:
             request = part.request
             request.pages.extend(self.pages.take() for _ in range(self._missing(request, count - 1)))
             request.computed += count - 1
             request.scheduled += count - 1
-        return Step(step.singles, [], count)
+        return Step(step.decodes, [], count)
 
     def _missing(self, request: Request, more: int) -> int:
         """The pages that the request lacks for `more` further tokens."""
@@ -179,7 +182,7 @@ class Scheduler:
                 if reason:
                     self._finish(request, reason)
             if part.samples and request.state != "finished":
-                self._remember(request)
+                self._cache_full_blocks(request)
         return found
 
     @staticmethod
@@ -198,18 +201,18 @@ class Scheduler:
         rows = self.limits.chunk_rows
         count, cost = left, 0
         if left > 1:
-            if len(step.chunks) >= chunks:
+            if len(step.prefill_chunks) >= chunks:
                 return 0
             count = min(left, room // rows * rows)
             cost = -(-count // rows) * rows
         if not count or not self._reserve(request, request.computed + count):
             return 0
         part = ScheduledTokens(request, request.computed, count, count == left, request.total)
-        (step.singles if left == 1 else step.chunks).append(part)
+        (step.decodes if left == 1 else step.prefill_chunks).append(part)
         request.computed += count
         request.scheduled += part.samples
-        if left > 1:  # a page that a single fills is remembered when it is committed: no single reads it in this step
-            self._remember(request)
+        if left > 1:  # a page that a decode fills is cached when it is committed: no decode reads it in this step
+            self._cache_full_blocks(request)
         return cost
 
     def _reserve(self, request: Request, tokens: int) -> bool:
@@ -233,7 +236,7 @@ class Scheduler:
         if request.in_flight:
             return False
         known = len(request.ids)
-        found = self.pages.prefix(self._names(request, (known - 1) // self.limits.page_size))
+        found = self.pages.prefix(self._block_hashes(request, (known - 1) // self.limits.page_size))
         missing = self.pages.needed(min(known + 1, self.limits.longest)) - len(found)
         if self.pages.free - self.pages.unread(found) < missing:
             return False
@@ -243,7 +246,7 @@ class Scheduler:
         request.pages, request.computed = found, len(found) * self.limits.page_size
         if not request.scheduled:
             request.cached = request.computed
-        request.remembered, request.slot, request.state = len(found), self._slots.pop(), "running"
+        request.num_cached_blocks, request.slot, request.state = len(found), self._slots.pop(), "running"
         request.admitted += 1
         self.running.append(request)  # in order of arrival: requests are admitted in order, and preempted from the end
         return self._reserve(request, known)
@@ -269,20 +272,20 @@ class Scheduler:
         self._slots.append(request.slot)
         request.pages, request.slot = [], -1
 
-    def _names(self, request: Request, count: int) -> list[bytes]:
-        """The digests of the request's first `count` full pages."""
-        size, names = self.limits.page_size, request.names
-        while len(names) < count:
-            at = len(names) * size
-            names.append(digest(names[-1] if names else ROOT, request.ids[at : at + size]))
-        return names[:count]
+    def _block_hashes(self, request: Request, count: int) -> list[bytes]:
+        """The hashes of the request's first `count` full blocks."""
+        size, hashes = self.limits.page_size, request.block_hashes
+        while len(hashes) < count:
+            start = len(hashes) * size
+            hashes.append(hash_block(hashes[-1] if hashes else ROOT, request.ids[start : start + size]))
+        return hashes[:count]
 
-    def _remember(self, request: Request) -> None:
-        """Names the full pages whose tokens the host knows and whose keys have been asked for."""
+    def _cache_full_blocks(self, request: Request) -> None:
+        """Puts the full pages whose tokens the host knows and whose keys are planned into the prefix cache."""
         full = min(request.computed, len(request.ids)) // self.limits.page_size
-        if full <= request.remembered:
+        if full <= request.num_cached_blocks:
             return
-        new = slice(request.remembered, full)
-        for page, name in zip(request.pages[new], self._names(request, full)[new], strict=True):
-            self.pages.remember(page, name)
-        request.remembered = full
+        new = slice(request.num_cached_blocks, full)
+        for page, block_hash in zip(request.pages[new], self._block_hashes(request, full)[new], strict=True):
+            self.pages.cache_full_block(page, block_hash)
+        request.num_cached_blocks = full

@@ -1,8 +1,8 @@
 """The KV pages of a server: which are free, how many sequences read each, and which full pages hold a known prefix.
 
-A page of the cache has a reference count. A full page is remembered by a digest of all tokens up to its end, so that a
-prompt with the same beginning reads it again. A page that nobody reads stays remembered until it is taken for other
-tokens; the one unread for longest is taken first.
+A page of the cache has a reference count. A full page is cached by a hash of all tokens up to its end (prefix caching),
+so that a prompt with the same beginning reads it again. A page that nobody reads stays cached until it is taken for
+other tokens; the one unread for longest is taken first (LRU).
 """
 
 from array import array
@@ -13,11 +13,11 @@ from hashlib import sha256
 SCRATCH = 0
 """The page that padding writes to. It is never given to a sequence."""
 ROOT = b"\0" * 32
-"""The digest before the first page."""
+"""The hash before the first page."""
 
 
-def digest(parent: bytes, tokens: Sequence[int]) -> bytes:
-    """The name of a full page: its own tokens after those of the page before it."""
+def hash_block(parent: bytes, tokens: Sequence[int]) -> bytes:
+    """The hash of a full page: of its own tokens after the hash of the page before it."""
     return sha256(parent + array("q", tokens).tobytes()).digest()
 
 
@@ -31,12 +31,12 @@ class Pages:
         self.readers = [0] * count
         self._empty = deque(range(1, count))
         self._unread: OrderedDict[int, None] = OrderedDict()
-        self._page: dict[bytes, int] = {}
-        self._digest: dict[int, bytes] = {}
+        self._page_of_hash: dict[bytes, int] = {}
+        self._hash_of_page: dict[int, bytes] = {}
 
     @property
     def free(self) -> int:
-        """Pages that `take` can give, remembered ones included."""
+        """Pages that `take` can give, cached ones included."""
         return len(self._empty) + len(self._unread)
 
     def needed(self, tokens: int) -> int:
@@ -49,14 +49,14 @@ class Pages:
             page = self._empty.popleft()
         elif self._unread:
             page, _ = self._unread.popitem(last=False)
-            del self._page[self._digest.pop(page)]
+            del self._page_of_hash[self._hash_of_page.pop(page)]
         else:
             raise IndexError("no KV page is free")
         self.readers[page] = 1
         return page
 
     def share(self, page: int) -> None:
-        """One more sequence reads a remembered page."""
+        """One more sequence reads a cached page."""
         if not self.readers[page]:
             del self._unread[page]
         self.readers[page] += 1
@@ -67,26 +67,26 @@ class Pages:
             self.readers[page] -= 1
             if self.readers[page]:
                 continue
-            if page in self._digest:
+            if page in self._hash_of_page:
                 self._unread[page] = None
             else:
                 self._empty.append(page)
 
-    def remember(self, page: int, name: bytes) -> None:
-        """Names a full page. The first page of a name keeps it."""
-        if name not in self._page and page not in self._digest:
-            self._page[name], self._digest[page] = page, name
+    def cache_full_block(self, page: int, block_hash: bytes) -> None:
+        """Caches a full page. The first page of a hash keeps it."""
+        if block_hash not in self._page_of_hash and page not in self._hash_of_page:
+            self._page_of_hash[block_hash], self._hash_of_page[page] = page, block_hash
 
-    def prefix(self, names: Iterable[bytes]) -> list[int]:
-        """The remembered pages of the names, up to the first that is unknown."""
-        found = []
-        for name in names:
-            page = self._page.get(name)
+    def prefix(self, block_hashes: Iterable[bytes]) -> list[int]:
+        """The cached pages of the hashes, up to the first that is unknown."""
+        pages = []
+        for block_hash in block_hashes:
+            page = self._page_of_hash.get(block_hash)
             if page is None:
                 break
-            found.append(page)
-        return found
+            pages.append(page)
+        return pages
 
     def unread(self, pages: Iterable[int]) -> int:
-        """How many of the pages are free although remembered."""
+        """How many of the pages are free although cached."""
         return sum(not self.readers[page] for page in pages)

@@ -56,9 +56,9 @@ class Request:
     admitted: int = field(init=False, default=0)
     """How often the request was admitted, that is got a slot and pages; again after each preemption."""
     pages: list[int] = field(init=False, default_factory=list)
-    names: list[bytes] = field(init=False, default_factory=list)
+    block_hashes: list[bytes] = field(init=False, default_factory=list)
     """Digests of its full KV pages, in order; each is computed when it is first needed."""
-    remembered: int = field(init=False, default=0)
+    num_cached_blocks: int = field(init=False, default=0)
     """How many of its pages, from the first on, are in the prefix cache."""
 
     def __post_init__(self) -> None:
@@ -105,14 +105,14 @@ class Step:
     other: a pass takes the tokens that the one before chose.
     """
 
-    singles: list[ScheduledTokens] = field(default_factory=list)
-    chunks: list[ScheduledTokens] = field(default_factory=list)
+    decodes: list[ScheduledTokens] = field(default_factory=list)
+    prefill_chunks: list[ScheduledTokens] = field(default_factory=list)
     count: int = 1
 
     @property
     def parts(self) -> list[ScheduledTokens]:
-        """The singles, then the chunks: the order of the ids that the step gives back."""
-        return self.singles + self.chunks
+        """The decodes, then the chunks: the order of the ids that the step gives back."""
+        return self.decodes + self.prefill_chunks
 
 
 class Logprobs(NamedTuple):

@@ -29,7 +29,7 @@ def seeded(settings: Sequence[Sampling], each: int) -> list[Sampling]:
 
 
 class Rows:
-    """A request for each sampling. `fields` fills a pass of single tokens for all of them."""
+    """A request for each sampling. `fields` fills a pass of decodes for all of them."""
 
     def __init__(self, hows: Sequence[Sampling], device: str = "cpu") -> None:
         self.shape = Shape(len(hows), 0, PAGE, 0)

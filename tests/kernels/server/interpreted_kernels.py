@@ -110,7 +110,7 @@ def test_moves_rows_of_every_layer_as_torch_does() -> None:
 
 
 def logits_of_a_mixed_pass(model: Any, variant: str | None, monkeypatch: pytest.MonkeyPatch) -> torch.Tensor:
-    """Of two singles beside two chunks, one of which is padded, with attention by the variant (None: torch's)."""
+    """Of two decodes beside two chunks, one of which is padded, with attention by the variant (None: torch's)."""
     decoder = Decoder(model)
     block = block_of(decoder)
     limits = SchedulerLimits(40, 8, 4, 64, 4 * block, block, mixed=(2,))
@@ -129,8 +129,8 @@ def logits_of_a_mixed_pass(model: Any, variant: str | None, monkeypatch: pytest.
         assert step is not None
         backend.launch(step)
         scheduler.commit(step, *backend.read())
-    assert (len(step.singles), len(step.chunks)) == (2, 2)
-    (found,) = [each.one_pass for shape, each in backend._captured.items() if shape.singles and shape.blocks]
+    assert (len(step.decodes), len(step.prefill_chunks)) == (2, 2)
+    (found,) = [each.one_pass for shape, each in backend._captured.items() if shape.decodes and shape.blocks]
     return found.logits[: len(step.parts)]
 
 

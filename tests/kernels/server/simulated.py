@@ -39,7 +39,7 @@ class Device:
 
     def run(self, step: Step) -> list[list[int]]:
         """The ids that each part chooses, pass after pass."""
-        assert step.count == 1 or not step.chunks
+        assert step.count == 1 or not step.prefill_chunks
         passes = [self._pass(step, done) for done in range(step.count)]
         return [list(ids) for ids in zip(*passes, strict=True)]
 
@@ -48,11 +48,15 @@ class Device:
         passes of the step came before.
         """
         size = self.limits.page_size
-        assert len(step.chunks) <= self.limits.chunks
-        assert len({id(each.request) for each in step.parts}) == len(step.parts) <= self.limits.running
+        assert len(step.prefill_chunks) <= self.limits.max_prefill_chunks
+        assert len({id(each.request) for each in step.parts}) == len(step.parts) <= self.limits.max_num_seqs
         shape = fitting(self.shapes, step)
-        assert not shape.blocks or shape.rows <= max(self.limits.step_tokens, shape.singles + self._least_room)
-        assert all(each.start + each.tokens <= len(each.request.ids) for each in step.chunks), "a chunk is not known"
+        assert not shape.blocks or shape.rows <= max(
+            self.limits.max_num_batched_tokens, shape.decodes + self._least_room
+        )
+        assert all(each.start + each.tokens <= len(each.request.ids) for each in step.prefill_chunks), (
+            "a chunk is not known"
+        )
         written = []
         for part in step.parts:
             request = part.request
@@ -73,9 +77,9 @@ class Device:
 
     @property
     def _least_room(self) -> int:
-        """The tokens that chunks may have beside any number of singles."""
+        """The tokens that chunks may have beside any number of decodes."""
         rows = self.limits.chunk_rows
-        return max(rows, self.limits.step_tokens // 2 // rows * rows)
+        return max(rows, self.limits.max_num_batched_tokens // 2 // rows * rows)
 
 
 def check_pages(scheduler: Scheduler) -> None:

@@ -92,7 +92,7 @@ def test_greedy_answers_are_those_of_the_kernels_runner_alone(family: str) -> No
 
 @pytest.mark.parametrize("family", ["llama", "qwen2-window"])
 def test_a_step_of_attention_in_one_op_answers_alike(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a Hopper GPU, where one kernel rotates, appends and attends in passes of singles alone."""
+    """As on a Hopper GPU, where one kernel rotates, appends and attends in passes of decodes alone."""
     monkeypatch.setattr(backend, "TIMED_FROM", 1)
     model = made(family)
     decoder = Decoder(model)

@@ -64,7 +64,7 @@ def test_both_backends_give_the_models_answers(family: str, monkeypatch: pytest.
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """20 requests, 12 at once, greedy or with a top-k of their own: greedy answers are the model's, and a drawn token
-    is one of those that its request keeps. Heads end all steps of singles, whatever they take.
+    is one of those that its request keeps. Heads end all steps of decodes, whatever they take.
     """
     ms = KernelsBackend._ms
     monkeypatch.setattr(
@@ -77,7 +77,7 @@ def test_steps_that_end_with_a_head_give_the_models_answers(dtype: str, monkeypa
     draw, vocab, drawing = random.Random(3), config["vocab_size"], {*range(12, 20)} - {15}
     (kernels,) = building.backends(model, RequestedSize(512, 12), exclude=["megakernel"])
     assert isinstance(kernels, KernelsBackend)
-    assert len(kernels.timed_heads) == 10  # both heads for 1, 2, 4, 8 and 12 singles
+    assert len(kernels.timed_heads) == 10  # both heads for 1, 2, 4, 8 and 12 decodes
     taken, drawn = set(), backend.drawn_by
     monkeypatch.setattr(backend, "drawn_by", lambda step: taken.add(found := drawn(step)) or found)
     own = Engine([kernels])

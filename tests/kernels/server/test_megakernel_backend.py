@@ -37,9 +37,9 @@ def engine_of(most: int = 4) -> tuple[torch.nn.Module, Engine, list[InterpretedI
     limits = SchedulerLimits(40, 8, 6, 64, 3 * block_of(decoder), block_of(decoder), 3)
     kernels = KernelsBackend(decoder, GPUS["cpu"], limits)
     instances = [InterpretedInstance(NAME, batch, CAPACITY) for batch in (1, 2, 4)]
-    few = MegakernelBackend(kernels.state, limits, instances)
-    few.keep(most)
-    return model, Engine([few, kernels]), instances
+    megakernel = MegakernelBackend(kernels.state, limits, instances)
+    megakernel.keep(most)
+    return model, Engine([megakernel, kernels]), instances
 
 
 def served(own: Engine, arrivals: dict[int, list[Request]], cancelled: dict[int, Request] | None = None) -> list[int]:
@@ -178,35 +178,39 @@ def test_the_smallest_instances_that_fit_are_built(most, free, batches) -> None:
 
 def test_preparing_copies_a_row_to_each_instance_and_changes_no_page() -> None:
     _, own, instances = engine_of()
-    few = own.backends[0]
-    for each in (few.state.keys, few.state.values):
+    megakernel = own.backends[0]
+    for each in (megakernel.state.keys, megakernel.state.values):
         each.normal_()
-    before = few.state.keys.clone(), few.state.values.clone()
-    few.prepare()
-    assert torch.equal(few.state.keys, before[0])
-    assert torch.equal(few.state.values, before[1])
+    before = megakernel.state.keys.clone(), megakernel.state.values.clone()
+    megakernel.prepare()
+    assert torch.equal(megakernel.state.keys, before[0])
+    assert torch.equal(megakernel.state.values, before[1])
     for each in instances:
-        assert torch.equal(each.keys[:, 0, 0], few.state.keys[:, 0, 0])
-        assert torch.equal(each.values[:, 0, 0], few.state.values[:, 0, 0])
+        assert torch.equal(each.keys[:, 0, 0], megakernel.state.keys[:, 0, 0])
+        assert torch.equal(each.values[:, 0, 0], megakernel.state.values[:, 0, 0])
 
 
 def test_both_can_be_timed() -> None:
     _, own, _ = engine_of()
-    few, kernels = own.backends
-    assert all(few.token_ms(number) > 0 for number in (1, 2))
+    megakernel, kernels = own.backends
+    assert all(megakernel.token_ms(number) > 0 for number in (1, 2))
     assert kernels.pass_ms(2) > 0
 
 
 def test_what_the_server_chose_is_told() -> None:
     _, own, _ = engine_of()
-    few, kernels = own.backends
-    few.timed = {1: {"kernels": 0.9, "megakernel": 0.5}}
+    megakernel, kernels = own.backends
+    megakernel.timed = {1: {"kernels": 0.9, "megakernel": 0.5}}
     here: dict[str, str | None] = {"device": "this one", "driver": None, "torch": "2.11"}
     found = building.chosen(own.backends, None, here)
-    assert (found.basis, found.megakernel_up_to, found.token_ms) == ("measured", few.few, few.timed)
-    assert (found.context, found.running) == (kernels.limits.context, kernels.limits.running)
+    assert (found.basis, found.megakernel_up_to, found.token_ms) == (
+        "measured",
+        megakernel.max_num_seqs,
+        megakernel.timed,
+    )
+    assert (found.context, found.running) == (kernels.limits.max_model_len, kernels.limits.max_num_seqs)
     assert found.device == "this one"
-    assert building.chosen([kernels], found, here).token_ms == few.timed
+    assert building.chosen([kernels], found, here).token_ms == megakernel.timed
     assert building.chosen([kernels], None, here).megakernel_up_to == 0
     without = building.chosen([kernels], None, here, ["megakernel", "skinny"])
     assert (without.megakernel_up_to, without.exclude) == (None, ["skinny"])

@@ -125,15 +125,15 @@ def test_the_products_of_experts_are_planned_with_their_rows_and_take_the_models
     assert sum(copied.values()) == packed_bytes(of_experts.model, H200)
 
 
-def test_passes_of_some_singles_are_timed_with_norms_within_products_and_apart(backend: KernelsBackend) -> None:
-    alone = [shape for shape in backend.shapes if not shape.blocks and shape.singles > 8]
-    arranged = {shape.singles: backend._arrangements(shape) for shape in alone}
-    assert {singles: [*found] for singles, found in arranged.items()} == {
+def test_passes_of_some_decodes_are_timed_with_norms_within_products_and_apart(backend: KernelsBackend) -> None:
+    alone = [shape for shape in backend.shapes if not shape.blocks and shape.decodes > 8]
+    arranged = {shape.decodes: backend._arrangements(shape) for shape in alone}
+    assert {decodes: [*found] for decodes, found in arranged.items()} == {
         16: ["step_attention"],
         32: ["step_attention", "separate", "separate_norms"],
         48: ["step_attention", "separate", "separate_norms"],
     }
-    shape = next(shape for shape in alone if shape.singles == 32)
+    shape = next(shape for shape in alone if shape.decodes == 32)
     normalising = {}
     for name, ops in arranged[32].items():
         noted = NotedVariants(ops, H200)
@@ -143,15 +143,15 @@ def test_passes_of_some_singles_are_timed_with_norms_within_products_and_apart(b
     assert normalising == {"step_attention": 2, "separate": 2, "separate_norms": 0}
 
 
-def test_passes_of_few_singles_may_end_with_a_head(backend: KernelsBackend) -> None:
+def test_passes_of_few_decodes_may_end_with_a_head(backend: KernelsBackend) -> None:
     found: dict[int, list[SamplingKind]] = {}
     for shape, ops, head in backend.passes():
         if head:
-            found.setdefault(shape.singles, []).append(head)
+            found.setdefault(shape.decodes, []).append(head)
             mine = [op for op in ops if op.op == "lm_head" and op.case["sampling"] == head]
             assert [(op.variant, op.case["m"]) for op in mine] == [("lm_head_skinny", shape.draws)]
             assert not shape.blocks
-    assert found == {singles: [*TIMED_AS] for singles in (1, 2, 4, 8, 16)}
+    assert found == {decodes: [*TIMED_AS] for decodes in (1, 2, 4, 8, 16)}
     for excluded in ("lm_head_skinny", "skinny"):
         without = KernelsBackend(backend.model, H200, backend.limits, exclude=[excluded])
         assert not any(head for _, _, head in without.passes())

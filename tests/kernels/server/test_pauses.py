@@ -15,16 +15,18 @@ from kernels.server.scheduler.batching import Scheduler, SchedulerLimits
 from kernels.server.scheduler.requests import Request
 from tests.kernels.runners.engine_models import load
 
-LIMITS = SchedulerLimits(pages=9000, page_size=16, running=300, context=4000, step_tokens=2048, chunk_rows=16)
+LIMITS = SchedulerLimits(
+    pages=9000, page_size=16, max_num_seqs=300, max_model_len=4000, max_num_batched_tokens=2048, chunk_rows=16
+)
 
 
 def ms(shape: Shape) -> float:
-    """A pass of 2,048 rows takes some 10 ms, and singles more than other rows."""
-    return 0.5 + shape.rows / 220 + shape.singles / 300
+    """A pass of 2,048 rows takes some 10 ms, and decodes more than other rows."""
+    return 0.5 + shape.rows / 220 + shape.decodes / 300
 
 
 @pytest.mark.parametrize("most", [3.5, 4.0, 6.0, 9.0, 100.0])
-def test_no_step_with_singles_and_chunks_takes_longer_than_what_is_stated(most: float) -> None:
+def test_no_step_with_decodes_and_chunks_takes_longer_than_what_is_stated(most: float) -> None:
     limits, stated = within(LIMITS, found := shapes(LIMITS), ms, most)
     assert stated <= most
     draw, scheduler, longest, whole = random.Random(1), Scheduler(limits), 0.0, 0
@@ -35,12 +37,12 @@ def test_no_step_with_singles_and_chunks_takes_longer_than_what_is_stated(most: 
         step = scheduler.next_step()
         if step is None:
             continue
-        if step.chunks and step.singles:
+        if step.prefill_chunks and step.decodes:
             longest = max(longest, ms(fitting(found, step)))
-        elif step.chunks:
-            whole = max(whole, sum(part.tokens for part in step.chunks))
+        elif step.prefill_chunks:
+            whole = max(whole, sum(part.tokens for part in step.prefill_chunks))
         scheduler.commit(step, [[1]] * len(step.parts))
-    assert (stated / 2 if most > 3.5 else 0) < longest <= stated  # with 3.5, only steps of few singles come about
+    assert (stated / 2 if most > 3.5 else 0) < longest <= stated  # with 3.5, only steps of few decodes come about
     assert whole > 1500  # where nobody waits for a token, prompts have the whole step
     assert (limits.shared_tokens is None) == (most == 100.0)
 
@@ -48,7 +50,7 @@ def test_no_step_with_singles_and_chunks_takes_longer_than_what_is_stated(most: 
 def test_the_most_tokens_within_the_bound_are_taken() -> None:
     found = shapes(LIMITS)
     bounds = (3.5, 4.0, 5.0, 7.0, 9.0, 12.0)
-    taken = [within(LIMITS, found, ms, most)[0].shared_tokens or LIMITS.step_tokens for most in bounds]
+    taken = [within(LIMITS, found, ms, most)[0].shared_tokens or LIMITS.max_num_batched_tokens for most in bounds]
     assert taken == sorted(taken)
     assert len({*taken}) == len(bounds)
 
@@ -59,11 +61,11 @@ def test_the_shortest_step_is_taken_and_stated_where_none_is_within_the_bound() 
     assert stated == max(ms(shape) for shape in longest_passes(limits, shapes(LIMITS))) > 0.1
 
 
-def test_each_number_of_singles_has_its_longest_pass() -> None:
-    assert [shape.singles for shape in longest_passes(LIMITS, shapes(LIMITS))] == [32, 128, 256, 300]
+def test_each_number_of_decodes_has_its_longest_pass() -> None:
+    assert [shape.decodes for shape in longest_passes(LIMITS, shapes(LIMITS))] == [32, 128, 256, 300]
     assert [shape.rows for shape in longest_passes(LIMITS, shapes(LIMITS))] == [2048] * 3 + [2044]
-    alone = replace(LIMITS, running=1)
-    assert [shape.singles for shape in longest_passes(alone, shapes(alone))] == [1]
+    alone = replace(LIMITS, max_num_seqs=1)
+    assert [shape.decodes for shape in longest_passes(alone, shapes(alone))] == [1]
 
 
 def test_a_server_answers_alike_with_short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,8 +85,8 @@ def test_a_server_answers_alike_with_short_steps(monkeypatch: pytest.MonkeyPatch
         longest[most] = 0
 
         def launch(step, taken=taken, most=most) -> None:
-            if step.singles:
-                longest[most] = max(longest[most], *(part.tokens for part in step.chunks), 0)
+            if step.decodes:
+                longest[most] = max(longest[most], *(part.tokens for part in step.prefill_chunks), 0)
             taken(step)
 
         monkeypatch.setattr(kernels, "launch", launch)

@@ -13,7 +13,7 @@ from kernels.plan import Plan, PlannedOp, Serving
 from kernels.runners.plan_files import PlanRefused
 from kernels.server.execution.building import build_engine, for_size, known_here, plan_refusal
 from kernels.server.execution.served_plans import taken_of_plan
-from kernels.server.execution.shapes import default_singles, fitting, shapes
+from kernels.server.execution.shapes import default_decodes, fitting, shapes
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Request, ScheduledTokens, Step
 from kernels.server.spec import Spec
@@ -115,24 +115,26 @@ def test_a_model_that_is_not_there_is_a_sentence(command: list[str], tmp_path: P
 
 
 def test_a_plan_names_the_passes_that_a_server_captures_by_itself() -> None:
-    assert default_singles(64) == [1, 2, 4, 8, 16, 32, 48, 64]
-    assert default_singles(12) == [1, 2, 4, 8, 12]
-    limits = SchedulerLimits(pages=100, page_size=16, running=64, context=256, step_tokens=64)
-    assert shapes(limits) == shapes(limits, default_singles(64))
+    assert default_decodes(64) == [1, 2, 4, 8, 16, 32, 48, 64]
+    assert default_decodes(12) == [1, 2, 4, 8, 12]
+    limits = SchedulerLimits(pages=100, page_size=16, max_num_seqs=64, max_model_len=256, max_num_batched_tokens=64)
+    assert shapes(limits) == shapes(limits, default_decodes(64))
 
 
 def test_a_pass_with_chunks_is_hardly_longer_than_what_it_holds() -> None:
-    limits = SchedulerLimits(pages=100, page_size=16, running=64, context=4096, step_tokens=2048, chunk_rows=8)
+    limits = SchedulerLimits(
+        pages=100, page_size=16, max_num_seqs=64, max_model_len=4096, max_num_batched_tokens=2048, chunk_rows=8
+    )
     found, request = shapes(limits), Request("a", [1], 1)
     assert len(found) == 48  # as docs/serving.md says
 
-    def rows(singles: int, tokens: int) -> int:
+    def rows(decodes: int, tokens: int) -> int:
         parts = [ScheduledTokens(request, 0, each, True, 1) for each in (1, tokens)]
-        return fitting(found, Step([parts[0]] * singles, [parts[1]])).rows
+        return fitting(found, Step([parts[0]] * decodes, [parts[1]])).rows
 
     assert [rows(32, tokens) for tokens in (128, 1100, 2016)] == [192, 1280, 2048]
     assert [rows(0, tokens) for tokens in (128, 1100, 2048)] == [128, 1280, 2048]
-    for singles in (0, 20, 32, 64):
-        counted = next(each for each in (0, 32, 64) if each >= singles)
-        for tokens in range(32, limits.room_beside(singles) + 1):
-            assert rows(singles, tokens) < max(1.5 * (counted + tokens), 65)
+    for decodes in (0, 20, 32, 64):
+        counted = next(each for each in (0, 32, 64) if each >= decodes)
+        for tokens in range(32, limits.prefill_budget(decodes) + 1):
+            assert rows(decodes, tokens) < max(1.5 * (counted + tokens), 65)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kernels.server.execution.inputs import Sequences
 from kernels.server.scheduler.batching import Scheduler, SchedulerLimits
-from kernels.server.scheduler.pages import Pages, digest
+from kernels.server.scheduler.pages import Pages, hash_block
 from kernels.server.scheduler.requests import Request, Step
 from tests.kernels.server.simulated import Device, alone, check_pages, held
 
@@ -48,7 +48,7 @@ def serve(
     requests makes up to 4 tokens of each, in sequences of at most 24, as the megakernel does.
     """
     scheduler, device = Scheduler(limits), Device(limits)
-    sequences = Sequences(limits.running, limits.pages, limits.page_size)
+    sequences = Sequences(limits.max_num_seqs, limits.pages, limits.page_size)
     answers: dict[str, list[int]] = {request.name: [] for _, request in arrivals}
     pending: list[tuple[Step, list[list[int]]]] = []
     turn = idle = 0
@@ -104,14 +104,16 @@ def test_every_answer_is_that_of_the_request_alone(limits, requests, cancelled, 
 
 
 def test_a_full_cache_makes_the_latest_request_wait_and_all_end() -> None:
-    limits = SchedulerLimits(pages=7, page_size=2, running=4, context=12, step_tokens=8)
+    limits = SchedulerLimits(pages=7, page_size=2, max_num_seqs=4, max_model_len=12, max_num_batched_tokens=8)
     arrivals = [(0, Request(str(number), [number, 1, 2, 3], 8)) for number in range(4)]
     answers = serve(limits, arrivals, {})
     assert answers == {str(number): alone([number, 1, 2, 3], 8, frozenset()) for number in range(4)}
 
 
 def test_preemption_takes_the_request_that_came_last() -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=5, page_size=2, running=2, context=8, step_tokens=8))
+    scheduler = Scheduler(
+        SchedulerLimits(pages=5, page_size=2, max_num_seqs=2, max_model_len=8, max_num_batched_tokens=8)
+    )
     device = Device(scheduler.limits)
     first, second = Request("a", [1, 2, 3], 5), Request("b", [4, 5, 6], 5)
     scheduler.add(first)
@@ -125,7 +127,9 @@ def test_preemption_takes_the_request_that_came_last() -> None:
 
 
 def test_a_common_beginning_is_computed_once() -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=20, page_size=4, running=4, context=40, step_tokens=40))
+    scheduler = Scheduler(
+        SchedulerLimits(pages=20, page_size=4, max_num_seqs=4, max_model_len=40, max_num_batched_tokens=40)
+    )
     device = Device(scheduler.limits)
     first, second = Request("a", list(range(12)), 2), Request("b", [*range(9), 40, 41, 42], 2)
     scheduler.add(first)
@@ -135,13 +139,15 @@ def test_a_common_beginning_is_computed_once() -> None:
     scheduler.add(second)
     step = scheduler.next_step()
     assert step is not None
-    assert [(part.start, part.tokens) for part in step.chunks] == [(8, 4)]
+    assert [(part.start, part.tokens) for part in step.prefill_chunks] == [(8, 4)]
     assert second.cached == 8
     assert second.pages[:2] == first.pages[:2]
 
 
 def test_a_prompt_is_never_read_from_the_cache_whole() -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=20, page_size=4, running=4, context=40, step_tokens=40))
+    scheduler = Scheduler(
+        SchedulerLimits(pages=20, page_size=4, max_num_seqs=4, max_model_len=40, max_num_batched_tokens=40)
+    )
     device = Device(scheduler.limits)
     for name in ("a", "b"):
         scheduler.add(Request(name, list(range(8)), 1))
@@ -152,7 +158,11 @@ def test_a_prompt_is_never_read_from_the_cache_whole() -> None:
 
 
 def test_tokens_of_others_are_answered_while_a_long_prompt_is_read() -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=40, page_size=4, running=4, context=100, step_tokens=12, chunk_rows=4))
+    scheduler = Scheduler(
+        SchedulerLimits(
+            pages=40, page_size=4, max_num_seqs=4, max_model_len=100, max_num_batched_tokens=12, chunk_rows=4
+        )
+    )
     device = Device(scheduler.limits)
     short, long = Request("short", [1, 2, 3], 20), Request("long", list(range(45)), 1)
     scheduler.add(short)
@@ -172,22 +182,24 @@ def answering(scheduler: Scheduler, count: int) -> None:
 
 
 def parts_of(step: Step | None) -> tuple[list[str], list[tuple[str, int]]]:
-    """The requests of the step's singles, and of its chunks with their tokens."""
+    """The requests of the step's decodes, and of its chunks with their tokens."""
     assert step is not None
-    return [part.request.name for part in step.singles], [(part.request.name, part.tokens) for part in step.chunks]
+    return [part.request.name for part in step.decodes], [
+        (part.request.name, part.tokens) for part in step.prefill_chunks
+    ]
 
 
-@pytest.mark.parametrize(("singles", "room"), [(0, 32), (1, 28), (2, 28), (3, 20), (12, 20)])
-def test_single_tokens_leave_chunks_less_room(singles: int, room: int) -> None:
-    """All rows of a pass count: those of 3 singles, padded to 12, leave 20 of 32 tokens for chunks."""
+@pytest.mark.parametrize(("decodes", "room"), [(0, 32), (1, 28), (2, 28), (3, 20), (12, 20)])
+def test_single_tokens_leave_chunks_less_room(decodes: int, room: int) -> None:
+    """All rows of a pass count: those of 3 decodes, padded to 12, leave 20 of 32 tokens for chunks."""
     scheduler = Scheduler(SchedulerLimits(99, 4, 13, 100, 32, 4, mixed=(0, 2, 12)))
-    answering(scheduler, singles)
+    answering(scheduler, decodes)
     scheduler.add(Request("long", [1] * 60, 1))
     names, chunks = parts_of(scheduler.next_step())
-    assert (len(names), chunks) == (singles, [("long", room)])
+    assert (len(names), chunks) == (decodes, [("long", room)])
 
 
-def test_chunks_have_half_of_a_step_beside_any_number_of_singles() -> None:
+def test_chunks_have_half_of_a_step_beside_any_number_of_decodes() -> None:
     scheduler = Scheduler(SchedulerLimits(999, 4, 41, 100, 32, 4, mixed=(0, 2)))
     answering(scheduler, 40)
     scheduler.add(Request("long", [1] * 60, 1))
@@ -204,7 +216,9 @@ def test_a_single_for_which_chunks_leave_no_row_comes_with_the_next_step() -> No
 
 
 def test_a_request_that_waited_too_long_is_given_up() -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=4, page_size=4, running=1, context=12, step_tokens=8))
+    scheduler = Scheduler(
+        SchedulerLimits(pages=4, page_size=4, max_num_seqs=1, max_model_len=12, max_num_batched_tokens=8)
+    )
     first, second = Request("a", [1], 4), Request("b", [2], 4, deadline=10.0)
     scheduler.add(first)
     scheduler.next_step()
@@ -229,7 +243,9 @@ def test_a_request_that_gave_its_pages_up_amid_its_prompt_is_not_given_up() -> N
 
 @pytest.mark.parametrize(("prompt", "tokens"), [(10, 3), (0, 4), (4, 0)])
 def test_what_can_never_be_served_is_refused_in_a_sentence(prompt: int, tokens: int) -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=4, page_size=4, running=1, context=100, step_tokens=8))
+    scheduler = Scheduler(
+        SchedulerLimits(pages=4, page_size=4, max_num_seqs=1, max_model_len=100, max_num_batched_tokens=8)
+    )
     assert scheduler.refusal(prompt, tokens)
     with pytest.raises(ValueError, match=str(prompt)):
         scheduler.add(Request("a", [1] * prompt, tokens))
@@ -239,8 +255,8 @@ def test_what_can_never_be_served_is_refused_in_a_sentence(prompt: int, tokens: 
 def test_a_remembered_page_is_taken_when_no_other_is_free() -> None:
     pages = Pages(3, 2)
     first = pages.take()
-    name = digest(b"\0" * 32, [1, 2])
-    pages.remember(first, name)
+    name = hash_block(b"\0" * 32, [1, 2])
+    pages.cache_full_block(first, name)
     pages.release([first])
     assert pages.prefix([name]) == [first]
     assert {pages.take(), pages.take()} == {1, 2}
@@ -250,7 +266,9 @@ def test_a_remembered_page_is_taken_when_no_other_is_free() -> None:
 
 
 def test_a_step_makes_no_more_tokens_than_answers_pages_and_length_allow() -> None:
-    scheduler = Scheduler(SchedulerLimits(pages=6, page_size=4, running=2, context=20, step_tokens=8))
+    scheduler = Scheduler(
+        SchedulerLimits(pages=6, page_size=4, max_num_seqs=2, max_model_len=20, max_num_batched_tokens=8)
+    )
     device = Device(scheduler.limits)
     first, second = Request("a", [1, 2], 14), Request("b", [3], 4)
     counts = []
