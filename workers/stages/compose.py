@@ -227,6 +227,7 @@ class _Composer:
             chosen = Chosen()
             if kernels_plan.composes(self.document, self.model):
                 compact, left = decoder.Decoder(self.model), self.context.seconds_left
+                self.context.say(0.1, "choosing the variants of the kernels plan in the whole model")
                 given = self.document, compact, self._candidates, left, self._journal, lossy
                 chosen = self._journal.once(f"search {lossy}", Chosen, partial(kernels_plan.chosen_ops, *given))
             self._chosen[lossy] = chosen
