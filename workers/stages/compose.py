@@ -160,7 +160,7 @@ class _Composer:
         """Tries the candidate, unless it is refused, is predicted to be no better than others, or time is short."""
         variant, gpus, label, count = candidate.variant, candidate.gpus, candidate.label, len(self.done)
         plan = self._plan(variant.runner_name, variant.options, [], gpus)
-        if reason := self._order.refusal(candidate) or self._order.why_not(candidate, self.done):
+        if reason := self._order.refusal(candidate) or self._why_not(candidate):
             self._refuse(label, plan, reason)
         elif late := self._too_late(candidate):
             self._refuse(label, plan, late)
@@ -178,6 +178,9 @@ class _Composer:
                 trial.seconds_wanted = variant.build_seconds + MEASURING_SECONDS
             if trial.build_seconds is not None:
                 Builds(self.document).note(variant.name, trial.build_seconds)
+
+    def _why_not(self, candidate: CandidatePlan) -> str:
+        return self._order.why_not(candidate, self.done, self.context.seconds_left)
 
     def _too_late(self, candidate: CandidatePlan) -> str:
         """Why there is no time for the candidate, as a sentence; "" where there is."""
@@ -202,7 +205,7 @@ class _Composer:
         candidate = self._order.candidate(variant)
         explored = self._order.excluded(variant) if self._candidates else self._order.refusal(candidate)
         reason = explored or kernels_plan.unrounded(self.model)
-        if reason := reason or self._order.why_not(candidate, self.done) or self._too_late(candidate):
+        if reason := reason or self._why_not(candidate) or self._too_late(candidate):
             self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), reason)
         else:
             self._try_kernels(variant)
