@@ -20,7 +20,7 @@ from workers.measuring.served_model import dtype_of
 from workers.planning.search_watch import SearchWatch
 
 VARIANT, LOSSY_VARIANT, MEGAKERNEL = "kernels", "kernels_fp8", "megakernel"
-TUNING_SHARE, TUNING_SECONDS = 0.25, 20.0
+TUNING_SHARE, TUNING_SECONDS = 0.25, 10.0
 """Timing runners-up in the whole model takes at most this share of compose's seconds, and this many seconds."""
 
 

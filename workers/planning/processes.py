@@ -71,6 +71,10 @@ def measure_again(
             break
         found.alternations.append(Alternation(result.before, result.after))
         seconds = time.monotonic() - start
+        waited = (
+            f"the model was loaded after {result.loading_seconds:.1f} s, both warm after {result.ready_seconds:.1f} s"
+        )
+        context.say(0.95, f"process {number} took {seconds:.1f} s: {waited}")
     return found
 
 

@@ -3,7 +3,8 @@
 The next plan is the one with the most expected gain for each second of building and measuring. The gain is the
 logarithm of the ratio between the best figure so far and the predicted one. Plans without a prediction follow, the
 quickest to build first. A plan is left out where even a prediction that is too slow by PREDICTION_ERROR, or the floor
-of the model's bytes and FLOPs, does not lead below the best figure by more than NOISE.
+of the model's bytes and FLOPs, does not lead below the best figure by more than NOISE. One that takes more than
+CHEAP_SHARE of the seconds left is taken at its prediction.
 """
 
 from collections.abc import Sequence
@@ -35,6 +36,8 @@ HOPPER = 90
 """Their compute capability (x 10)."""
 NOISE = 0.03
 """A plan that is faster by a smaller share is not worth another trial."""
+CHEAP_SHARE = 0.1
+"""A larger share of the seconds left is not spent on the hope that a prediction is too slow."""
 MEASURING_SECONDS = 4.0
 """What comparing and measuring a plan takes beside building it."""
 
@@ -120,7 +123,7 @@ class TrialOrder:
         """That the workload excludes the variant, as a sentence; "" where it does not."""
         return "The workload excludes it." if variant.name in self._document.workload.constraints.exclude else ""
 
-    def why_not(self, candidate: CandidatePlan, tried: Sequence[PlanTrial]) -> str:
+    def why_not(self, candidate: CandidatePlan, tried: Sequence[PlanTrial], seconds_left: float) -> str:
         """Why a trial of the candidate is worth nothing beside those that were `tried`, as a sentence; or "".
 
         A plan that keeps the precision is compared with others that do: verify may refuse the quality of the rest.
@@ -132,11 +135,12 @@ class TrialOrder:
         if best is None or best.primary is None or candidate.predicted is None:
             return ""
         reached, unit = best.primary.value, self._objective.unit
+        error = self._error if candidate.seconds <= CHEAP_SHARE * seconds_left else 0.0
         if self._lower:
-            possible = max(candidate.predicted * (1 - self._error), self._floor / candidate.gpus)
+            possible = max(candidate.predicted * (1 - error), self._floor / candidate.gpus)
             if possible < reached * (1 - NOISE):
                 return ""
-        elif candidate.predicted * (1 + self._error) > reached * (1 + NOISE):
+        elif candidate.predicted * (1 + error) > reached * (1 + NOISE):
             return ""
         return (
             f"Not tried: {quantity(candidate.predicted, unit)} are predicted, and {best.label} was measured with "

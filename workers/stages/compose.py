@@ -161,7 +161,7 @@ class _Composer:
         """Tries the candidate, unless it is refused, is predicted to be no better than others, or time is short."""
         variant, gpus, label, count = candidate.variant, candidate.gpus, candidate.label, len(self.done)
         plan = self._plan(variant.runner_name, variant.options, [], gpus)
-        if reason := self._order.refusal(candidate) or self._order.why_not(candidate, self.done):
+        if reason := self._order.refusal(candidate) or self._why_not(candidate):
             self._refuse(label, plan, reason)
         elif late := self._too_late(candidate):
             self._refuse(label, plan, late)
@@ -179,6 +179,9 @@ class _Composer:
                 trial.seconds_wanted = variant.build_seconds + MEASURING_SECONDS
             if trial.build_seconds is not None:
                 Builds(self.document).note(variant.name, trial.build_seconds)
+
+    def _why_not(self, candidate: CandidatePlan) -> str:
+        return self._order.why_not(candidate, self.done, self.context.seconds_left)
 
     def _too_late(self, candidate: CandidatePlan) -> str:
         """Why there is no time for the candidate, as a sentence; "" where there is."""
@@ -203,7 +206,7 @@ class _Composer:
         candidate = self._order.candidate(variant)
         explored = self._order.excluded(variant) if self._candidates else self._order.refusal(candidate)
         reason = explored or kernels_plan.unrounded(self.model)
-        if reason := reason or self._order.why_not(candidate, self.done) or self._too_late(candidate):
+        if reason := reason or self._why_not(candidate) or self._too_late(candidate):
             self._refuse(variant.name, self._plan(kernels_plan.VARIANT, {}, []), reason)
         else:
             self._try_kernels(variant)
@@ -228,6 +231,7 @@ class _Composer:
             chosen = Chosen()
             if kernels_plan.composes(self.document, self.model):
                 compact, left = decoder.Decoder(self.model), self.context.seconds_left
+                self.context.say(0.1, "choosing the variants of the kernels plan in the whole model")
                 given = self.document, compact, self._candidates, left, self._journal, lossy
                 chosen = self._journal.once(f"search {lossy}", Chosen, partial(kernels_plan.chosen_ops, *given))
             self._chosen[lossy] = chosen

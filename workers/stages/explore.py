@@ -41,8 +41,8 @@ CASE_RULE = StoppingRule(seconds=1.5, width=0.02, least=8)
 """The rule by which the timing of one case stops."""
 COMPOSED_SECONDS = 0.4
 """Seconds of timing one case, where compose times the best candidates again in the whole model."""
-MOST_SECONDS = 60.0
-"""The most seconds that the cases get together."""
+MOST_SECONDS, MINUTES_SHARE = 60.0, 0.1
+"""The cases get so many seconds together, and no larger share of the workload's minutes."""
 PROMPT_SHARE = 0.1
 """Where reading the prompt is a smaller share of what the first promise is about, no variant of its operations changes
 which plan is taken."""
@@ -119,7 +119,7 @@ def _explore(
     candidates: list[Candidate] = []
     if kernels_plan.cases(document):
         bench = replace(bench, rule=replace(CASE_RULE, seconds=COMPOSED_SECONDS))
-    for position, (each, seconds) in enumerate(_shares(wanted, context)):
+    for position, (each, seconds) in enumerate(_shares(wanted, context, document.workload.constraints.minutes)):
         known = _known(candidates)
         context.say(position / len(wanted), f"trying {each.case.op} variants: {_shape(each.case)}", known)
         lossy, forbidden = lossy_cases(each.case, document.workload.constraints, document.model)
@@ -172,10 +172,10 @@ def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledC
     return sorted(found.values(), key=lambda each: -each.ms)
 
 
-def _shares(wanted: list[ProfiledCase], context: Context) -> Iterator[tuple[ProfiledCase, float]]:
+def _shares(wanted: list[ProfiledCase], context: Context, minutes: float) -> Iterator[tuple[ProfiledCase, float]]:
     """Each case with its seconds, in proportion to its time, but at least half of an even share."""
     reserve = context.seconds_left * (1 - CASES_SHARE) if context.seconds_left != float("inf") else 0.0
-    end = time.monotonic() + MOST_SECONDS
+    end = time.monotonic() + min(MOST_SECONDS, MINUTES_SHARE * 60 * minutes)
     for position, each in enumerate(wanted):
         left = min(end - time.monotonic(), context.seconds_left - reserve)
         ahead = wanted[position:]

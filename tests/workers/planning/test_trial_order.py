@@ -57,12 +57,20 @@ def test_a_plan_that_is_predicted_to_be_slower_than_a_measured_one_is_not_tried(
     order = TrialOrder(made)
     by_label = {each.label: each for each in order.candidates()}
     tried = [trial("eager", 700.0, "eager"), trial("megakernel", 37.5, "megakernel", keeps="met")]
-    said = order.why_not(by_label["compiled"], tried)
+    said = order.why_not(by_label["compiled"], tried, 3600)
     assert said.startswith("Not tried: ")
     assert said.endswith("are predicted, and megakernel was measured with 37.5 ms.")
-    assert order.why_not(by_label["megakernel"], tried[:1]) == ""
+    assert order.why_not(by_label["megakernel"], tried[:1], 3600) == ""
     slow = [tried[0], trial("megakernel", 90.0, "megakernel")]
-    assert order.why_not(by_label["kernels"], slow) == "", "the megakernel took longer than predicted"
+    assert order.why_not(by_label["kernels"], slow, 3600) == "", "the megakernel took longer than predicted"
+
+
+def test_the_hope_that_a_prediction_is_too_slow_is_not_worth_a_long_build():
+    order = TrialOrder(document())
+    tuned = next(each for each in order.candidates() if each.label == "compiled_max_autotune")
+    tried = [trial("eager", 700.0, "eager"), trial("kernels", 0.97 * tuned.predicted, "kernels", keeps="met")]
+    assert order.why_not(tuned, tried, 60 * tuned.seconds) == ""
+    assert order.why_not(tuned, tried, 2 * tuned.seconds).startswith("Not tried: ")
 
 
 def test_a_plan_of_lower_precision_leaves_those_that_keep_it_to_be_tried():
@@ -73,8 +81,8 @@ def test_a_plan_of_lower_precision_leaves_those_that_keep_it_to_be_tried():
     fast = trial("megakernel_fp8", 25.0, "megakernel", keeps="met")
     fast.plan["options"] = {"weights": "fp8"}
     tried = [trial("eager", 700.0, "eager"), fast]
-    assert order.why_not(by_label["megakernel"], tried) == ""
-    assert order.why_not(by_label["megakernel_fp8"], [tried[0], trial("megakernel", 37.0, "megakernel")]) == ""
+    assert order.why_not(by_label["megakernel"], tried, 3600) == ""
+    assert order.why_not(by_label["megakernel_fp8"], [tried[0], trial("megakernel", 37.0, "megakernel")], 3600) == ""
 
 
 def test_more_gpus_are_left_out_where_fewer_keep_the_promise_and_the_cheapest_is_wanted():
@@ -82,7 +90,7 @@ def test_more_gpus_are_left_out_where_fewer_keep_the_promise_and_the_cheapest_is
     for prefer, said in (("cheapest", "megakernel keeps every promise on fewer GPUs"), ("fastest", "")):
         order = TrialOrder(document(gpu_class="h200x2", prefer=prefer))
         two = next(each for each in order.candidates() if each.label == "megakernel on 2 GPUs")
-        assert said in order.why_not(two, tried)
+        assert said in order.why_not(two, tried, 3600)
 
 
 def test_what_is_promised_decides_over_the_minutes_only_where_it_is_predicted_to_be_kept():
@@ -172,4 +180,4 @@ def test_elsewhere_than_on_hopper_a_prediction_leaves_out_less():
     order = TrialOrder(made)
     compiled = next(each for each in order.candidates() if each.label == "compiled")
     beside = [trial("eager", 0.8 * compiled.predicted, "eager")]
-    assert order.why_not(compiled, beside) == ""
+    assert order.why_not(compiled, beside, 3600) == ""
