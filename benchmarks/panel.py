@@ -58,8 +58,11 @@ def submitted(api: ApiClient, of: Entry, promised: Promise, minutes: float) -> d
 
 
 def followed(api: ApiClient, run: dict[str, Any], end: float) -> tuple[dict[str, Any], float | None]:
-    """The run when it is over, and the seconds until another plan than today's had a figure; cancelled at `end`."""
-    began, first, cancelled = time.monotonic(), None, False
+    """The run when it is over, and the seconds until another plan than today's had a figure; cancelled at `end`.
+
+    Prints each line of progress with the seconds since the start.
+    """
+    began, first, cancelled, printed = time.monotonic(), None, False, ""
     while run["state"] not in OVER and time.monotonic() < end + CANCEL_SECONDS:
         if time.monotonic() > end and not cancelled:
             api.post(f"/runs/{run['id']}/cancel", {})
@@ -68,6 +71,12 @@ def followed(api: ApiClient, run: dict[str, Any], end: float) -> tuple[dict[str,
         if first is None and measured_plans(api.get(f"/runs/{run['id']}/stages/compose")):
             first = time.monotonic() - began
         run = api.get(f"/runs/{run['id']}")
+        progress = next(
+            (f"{each['stage']}: {each['message']}" for each in run["stages"] if each["state"] == "running"), ""
+        )
+        if progress != printed:
+            printed = progress
+            print(f"  {time.monotonic() - began:6.1f} s {progress}", flush=True)
     return run, first
 
 

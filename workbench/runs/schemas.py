@@ -18,6 +18,9 @@ class NewRun(Document):
 
     workload: uuid.UUID
     gpu_class: str | None = None
+    search_again: bool = Field(
+        default=False, description="search for a plan even where a run of the last twelve hours has met the promise"
+    )
 
 
 class StageSummary(Schema):

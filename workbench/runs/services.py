@@ -15,7 +15,7 @@ from workbench.intake.models import Unreadable, Workload
 from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import create_workload
 from workbench.prices.services import price_book
-from workbench.runs import placement, state
+from workbench.runs import placement, reuse, state
 from workbench.runs.budget import seconds_left
 from workbench.runs.documents import StageTime, times_since
 from workbench.runs.models import Run, StageRun
@@ -34,8 +34,8 @@ class RunError(Exception):
         self.field = field
 
 
-def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> Run:
-    """Start a run of an intake Workload.
+def create_run(workload: Workload, user: Any, gpu_class: str | None = None, search_again: bool = False) -> Run:
+    """Start a run of an intake Workload. Unless it is to `search_again`, it takes over the search of an earlier run.
 
     Raises RunError when it cannot be read, does not allow `gpu_class` or promises what no chip of its class can keep,
     and Problem 409 when there are too many runs.
@@ -63,7 +63,7 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None) -> R
         gpu_class_fixed=bool(gpu_class),
         created_by=user,
     )
-    state.start(run)
+    state.start(run, None if search_again else reuse.earlier_search(run))
     return run
 
 

@@ -26,7 +26,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from workbench.intake.models import Workload
-from workbench.runs import dispatch
+from workbench.runs import dispatch, reuse
 from workbench.runs.announcing import run_ended
 from workbench.runs.models import Event, Run, StageRun, StoredArtifact
 from workers.documents.base import Artifact
@@ -56,8 +56,8 @@ def _record(run_id: uuid.UUID | str, key: StageKey | Run, kind: str, message: st
 
 
 @transaction.atomic
-def start(run: Run) -> None:
-    """Save a new run with its stages and queue the first one."""
+def start(run: Run, earlier: Run | None = None) -> None:
+    """Save a new run with its stages and queue the first one. The search of an `earlier` run is taken over."""
     run.save(force_insert=True)
     Workload.objects.filter(pk=run.workload_id).update(newest_run=run)
     StageRun.objects.bulk_create(
@@ -69,6 +69,8 @@ def start(run: Run) -> None:
         )
         for position, stage in enumerate(stages_of(run.workload.document.get("load") is not None))
     )
+    if earlier is not None:
+        _record(run.id, run, "search_taken", reuse.take_over(run, earlier), {"run": str(earlier.id)})
     _record(run.id, run, "queued", f"Waiting for a worker of class {run.gpu_class}")
     dispatch.after_commit(run.id)
 

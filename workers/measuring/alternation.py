@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from kernels.engine import Runner
 from kernels.engine.clients import Clients
@@ -21,6 +22,8 @@ ENOUGH_PAIRS = 2 * LEAST_REQUESTS
 """Pairs after which before is not served any more, once it is decided. Slow requests are paired for LEAST_SECONDS."""
 
 
+FAR_SLOWER = 5.0
+"""Before whose requests take so many times as long as after's is not pursued until it is decided."""
 FEWEST_PAIRS, LATEST_SECONDS = 2, 120.0
 """The pairs that are kept in place of LEAST_PAIRS once the stage is so many seconds over its time."""
 
@@ -44,16 +47,22 @@ def warm_clients(document: StageInput, runner: Runner, seed: int) -> Clients:
     return clients
 
 
+def _is_far_slower(before: Sequence[Served], after: Sequence[Served]) -> bool:
+    past, now = (median(each.service_s for each in side) for side in (before, after))
+    return past >= FAR_SLOWER * now
+
+
 def alternate(
     before: Clients, after: Clients, workload: Workload, hours: Hours, context: Context, reserve: float
 ) -> None:
     """Before and after alternate until the objectives of both are decided, then after alone until they are decided.
 
-    `hours` are the USD per hour of each. Before is not pursued where it is too close to call. Once before is decided,
-    after goes on alone when ENOUGH_PAIRS are served, or LEAST_PAIRS in LEAST_SECONDS, or as soon as the time left is
-    twice what the requests take that after still needs. A promise relative to before takes pairs alone. Stops when
-    `reserve` seconds of the stage are left, but not before LEAST_PAIRS and LEAST_SECONDS; with FEWEST_PAIRS where the
-    stage is LATEST_SECONDS over its time.
+    `hours` are the USD per hour of each. Before is not pursued where it is too close to call, nor beyond
+    LEAST_SECONDS where it is FAR_SLOWER. Once before is decided or given up, after goes on alone when ENOUGH_PAIRS
+    are served, or LEAST_PAIRS in LEAST_SECONDS, or as soon as the time left is twice what the requests take that
+    after still needs. A promise relative to before takes pairs alone. Stops when `reserve` seconds of the stage are
+    left, but not before LEAST_PAIRS and LEAST_SECONDS; with FEWEST_PAIRS where the stage is LATEST_SECONDS over its
+    time.
     """
     objectives = workload.objectives
     limited = [each for each in objectives if each.limit is not None]
@@ -66,7 +75,8 @@ def alternate(
             return
         past = verdicts(objectives, before.served, hours[0])
         slow = pairs >= least_pairs and time.monotonic() > soonest
-        paired = (slow or pairs >= LEAST_REQUESTS) and "not_enough_samples" not in past
+        decided = "not_enough_samples" not in past or (slow and _is_far_slower(before.served, after.served))
+        paired = (slow or pairs >= LEAST_REQUESTS) and decided
         if pairs >= LEAST_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
             return
         if paired and not alone:

@@ -6,6 +6,7 @@ The verify stage starts this process, so it runs in the stage's confinement and 
 import argparse
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,13 +36,16 @@ class VerifyTask(Document):
 
 
 class Result(Document):
-    """The requests of both sides, in order, and the environment in which they were served.
+    """The requests of both sides, in order, and the environment in which they were served, `loading_seconds` and
+    `ready_seconds` after the process began to load the model it was loaded, and both sides warm.
 
     `served_ids` is the judgement on the ids of the plan's timed requests. `refusal` says why these requests are not
     valid: their ids are not the model's, or they are faster than the chip allows; "" if they are valid.
     """
 
     environment: Environment
+    loading_seconds: float = 0.0
+    ready_seconds: float = 0.0
     before: list[Served]
     after: list[Served]
     served_ids: ServedIds | None = None
@@ -50,13 +54,15 @@ class Result(Document):
 
 def measure(request: VerifyTask, context: Context) -> Result:
     """Loads the model for each side, warms both up, serves requests of both alternately, and judges the plan's ids."""
-    document, plan = request.document, request.plan
+    document, plan, start = request.document, request.plan, time.monotonic()
     model = load(document, context)
+    loading_seconds = time.monotonic() - start
     with (
         prepared(engine.runner(document.workload.present_runner, model), document) as today,
         prepared(planned(document, context, plan, model), document) as after,
     ):
         sides = [warm_clients(document, runner, request.seed) for runner in (today, after)]
+        ready_seconds = time.monotonic() - start
         with watched(document) as environment:
             for _ in range(request.pairs):
                 for side in sides:
@@ -64,6 +70,8 @@ def measure(request: VerifyTask, context: Context) -> Result:
         judged, refusal = judge_served(engine.runner("eager", model), after, plan, document, sides[1])
     return Result(
         environment=environment(),
+        loading_seconds=loading_seconds,
+        ready_seconds=ready_seconds,
         before=list(sides[0].served),
         after=list(sides[1].served),
         served_ids=judged,

@@ -19,7 +19,7 @@ ENOUGH_PROCESSES = 4
 """So many processes are enough where the result is clear in each of them."""
 MOST_PROCESSES = 6
 """The smallest and the largest ratio of six processes enclose the median of all processes with 96.9 % confidence."""
-LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS = 5, 10, 6.0
+LEAST_PAIRS, MOST_PAIRS, PAIRS_SECONDS = 3, 10, 3.0
 """Pairs of requests, one before and one after, that each further process serves alternately: as many as take about so
 many seconds, within these bounds."""
 
@@ -71,6 +71,10 @@ def measure_again(
             break
         found.alternations.append(Alternation(result.before, result.after))
         seconds = time.monotonic() - start
+        waited = (
+            f"the model was loaded after {result.loading_seconds:.1f} s, both warm after {result.ready_seconds:.1f} s"
+        )
+        context.say(0.95, f"process {number} took {seconds:.1f} s: {waited}")
     return found
 
 

@@ -44,16 +44,13 @@ class Clients:
         self.served.append(Served(0, 0, (int(1e9 * self.seconds),), 1, 1))
 
 
-WORKLOAD = Workload.model_validate(
-    {"model": "m", "objectives": [{"metric": "ttft", "percentile": 95, "limit": 100}]},
-)
-
-
-def alternated(monkeypatch, seconds, before, after=0.04, reserve=10.0):
+def alternated(monkeypatch, seconds, before, after=0.04, reserve=10.0, limit=100):
     clock = Clock(seconds)
+    objectives = [{"metric": "ttft", "percentile": 95, "limit": limit}]
+    workload = Workload.model_validate({"model": "m", "objectives": objectives})
     monkeypatch.setattr(alternation, "time", clock)
     sides = Clients(clock, before), Clients(clock, after)
-    alternate(*sides, WORKLOAD, (None, None), clock, reserve)
+    alternate(*sides, workload, (None, None), clock, reserve)
     return *sides, clock
 
 
@@ -74,6 +71,12 @@ def test_a_slow_before_that_is_decided_leaves_the_time_to_after(monkeypatch):
 def test_a_before_that_is_not_decided_goes_on_beside_after(monkeypatch):
     before, after, _ = alternated(monkeypatch, seconds=1000, before=0.09)
     assert len(before.served) == len(after.served) == NEEDED
+
+
+def test_a_far_slower_before_is_not_pursued_until_it_is_decided(monkeypatch):
+    before, after, _ = alternated(monkeypatch, seconds=1000, before=0.9, limit=1000)
+    assert LEAST_PAIRS <= len(before.served) < LEAST_REQUESTS
+    assert len(after.served) == NEEDED
 
 
 def test_without_time_it_serves_the_least_pairs(monkeypatch):

@@ -73,7 +73,7 @@ def test_all_requests_are_judged_and_a_process_that_misses_alone_is_too_close():
 
 
 def test_what_further_processes_take_is_kept_for_them_where_it_is_left(tmp_path):
-    """Two of them: 3 s to start, 4 s to load, and a fifth more than ten pairs of 0.5 s and 0.1 s."""
+    """Two of them: 3 s to start, 4 s to load, and a fifth more than five pairs of 0.5 s and 0.1 s."""
     alternations, plan = processes_of((500, 100)), Plan(model_digest="0" * 64, gpu="cpu", runner="eager", dtype="fp32")
     attempt = Attempt(
         label="eager", plan=plan, changed=True, environment=ENVIRONMENT, processes=alternations,
@@ -84,7 +84,7 @@ def test_what_further_processes_take_is_kept_for_them_where_it_is_left(tmp_path)
     def kept(seconds: float, startup: float | None) -> float:
         return attempt.kept_for_processes(Context(tmp_path, tmp_path, seconds=seconds, startup_seconds=startup))
 
-    each = 3 + 4 + 1.2 * 10 * (0.5 * 1.01 + 0.1 * 1.01)
+    each = 3 + 4 + 1.2 * 5 * (0.5 * 1.01 + 0.1 * 1.01)
     assert kept(60, 3.0) == pytest.approx(2 * each, rel=0.01)
     assert kept(20, 3.0) == 0  # none will be started
     assert kept(60, None) == 0  # a stage without a process of its own

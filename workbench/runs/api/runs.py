@@ -38,7 +38,7 @@ def start_run(request: Any, body: NewRun) -> Any:
         reason = "there is no such workload here, or it is not yours"
         raise Problem(404, f"workload: {reason}", [{"field": "workload", "reason": reason}])
     try:
-        run = services.create_run(workload, request.user, body.gpu_class)
+        run = services.create_run(workload, request.user, body.gpu_class, body.search_again)
     except services.RunError as error:
         raise Problem(422, f"{error.field}: {error}", [{"field": error.field, "reason": str(error)}]) from error
     return Status(201, run)

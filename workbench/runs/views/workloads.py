@@ -29,6 +29,7 @@ from workbench.runs import live_checks
 from workbench.runs.front import front_of
 from workbench.runs.models import Run
 from workbench.runs.result_page import request_words
+from workbench.runs.reuse import earlier_search
 from workbench.runs.services import RunError, create_run
 from workbench.runs.views import unsent
 from workers.documents.model import Kind
@@ -58,16 +59,25 @@ def workload_page(request: HttpRequest, workload_id: UUID) -> HttpResponse:
         "page": Paginator(workload.runs.select_related("created_by"), PAGE_SIZE).get_page(request.GET.get("page")),
         "document": json.dumps(workload.document, indent=2),
         "front": front_of(workload, document, manifest) if document and manifest else None,
+        "known_search": _known_search(workload, document) if document else None,
     }
     return render(request, "runs/workload.html", context)
+
+
+def _known_search(workload: Workload, document: WorkloadDocument) -> Run | None:
+    """The run whose search another one of the workload would take over, on the first class that has one."""
+    organisation, classes = workload.organisation, document.constraints.gpu_classes
+    runs = (Run(organisation=organisation, workload=workload, gpu_class=each) for each in classes)
+    return next(filter(None, map(earlier_search, runs)), None)
 
 
 @require_POST
 @submitter_required
 def run_again(request: HttpRequest, workload_id: UUID) -> HttpResponse:
     """Starts another run of the workload."""
+    again = "search_again" in request.POST
     try:
-        run = create_run(_workload(request, workload_id), request.user)
+        run = create_run(_workload(request, workload_id), request.user, search_again=again)
     except (RunError, Problem) as error:
         messages.error(request, str(error))
         return redirect("workload", workload_id)

@@ -1,0 +1,96 @@
+"""A run of a workload whose plan is known verifies that plan, and searches for none."""
+
+from datetime import timedelta
+
+import pytest
+import sample_runs
+from django.utils import timezone
+
+from kernels.measure.environment import ROOT, sources_digest
+from workbench.runs import state
+from workbench.runs.models import Run, StageRun
+from workbench.runs.reuse import KNOWN_FOR, SEARCH
+from workbench.runs.services import create_run, stage_input
+from workers.documents.worker_api import StageKey
+
+
+@pytest.fixture
+def known(organisation, engineer):
+    """A finished run whose verdict is *met*, made by the code that runs now."""
+    run = sample_runs.run(organisation, engineer)
+    stage = run.stages.get(stage="compose")
+    stage.result["environment"]["sources"] = sources_digest(ROOT)
+    stage.save()
+    Run.objects.filter(id=run.id).update(state="done", verdict="met", finished_at=timezone.now())
+    run.stages.update(started_at=timezone.now())
+    run.refresh_from_db()
+    return run
+
+
+def states(run):
+    return dict(run.stages.values_list("stage", "state"))
+
+
+def test_the_search_is_taken_over_and_the_plan_verified_anew(engineer, known):
+    run = create_run(known.workload, engineer)
+    assert {states(run)[each] for each in SEARCH} == {StageRun.State.DONE}
+    assert states(run)["verify"] == StageRun.State.PENDING
+    admit = StageKey(run_id=str(run.id), stage="admit", attempt=1)
+    state.claim(admit, "worker")
+    assert state.advance(admit, known.stages.get(stage="admit").result)
+    run.refresh_from_db()
+    assert run.stage == "verify"
+    document = stage_input(run, StageKey(run_id=str(run.id), stage="verify", attempt=1))
+    assert document.results.compose.model_dump(mode="json") == known.stages.get(stage="compose").result
+    assert document.results.verify is None
+    kept = set(known.artifacts.filter(stage__in=SEARCH).values_list("stage", "name", "sha256"))
+    assert set(run.artifacts.values_list("stage", "name", "sha256")) == kept
+
+
+def test_the_run_says_whose_search_it_is(browser, engineer, known):
+    run = create_run(known.workload, engineer)
+    when = f"{known.finished_at:%Y-%m-%d %H:%M} UTC"
+    assert f"Taken from the run of {when}" in browser(engineer).get(f"/runs/{run.id}/").content.decode()
+
+
+def test_a_new_search_is_made_where_it_is_asked_for(browser, engineer, known):
+    client = browser(engineer)
+    page = f"/workloads/{known.workload_id}/"
+    assert "Search again" in client.get(page).content.decode()
+    client.post(f"{page}run/", {"search_again": "1"})
+    assert states(Run.objects.latest("created_at"))["baseline"] == StageRun.State.PENDING
+    client.post(f"{page}run/")
+    assert states(Run.objects.latest("created_at"))["baseline"] == StageRun.State.DONE
+
+
+OTHERS = {
+    "missed": {"verdict": "missed"},
+    "failed": {"state": "failed"},
+    "of another class": {"gpu_class": "h100"},
+    "long ago": {"finished_at": timezone.now() - 2 * KNOWN_FOR},
+}
+
+
+@pytest.mark.parametrize("changes", OTHERS.values(), ids=OTHERS)
+def test_other_runs_are_no_source(engineer, known, changes):
+    Run.objects.filter(id=known.id).update(**changes)
+    run = create_run(known.workload, engineer, known.gpu_class)
+    assert states(run)["baseline"] == StageRun.State.PENDING
+
+
+def test_other_code_another_promise_or_a_search_that_was_taken_over_itself_is_no_source(engineer, known):
+    again = create_run(known.workload, engineer)
+    Run.objects.filter(id=again.id).update(state="done", verdict="met", finished_at=timezone.now())
+    Run.objects.filter(id=known.id).update(finished_at=timezone.now() - KNOWN_FOR - timedelta(minutes=1))
+    assert states(create_run(known.workload, engineer))["baseline"] == StageRun.State.PENDING
+
+    Run.objects.filter(id=known.id).update(finished_at=timezone.now())
+    workload = known.workload
+    workload.document["constraints"]["minutes"] += 1
+    assert states(create_run(workload, engineer))["baseline"] == StageRun.State.PENDING
+
+    workload.document["constraints"]["minutes"] -= 1
+    stage = known.stages.get(stage="compose")
+    stage.result["environment"]["sources"] = "0" * 64
+    stage.save()
+    assert states(create_run(workload, engineer))["baseline"] == StageRun.State.PENDING

@@ -1,0 +1,65 @@
+"""The search of an earlier run, which a run of the same workload takes over, so that it only verifies the plan.
+
+Everything that verify measures is measured anew. The figures of the stages that are taken over say when they were
+measured.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from kernels.measure.environment import ROOT, sources_digest
+from workbench.runs.models import Run, StageRun, StoredArtifact
+from workers.documents.stages import Stage
+
+SEARCH: tuple[Stage, ...] = ("baseline", "profile", "explore", "compose")
+"""The stages that search for a plan."""
+KNOWN_FOR = timedelta(hours=12)
+"""So long after a search its plan is verified without another one."""
+
+
+def earlier_search(run: Run) -> Run | None:
+    """The newest run whose search `run`, not saved yet, can take over: one that searched itself, in the last KNOWN_FOR,
+    by the same code, for the same model, workload and class of GPU, and whose verdict was *met*.
+
+    A workload is the same where all but its name is.
+    """
+    runs = Run.objects.filter(
+        organisation=run.organisation,
+        workload__model=run.workload.model,
+        workload__recording=run.workload.recording,
+        gpu_class=run.gpu_class,
+        state=Run.State.DONE,
+        verdict="met",
+        finished_at__gte=timezone.now() - KNOWN_FOR,
+    )
+    searched = runs.filter(
+        stages__stage="compose",
+        stages__state=StageRun.State.DONE,
+        stages__started_at__isnull=False,
+        stages__result__environment__sources=sources_digest(ROOT),
+    )
+    wanted = _unnamed(run.workload.document)
+    candidates = searched.select_related("workload").order_by("-finished_at")
+    return next((each for each in candidates if _unnamed(each.workload.document) == wanted), None)
+
+
+def take_over(run: Run, earlier: Run) -> str:
+    """Give `run`, which is saved and has its stages, the search of `earlier`. Returns a sentence that says so."""
+    when = f"{earlier.finished_at:%Y-%m-%d %H:%M} UTC"
+    for done in earlier.stages.filter(stage__in=SEARCH):
+        rows = StageRun.objects.filter(run=run, stage=done.stage)
+        rows.update(state=StageRun.State.DONE, progress=1, result=done.result, message=f"Taken from the run of {when}")
+    kept = StoredArtifact.objects.filter(run=earlier, stage__in=SEARCH)
+    StoredArtifact.objects.bulk_create(
+        StoredArtifact(run=run, **{name: getattr(each, name) for name in _COPIED}) for each in kept
+    )
+    return f"The run of {when} has searched for the plan of this workload; here it is verified anew."
+
+
+_COPIED = ("organisation_id", "stage", "name", "sha256", "size", "media_type")
+
+
+def _unnamed(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key not in ("name", "model")}
