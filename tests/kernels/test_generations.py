@@ -1,7 +1,6 @@
 """What is said of generations of GPUs that are not here: each Triton kernel compiles for them and fits."""
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +11,9 @@ from kernels import registry
 from kernels.__main__ import main
 from kernels.hardware import GENERATIONS, generation
 from kernels.ops import AttentionCase
-from tests.kernels.cuda_sources import code_lines
 from tests.kernels.triton_compiling import Types, compiled
 
-PAGE = Path(__file__).parents[2] / "docs" / "kernels" / "new-generation.md"
+ROOT = Path(__file__).parents[2]
 SHARED_KIB = {80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
 """Shared memory of a block: CUDA C++ Programming Guide, *Technical Specifications per Compute Capability*."""
 STEP = "i32:16"
@@ -88,16 +86,9 @@ def test_the_fused_kernels_fit(sm):
     assert fits(_rope, rope, {"C": constants}, (4, 1), sm)
 
 
-def test_the_page_has_the_table_of_today():
-    command = [
-        sys.executable,
-        "-m",
-        "kernels",
-        "list",
-        "--generations",
-    ]  # a fresh process: others may register variants
-    table = subprocess.run(command, capture_output=True, text=True, check=True, cwd=PAGE.parents[2]).stdout.strip()
-    assert table in PAGE.read_text(), "write `python -m kernels list --generations` into docs/kernels/new-generation.md"
+def test_the_table_says_which_generations_a_variant_serves():
+    command = [sys.executable, "-m", "kernels", "list", "--generations"]  # a fresh process: tests register variants
+    table = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert "| `flash_triton` | yes | yes | yes | yes | yes | yes |" in table
     assert "| `gemm_hopper` | – | – | – | yes | – | – |" in table
 
@@ -111,10 +102,3 @@ def test_the_list_names_the_generations_of_every_variant(capsys):
     assert "large products on wgmma and the copy engine, epilogue fused; sm_90; bf16 fp16\n" in printed
     assert "; sm_89 sm_90 sm_100 sm_120; bf16\n" in printed
     assert "dynamic int8 product on the CPU (peer, lossy); cpu; bf16 fp16 fp32\n" in printed
-
-
-def test_the_page_counts_the_lines_of_today():
-    rows = re.findall(r"^\| `(\w+/\w+\.cuh?)`[^|]*\| (\d+) \|", PAGE.read_text(), re.M)
-    assert len(rows) == 18
-    for name, lines in rows:
-        assert code_lines(PAGE.parents[2] / "kernels" / name) == int(lines), name

@@ -1,4 +1,4 @@
-"""The example of docs/add-an-op.md: its case is read, its reference proves, its tolerance refuses what is wrong."""
+"""The op of docs/examples: its case is read, its reference proves, its tolerance refuses what is wrong."""
 
 import importlib
 import sys
@@ -17,14 +17,14 @@ MODULES = ("kernels.ops.softcap", "kernels.fused.torch_softcap")
 
 
 @pytest.fixture
-def example(tmp_path, monkeypatch):
-    """The page's op, its variant registered for one test."""
+def example(monkeypatch):
+    """The op, its variant registered for one test."""
     registry.variants()
     monkeypatch.setattr(registry, "_variants", dict(registry._variants))
     for name in ("kernels.ops", "kernels.fused"):
         package = importlib.import_module(name)
         monkeypatch.setattr(package, "__path__", list(package.__path__))
-    installed("add-an-op", tmp_path)
+    installed("kernels.ops", "kernels.fused")
     op, _ = (importlib.import_module(name) for name in MODULES)
     yield op.SoftcapCase
     for name in MODULES:

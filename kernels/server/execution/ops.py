@@ -49,7 +49,7 @@ VOCABULARY = 1 << 15
 """A product with so many outputs is an LM head's: cuBLAS takes it beyond MOST_ROWS rows."""
 NORMED = 64
 """The most rows that `small_gemm` normalises itself. A separate norm runs while the product fetches its weights, which
-hides most of it, and sums of squares of more rows take longer (docs/kernels/small-gemm.md)."""
+hides most of it, and sums of squares of more rows take longer (benchmarks/serving.md)."""
 UNTUNED = ("decode_split", "grouped_hopper")
 """Variants that take no params here."""
 STREAMED = {"pdl": True, "l2_prefetch": 64}
