@@ -1,9 +1,12 @@
 """How often a speedup's interval contains the truth, simulated.
 
-    python -m benchmarks.simulations.speedup_coverage [within]
+    python -m benchmarks.simulations.speedup_coverage [within | stopping]
 
 Each process draws a factor on the time before, and a small error of its median. The truth is the geometric mean of the
 ratio over all processes. The interval is the one that verify states (`workers.stats.intervals.ratio_across_processes`).
+
+*Stopping* is verify's rule: four processes where the plan is clearly faster in each of them, six otherwise. A process
+serves three pairs, so its median ratio errs by more.
 
 *Within* one process both sides draw the times of requests alike, so the truth is a ratio of 1. The requests of a side
 are independent of each other, but for those of an AR(1) process. The interval is the paired bootstrap's
@@ -17,6 +20,7 @@ import numpy as np
 
 from benchmarks.simulations.simulated_requests import SPREAD as SPREAD_WITHIN
 from benchmarks.simulations.simulated_requests import standard
+from workers.planning.confirmation import CLEARLY_FASTER
 from workers.stats.intervals import paired_ratio, ratio_across_processes
 
 SEEN_MS = (494.0, 497.0, 649.0, 717.0)
@@ -24,6 +28,8 @@ SEEN_MS = (494.0, 497.0, 649.0, 717.0)
 SPREAD = float(np.std(np.log(SEEN_MS), ddof=1))
 MEDIAN_ERROR = 0.01
 """Standard deviation of the logarithm of a process's median ratio, beside the process's factor."""
+MEDIAN_ERROR_OF_THREE = 0.1
+"""The same for three pairs on a host whose requests vary by 15 %."""
 PATHS = 20_000
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
@@ -67,8 +73,30 @@ def coverage_within(kind: str, pairs: int, paths: int = PATHS_WITHIN, seed: int 
     return sum(each.low <= 1.0 <= each.high for each in found) / paths
 
 
+def coverage_stopping(ratio: float, paths: int = PATHS, seed: int = 1) -> tuple[float, float]:
+    """The share of simulated measurements of a plan that is so many times as fast whose interval contains that ratio,
+    and the share that four processes were enough for.
+    """
+    generator = np.random.default_rng(seed)
+    errors = generator.normal(0.0, SPREAD, (paths, 6)) + generator.normal(0.0, MEDIAN_ERROR_OF_THREE, (paths, 6))
+    contained = stopped = 0
+    for ratios in ratio * np.exp(errors):
+        clear = bool((ratios[:4] >= CLEARLY_FASTER).all())
+        interval = ratio_across_processes([float(each) for each in ratios[: 4 if clear else 6]])
+        contained += interval.low <= ratio <= interval.high
+        stopped += clear
+    return contained / paths, stopped / paths
+
+
 def main() -> None:
-    """Prints a Markdown table of the coverage, between processes or within one."""
+    """Prints a Markdown table of the coverage, between processes, by verify's rule or within one."""
+    if sys.argv[1:] == ["stopping"]:
+        print("| speedup | 1.2x | 1.5x | 1.8x | 3x | 20x |")
+        print("| --- | --- | --- | --- | --- | --- |")
+        found = [coverage_stopping(ratio) for ratio in (1.2, 1.5, 1.8, 3.0, 20.0)]
+        print(f"| interval contains it | {' | '.join(f'{contained:.1%}' for contained, _ in found)} |")
+        print(f"| four processes | {' | '.join(f'{stopped:.1%}' for _, stopped in found)} |")
+        return
     if sys.argv[1:] == ["within"]:
         print("| requests of one process differ by | 9 pairs | 10 | 20 | 40 |")
         print("| --- | --- | --- | --- | --- |")

@@ -4,7 +4,14 @@ import itertools
 
 import pytest
 
-from benchmarks.simulations.speedup_coverage import FACTORS, PAIRS, REQUESTS, coverage, coverage_within
+from benchmarks.simulations.speedup_coverage import (
+    FACTORS,
+    PAIRS,
+    REQUESTS,
+    coverage,
+    coverage_stopping,
+    coverage_within,
+)
 from kernels.plan import Plan
 from tests.simulations_page import agrees, quoted_shares
 from tests.workers.conftest import stage_input
@@ -129,6 +136,13 @@ def test_the_coverage_within_a_process_is_the_one_that_the_page_quotes(kind):
     quoted = quoted_shares("benchmarks.simulations.speedup_coverage within")[kind]
     assert len(quoted) == len(PAIRS)
     assert agrees(coverage_within(kind, PAIRS[0], paths=250), quoted[0], 250)
+
+
+def test_the_coverage_by_verifys_rule_is_the_one_that_the_page_quotes():
+    quoted = quoted_shares("benchmarks.simulations.speedup_coverage stopping")
+    contained, stopped = coverage_stopping(1.8, paths=1000)
+    assert agrees(contained, quoted["interval contains it"][2], 1000)
+    assert agrees(stopped, quoted["four processes"][2], 1000)
 
 
 def test_an_interval_over_two_processes_is_refused():
