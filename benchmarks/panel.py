@@ -81,7 +81,11 @@ def followed(api: ApiClient, run: dict[str, Any], end: float) -> tuple[dict[str,
 
 
 def measured_plans(compose: dict[str, Any]) -> set[str]:
-    """The plans other than today's that the stage has a figure of, while it tries others too."""
+    """The plans other than today's that the stage has a figure of, while it tries others too; none of a search that was
+    taken over.
+    """
+    if compose["started_at"] is None:
+        return set()
     tried = (compose["result"] or {}).get("trials", [])
     found = {each["label"] for each in tried if each["primary"]}
     found |= {label for label, said in (compose["partial"] or {}).items() if FIGURE.fullmatch(str(said))}

@@ -111,10 +111,25 @@ def test_every_model_of_the_panel_is_there() -> None:
 
 
 def test_a_plan_of_today_or_one_without_a_figure_is_not_the_first() -> None:
-    assert measured_plans({"partial": {"eager": "220 ms", "megakernel": "error"}, "result": None}) == set()
-    assert measured_plans({"partial": {"eager": "220 ms", "kernels": "1,204 ms"}, "result": None}) == {"kernels"}
+    assert (
+        measured_plans(
+            {
+                "started_at": "2026-11-29T00:00:00Z",
+                "partial": {"eager": "220 ms", "megakernel": "error"},
+                "result": None,
+            }
+        )
+        == set()
+    )
+    assert measured_plans(
+        {"started_at": "2026-11-29T00:00:00Z", "partial": {"eager": "220 ms", "kernels": "1,204 ms"}, "result": None}
+    ) == {"kernels"}
     trials = [{"label": name, "primary": {"value": 1.0}} for name in ("eager", "megakernel")]
-    assert measured_plans({"partial": None, "result": {"trials": trials}}) == {"megakernel"}
+    assert measured_plans({"started_at": "2026-11-29T00:00:00Z", "partial": None, "result": {"trials": trials}}) == {
+        "megakernel"
+    }
+    taken = {"started_at": None, "partial": None, "result": {"trials": trials}}
+    assert measured_plans(taken) == set(), "a search that was taken over measures nothing"
 
 
 def test_packages_that_were_divided_are_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
