@@ -35,7 +35,8 @@ def contexts() -> Iterator[tuple[str, dict[str, int]]]:
     taken: set[tuple[str, int]] = set()
     for name in sorted(CONFIGS, key=lambda each: shape_of(CONFIGS[each]).hidden, reverse=True):
         for capacity in (16384, 4096, 192):
-            made = constants(name, capacity=capacity)
+            shape = replace(shape_of(CONFIGS[name]), layers=1, vocab=4000, norm_eps=1e-5)
+            made = device.defines(build_program(shape, default_layout(shape, capacity=capacity)), device.Tuning())
             if new := {(path, made[path]) for path in CODE_PATHS} - taken:
                 taken |= new
                 yield name, {"capacity": capacity}
@@ -138,7 +139,7 @@ def test_an_error_in_the_source_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("batch", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("batch", [1, 3, 8])
 def test_every_ring_that_is_built_fits(name: str, batch: int) -> None:
     """With its residual in slices every model has room for a ring at batch 8."""
     shape = replace(shape_of(CONFIGS[name]), layers=1, vocab=4000)
