@@ -52,15 +52,6 @@ def test_no_celery_process_has_loaded_torch(stack: Stack) -> None:
             assert "libtorch" not in Path(f"/proc/{pid}/maps").read_text()
 
 
-def test_killing_the_stage_gives_it_another_attempt(stack: Stack) -> None:
-    run_id = stack.submit("hang baseline")
-    told = stack.stage_told(run_id)
-    kill_process(told["pid"])
-    _assert_done_once(stack, run_id)
-    assert stack.events(run_id, "retried") == [("baseline", 1)]
-    assert not alive(told["child"])
-
-
 @on_both
 def test_killing_the_worker_leaves_no_orphan_and_loses_no_run(stack: Stack) -> None:
     run_id = stack.submit("hang baseline")
