@@ -30,5 +30,5 @@ def test_an_engine_that_hangs_is_started_again_and_one_that_waits_is_not(tmp_pat
         assert metric(api, "engine_hangs_total") == 1
         until(lambda: ready(api))
         assert api.post("/v1/completions", json=ASKED).status_code == 200
-    assert "no sign of life for 10 s; its process is killed" in log.read_text()
-    assert "the engine's process has ended (exit code -9)" in log.read_text()
+    assert "no sign of life for 10 s" in log.read_text()
+    assert "exit code -9" in log.read_text()

@@ -173,7 +173,7 @@ def test_nan_logits_never_pass(allowed):
 def test_too_few_tokens_are_admitted_in_the_sentence():
     found = judged(model("bf16"), texts.random(256, 64, 512))
     assert found.tokens == 512
-    assert "so this is acceptable so far. Fewer than the 4,096 tokens" in found.sentence
+    assert "Fewer than the 4,096 tokens" in found.sentence
 
 
 @pytest.fixture

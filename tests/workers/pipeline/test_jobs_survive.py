@@ -287,4 +287,4 @@ def test_a_worker_with_too_few_gpus_ends_and_says_why(stack: Stack, host: Callab
     stack.start_worker("few", "h200x4", host("0,1,2"))
     process = stack.processes.pop("few")
     assert process.wait(300) != 0
-    assert "class h200x4 takes 4 GPUs, and this worker sees 3" in (stack.directory / "few.log").read_text()
+    assert "class h200x4 takes 4 GPUs" in (stack.directory / "few.log").read_text()

@@ -67,7 +67,7 @@ def test_the_workload_may_ask_for_the_fastest_and_hears_what_that_costs() -> Non
         "four is the fastest of 3 plans that keep every promise, each at 99% confidence, which the workload asks for"
     )
     assert choice.sentence.startswith(f"{wanted}, though one is cheaper, in a quick comparison: ")
-    assert "one takes 0.217 GPU-hours (50.0 ms); two takes" in choice.sentence
+    assert "one takes 0.217 GPU-hours" in choice.sentence
 
 
 def test_the_fastest_that_is_asked_for_keeps_every_promise() -> None:
