@@ -1,48 +1,16 @@
 """Whole runs of many models, and their regret."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks import trained_model
 from benchmarks.panel import measured_plans, outcome
 from benchmarks.panel_promises import BEST, PANEL, TRAINED, entry, promise
 from benchmarks.predicted_errors import manifest_of
-from tests.benchmarks.test_h200_scripts import FOLDER, commands
 from tests.sample_results import results
 from workers.documents.stages import PlanCheck, Results
-from workers.documents.workload import Objective
 from workers.predicting import divides
-
-
-def test_the_smallest_panel_on_a_cpu(tmp_path: Path) -> None:
-    """Through a site of its own."""
-    command = [sys.executable, "-m", "benchmarks.panel", "--models", "tiny-llama", "--minutes", "0.3"]
-    command += ["--output", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=1500, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    document = json.loads((tmp_path / "panel.json").read_text())
-    assert document["device"]
-    assert document["versions"]["torch"]
-    assert document["commit"]
-    assert document["at"]
-    (row,) = document["rows"]
-    assert (row["model"], row["gpu"], row["minutes"], row["again"]) == ("tiny-llama", "cpu", 0.3, False)
-    assert Objective.model_validate(row["promise"]).label == "TTF64 p50"
-    assert row["verdict"]
-    assert row["sentence"]
-    assert row["chosen"]
-    assert row["unit"] == "ms"
-    assert row["figure"] > 0
-    assert row["before"] > 0
-    assert (row["predicted"], row["best"], row["regret"]) == (None, None, None)
-    assert {"admit", "baseline", "compose", "verify", "report"} <= set(row["stages"])
-    assert row["seconds_to_verdict"] >= row["stages"]["verify"]
-    assert row["seconds_to_first_plan"] is None or row["seconds_to_first_plan"] < row["seconds_to_verdict"]
-    assert isinstance(row["not_tried_for_time"], list)
 
 
 def test_a_row_says_what_a_run_chose_and_what_it_left_out_for_time() -> None:
@@ -115,26 +83,3 @@ def test_a_plan_of_today_or_one_without_a_figure_is_not_the_first() -> None:
     assert measured_plans({"partial": {"eager": "220 ms", "kernels": "1,204 ms"}, "result": None}) == {"kernels"}
     trials = [{"label": name, "primary": {"value": 1.0}} for name in ("eager", "megakernel")]
     assert measured_plans({"partial": None, "result": {"trials": trials}}) == {"megakernel"}
-
-
-def test_packages_that_were_divided_are_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trained_model, "MOST_BYTES", 1000)
-    wheels = {"a-1.0-py3-none-any.whl": bytes(range(256)) * 11, "b-1.0-py3-none-any.whl": b"b"}
-    for name, content in wheels.items():
-        (tmp_path / name).write_bytes(content)
-    parts = tmp_path / "parts"
-    trained_model.pack(tmp_path, parts, "digest")
-    assert len(list(parts.glob("a-*"))) == 3
-    assert all(each.stat().st_size <= 1000 for each in parts.iterdir())
-    with trained_model.unpacked(parts) as folder:
-        assert {each.name: each.read_bytes() for each in folder.iterdir()} == wheels
-
-
-def test_the_script_of_the_panel_unpacks_the_trained_model_first(tmp_path: Path) -> None:
-    words = {"MODELS": "smollm2-360m llama-9-layers", "MINUTES": "3 6", "PARTS": "/srv/parts", "AGAIN": "1"}
-    unpack, panel = commands(FOLDER / "panel.sh", tmp_path, **words)
-    assert unpack[-2:] == ["--unpack", "/srv/parts"]
-    assert panel[panel.index("--trained") + 1] == unpack[3]
-    at = panel.index("--models")
-    assert panel[at : at + 7] == ["--models", "smollm2-360m", "llama-9-layers", "--minutes", "3", "6", "--again"]
-    assert [each[0] for each in commands(FOLDER / "panel.sh", tmp_path, COLLECT="1", **words)] == ["bash", "cp"]
