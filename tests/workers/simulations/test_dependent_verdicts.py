@@ -19,9 +19,8 @@ from workers.traffic.dependence import cautious_inefficiency, statistical_ineffi
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200"
 
 
-@pytest.mark.parametrize("percentile", [50, 95])
 @pytest.mark.parametrize("name", PROCESSES)
-def test_verdicts_on_dependent_requests_err_as_seldom_as_the_page_says(name, percentile):
+def test_verdicts_on_dependent_requests_err_as_seldom_as_the_page_says(name, percentile=95):
     quoted, paths = quoted_shares("workers.simulations.verdict_errors dependent"), 15 if name in TOO_SLOW else 50
     found, column = simulated(name, percentile, paths), (50, 90, 95, 99).index(percentile)
     for side, share in zip(("met", "missed"), found, strict=True):
