@@ -59,7 +59,7 @@ def test_the_interpreter_agrees_with_the_reference():
         like(batch=0),
         like(lengths=()),
     ]
-    assert interpreting.gate([("flash_triton", case, SMALL) for case in [*named, *drawn(5)]]) == {}
+    assert interpreting.gate([("flash_triton", case, SMALL) for case in [*named, *drawn(2)]]) == {}
 
 
 @pytest.mark.parametrize(

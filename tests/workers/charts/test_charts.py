@@ -101,7 +101,7 @@ def test_latency_offers_every_metric_with_the_first_objective_first():
 def test_decisions_keep_refused_candidates_in_the_table():
     chart = next(chart for chart in CHARTS if chart.key == "decisions")
     reasons = [row[-1] for row in chart.table(results())[1]]
-    assert "fp8 is not among the allowed precisions." in reasons
+    assert "weights: fp8 is not among the allowed precisions." in reasons
     drawn = [name for trace in chart.figure(results())["data"] for name in trace["text"]]
     assert "cached_output" in drawn
     assert "fp8_linear" not in drawn
