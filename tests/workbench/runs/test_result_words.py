@@ -37,19 +37,6 @@ def test_no_change_has_one_column_and_says_so_beside_the_verdict(shown):
     assert re.findall(r">(After|Before)<", economics) == []
 
 
-@pytest.mark.parametrize(
-    ("verdict", "words"),
-    [
-        ("too_close", "Undecided: the limit lies where these requests cannot tell on which side the plan is."),
-        ("not_enough_samples", "Undecided: neither met nor missed. With more minutes a run serves more requests."),
-    ],
-)
-def test_an_undecided_run_says_what_would_decide_it(shown, verdict, words):
-    results = sample_results.results()
-    results.verify = results.verify.model_copy(update={"verdict": verdict})
-    assert words in shown(results)
-
-
 def test_a_speedup_inside_the_noise_is_none_and_says_within_one_process(shown):
     results = sample_results.results()
     speedup = results.verify.speedup
@@ -95,12 +82,6 @@ def test_the_page_says_why_there_is_no_profile_of_the_plan(shown):
     )
     assert '<a href="#left">What is left</a>' in page
     assert why in re.sub("</?span[^>]*>", "", page)
-
-
-def test_beside_the_figures_it_says_what_before_is(shown):
-    said = "Before is what runs today, as stated: transformers&#x27; own generate, eager."
-    assert said in shown(sample_results.results())
-    assert said not in shown(no_change())
 
 
 def test_the_page_of_a_model_without_tokens_names_its_forward_pass(browser, organisation, engineer):

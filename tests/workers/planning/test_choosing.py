@@ -80,15 +80,6 @@ def test_the_fastest_that_is_asked_for_keeps_every_promise() -> None:
     assert "cheaper" not in choice.sentence
 
 
-@pytest.mark.parametrize("prefer", ["cheapest", "fastest"])
-def test_the_only_plan_that_keeps_the_promise_is_compared_with_no_other(prefer: str) -> None:
-    choice = taken(trials(one="missed", four="too_close"), prefer=prefer)
-    assert choice.sentence == (
-        "two is the only plan that is shown to keep every promise, at 99% confidence, in a quick comparison: takes "
-        "0.26 GPU-hours (30.0 ms) for a million tokens."
-    )
-
-
 def test_the_cost_is_by_the_rate_whatever_the_interval_of_the_first_objective() -> None:
     found = trials()
     found[3].primary = Interval(value=20, low=1, high=20.5)

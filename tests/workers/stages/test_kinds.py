@@ -14,7 +14,7 @@ import pytest
 
 from kernels.engine import running, served_answers
 from kernels.engine.eager import EagerRunner
-from tests.workers.conftest import fixed_ceilings, manifest
+from tests.workers.conftest import fixed_ceilings
 from tests.workers.stages.kinds import CONFIGS, EMBEDDER, documents
 from workers.documents.stages import Results
 from workers.harness.context import Context
@@ -139,41 +139,6 @@ def test_a_report_names_no_tokens_where_there_are_none(name, counted, a_request)
     if counted != "tokens":
         for said in ("tokens/s", "Tokens/s", "M tokens", "million tokens", "teacher-forced", "output tokens"):
             assert said not in page
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("embedder", "encoder"),
-        ("classifier", "encoder"),
-        ("images", "encoder of images"),
-        ("T5", "encoder-decoder"),
-        ("Whisper", "encoder-decoder"),
-    ],
-)
-def test_a_kind_has_a_name_that_people_know(name, said):
-    assert manifest(CONFIGS[name]).kind_words == said
-
-
-FORWARD = "transformers&#39; own forward pass, eager"
-ONE_STEP = "transformers, eager; measured is one forward pass, of the encoder and of one decoder step"
-
-
-@pytest.mark.parametrize(
-    ("name", "today"),
-    [
-        ("embedder", FORWARD),
-        ("masked", FORWARD),
-        ("classifier", FORWARD),
-        ("images", FORWARD),
-        ("T5", ONE_STEP),
-        ("Whisper", ONE_STEP),
-    ],
-)
-def test_before_is_what_the_runner_really_does(name, today):
-    page = run_of(name).report
-    assert f"<dt>Before</dt><dd>what runs today, as stated: {today}</dd>" in page
-    assert "<dt>Plan</dt><dd>eager: Transformers&#39; own forward pass, op by op." in page
 
 
 @pytest.mark.parametrize(("name", "operation"), FIVE)

@@ -92,14 +92,6 @@ def test_hostile_names_are_escaped():
     assert "&lt;script&gt;" in page
 
 
-def test_the_report_says_what_its_words_mean_and_what_before_is():
-    page = render(stage_input())
-    said = re.findall(r"<dt>([^<]*)</dt>", page[page.index("What the words mean</h2>") : page.index("The plan</h2>")])
-    assert {"SLA", "TTF-N", "TPOT", "p50, p95, …", "Noise floor", "Process"} <= set(said)
-    assert "ITL" not in said
-    assert "<dt>Before</dt><dd>what runs today, as stated: transformers&#39; own generate, eager</dd>" in page
-
-
 def test_a_rate_that_is_not_known_is_not_called_measured():
     document = stage_input()
     assert document.results.price.lines[0].tokens_per_second is None
