@@ -87,7 +87,6 @@ def test_killing_redis_disturbs_no_stage(stack: Stack) -> None:
     assert stack.events(run_id, "claimed") == [(stage, 1) for stage in stages_of(load=False)]
 
 
-@on_both
 def test_killing_the_web_processes_disturbs_no_stage(stack: Stack) -> None:
     run_id = stack.submit("pause baseline")
     stack.stage_told(run_id)
@@ -102,7 +101,6 @@ def test_killing_the_web_processes_disturbs_no_stage(stack: Stack) -> None:
     _assert_done_once(stack, run_id)
 
 
-@on_both
 def test_killing_the_ledger_worker_and_its_beat_disturbs_no_stage(stack: Stack) -> None:
     run_id = stack.submit("pause baseline")
     stack.stage_told(run_id)
