@@ -115,12 +115,13 @@ def test_no_page_violates_wcag(page_of, gallery) -> None:
 def test_axe_finds_what_is_planted(page_of) -> None:
     page = page_of("")
     page.goto("/login/")
-    planted = '<p style="color: #555">A dark sentence.</p><img src="a.png">'
+    planted = '<p style="color: #555; width: 3000px">A dark sentence.</p><img src="a.png">'
     page.evaluate("(html) => document.body.insertAdjacentHTML('beforeend', html)", planted)
     found = " ".join(violations(page))
     assert "image-alt" in found
     assert "dark: color-contrast" in found
     assert "light: color-contrast" not in found
+    assert "wider than the screen" in found
 
 
 def test_a_chart_on_a_phone_draws_every_name_by_itself(page_of, gallery) -> None:

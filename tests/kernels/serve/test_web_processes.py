@@ -15,12 +15,11 @@ import psutil
 import pytest
 
 from kernels.serve.engine_process import EngineProcess
-from kernels.serve.messages import Added, News, Ready, Stop
+from kernels.serve.messages import Added, Ready, Stop
 from kernels.serve.pipes import ignore_signals
-from kernels.serve.requests import Logprobs
 from kernels.serve.spec import Spec
 from kernels.serve.web_process import WebSpec
-from kernels.serve.web_processes import WebProcesses, _divided
+from kernels.serve.web_processes import WebProcesses
 from kernels.serve.web_servers import processes_for, web_servers
 from tests.kernels.serve.conftest import LONG, engine_of, metric, ready, served, spawned, until
 
@@ -216,17 +215,6 @@ def test_a_hung_web_server_is_started_again_and_holds_up_no_end(tmp_path: Path) 
     assert "has not ended in time; its process is killed" in said
 
 
-def test_each_process_gets_its_own_part_of_the_news() -> None:
-    logprobs = Logprobs(-1.0, [(4, -1.0)])
-    news = News(
-        [("0.0:1", 5, None), ("1.4:0", 4, None), ("0.0:2", 6, "length"), ("0.0:1", 7, None)],
-        {"2.1:9": "too long"}, {"1.4:0": 16}, {"1.4:0": [logprobs]}, {"running": 3},
-    )  # fmt: skip
-    assert _divided(news) == {
-        0: News([("0.0:1", 5, None), ("0.0:2", 6, "length"), ("0.0:1", 7, None)]),
-        1: News([("1.4:0", 4, None)], cached={"1.4:0": 16}, logprobs={"1.4:0": [logprobs]}),
-        2: News(refusals={"2.1:9": "too long"}),
-    }
 
 
 @pytest.mark.parametrize(
