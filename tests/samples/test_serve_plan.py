@@ -31,5 +31,3 @@ def test_a_plan_of_the_sample_is_served_and_answers(tmp_path: Path, capfd: pytes
     answer = json.loads(said.splitlines()[-1])
     assert 1 <= answer["usage"]["completion_tokens"] <= 20
     assert answer["choices"][0]["text"]
-
-

@@ -215,8 +215,6 @@ def test_a_hung_web_server_is_started_again_and_holds_up_no_end(tmp_path: Path) 
     assert "has not ended in time; its process is killed" in said
 
 
-
-
 @pytest.mark.parametrize(
     ("cpus", "gpu", "asked", "count"),
     [
