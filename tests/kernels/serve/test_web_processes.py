@@ -29,8 +29,10 @@ ASKED = {"model": "voice-agent", "prompt": "A list is", "max_tokens": 6, "temper
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     log = tmp_path_factory.mktemp("web") / "log"
-    with log.open("wb") as output, served("--web-processes", "2", output=output) as (api, server):
-        yield api, server, log
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TMPDIR", str(log.parent))
+        with log.open("wb") as output, served("--web-processes", "2", output=output) as (api, server):
+            yield api, server, log
 
 
 def asked_anew(api: httpx.Client, path: str = "/v1/completions", **more):
@@ -111,6 +113,19 @@ def test_a_dead_web_server_takes_only_its_own_requests_with_it(both) -> None:
     assert first.is_running()
 
 
+def test_nothing_outlives_the_sudden_death_of_the_main_process(both) -> None:
+    """The last one that asks this server."""
+    _, server, log = both
+    assert list(log.parent.glob("kernels-serve-metrics-*"))
+    children = psutil.Process(server.pid).children(recursive=True)
+    assert len(children) >= 3
+    server.kill()
+    _, alive = psutil.wait_procs(children, 60)
+    assert alive == []
+    assert not list(log.parent.glob("kernels-serve-metrics-*"))
+    assert "Traceback" not in log.read_text()
+
+
 @pytest.mark.parametrize("hurried", [False, True])
 def test_a_signal_lets_all_of_them_drain(tmp_path: Path, hurried: bool) -> None:
     log = tmp_path / "log"
@@ -131,20 +146,6 @@ def test_a_signal_lets_all_of_them_drain(tmp_path: Path, hurried: bool) -> None:
     else:
         assert sum(bool(each["finish_reason"]) for event in events for each in event["choices"]) == 8
     assert [line.split()[0] for line in log.read_text().splitlines()] == ["start", "serving"]
-
-
-def test_nothing_outlives_the_sudden_death_of_the_main_process(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    log = tmp_path / "log"
-    with log.open("wb") as output, served("--web-processes", "2", output=output) as (_, server):
-        assert list(tmp_path.glob("kernels-serve-metrics-*"))
-        children = psutil.Process(server.pid).children(recursive=True)
-        assert len(children) >= 3
-        server.kill()
-        _, alive = psutil.wait_procs(children, 60)
-        assert alive == []
-    assert not list(tmp_path.glob("kernels-serve-metrics-*"))
-    assert "Traceback" not in log.read_text()
 
 
 def silent(spec: Spec, connection: Connection) -> None:
