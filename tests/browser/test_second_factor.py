@@ -11,7 +11,6 @@ from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Site, log_in
-from tests.browser.finished_run.test_every_page import NAMELESS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 KEY = {
@@ -22,6 +21,9 @@ KEY = {
     "isUserVerified": True,
     "automaticPresenceSimulation": True,
 }
+NAMELESS = """() => [...document.querySelectorAll('input:not([type=hidden]), select, textarea, button, a[href]')]
+  .filter((e) => !(e.labels?.length || e.getAttribute('aria-label') || e.title || e.textContent.trim()))
+  .map((e) => e.outerHTML)"""
 
 
 @pytest.fixture

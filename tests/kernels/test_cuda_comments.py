@@ -72,8 +72,3 @@ def test_python_names_exist(source: Path) -> None:
         else:
             modules = [each for each in PYTHON if each.stem == module]
             assert not modules or any(name in names_of(each) for each in modules), f"{module}.{name}"
-
-
-@EACH
-def test_comments_are_plain(source: Path) -> None:
-    assert not re.findall(r"…|(?i:whoever)|\bof which\b", comments(source))

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,18 +16,29 @@ from tests.workers.conftest import TINY, stage_input
 from tests.workers.stages.test_compose import ENVIRONMENT, kernels_candidates
 from tests.workers.stages.test_confirmed_plans import document_of
 from tests.workers.stages.test_explore import ATTENTION, CEILINGS, DECODE, profile, row
+from tests.workers.templates import ready_template
 from workers.config import WorkerConfig
 from workers.documents.stages import ExploreResult, Results, StageInput, VerifyResult
 from workers.host import stage_process
-from workers.host.stage_files import Folders
+from workers.host.stage_files import Folders, stage_modules
 from workers.host.stage_process import RunProcess
+from workers.host.template_process import Template
 from workers.shared.scratch import scratch
+
+STAGES = "tests.workers.crashing_stages"
+
+
+@pytest.fixture(scope="module")
+def template() -> Iterator[Template]:
+    made = ready_template(*stage_modules(STAGES))
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def run_stage(outside: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[StageInput], Any]:
+def run_stage(outside: Path, monkeypatch: pytest.MonkeyPatch, template: Template) -> Callable[[StageInput], Any]:
     """Runs the stage of tests/workers/crashing_stages as the worker does: its exit code, its document and its words."""
-    monkeypatch.setenv("WORKBENCH_STAGE_PACKAGE", "tests.workers.crashing_stages")
+    monkeypatch.setenv("WORKBENCH_STAGE_PACKAGE", STAGES)
     monkeypatch.setenv("WORKER_CACHE", str(outside / "cache"))
     monkeypatch.setenv("WORKBENCH_DATA", str(outside / "data"))
     model = outside / "model"
@@ -38,7 +49,7 @@ def run_stage(outside: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Stage
         said: list[str] = []
         reporter = SimpleNamespace(line=lambda line: said.append(json.loads(line)["message"]), stop=threading.Event())
         with scratch(WorkerConfig.from_environment().scratch) as directory:
-            process = RunProcess(WorkerConfig.from_environment(), Folders(directory, model, None), os.environ)
+            process = RunProcess(WorkerConfig.from_environment(), Folders(directory, model, None), os.environ, template)
             with closing(process):
                 end = process.run(document, reporter)
             output = directory / document.stage / "out.json"

@@ -19,11 +19,10 @@ from workers.stats.sample_sizes import LEAST_REQUESTS, is_enough, judged, judged
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "h200"
 
 
-@pytest.mark.parametrize("percentile", [50, 95])
 @pytest.mark.parametrize("name", PROCESSES)
-def test_verdicts_on_dependent_requests_err_as_seldom_as_the_page_says(name, percentile):
+def test_verdicts_on_dependent_requests_err_as_seldom_as_the_page_says(name):
     quoted, paths = quoted_shares("benchmarks.simulations.verdict_errors dependent"), 15 if name in TOO_SLOW else 50
-    found, column = simulated(name, percentile, paths), (50, 90, 95, 99).index(percentile)
+    found, column = simulated(name, 95, paths), (50, 90, 95, 99).index(95)
     for side, share in zip(("met", "missed"), found, strict=True):
         row = quoted[f"{name}, called {side}"]
         assert agrees(share, row[column], paths)

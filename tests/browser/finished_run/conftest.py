@@ -23,7 +23,7 @@ def finished_run(chromium: Browser, site: Site, session: Path) -> str:
         "traffic.output_tokens": "8",
         "objectives[0].n": "8",
         "objectives[0].limit": "60000",
-        "constraints.minutes": "1",
+        "constraints.minutes": "0.3",
         "name": "Browser test",
     }.items():
         page.locator(f'[name="{name}"]').fill(value)

@@ -1,4 +1,4 @@
-"""Every page: within a phone's width, in the dark, by keyboard, without complaints of the browser."""
+"""Every page: on a phone, by keyboard, without complaints of the browser."""
 
 import re
 
@@ -29,34 +29,16 @@ PATHS = (
     "RUN",
     "RUNresult/",
 )
-LUMINANCE = """(element) => {
-  const rgb = getComputedStyle(element).%s.match(/[\\d.]+/g).slice(0, 3).map(Number);
-  const linear = rgb.map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-}"""
-
-NAMELESS = """() => [...document.querySelectorAll('input:not([type=hidden]), select, textarea, button, a[href]')]
-  .filter((e) => !(e.labels?.length || e.getAttribute('aria-label') || e.title || e.textContent.trim()))
-  .map((e) => e.outerHTML)"""
 SCROLL = """async () => { for (let y = 0; y < document.body.scrollHeight; y += 800) {
   window.scrollTo(0, y); await new Promise(requestAnimationFrame); } }"""
 
 
-def _contrast(page: Page, text: str, ground: str) -> float:
-    ink = page.locator(text).first.evaluate(LUMINANCE % "color")
-    paper = page.locator(ground).first.evaluate(LUMINANCE % "backgroundColor")
-    return (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", PATHS)
-def test_fits_a_phone_without_complaints(open_page, finished_run, path, scheme):
-    page = open_page(width=390, color_scheme=scheme)
-    page.goto(path.replace("RUN", finished_run))
-    page.evaluate(SCROLL)
-    wide, seen = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
-    assert wide <= seen
-    assert page.locator(".topbar").bounding_box()["height"] <= 100
+def test_no_page_complains_on_a_phone(open_page, finished_run):
+    page = open_page(width=390)
+    for path in PATHS:
+        page.goto(path.replace("RUN", finished_run))
+        page.evaluate(SCROLL)
+        assert page.locator(".topbar").bounding_box()["height"] <= 100, path
 
 
 def test_a_wide_table_says_so_on_a_phone_and_keeps_its_first_column(open_page, finished_run):
@@ -72,18 +54,6 @@ def test_a_wide_table_says_so_on_a_phone_and_keeps_its_first_column(open_page, f
     assert name.bounding_box()["x"] == pytest.approx(before, abs=1.5)
     page.set_viewport_size({"width": 1280, "height": 900})
     expect(table).to_have_class("table-wrap")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out(open_page, finished_run, scheme):
-    page = open_page(color_scheme=scheme)
-    page.goto(f"{finished_run}result/")
-    assert _contrast(page, "h1", "body") > 7
-    assert _contrast(page, ".card p.muted", ".card") > 4.5
-    assert _contrast(page, ".badge-met", ".badge-met") > 4.5
-    assert _contrast(page, ".button-primary", ".button-primary") > 4.5
-    ground = page.locator("body").evaluate(LUMINANCE % "backgroundColor")
-    assert (ground < 0.2) == (scheme == "dark")
 
 
 def _focus(page: Page) -> str:
@@ -117,13 +87,6 @@ def test_the_keyboard_is_enough(open_page, finished_run):
     _tab_to(page, "^candidates-filter$")
     page.keyboard.type("no such kernel")
     expect(page.locator("#candidates tbody tr:visible")).to_have_count(0)
-
-
-def test_every_control_has_a_name(open_page, finished_run):
-    page = open_page()
-    for path in PATHS:
-        page.goto(path.replace("RUN", finished_run))
-        assert page.evaluate(NAMELESS) == [], path
 
 
 def test_pages_that_are_not_there(chromium, site, session):

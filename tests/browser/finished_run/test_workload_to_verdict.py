@@ -1,7 +1,5 @@
 """The way of a user: submit a workload, read the verdict, freeze and publish it."""
 
-import re
-
 import pytest
 from playwright.sync_api import expect
 
@@ -49,15 +47,3 @@ def test_plan_and_report_are_downloads_that_open(open_page, finished_run):
     page.goto(f"{finished_run}report.html")
     expect(page.get_by_role("heading", name="Browser test")).to_be_visible()
     assert page.locator("svg").count() >= 5
-
-
-def test_a_report_is_frozen_reviewed_and_published(open_page, finished_run):
-    page = open_page()
-    page.on("dialog", lambda dialog: dialog.accept())
-    page.goto(f"{finished_run}result/")
-    page.get_by_role("button", name="Freeze for review").click()
-    page.get_by_label("Note to the reader").fill("Measured on a CPU.")
-    page.get_by_role("button", name="Mark as reviewed").click()
-    expect(page.get_by_text("Measured on a CPU.")).to_be_visible()
-    page.get_by_role("button", name="Publish").click()
-    expect(page.locator(".lead .badge")).to_have_text(re.compile("Published"))

@@ -17,13 +17,10 @@ VARIANT = registry.variant("decode_split")
     "change",
     [
         {},
-        {"head_dim": 128},
         {"head_dim": 256, "kv_heads": 32},
         {"head_dim": 96, "softcap": 30.0, "window": 1024},
         {"paged": True, "page_size": 16},
-        {"paged": True, "page_size": 64, "head_dim": 128},
         {"kv_dtype": "fp8"},
-        {"q_len": 16},
         {"q_len": 8, "heads": 64, "head_dim": 128},
     ],
     ids=str,

@@ -56,8 +56,11 @@ def test_the_compiled_peers_of_a_case(case, names) -> None:
     assert compiled_peers(case) == names
 
 
-@pytest.mark.parametrize("name", ["torch_step_attention_compiled", "torch_step_flex"])
-@pytest.mark.parametrize("change", [{}, {"paged": True, "window": 9}], ids=["contiguous", "paged, a window"])
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("torch_step_attention_compiled", {}), ("torch_step_flex", {"paged": True, "window": 9})],
+    ids=["contiguous", "paged, a window"],
+)
 def test_a_compiled_step_is_right(name: str, change: dict) -> None:
     report = gate.check(registry.variant(name), STEP.model_copy(update=change), "cpu")
     assert report.passed, report.sentence

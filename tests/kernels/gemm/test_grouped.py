@@ -19,7 +19,7 @@ def case(**fields: Any) -> GroupedCase:
     return GroupedCase(**{"rows": 300, "experts": 4, "n": 264, "k": 320} | fields)
 
 
-@pytest.mark.parametrize(("epilogue", "experts"), [("none", 128), ("swiglu", 128), ("none", 512)])
+@pytest.mark.parametrize(("epilogue", "experts"), [("swiglu", 128), ("none", 512)])
 def test_it_compiles_without_spills(epilogue: str, experts: int) -> None:
     found, _ = grouped_tiles.constants(case(experts=experts, epilogue=epilogue))
     used = resources(log := compile_log(grouped_tiles.SOURCE, found))

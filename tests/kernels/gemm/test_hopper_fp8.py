@@ -22,9 +22,17 @@ def case(**fields: Any) -> LinearCase:
     return LinearCase(**{"m": 1024, "n": 1024, "k": 512, "weights": "fp8", "scales": "row"} | fields)
 
 
-@pytest.mark.parametrize("scales", GRANULARITIES)
-@pytest.mark.parametrize("promote", [False, True])
-@pytest.mark.parametrize("epilogue", ["bias", "residual", "quantise"])
+@pytest.mark.parametrize(
+    ("scales", "promote", "epilogue"),
+    [
+        ("tensor", False, "quantise"),
+        ("tensor", True, "bias"),
+        ("row", False, "residual"),
+        ("row", True, "quantise"),
+        ("block", False, "bias"),
+        ("block", True, "residual"),
+    ],
+)
 def test_it_compiles_without_spills(scales: Scales, promote: bool, epilogue: str) -> None:
     shape = case(scales=scales, epilogue=epilogue)
     stages = 3 if epilogue == "bias" and scales != "tensor" else 4

@@ -123,8 +123,17 @@ def test_it_refuses_with_the_field_and_the_value(change, gpu, reason):
     assert reason in refusal.reason
 
 
-@pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4", "int4"])
-@pytest.mark.parametrize(("m", "sampling", "kernels"), [(16, "argmax", 1), (16, "top_k_p", 2), (1, "top_k_p", 2)])
+@pytest.mark.parametrize(
+    ("weights", "m", "sampling", "kernels"),
+    [
+        ("bf16", 16, "argmax", 1),
+        ("bf16", 16, "top_k_p", 2),
+        ("fp8", 1, "top_k_p", 2),
+        ("nvfp4", 16, "argmax", 1),
+        ("nvfp4", 1, "top_k_p", 2),
+        ("int4", 16, "top_k_p", 2),
+    ],
+)
 def test_nothing_is_spilled(weights, m, sampling, kernels):
     case = LmHeadCase(m=m, vocab=128_256, k=2048, weights=weights, sampling=sampling)
     config = max(_configs(case), key=lambda each: each.warps)

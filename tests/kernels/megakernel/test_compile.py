@@ -31,16 +31,15 @@ def constants(name: str, **layout: Any) -> dict:
 
 
 def contexts() -> Iterator[tuple[str, dict[str, int]]]:
-    """The largest model with each combination of code paths that models take behind short and long contexts.
-
-    The other models differ from it in sizes alone, and each build takes the compiler two seconds.
-    """
-    largest: dict[tuple[int, ...], tuple[str, dict[str, int]]] = {}
-    for name in sorted(CONFIGS, key=lambda each: shape_of(CONFIGS[each]).hidden):
-        for capacity in (192, 4096, 16384):
-            made = constants(name, capacity=capacity)
-            largest[tuple(made[path] for path in CODE_PATHS)] = name, {"capacity": capacity}
-    yield from largest.values()
+    """Models behind short and long contexts that together take every value of each code path, the largest first."""
+    taken: set[tuple[str, int]] = set()
+    for name in sorted(CONFIGS, key=lambda each: shape_of(CONFIGS[each]).hidden, reverse=True):
+        for capacity in (16384, 4096, 192):
+            shape = replace(shape_of(CONFIGS[name]), layers=1, vocab=4000, norm_eps=1e-5)
+            made = device.defines(build_program(shape, default_layout(shape, capacity=capacity)), device.Tuning())
+            if new := {(path, made[path]) for path in CODE_PATHS} - taken:
+                taken |= new
+                yield name, {"capacity": capacity}
 
 
 @pytest.mark.parametrize(
@@ -49,22 +48,13 @@ def contexts() -> Iterator[tuple[str, dict[str, int]]]:
         ("llama-3.2-1b", {"sliced": True}),
         ("llama-3.2-1b", {"batch": 2}),
         ("llama-3.2-1b", {"batch": 3, "capacity": 4096}),
-        ("voice-agent", {"batch": 7}),
-        ("llama-3.2-1b", {"batch": 8}),
         ("llama-3.1-8b", {"batch": 8}),
         ("qwen2.5-1.5b", {"batch": 8, "capacity": 4096}),
-        ("llama-3.2-1b", {"weights": "fp8"}),
-        ("qwen2.5-1.5b", {"weights": "fp8"}),
         ("smollm2-1.7b", {"weights": "fp8"}),
-        ("llama-3.2-1b", {"weights": "fp8", "batch": 8}),
         ("llama-3.1-8b", {"weights": "fp8", "batch": 5}),
-        ("llama-3.2-1b", {"weights": "nvfp4"}),
-        ("qwen2.5-1.5b", {"weights": "nvfp4"}),
         ("llama-3.2-1b", {"weights": "nvfp4", "batch": 8}),
         ("qwen2.5-1.5b", {"weights": "nvfp4", "batch": 6}),
         ("llama-3.2-1b", {"sms": 114}),
-        ("qwen2.5-3b", {"sms": 114, "capacity": 4096}),
-        ("qwen3-1.7b", {"sms": 78}),
         ("llama-3.1-8b", {"sms": 78, "capacity": 4096}),
         *contexts(),
     ],
@@ -80,11 +70,7 @@ def test_nothing_is_spilled(name: str, layout: dict[str, Any]) -> None:
     ("name", "ranks", "layout"),
     [
         ("llama-3.2-1b", 2, {}),
-        ("llama-3.2-1b", 4, {}),
-        ("llama-3.1-8b", 4, {"weights": "fp8"}),
         ("llama-3.1-8b", 4, {"capacity": 4096}),
-        ("llama-3.1-70b", 2, {}),
-        ("llama-3.1-70b", 2, {"weights": "fp8"}),
         ("llama-3.1-70b", 4, {"weights": "fp8"}),
         ("qwen2.5-1.5b", 2, {"batch": 2}),
     ],
@@ -153,7 +139,7 @@ def test_an_error_in_the_source_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("batch", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("batch", [1, 3, 8])
 def test_every_ring_that_is_built_fits(name: str, batch: int) -> None:
     """With its residual in slices every model has room for a ring at batch 8."""
     shape = replace(shape_of(CONFIGS[name]), layers=1, vocab=4000)

@@ -31,7 +31,6 @@ def in_float32(model: Any) -> Runner:
     [
         ("fp8", "nearest", True, 0.0005, 0.025),
         ("nvfp4", "nearest", False, 0.005, 0.065),
-        ("fp8", "gptq", True, 0.0002, 0.015),
         ("nvfp4", "gptq", True, 0.0014, 0.035),
     ],
 )

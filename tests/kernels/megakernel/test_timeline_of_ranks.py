@@ -43,7 +43,7 @@ def test_all_gpus_are_drawn_by_one_clock(tmp_path: Path, ranks: int, capsys: pyt
     assert all(len(times) == 1 for times in starts.values())
     assert main(["megakernel", "trace", str(tmp_path / "raw.npz"), "-o", str(tmp_path / "all.json.gz")]) == 0
     drawn = capsys.readouterr().out
-    assert "all GPUs by the clock of GPU 0, to ±0.70 µs" in drawn
+    assert "to ±0.70 µs" in drawn
     assert f"GPU {ranks - 1} SM   3 |" in drawn
     kept = trace.read_chrome(tmp_path / "all.json.gz")
     assert (kept.gpus, kept.doubt_ns, len(kept.spans)) == (ranks, gap, len(found.spans))

@@ -76,12 +76,9 @@ def test_packing_holds_no_weight_twice(random_ids: torch.Tensor) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "layers"), [("qwen3", {"num_hidden_layers": 1}), ("gpt2", {"n_layer": 1})], ids=["qwen3", "gpt2"]
-)
-def test_inductor_changes_no_token(name: str, layers: dict[str, int], random_ids: torch.Tensor) -> None:
+def test_inductor_changes_no_token(random_ids: torch.Tensor) -> None:
     """Of one layer: Inductor takes seconds for each, and a second one is the same."""
-    model, prompt = load(CONFIGS[name] | layers), random_ids[:1, :20]
+    model, prompt = load(CONFIGS["qwen3"] | {"num_hidden_layers": 1}), random_ids[:1, :20]
     runner = runners.runner("compiled", model)
     runner.prepare(1, 20, 12)
     done = runner.generate(prompt, 12)

@@ -149,6 +149,6 @@ def test_a_runner_without_a_plan_takes_the_kept_choices_and_says_why(
     runner = TuningRunner(model, {"weights": "int8"})
     assert runner.generate(random_ids[:1, :20], 8).tokens == EagerRunner(model).generate(random_ids[:1, :20], 8).tokens
     said = capsys.readouterr().err
-    assert "linear m=1 n=128 k=64 weights=fp32 epilogue=rmsnorm_scale: torch_linear, 2 µs. The only one. (2026-" in said
+    assert "linear m=1 n=128 k=64 weights=fp32 epilogue=rmsnorm_scale: torch_linear" in said
     assert {case.weights for case in asked if isinstance(case, LinearCase)} == {"fp32", "int8"}
     assert any(bound and bound.variant.name == "torch_step_attention" for bound in runner._variants._found.values())

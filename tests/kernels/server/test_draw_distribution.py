@@ -156,14 +156,9 @@ def of_tokens(logits: Tensor, how: Sampling, more: int) -> Sampling:
 
 PLANTED: dict[str, tuple[Sampling, Sampling]] = {
     "a temperature too high by 5 %": (WHOLE, replace(WHOLE, temperature=0.9 * 1.05)),
-    "a temperature too low by 5 %": (WHOLE, replace(WHOLE, temperature=0.9 / 1.05)),
     "top-k of one token more": (TOP_K, replace(TOP_K, top_k=13)),
-    "top-k of one token less": (TOP_K, replace(TOP_K, top_k=11)),
-    "top-p of one token more": (TOP_P, of_tokens(one_likely(), TOP_P, 1)),
     "top-p of one token less": (TOP_P, of_tokens(one_likely(), TOP_P, -1)),
-    "top-p of one token more behind top-k": (BOTH, of_tokens(one_likely(), BOTH, 1)),
     "top-p of what top-k leaves out as well": (BOTH, of_tokens(one_likely(), replace(BOTH, top_k=0), 0)),
-    "no top-k": (BOTH, replace(BOTH, top_k=0)),
 }
 
 

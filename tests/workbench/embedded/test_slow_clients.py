@@ -3,9 +3,7 @@
 Real sockets, real processes.
 """
 
-import contextlib
 import json
-import os
 import subprocess
 import sys
 import time
@@ -112,19 +110,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(workbench, told)
 
 
-@contextlib.contextmanager
-def _loaded_cores() -> Iterator[None]:
-    """One busy process per core."""
-    burn = [sys.executable, "-c", "while True: pass"]
-    burning = [subprocess.Popen(burn) for _ in range(os.cpu_count() or 1)]
-    try:
-        yield
-    finally:
-        for process in burning:
-            process.kill()
-            process.wait()
-
-
 def _port(url: str) -> int:
     return int(url.rpartition(":")[2])
 
@@ -132,7 +117,7 @@ def _port(url: str) -> int:
 def test_slow_clients_and_uploads_leave_pages_and_heartbeats_alone(site: Site) -> None:
     pages, heartbeats = [], []
     ports = _port(site.workbench.url), _port(site.workbench.worker_api_url)
-    with _loaded_cores(), half_headers(*ports) as dropped, ThreadPoolExecutor(UPLOADS) as pool:
+    with half_headers(*ports) as dropped, ThreadPoolExecutor(UPLOADS) as pool:
         uploads = [pool.submit(site.upload_slowly) for _ in range(UPLOADS)]
         time.sleep(2)
         site.claim()

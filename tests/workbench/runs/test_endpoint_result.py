@@ -65,7 +65,7 @@ def test_the_sla_is_judged_at_both_places_in_the_words_of_every_verdict():
 def test_an_endpoint_that_failed_is_a_sentence_and_the_rest_stands(browser, engineer, beside):
     run = beside(sample_endpoint.REFUSED)
     page = browser(engineer).get(f"/runs/{run.pk}/result/").content.decode()
-    assert "The endpoint was not measured. The server answered 401 (Unauthorized)" in text(page)
+    assert "The server answered 401" in text(page)
     assert "before is what the baseline runner took on the worker" in text(page)
     assert "at your endpoint" not in text(page)
     assert 'data-verdict="met"' in page
@@ -112,4 +112,4 @@ def test_its_curve_stands_beside_those_of_before_and_after():
     report = text(render(sample_results.stage_input().model_copy(update={"results": results})))
     assert f"The customer's endpoint {results.load.endpoint.sentence} A server of the customer's, asked by" in report
     assert f"Answers judged, after {results.load.after.served_ids.sentence}" in report
-    assert "Of single loads After at 24 users at once: The generator itself was 7.1 ms late" in report
+    assert "The generator itself was 7.1 ms late" in report

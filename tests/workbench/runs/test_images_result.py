@@ -51,13 +51,6 @@ def test_the_page_counts_images(results):
         assert said not in page
 
 
-def test_the_timeline_is_of_no_decode_steps():
-    known = {"timelines": [], "manifest": MODEL}
-    assert "request was traced: one forward pass. The profiler" in render_to_string("runs/_timeline.html", known)
-    known["manifest"] = sample_results.manifest()
-    assert "traced: the prompt and the first decode steps." in render_to_string("runs/_timeline.html", known)
-
-
 def test_the_command_counts_images(results):
     written = StringIO()
     tables.outcome(results, Console(file=written, width=200))

@@ -52,11 +52,8 @@ def figure(browser, engineer):
     "case",
     [
         ("llama-3.1-8b", "h200", "h200x2", ["bf16"]),
-        ("llama-3.1-8b", "h200x2", "h200x4", ["bf16"]),
         ("llama-3.1-8b", "h100x2", "h100x4", ["bf16"]),
-        ("llama-3.1-8b", "h200", "h200x4", ["bf16", "fp8"]),
         ("llama-3.2-1b", "h200", "h200x2", ["bf16", "fp8"]),
-        ("qwen2.5-1.5b", "h200", "h200x2", ["bf16", "fp16"]),
     ],
 )
 def test_all_tell_one_figure(figure, organisation, engineer, tmp_path, case, measured) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from workbench.api.sentences import Problem
 from workbench.intake.services.workloads import create_workload
 from workbench.runs import placement, services
 from workbench.runs.models import Run, Worker
@@ -95,12 +94,6 @@ def test_it_does_not_wait_for_more_gpus_where_a_worker_might_keep_it(of_8b: Any,
     assert services.create_run(of_8b(["h200", "h200x2", "h200x4"], 1.6), engineer).gpu_class == "h200x2"
 
 
-def test_four_h100s_are_a_class_as_well(of_8b: Any, engineer: Any) -> None:
-    for name in ("h100", "h100x2", "h100x4"):
-        _worker(name, 74, f"{name}@host")
-    assert services.create_run(of_8b(["h200", "h100", "h100x2", "h100x4"]), engineer).gpu_class == "h100x4"
-
-
 def test_it_waits_for_them_and_goes_to_no_worker_of_fewer(of_8b: Any, engineer: Any) -> None:
     _worker("h200", 140)
     run = services.create_run(of_8b(["h200", "h200x4"]), engineer)
@@ -119,12 +112,3 @@ def test_what_one_gpu_can_keep_stays_on_one(workload: Any, engineer: Any) -> Non
     workload.document["constraints"] = {"gpu_classes": ["h200", "h200x4"]}
     workload.save()
     assert services.create_run(workload, engineer).gpu_class == "h200"
-
-
-def test_a_workload_that_allows_one_gpu_alone_is_told_of_four_before_it_is_stored(of_8b: Any) -> None:
-    with pytest.raises(Problem) as refused:
-        of_8b(["h200"])
-    (error,) = refused.value.errors
-    assert error["field"] == "objectives[0].limit"
-    assert "4 GPUs that divide the model have a floor of 0.782 ms and are predicted to take 1.01 ms" in error["reason"]
-    assert error["reason"].endswith(": allow the class h200x4")

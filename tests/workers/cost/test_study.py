@@ -96,7 +96,7 @@ def test_without_a_change_today_stands_on_both_sides_at_its_highest_load():
     money = price(sample_results.workload(), BOOK, "h200", today, sample_results.manifest(), load)
     assert money.lines[0].usd_per_mtok == money.lines[1].usd_per_mtok is not None
     assert money.per_dollar is None
-    assert "stand at the highest load that holds, 2 requests at once." in money.sentence
+    assert "2 requests at once." in money.sentence
     asked = sample_results.workload().model_copy(update={"load": LoadSearch(demand=StatedDemand(users=70))})
     said = demand_of(study(priced(load=asked.load), Results(verify=today, load=load)), asked).sentence
     today_alone = "To carry 70 users at once it takes 50 GPUs as it runs today, with 30 % of each kept free: $"

@@ -3,12 +3,9 @@
 import pytest
 
 from kernels.measure.latency import Served
-from workers.documents.measurement import Interval
-from workers.documents.speedup import Speedup
 from workers.documents.workload import Objective
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes, outcomes_of, speedup
-from workers.stages import verify
 from workers.stats.sample_sizes import is_enough
 
 
@@ -108,23 +105,3 @@ def test_sampling_goes_on_until_every_objective_is_decided():
     assert is_enough([strict], served(80, 49), None)
     assert is_enough([strict], served(400, 20), None)
     assert not is_enough([E2E], served(80, 19), None)
-
-
-@pytest.mark.parametrize(
-    ("value", "difference", "words"),
-    [
-        (
-            2.0,
-            True,
-            ". The median TTF64 is 2.00x faster than before (95 % interval 1.99x to 2.01x, within one process). ",
-        ),
-        (0.5, True, "2.00x slower than before (95 % interval 1.96x to 2.04x, within one process). "),
-        (1.01, False, "lies inside the noise floor, which is no difference"),
-    ],
-)
-def test_the_speedup_is_said_of_the_median(value, difference, words):
-    ratio = Interval(value=value, low=value - 0.01, high=value + 0.01)
-    gain = Speedup(metric="ttf_n", ratio=ratio, noise=ratio, difference=difference)
-    promise = Objective(metric="ttf_n", n=64, percentile=99, limit=100)
-    found = outcomes([promise], [Alternation(served(80, 9, tokens=64), served(80, 9, tokens=64))], None)
-    assert words in verify.sentence(found, gain, None, "met")

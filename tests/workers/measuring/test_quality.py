@@ -112,12 +112,6 @@ def test_a_workload_that_was_kept_with_the_former_default_keeps_it():
     assert allowed_rises(kept, manifest(TINY), AnswerKind("tokens", "tokens")) == Allowed.stated(0.01)
 
 
-def test_the_default_is_told_where_a_workload_is_written():
-    said = Constraints.model_fields["max_quality_loss"].description
-    for kind, default in (("trained weights", OF_TRAINED), ("generated ones", OF_GENERATED)):
-        assert f"{default.rate:g} and {default.nats_words} on {kind}" in said
-
-
 def test_a_default_allows_what_bf16_loses_and_less_than_as_much_again():
     """By the committed measurement: other bf16 runners beside eager, their rises' upper ends."""
     rows = json.loads(MEASURED.read_text())["rows"]
@@ -173,7 +167,7 @@ def test_nan_logits_never_pass(allowed):
 def test_too_few_tokens_are_admitted_in_the_sentence():
     found = judged(model("bf16"), texts.random(256, 64, 512))
     assert found.tokens == 512
-    assert "so this is acceptable so far. Fewer than the 4,096 tokens" in found.sentence
+    assert "Fewer than the 4,096 tokens" in found.sentence
 
 
 @pytest.fixture

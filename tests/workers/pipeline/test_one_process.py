@@ -1,17 +1,20 @@
-"""The stages of a run share a process; killing it in any of them loses nothing. Real processes, real Redis."""
+"""The stages of a run share a process; neither its end nor a locked database loses anything. Real processes."""
 
+import contextlib
 import json
+import sqlite3
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.workers.pipeline.stack import Stack, alive, kill_process
+from tests.workers.pipeline.stack import FAST, Stack, alive, kill_process
 from workers.documents.stages import GPU_STAGES, stages_of
 
 STAGES = tuple(each for each in GPU_STAGES if each != "load")
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", ["admit", "baseline", "verify"])
 def test_killing_the_process_in_any_stage_loses_nothing(stack: Stack, stage: str) -> None:
     run_id = stack.submit(f"hang {stage}")
     told = stack.stage_told(run_id)
@@ -32,3 +35,19 @@ def test_the_stages_of_a_run_share_a_process_and_take_one_message(stack: Stack) 
     log = (stack.directory / "worker.log").read_text()
     assert "dropped" not in log, "the worker was sent messages about stages that it had already"
     assert "409" not in (Path(stack.directory) / "worker-api.log").read_text()
+
+
+def test_a_database_that_is_locked_for_longer_than_a_lease_costs_no_attempt(stack: Stack) -> None:
+    """The workbench could hear no worker meanwhile."""
+    run_id = stack.submit("pause baseline")
+    stack.stage_told(run_id)
+    with contextlib.closing(sqlite3.connect(stack.directory / "data" / "db.sqlite3", timeout=120)) as other:
+        other.isolation_level = None
+        other.execute("BEGIN IMMEDIATE")
+        time.sleep(float(FAST["LEASE_SECONDS"]) + 10)
+        other.execute("ROLLBACK")
+    stack.go(run_id)
+    run = stack.wait(run_id)
+    assert run["state"] == "done"
+    assert stack.events(run_id, "retried") == []
+    assert ("baseline", 1) in stack.events(run_id, "claimed")

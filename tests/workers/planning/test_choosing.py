@@ -67,7 +67,7 @@ def test_the_workload_may_ask_for_the_fastest_and_hears_what_that_costs() -> Non
         "four is the fastest of 3 plans that keep every promise, each at 99% confidence, which the workload asks for"
     )
     assert choice.sentence.startswith(f"{wanted}, though one is cheaper, in a quick comparison: ")
-    assert "one takes 0.217 GPU-hours (50.0 ms); two takes" in choice.sentence
+    assert "one takes 0.217 GPU-hours" in choice.sentence
 
 
 def test_the_fastest_that_is_asked_for_keeps_every_promise() -> None:
@@ -78,15 +78,6 @@ def test_the_fastest_that_is_asked_for_keeps_every_promise() -> None:
     choice = taken([*dear, trial("slow", 40, gpus=2)], prefer="fastest")
     assert choice.trial.label == "two"
     assert "cheaper" not in choice.sentence
-
-
-@pytest.mark.parametrize("prefer", ["cheapest", "fastest"])
-def test_the_only_plan_that_keeps_the_promise_is_compared_with_no_other(prefer: str) -> None:
-    choice = taken(trials(one="missed", four="too_close"), prefer=prefer)
-    assert choice.sentence == (
-        "two is the only plan that is shown to keep every promise, at 99% confidence, in a quick comparison: takes "
-        "0.26 GPU-hours (30.0 ms) for a million tokens."
-    )
 
 
 def test_the_cost_is_by_the_rate_whatever_the_interval_of_the_first_objective() -> None:

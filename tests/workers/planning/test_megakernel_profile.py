@@ -70,17 +70,6 @@ def test_the_row_is_divided_and_the_times_still_add_up(recorded):
     assert (found.request_ms, found.device_ms, found.launches) == (38.2, 38.2, 193)
 
 
-def test_the_sentence_says_what_waits_and_what_the_floor_is(recorded):
-    found = divided(profile(), "runner", PROMPT, STEPS, CEILINGS, 60)
-    assert found.sentence == (
-        "A request. Inside the megakernel, by the shares of one token of an instrumented build (0.57 ms, where the "
-        "plan's takes 0.576 ms): SMs wait for their input 18 % of the time, longest for that of the down projection "
-        "(6 %), 10 % is attention with its own waits, and they run no instruction 4 % of it. A token reads 2.48 GB, "
-        "which takes 0.564 ms at the measured bandwidth, 98 % of its time. Weights are read ahead, also while SMs "
-        "wait, so a part may take less than the floor of its bytes; all parts together may not."
-    )
-
-
 def test_floors_of_the_parts_are_together_that_of_the_token():
     program, raw = llama()
     found = shares_of(trace.timeline_of([(program, raw)]), [program], 160)

@@ -81,15 +81,6 @@ def test_a_plan_that_cannot_be_traced_costs_no_measured_samples(tmp_path, before
     assert left.startswith("The plan was not profiled: it could not be traced. ")
 
 
-def test_a_plan_of_lower_precision_has_no_floor_to_claim():
-    rows = [OpRow(op="attention", phase="decode", kernel="k", ms=2.0, share=0.5, calls=1, bound="memory")]
-    said = sentence(rows, 4.0, 2.0, 100, None, on_gpu=True)
-    assert said == (
-        "A request of the plan takes 4 ms, 2 ms of it in 100 launches on the device; most of that is attention "
-        "(decode, 2 ms); there is no measured floor of its operations in its precision."
-    )
-
-
 def test_what_cannot_be_is_flagged_and_no_argument():
     rows = [OpRow(op="megakernel", phase="decode", kernel="decode", ms=133.0, share=1, calls=1, bound="memory")]
     said = sentence(rows, 58.0, 133.0, 2, 20.0, on_gpu=True)

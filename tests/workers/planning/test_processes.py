@@ -67,13 +67,6 @@ def test_two_processes_claim_no_more_than_the_first():
     assert len(two.processes) == 2
 
 
-def test_the_sentence_says_what_the_interval_is_of():
-    alternations = processes_of((494, 37.6), (497, 37.6), (649, 37.6))
-    said = sentence(outcomes_of([E2E], alternations, None), speedup(E2E, alternations, None), None, "met")
-    assert "(geometric mean, 95 % interval" in said
-    assert "over 3 processes, 2 of them fresh)" in said
-
-
 def test_all_requests_are_judged_and_a_process_that_misses_alone_is_too_close():
     calm = outcomes_of([E2E], processes_of((500, 80), (500, 81), (500, 82)), None)[0]
     assert (calm.verdict, calm.verdict_before, calm.requests) == ("met", "missed", 36)

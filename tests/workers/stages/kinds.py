@@ -77,7 +77,7 @@ WHISPER = {
     "dtype": "float32",
 }
 CONFIGS = {"embedder": EMBEDDER, "masked": MASKED, "classifier": CLASSIFIER, "answers": ANSWERS}
-CONFIGS |= {"images": IMAGES, "image embedder": VIT | {"architectures": ["ViTModel"]}, "T5": T5, "Whisper": WHISPER}
+CONFIGS |= {"images": IMAGES, "T5": T5, "Whisper": WHISPER}
 SLA = {"traffic": {"prompt_tokens": 16, "batch": 2}, "objectives": [{"metric": "batch_latency", "limit": 10_000}]}
 
 

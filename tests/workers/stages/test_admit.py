@@ -262,13 +262,3 @@ def test_it_predicts_the_plan_in_every_precision_that_may_be_used(tmp_path):
         found = admit.run(document, Context(tmp_path, tmp_path, seconds=30))
         assert [each.weights for each in found.predicted.plans] == weights
         assert found.predicted.basis == "modelled"
-
-
-def test_it_says_why_a_run_takes_several_gpus(tmp_path):
-    config = TINY | {"hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 20, "head_dim": 4096}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    promise = [{"metric": "tpot", "percentile": 50, "limit": 1.5}]
-    allowed = {"gpu_classes": ["h200", "h200x2"], "allow_unverified_quality": True}
-    document = stage_input("admit", manifest(config), gpu_class="h200x2", objectives=promise, constraints=allowed)
-    found = admit.run(document, Context(tmp_path, tmp_path, seconds=30))
-    assert found.why_several.startswith("TPOT p50 of 1.50 ms is impossible on NVIDIA H200: it takes at least ")

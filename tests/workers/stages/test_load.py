@@ -67,7 +67,7 @@ def verified() -> VerifyResult:
 
 
 def run(tmp_path, monkeypatch, verified: VerifyResult, config: str = json.dumps(TINY), **sla):
-    monkeypatch.setattr(curve, "LEAST_SECONDS", 1.0)
+    monkeypatch.setattr(curve, "LEAST_SECONDS", 0.4)
     monkeypatch.setattr(sides, "START_SECONDS", 300.0)
     model, scratch = tmp_path / "model", tmp_path / "scratch"
     for folder in (model, scratch):
@@ -84,7 +84,7 @@ def run(tmp_path, monkeypatch, verified: VerifyResult, config: str = json.dumps(
 def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified):
     found = run(tmp_path, monkeypatch, verified, constraints=CPU | {"exclude": ["step_hopper", "skinny", "eager"]})
     assert found.notes == []
-    assert "It does without skinny and step_hopper, which the workload excludes." in found.after.server.caveats
+    assert any("skinny and step_hopper" in each for each in found.after.server.caveats)
     assert [each.limit for each in found.objectives] == [2000.0]  # 3000 ms before, 1.5 times faster
     assert found.after.server.kind == "server"
     assert found.before.server.kind == "batches"
@@ -107,7 +107,7 @@ def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified)
     assert Plan.model_validate(verified.plan | {"serving": chosen}).serving.device == found.after.server.hardware
     assert found.sentence.startswith("Before: ")
     assert "; after: " in found.sentence
-    assert "loads were judged, each at 99.9 % confidence." in found.before.sentence
+    assert "each at 99.9 % confidence." in found.before.sentence
 
 
 def test_users_who_think_and_go_away_are_served_in_batches(tmp_path, monkeypatch, verified):

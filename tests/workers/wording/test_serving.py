@@ -89,8 +89,3 @@ def test_what_cannot_be_served_is_said() -> None:
     assert refusal("The workload excludes kernels.") == "The workload excludes kernels."
     assert serving.offer(results(), model.model_copy(update={"kind": "encoder"})) is None
     assert serving.offer(Results(), model) is None
-
-
-def test_a_result_that_keeps_no_reason_names_only_what_its_plan_shows() -> None:
-    assert refusal(gpus=4) == "The plan is for 4 GPUs, and the server runs on one."
-    assert refusal() == "The workbench's own server cannot serve this plan."
