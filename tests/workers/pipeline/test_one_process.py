@@ -14,7 +14,7 @@ from workers.documents.stages import GPU_STAGES, stages_of
 STAGES = tuple(each for each in GPU_STAGES if each != "load")
 
 
-@pytest.mark.parametrize("stage", ["admit", "baseline", "verify"])
+@pytest.mark.parametrize("stage", STAGES)
 def test_killing_the_process_in_any_stage_loses_nothing(stack: Stack, stage: str) -> None:
     run_id = stack.submit(f"hang {stage}")
     told = stack.stage_told(run_id)
