@@ -28,8 +28,8 @@ MOST_WEB_PROCESSES = 64
 MOST_CONNECTIONS = 1 << 16
 """Connections are open files. On many systems a process may have 1,024 of them unless it asks for more."""
 NUMBERS: dict[str, tuple[float, float]] = {
-    "running": (1, MOST_RUNNING),
-    "context": (1, LONGEST_SEQUENCE),
+    "max_num_seqs": (1, MOST_RUNNING),
+    "max_model_len": (1, LONGEST_SEQUENCE),
     "kv_gib": (0, MOST_KV_BYTES // GIB),
     "pause_ms": (0, math.inf),
     "seed": (-(1 << 63), (1 << 64) - 1),
@@ -56,8 +56,8 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype", choices=("bf16", "fp16", "fp32"), help="default: the plan's; bf16 on a GPU, else fp32"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the weights, where the model has none (default 0)")
-    parser.add_argument("--context", type=int, help="tokens of a sequence (default: the model's, at most 8,192)")
-    parser.add_argument("--running", type=int, help="requests served at once (default: the plan's, else 64)")
+    parser.add_argument("--max-model-len", type=int, help="tokens of a sequence (default: the model's, at most 8,192)")
+    parser.add_argument("--max-num-seqs", type=int, help="requests served at once (default: the plan's, else 64)")
     parser.add_argument("--kv-gib", type=float, help="memory for KV pages (default: what the running requests fill)")
     parser.add_argument(
         "--pause-ms",
@@ -85,7 +85,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--web-processes",
         type=int,
-        help="processes that speak HTTP (default: 4 for a GPU on 8 CPUs or more and with --running from 64 on, else 1)",
+        help="processes that speak HTTP (default: 4 for a GPU on 8 CPUs or more and from --max-num-seqs 64 on, else 1)",
     )
     parser.add_argument("--api-key-file", type=Path, help=f"the key that clients must give (default: ${KEY_VARIABLE})")
 
@@ -141,8 +141,8 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         device=options.device,
         dtype=options.dtype,
         seed=options.seed,
-        context=options.context or size.context,
-        running=options.running or size.running,
+        max_model_len=options.max_model_len or size.max_model_len,
+        max_num_seqs=options.max_num_seqs or size.max_num_seqs,
         kv_bytes=max(1, int(options.kv_gib * GIB)) if options.kv_gib else None,
         pause_ms=options.pause_ms,
         exclude=tuple(options.exclude),

@@ -36,8 +36,8 @@ class ServerSettings:
     name: str
     dtype: str
     port: int
-    context: int
-    running: int
+    max_model_len: int
+    max_num_seqs: int
     memory: float = MEMORY_SHARE
     shared_prefix: bool = False
 
@@ -60,8 +60,8 @@ def vllm(
     long = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[wanted.dtype]
     given = {
         "--dtype": long,
-        "--max-model-len": str(wanted.context),
-        "--max-num-seqs": str(wanted.running),
+        "--max-model-len": str(wanted.max_model_len),
+        "--max-num-seqs": str(wanted.max_num_seqs),
         "--gpu-memory-utilization": str(wanted.memory),
         "--generation-config": "vllm",
         "--seed": "0",

@@ -107,7 +107,7 @@ def _programs(options: argparse.Namespace) -> list[Program]:
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
             raise InputRefused(f"--{name.replace('_', '-')}: {value} is less than 1")
     try:
-        return programs(part_of(shape_of(config_of(options.model)), layout.ranks), layout)
+        return programs(part_of(shape_of(config_of(options.model)), layout.tensor_parallel_size), layout)
     except KeyError as error:
         raise InputRefused(f"{options.model}: config.json has no {error}") from None
 
@@ -124,7 +124,9 @@ def _validate(options: argparse.Namespace) -> int:
     count = sum(len(table) for program in ranks for table in program.instructions)
     what = f"{len(problems)} problems" if problems else "proven"
     layout = ranks[0].layout
-    where = f"{layout.sms} SMs" + (f" of each of {layout.ranks} GPUs" if layout.ranks > 1 else "")
+    where = f"{layout.sms} SMs" + (
+        f" of each of {layout.tensor_parallel_size} GPUs" if layout.tensor_parallel_size > 1 else ""
+    )
     print(f"{options.model}: {count} instructions a token on {where}: {what} ({seconds:.1f} s)")
     return 1 if problems else 0
 

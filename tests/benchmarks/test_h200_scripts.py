@@ -237,7 +237,7 @@ def test_kernels_that_were_compiled_ahead_are_unpacked_where_the_library_looks(t
     calls = [line.split()[2:] for line in log.read_text().splitlines() if line.startswith("-m kernels")]
     for arguments in calls:
         check_kernels(arguments)
-    assert {"--checks", "--weights", "--running"} <= {each for arguments in calls for each in arguments}
+    assert {"--checks", "--weights", "--max-num-seqs"} <= {each for arguments in calls for each in arguments}
     environment = {**os.environ, "PREBUILT": str(archive), "KERNELS_PREBUILT": str(tmp_path / "there")}
     environment |= {"SITE": str(tmp_path / "none"), "SITE_FOLDER": str(tmp_path / "site")}
     script = f'set -euo pipefail; . {FOLDER}/use-site.sh; cd "$KERNELS_PREBUILT"; cat empty-0.cubin proof-0; ls'

@@ -132,7 +132,7 @@ class Rank:
             raise ValueError(f"count: {count} tokens from position {asked.position} do not fit in {self.capacity}")
         if len(stop) > device.STOP_TOKENS:
             raise ValueError(f"stop: at most {device.STOP_TOKENS} stop tokens, not {len(stop)}")
-        params = np.zeros((), dtype=device.params_of(self.layout.ranks))
+        params = np.zeros((), dtype=device.params_of(self.layout.tensor_parallel_size))
         batch, vocab = self.layout.batch, self.shape.vocab
         how = of_batch(asked.sampling, batch)
         params["sampling"][:batch] = device.sampling_words(how, vocab)
@@ -157,7 +157,7 @@ class Rank:
             params[name] = value
         params["positions"][:batch] = positions
         params["stop"] = [*stop, *[-1] * (device.STOP_TOKENS - len(stop))]
-        if self.layout.ranks > 1:
+        if self.layout.tensor_parallel_size > 1:
             params["peers"], params["rank"] = self.peers, self.rank
         return params
 
@@ -203,7 +203,7 @@ class Rank:
         """Raises MegakernelFault when the last launch gave up; waits for it to end."""
         word = int(self._fault.item()) & (1 << 64) - 1
         if word:
-            raise MegakernelFault(fault_sentence(word, self.layout.ranks))
+            raise MegakernelFault(fault_sentence(word, self.layout.tensor_parallel_size))
 
 
 class SingleGpuMegakernel(Rank):

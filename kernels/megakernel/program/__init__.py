@@ -42,7 +42,8 @@ class WeightSection:
 class Program:
     """`instructions[sm]` int32 [n, 16], the last one END; `sections[sm]` in stream order.
 
-    `shape` is the part of the model that each of `layout.ranks` GPUs has, and `rank` the one that runs this program.
+    `shape` is the part of the model that each of `layout.tensor_parallel_size` GPUs has, and `rank` the one that runs
+    this program.
     """
 
     shape: ModelShape

@@ -42,4 +42,4 @@ def part_of(shape: ModelShape, ranks: int) -> ModelShape:
 
 def programs(shape: ModelShape, layout: Layout) -> list[Program]:
     """The program of every rank, in their order. `shape` is the part of the model that each has."""
-    return [build_program(shape, layout, rank) for rank in range(layout.ranks)]
+    return [build_program(shape, layout, rank) for rank in range(layout.tensor_parallel_size)]

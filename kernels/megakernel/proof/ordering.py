@@ -74,7 +74,9 @@ class Ordering:
         columns = self.sms + len(self._weak)
         self.clocks = np.full((len(self.nodes), columns), -1, dtype=np.int16)
         self.latest = np.full((self.sms, columns), -1, dtype=np.int16)
-        self.buffers = {name: Buffer(size * self.layout.ranks, columns) for name, size in self.sizes.items()}
+        self.buffers = {
+            name: Buffer(size * self.layout.tensor_parallel_size, columns) for name, size in self.sizes.items()
+        }
         self._merged: dict[tuple[Access, int], np.ndarray] = {}
 
     def _list(self, sm: int) -> list[Node]:
@@ -94,7 +96,7 @@ class Ordering:
 
     def _placed(self, found: Effects, rank: int) -> Effects:
         """The effects with the blocks and key-value heads of a rank numbered over all ranks."""
-        if self.layout.ranks == 1:
+        if self.layout.tensor_parallel_size == 1:
             return found
 
         def at(access: Access, owner: int) -> Access:
@@ -103,7 +105,7 @@ class Ordering:
         def places(of: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
             return tuple((layer, rank * self.shape.kv_heads + kv, sequence) for layer, kv, sequence in of)
 
-        ranks = range(self.layout.ranks)
+        ranks = range(self.layout.tensor_parallel_size)
         writes = [at(each, r) for each in found.writes for r in (ranks if each.buffer in EXCHANGED else (rank,))]
         reads = tuple(at(each, rank) for each in found.reads)
         return replace(
@@ -194,11 +196,11 @@ class Ordering:
 
     def _of(self, node: Node, kind: str, sentence: str) -> ProgramProblem:
         rank, sm = divmod(node.sm, self.layout.sms)
-        return ProgramProblem(kind, sm, node.index, sentence, rank if self.layout.ranks > 1 else -1)
+        return ProgramProblem(kind, sm, node.index, sentence, rank if self.layout.tensor_parallel_size > 1 else -1)
 
     def _name(self, number: int) -> str:
         rank, sm = divmod(number, self.layout.sms)
-        return f"SM {sm} of GPU {rank}" if self.layout.ranks > 1 else f"SM {sm}"
+        return f"SM {sm} of GPU {rank}" if self.layout.tensor_parallel_size > 1 else f"SM {sm}"
 
     def _stuck(self, node: Node) -> ProgramProblem:
         missing = next(access for access in node.effects.reads if not self._arrived(node, access))

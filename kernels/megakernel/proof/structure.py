@@ -97,8 +97,8 @@ def _bounds(program: Program) -> Iterator[ProgramProblem]:
     if not 1 <= layout.batch <= BATCH_MOST:
         yield ProgramProblem("bounds", -1, -1, f"batch {layout.batch} is not 1 to {BATCH_MOST}")
         return
-    if not 0 <= program.rank < layout.ranks:
-        yield ProgramProblem("bounds", -1, -1, f"rank {program.rank} is not one of {layout.ranks}")
+    if not 0 <= program.rank < layout.tensor_parallel_size:
+        yield ProgramProblem("bounds", -1, -1, f"rank {program.rank} is not one of {layout.tensor_parallel_size}")
         return
     if len(program.instructions) != layout.sms or len(program.sections) != layout.sms:
         yield ProgramProblem(

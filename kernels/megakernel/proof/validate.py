@@ -41,7 +41,7 @@ def validate(*programs: Program) -> list[ProgramProblem]:
     """
     problems = _together(programs)
     for program in programs if not problems else ():
-        rank = program.rank if program.layout.ranks > 1 else -1
+        rank = program.rank if program.layout.tensor_parallel_size > 1 else -1
         problems += [replace(problem, rank=rank) for problem in structure(program)]
     return problems or Ordering(*programs).run()
 
@@ -50,8 +50,10 @@ def _together(programs: tuple[Program, ...]) -> list[ProgramProblem]:
     """Whether these are the programs of one model's ranks, each once."""
     first = programs[0]
     ranks = [program.rank for program in programs]
-    if ranks != list(range(first.layout.ranks)):
-        return [ProgramProblem("bounds", -1, -1, f"programs of ranks {ranks} for {first.layout.ranks} GPUs")]
+    if ranks != list(range(first.layout.tensor_parallel_size)):
+        return [
+            ProgramProblem("bounds", -1, -1, f"programs of ranks {ranks} for {first.layout.tensor_parallel_size} GPUs")
+        ]
     for program in programs:
         if (program.shape, program.layout) != (first.shape, first.layout):
             return [ProgramProblem("bounds", -1, -1, f"ranks 0 and {program.rank} have different shapes or layouts")]

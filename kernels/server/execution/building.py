@@ -74,11 +74,11 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
         raise ValueError(sentence)
     here = _measured_with(facts)
     if plan is not None:
-        _tell(f"the server {taken_of_plan(plan, dtype, spec.running)}")
+        _tell(f"the server {taken_of_plan(plan, dtype, spec.max_num_seqs)}")
         plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
     said = plan.serving if plan else None
     kv_bytes = spec.kv_bytes or (said.kv_bytes if said else None)
-    wanted = RequestedSize(spec.context, spec.running, kv_bytes, spec.pause_ms)
+    wanted = RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_bytes, spec.pause_ms)
     exclude = of_server([*spec.exclude, *(said.exclude if said else ())])
     found = backends(model, wanted, plan, exclude, phases)
     serving = chosen(found, said, here, exclude)
@@ -115,7 +115,9 @@ def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Servi
 
 def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
     """The plan's settings of the server; graphs and KV pages are reset if the operator asks for another size."""
-    if serving is None or (spec.running == serving.running and spec.context in (None, serving.context)):
+    if serving is None or (
+        spec.max_num_seqs == serving.max_num_seqs and spec.max_model_len in (None, serving.max_model_len)
+    ):
         return serving
     return serving.model_copy(update={"kv_bytes": None, "graph_rows": []})
 
@@ -135,8 +137,8 @@ def chosen(
     timed = first.timed if isinstance(first, MegakernelBackend) else {}
     return Serving(
         basis="measured",
-        context=kernels.limits.max_model_len,
-        running=kernels.limits.max_num_seqs,
+        max_model_len=kernels.limits.max_model_len,
+        max_num_seqs=kernels.limits.max_num_seqs,
         kv_bytes=kernels.state.keys.nbytes + kernels.state.values.nbytes,
         graph_rows=sorted({each.decodes for each in kernels.shapes if not each.prefill_chunks}),
         megakernel_up_to=first.max_num_seqs
@@ -163,7 +165,7 @@ def backends(
     """
     decoder, gpu = Decoder(model), gpu_of(model.device)
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
-    most = min(wanted.running, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
+    most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
     context = context_of(model.config, wanted)
     batches = megakernel_batches(model, gpu, context, most)
     reserved = sum(batches.values())
@@ -258,8 +260,9 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
             f"--plan: it was made for {plan.gpu} and this device is {gpu.gpu_class}: "
             "measure the model here, or serve it without a plan"
         )
-    if plan.gpus > 1:
-        return f"--plan: it is for {plan.gpus} GPUs and this server runs on one: serve the model without a plan"
+    if plan.tensor_parallel_size > 1:
+        gpus = plan.tensor_parallel_size
+        return f"--plan: it is for {gpus} GPUs and this server runs on one: serve the model without a plan"
     here = _measured_with(facts)
     for what, found in here.items():
         wanted = getattr(plan.expected, what, None)

@@ -23,7 +23,7 @@ def taken_of_plan(plan: Plan, dtype: str, running: int) -> str:
     taken = ["the plan's model"]
     if dtype == plan.dtype:
         taken.append(dtype)
-    if plan.serving and running == plan.serving.running:
+    if plan.serving and running == plan.serving.max_num_seqs:
         taken.append(f"{running} requests at once")
     what = " and ".join(filter(None, [", ".join(taken[:-1]), taken[-1]]))
     if plan.runner == "kernels":

@@ -110,7 +110,7 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
     with phases.phase("weights"):
         model: Any = runners.load(directory, config, seed=spec.seed, generated=generated, dtype=dtype, device=device)
     own = longest_sequence(model.config.to_dict())  # without positions that are kept for padding, as RoBERTa's
-    longest = min(positions(model.config), spec.context or MOST_TOKENS, own.tokens if own else MOST_TOKENS)
+    longest = min(positions(model.config), spec.max_model_len or MOST_TOKENS, own.tokens if own else MOST_TOKENS)
     with phases.phase("first batch"):
         encoder = Encoder(model, pooling_of(directory), longest)
     if not encoder.pads:

@@ -125,7 +125,7 @@ def test_every_pass_of_a_server_finds_its_binaries(asked: set[str]) -> None:
     loaded = runners.load(None, CONFIG, seed=1, generated=True, dtype="bf16", device="cpu")
     model, shapes = Decoder(loaded), Decoder(skeleton(CONFIG, "bf16"))
     backend = KernelsBackend(
-        model, H200, limits_for(shapes, loaded.config, RequestedSize(SERVER.context, SERVER.running))
+        model, H200, limits_for(shapes, loaded.config, RequestedSize(SERVER.max_model_len, SERVER.max_num_seqs))
     )
     pages, met = backend.state.positions // backend.limits.page_size, set()
     for shape, ops, head in backend.passes():
@@ -154,7 +154,7 @@ def test_the_servers_megakernels_find_their_binaries(asked: set[str], monkeypatc
     model: Any = skeleton(CONFIG, "bf16")
     for batch in BATCHES:
         with pytest.raises(Packed):
-            megakernel_instance.MachineInstance(model, batch, capacity_of(SERVER.context or 0))
+            megakernel_instance.MachineInstance(model, batch, capacity_of(SERVER.max_model_len or 0))
     assert len(asked) == len(BATCHES)
     assert all(name.startswith("decode-") for name in asked)
 

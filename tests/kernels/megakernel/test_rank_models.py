@@ -57,7 +57,7 @@ def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: 
     prompts = TensorParallelPrompts(parts, whole=False)
     prompts.read(prompt)
     first = prompts.state.token[:, 0].numpy()
-    made = programs_of(name, ranks=ranks, sms=4)
+    made = programs_of(name, tensor_parallel_size=ranks, sms=4)
     gpus = []
     for each, rank, program in zip(parts, own, made, strict=True):
         arrays = {key: as_numpy(value) for key, value in uploads(rank.model, program, CAPACITY, rank.rounded).items()}
@@ -126,7 +126,7 @@ def test_a_loaded_model_is_left_as_it_is() -> None:
 def test_the_bytes_that_a_gpu_holds_are_those_of_its_tensors(name: str, weights: str) -> None:
     """All that is as large as a matrix. Neither rank holds anything of the whole model's layers."""
     own = rank_models(divide(model(name), cpus(2)), cpus(2), weights, Rounding())
-    for rank, program in zip(own, programs_of(name, ranks=2, weights=weights, batch=1), strict=True):
+    for rank, program in zip(own, programs_of(name, tensor_parallel_size=2, weights=weights, batch=1), strict=True):
         held, there = held_bytes(program, CAPACITY), part(rank, 1)
         layers = rank.compact.layers
         matrices = [

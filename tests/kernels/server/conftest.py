@@ -69,7 +69,7 @@ def served(*options: str, output: IO[bytes] | None = None) -> Iterator[tuple[htt
     port = reserved_port()
     command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--device", "cpu", "--port", str(port)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "KERNELS_SERVE_API_KEY": "secret"}
-    command += ["--running", "4", "--context", "128", *options]
+    command += ["--max-num-seqs", "4", "--max-model-len", "128", *options]
     server = subprocess.Popen(command, env=environment, start_new_session=True, stderr=output)
     headers = {"Authorization": "Bearer secret"}
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=300, trust_env=False) as found:

@@ -208,7 +208,7 @@ def test_what_the_server_chose_is_told() -> None:
         megakernel.max_num_seqs,
         megakernel.timed,
     )
-    assert (found.context, found.running) == (kernels.limits.max_model_len, kernels.limits.max_num_seqs)
+    assert (found.max_model_len, found.max_num_seqs) == (kernels.limits.max_model_len, kernels.limits.max_num_seqs)
     assert found.device == "this one"
     assert building.chosen([kernels], found, here).token_ms == megakernel.timed
     assert building.chosen([kernels], None, here).megakernel_up_to == 0

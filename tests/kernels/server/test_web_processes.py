@@ -232,13 +232,13 @@ def test_each_process_gets_its_own_part_of_the_news() -> None:
 @pytest.mark.parametrize(
     ("cpus", "gpu", "asked", "count"),
     [
-        (2, True, {"running": 256}, 1),
-        (16, True, {"running": 32}, 1),
-        (16, True, {"running": 64}, 4),
-        (16, False, {"running": 64}, 1),
-        (8, False, {"running": 256, "device": "cuda"}, 4),
-        (64, True, {"running": 256, "device": "cpu"}, 1),
-        (2, False, {"running": 8, "device": "cpu", "web_processes": 3}, 3),
+        (2, True, {"max_num_seqs": 256}, 1),
+        (16, True, {"max_num_seqs": 32}, 1),
+        (16, True, {"max_num_seqs": 64}, 4),
+        (16, False, {"max_num_seqs": 64}, 1),
+        (8, False, {"max_num_seqs": 256, "device": "cuda"}, 4),
+        (64, True, {"max_num_seqs": 256, "device": "cpu"}, 1),
+        (2, False, {"max_num_seqs": 8, "device": "cpu", "web_processes": 3}, 3),
     ],
 )
 def test_several_serve_many_requests_to_a_gpu_on_many_cpus(cpus: int, gpu: bool, asked: dict, count: int) -> None:
