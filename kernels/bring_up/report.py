@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernels.bring_up.document import BringUp, Gap, MachineCeilings, ModelCost, VariantProofs
-from kernels.bring_up.shares import op_shares
 
 NEXT_STEPS = 10
 KINDS = {
@@ -39,9 +38,10 @@ def proofs_of(rows: Sequence[Mapping[str, Any]], ops: Mapping[str, str]) -> list
 def next_steps(proofs: Sequence[VariantProofs], stopped: Mapping[str, str], gaps: Sequence[Gap]) -> list[str]:
     """At most ten things to do: failures first, then the gaps by what they cost a request."""
     steps = [
-        f"Mend {each.variant}: {each.failed} of {each.passed + each.failed} proofs failed, such as {case}: {sentence}"
-        for each in proofs
-        for case, sentence in list(each.failures.items())[:1]
+        f"Mend {proof.variant}: {proof.failed} of {proof.passed + proof.failed} proofs failed, "
+        f"such as {case}: {sentence}"
+        for proof in proofs
+        for case, sentence in list(proof.failures.items())[:1]
     ]
     steps += [f"Find out why this gave nothing: {label}. {sentence}" for label, sentence in stopped.items()]
     words = {
@@ -88,8 +88,8 @@ def markdown(found: BringUp) -> str:
         "| variant | op | passed | failed | refused | why none was served |",
         "| --- | --- | --- | --- | --- | --- |",
         *[
-            f"| {each.variant} | {each.op} | {each.passed} | {each.failed} | {each.refused} | {each.refusal} |"
-            for each in found.proofs
+            f"| {proof.variant} | {proof.op} | {proof.passed} | {proof.failed} | {proof.refused} | {proof.refusal} |"
+            for proof in found.proofs
         ],
     ]
     lines += _shares(found)
@@ -144,8 +144,8 @@ def absent(found: BringUp) -> list[tuple[str, str]]:
 
 def _shares(found: BringUp) -> list[str]:
     rows = [
-        f"| {each.op} | {each.races} | {' | '.join(map(_percent, (each.of_ceiling, each.lowest, each.of_peer)))} |"
-        for each in op_shares(found.races)
+        f"| {share.op} | {share.races} | {' | '.join(map(_percent, (share.of_ceiling, share.lowest, share.of_peer)))} |"
+        for share in op_shares(found.races)
     ]
     return [
         "",

@@ -104,10 +104,10 @@ def run_steps(
             worker.stop()
 
     threads = [threading.Thread(target=work) for _ in range(max(1, min(processes, total)))]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return left_out
 
 

@@ -181,7 +181,11 @@ class ServeBench:
             void=lag.sentence(closed=not found.open_loop),
             settings=server.settings,
         )
-        judged = [each for each in found.rounds[0].exchanges if each.ids and each.planned.index in requests.judged]
+        judged = [
+            exchange
+            for exchange in found.rounds[0].exchanges
+            if exchange.ids and exchange.planned.index in requests.judged
+        ]
         return Measured(row, [(requests.prompts[each.planned.index], each.ids) for each in judged])
 
     def judge(self, measured: list[Measured]) -> None:

@@ -82,7 +82,7 @@ def of_model(
     for server in servers:
         wanted = RequestedSize(server.max_model_len, server.max_num_seqs)
         yield from _served(decoder, model.config, gpu, wanted)
-        batches = [each for each in BATCHES if each < 2 * server.max_num_seqs]
+        batches = [batch for batch in BATCHES if batch < 2 * server.max_num_seqs]
         yield from chain.from_iterable(megakernels(config, gpu, capacity_of(context_of(model.config, wanted)), batches))
 
 

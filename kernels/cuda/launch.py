@@ -38,7 +38,7 @@ class Launch:
         pdl: bool = False,
     ) -> None:
         x, y, z = (*grid, 1, 1)[:3]
-        held = [packed_argument(each) for each in arguments]
+        held = [packed_argument(argument) for argument in arguments]
         pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
         launch = config((x, y, z), threads, shared_bytes, stream, pdl_attribute() if pdl else None)
         address = kernel if isinstance(kernel, int) else kernel.kernel.ptr

@@ -9,7 +9,7 @@ C = TypeVar("C")
 def matching(found: Iterable[C], params: Mapping[str, Any], names: Collection[str]) -> C | None:
     """The first tile config whose fields `names` have the values in `params`; others may be any."""
     wanted = {name: value for name, value in params.items() if name in names}
-    return next((each for each in found if all(getattr(each, name) == value for name, value in wanted.items())), None)
+    return next((c for c in found if all(getattr(c, name) == value for name, value in wanted.items())), None)
 
 
 def resized(found: Iterable[Any], params: dict[str, Any], names: Collection[str]) -> dict[str, Any]:

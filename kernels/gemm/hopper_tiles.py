@@ -105,7 +105,7 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
     full = case.scales in ("row", "block") and case.adds_bias  # bias and scales leave no room for another stage
     stages = {256: 3 if full else 4, 192: 4, 128: 5}
     widths = _widths(case, case.scales == "block")
-    found: list[dict[str, Any]] = [{"columns": each, "stages": stages[each]} for each in widths]
+    found: list[dict[str, Any]] = [{"columns": width, "stages": stages[width]} for width in widths]
     found.sort(key=lambda each: (_work(case, each["columns"]), -each["stages"]))
     if case.epilogue == "none" and case.scales != "block":
         found += [each | {"ping_pong": True} for each in PING_PONG if _pairs(case, each["columns"]) >= 2 * PAIRS]

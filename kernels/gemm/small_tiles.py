@@ -66,7 +66,7 @@ class SmallTileConfig:
     @cached_property
     def columns(self) -> int:
         """The N of the products: padded rows of x in a tile, or rows of w."""
-        return self.wide or next(each for each in COLUMNS if each * self.tokens >= self.case.m)
+        return self.wide or next(column for column in COLUMNS if column * self.tokens >= self.case.m)
 
     @property
     def rows(self) -> int:

@@ -157,7 +157,7 @@ def _embeds(document: dict[str, Any]) -> bool:
 
 def _choices(document: dict[str, Any]) -> list[dict[str, Any]]:
     choices = document.get("choices")
-    return [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
+    return [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
 
 
 def _ids(choice: dict[str, Any], name: str) -> list[int]:
@@ -193,5 +193,5 @@ def _message(document: dict[str, Any]) -> str:
 
 def _shown(text: bytes) -> str:
     words = " ".join(text[: 4 * SHOWN_CHARACTERS].decode("utf-8", "replace").split())
-    shown = "".join(each if each.isprintable() else "�" for each in words)
+    shown = "".join(word if word.isprintable() else "�" for word in words)
     return shown if len(shown) <= SHOWN_CHARACTERS else shown[:SHOWN_CHARACTERS] + "…"

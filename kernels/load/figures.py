@@ -50,8 +50,8 @@ class LoadFigures:
         self.rounds = list(rounds)
         self.exchanges = list(itertools.chain.from_iterable(each.counted for each in self.rounds))
         self.seconds = sum(each.steady_seconds for each in self.rounds)
-        self.open_loop = any(each.planned.at_s is not None for sent in self.rounds for each in sent.exchanges)
-        self.answered = [(each, each.served()) for each in self.exchanges]
+        self.open_loop = any(exchange.planned.at_s is not None for sent in self.rounds for exchange in sent.exchanges)
+        self.answered = [(exchange, exchange.served()) for exchange in self.exchanges]
 
     @property
     def served(self) -> list[tuple[Exchange, Served]]:
@@ -116,7 +116,7 @@ class LoadFigures:
 
 
 def _ends_ns(sent: LoadTrace) -> list[int]:
-    return [each.end_ns for each in sent.exchanges if each.ended]
+    return [exchange.end_ns for exchange in sent.exchanges if exchange.ended]
 
 
 def percentiles(samples: Sequence[float]) -> dict[str, float]:

@@ -105,5 +105,5 @@ class TensorParallelPrompts(PromptReader):
         return Bucket(one_pass, self._length, devices if devices[0].type == "cuda" else ())
 
     def check(self) -> None:
-        for each in self._exchanges:
-            each.check()
+        for exchange in self._exchanges:
+            exchange.check()

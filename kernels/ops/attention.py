@@ -66,12 +66,12 @@ class AttentionCase(BaseCase):
     def sequences(self) -> list[tuple[int, int]]:
         """Queries and keys of each sequence."""
         if self.lengths is not None:
-            return [(each, each) for each in self.lengths]
+            return [(length, length) for length in self.lengths]
         return [(self.q_len, each) for each in self.kv_lengths or [self.kv_len] * self.batch]
 
     @property
     def flops(self) -> float:
-        return sum(_attention_flops(self, *each) for each in self.sequences)
+        return sum(_attention_flops(self, *sequence) for sequence in self.sequences)
 
     @property
     def least_bytes(self) -> float:
@@ -82,7 +82,7 @@ class AttentionCase(BaseCase):
     @property
     def unavoidable_flops(self) -> float:
         """Less than `flops` if a window or causality excludes pairs of query and key."""
-        return 4.0 * self.heads * self.head_dim * sum(_visible_pairs(self, *each) for each in self.sequences)
+        return 4.0 * self.heads * self.head_dim * sum(_visible_pairs(self, *sequence) for sequence in self.sequences)
 
     @property
     def unavoidable_bytes(self) -> float:

@@ -107,7 +107,7 @@ def judge(
     Where the first is the lower one, or `reference` is the runner itself, the ids are held against the runner's own
     logits. Raises ValueError as `logit_gaps`.
     """
-    allowed, activations = (LARGEST_DIFFERENCE[each] for each in precisions)
+    allowed, activations = (LARGEST_DIFFERENCE[precision] for precision in precisions)
     itself = reference is runner
     lossy = allowed > activations and runner.gives_logits
     own = joined([logit_gaps(runner, *batch) for batch in served]) if itself or lossy else None
@@ -163,9 +163,9 @@ def answer_gaps(reference: "Runner", prompt: Sequence[int], served: Sequence[int
 
 def joined(parts: Sequence[LogitGaps]) -> LogitGaps:
     """The gaps of all ids together; `parts` has one at least."""
-    ids = sum(each.tokens for each in parts)
+    ids = sum(part.tokens for part in parts)
     return LogitGaps(
-        mean=sum(each.mean * each.tokens for each in parts) / ids,
-        largest=max(each.largest for each in parts),
+        mean=sum(part.mean * part.tokens for part in parts) / ids,
+        largest=max(part.largest for part in parts),
         tokens=ids,
     )

@@ -64,7 +64,7 @@ def pack_projections(model: nn.Module, linear: Linear, is_planned: Callable[[int
     for owner in model.modules():
         for names in GROUPS:
             modules = [getattr(owner, name, None) for name in names]
-            if _can_pack(modules) and not any(is_planned(*each.weight.shape) for each in modules):  # type: ignore[union-attr]
+            if _can_pack(modules) and not any(is_planned(*module.weight.shape) for module in modules):  # type: ignore[union-attr]
                 _Packed(modules, linear)
                 count += 1
     return count

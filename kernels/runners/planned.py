@@ -36,7 +36,9 @@ class PlannedLinear:
             if op.op == "linear" and op.case["epilogue"] in PLAIN and op.variant not in UNCHANGED:
                 planned.setdefault((op.case["n"], op.case["k"]), []).append(op)
         self._shapes = set(planned)
-        self.variants = BoundVariants((each for group in planned.values() for each in _for_both(group)), gpu)
+        self.variants = BoundVariants(
+            (planned_op for group in planned.values() for planned_op in _for_both(group)), gpu
+        )
         self._at: dict[tuple[int, int, int, bool], BoundVariant | None] = {}
 
     def __bool__(self) -> bool:

@@ -81,7 +81,7 @@ def _other_outputs(
     """
     if clients.kind == "decoder":
         return None
-    runner, (allowed, activations) = clients.runner, (LARGEST_DIFFERENCE[each] for each in precisions)
+    runner, (allowed, activations) = clients.runner, (LARGEST_DIFFERENCE[precision] for precision in precisions)
     sides = [(reference, "the model's", allowed)] if reference is not runner else []
     sides += [(runner, "its own output", activations)] if reference is runner or allowed > activations else []
     for batch, (side, whose, most) in product(kept, sides):
@@ -100,7 +100,7 @@ def _other_number(kept: Sequence[KeptBatch], clients: Clients) -> str | None:
         return None
     asked = clients.traffic.output_tokens
     counts = {len(row) for batch in kept for row in batch.tokens} | {len(each.times_ns) for each in clients.served}
-    other = next((each for each in sorted(counts) if each != asked), None)
+    other = next((count for count in sorted(counts) if count != asked), None)
     return None if other is None else f"It answered with {other:,} ids or times where {asked:,} were asked for."
 
 

@@ -70,7 +70,7 @@ class Engine:
             outputs = self._engine.step()
             now = time.monotonic_ns()
             for output in outputs:
-                arrived[output.request_id] += [(each, now) for each in output.outputs[0].token_ids]
+                arrived[output.request_id] += [(token_id, now) for token_id in output.outputs[0].token_ids]
         return arrived
 
 
@@ -105,7 +105,7 @@ class AsyncEngine:
         arrived: list[Arrival] = []
         async for output in self._engine.generate({"prompt_token_ids": prompt}, sampling, name):
             now = time.monotonic_ns()
-            arrived += [(each, now) for each in output.outputs[0].token_ids]
+            arrived += [(token_id, now) for token_id in output.outputs[0].token_ids]
         return arrived
 
 

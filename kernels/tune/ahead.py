@@ -46,9 +46,9 @@ def _offered(bench: Bench, case: Case) -> list[Trial]:
 def _reports(device: torch.device, trials: Sequence[Trial]) -> dict[str, gate.GateReport]:
     """What the gate says of trials of one case, by their ids."""
     references, reports = ReferenceCache(), {}
-    for each in trials:
-        variant = registry.variant(each.variant)
-        reports[each.id] = gate.check(variant, each.case, device, each.params, references=references)
+    for trial in trials:
+        variant = registry.variant(trial.variant)
+        reports[trial.id] = gate.check(variant, trial.case, device, trial.params, references=references)
     del references
     if device.type == "cuda":
         torch.cuda.empty_cache()

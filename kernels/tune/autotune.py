@@ -123,7 +123,7 @@ def try_case(
     noise = _race(bench, finalists, proving.end)
     _settle(bench, ready, proving.end)
     _judge(bench, ready)
-    choose([each.trial for each in finalists], noise)
+    choose([finalist.trial for finalist in finalists], noise)
     for trial in trials:
         if (said := trial.doubt) and said not in trial.reason:
             trial.reason = f"{trial.reason} {said}".strip()

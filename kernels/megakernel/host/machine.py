@@ -88,7 +88,7 @@ class Rank:
         self._held: dict[str, Tensor] = uploads(model, self.program, capacity, rounded) | self._caches()
         self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
         self._maps = self._maps_of_caches() if self.constants["KEYS_IN_RING"] else {}
-        self.longest = max(len(each) for each in self.program.instructions)
+        self.longest = max(len(instruction) for instruction in self.program.instructions)
         self.trace = self._zeros(self.layout.sms, self.longest, 8, dtype=torch.int64)
         self._logits = self._zeros(self.layout.batch, self.shape.vocab)
         self.peers = np.zeros(max(RANKS) - 1, dtype=np.int64)

@@ -65,10 +65,10 @@ def _of_divided(divided: TensorParallelModel, weights: str, rounding: Rounding) 
     layers: list[list[dict[str, PowerOfTwoWeight]]] = [[] for _ in own]
     for matrices in zip(*(compact.layers for compact in own), strict=True):
         found = [
-            ("qkv", parts_power_of_two([each.qkv[0] for each in matrices], weights, columns=False)),
-            ("o", parts_power_of_two([each.o for each in matrices], weights, columns=True)),
-            ("gate_up", parts_power_of_two([each.dense.gate_up[0] for each in matrices], weights, columns=False)),
-            ("down", parts_power_of_two([each.dense.down for each in matrices], weights, columns=True)),
+            ("qkv", parts_power_of_two([matrix.qkv[0] for matrix in matrices], weights, columns=False)),
+            ("o", parts_power_of_two([matrix.o for matrix in matrices], weights, columns=True)),
+            ("gate_up", parts_power_of_two([matrix.dense.gate_up[0] for matrix in matrices], weights, columns=False)),
+            ("down", parts_power_of_two([matrix.dense.down for matrix in matrices], weights, columns=True)),
         ]
         for rank, held in enumerate(layers):
             held.append({name: codes[rank] for name, codes in found})

@@ -37,7 +37,7 @@ class RankedMachine:
     def __init__(
         self, models: Sequence[RankModel], shape: ModelShape, layout: Layout, capacity: int, tuning: device.Tuning
     ) -> None:
-        gpus = [each.compact.embedding.device for each in models]
+        gpus = [model.compact.embedding.device for model in models]
         connect(gpus)
         most = max(Counter(gpus).values())
         for gpu in gpus:

@@ -46,12 +46,12 @@ class TokenShares(NamedTuple):
     @property
     def waits(self) -> float:
         """The share of the time in which the mean SM had not read its input yet."""
-        return sum(each.waits for each in self.kinds)
+        return sum(kind.waits for kind in self.kinds)
 
     @property
     def read_bytes(self) -> float:
         """What one GPU reads for the token."""
-        return sum(each.read_bytes for each in self.kinds)
+        return sum(kind.read_bytes for kind in self.kinds)
 
 
 def shares_of(timeline: Timeline, programs: Sequence[Program], keys: float) -> TokenShares:
@@ -80,7 +80,7 @@ def shares_of(timeline: Timeline, programs: Sequence[Program], keys: float) -> T
         InstructionShare(op, float(times[0] / whole), float(times[1] / whole), len(layers[op]), read.get(op, 0.0))
         for op, times in spent.items()
     ]
-    between = 1 - sum(each.waits + each.works for each in kinds)
+    between = 1 - sum(kind.waits + kind.works for kind in kinds)
     return TokenShares((end - begin) / 1000, timeline.gpus, kinds, between)
 
 

@@ -24,7 +24,7 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
     core, layers = model.model, model.model.layers
     gpu = model.lm_head.weight.device
     packed, offsets = pack(model, program, rounded)
-    norms = [norm.weight for each in layers for norm in (each.input_layernorm, each.post_attention_layernorm)]
+    norms = [norm.weight for layer in layers for norm in (layer.input_layernorm, layer.post_attention_layernorm)]
     held = {
         "weights": packed,
         "weight_offset": offsets.to(gpu),
@@ -34,7 +34,7 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
         "norms": torch.stack([*norms, core.norm.weight]).float(),
         "rope": rope(core.rotary_emb, capacity, program.shape.head_dim, gpu),
     }
-    attentions = [each.self_attn for each in layers]
+    attentions = [layer.self_attn for layer in layers]
     if program.shape.qkv_bias:
         biases = [torch.cat([a.q_proj.bias, a.k_proj.bias, a.v_proj.bias]) for a in attentions]
         held["bias"] = torch.stack(biases).float()

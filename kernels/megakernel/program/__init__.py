@@ -55,7 +55,7 @@ class Program:
     @property
     def starts(self) -> np.ndarray:
         """Index of each SM's first instruction in the concatenated list, int32 [sms]."""
-        lengths = [len(each) for each in self.instructions]
+        lengths = [len(instruction) for instruction in self.instructions]
         return np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int32)
 
     @property

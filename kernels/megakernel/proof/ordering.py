@@ -106,8 +106,8 @@ class Ordering:
             return tuple((layer, rank * self.shape.kv_heads + kv, sequence) for layer, kv, sequence in of)
 
         ranks = range(self.layout.tensor_parallel_size)
-        writes = [at(each, r) for each in found.writes for r in (ranks if each.buffer in EXCHANGED else (rank,))]
-        reads = tuple(at(each, rank) for each in found.reads)
+        writes = [at(write, r) for write in found.writes for r in (ranks if write.buffer in EXCHANGED else (rank,))]
+        reads = tuple(at(read, rank) for read in found.reads)
         return replace(
             found, reads=reads, writes=tuple(writes), appends=places(found.appends), meets=places(found.meets)
         )

@@ -74,7 +74,7 @@ class LaunchedStep:
 def block_of(model: decoder.Decoder) -> int:
     """The queries of a block of a chunk: as many as decode attention takes with their grouped heads."""
     rows = min(
-        (SAFE_ROWS if each.head_dim <= 32 else MOST_ROWS) // (each.heads // each.kv_heads) for each in model.shapes
+        (SAFE_ROWS if shape.head_dim <= 32 else MOST_ROWS) // (shape.heads // shape.kv_heads) for shape in model.shapes
     )
     return max(1, min(BLOCK, 1 << rows.bit_length() - 1)) if rows else 1
 

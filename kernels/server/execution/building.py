@@ -140,7 +140,7 @@ def chosen(
         max_model_len=kernels.limits.max_model_len,
         max_num_seqs=kernels.limits.max_num_seqs,
         kv_bytes=kernels.state.keys.nbytes + kernels.state.values.nbytes,
-        graph_rows=sorted({each.decodes for each in kernels.shapes if not each.prefill_chunks}),
+        graph_rows=sorted({shape.decodes for shape in kernels.shapes if not shape.prefill_chunks}),
         megakernel_up_to=first.max_num_seqs
         if MEGAKERNEL not in exclude or (said and said.megakernel_up_to == 0)
         else None,

@@ -86,9 +86,9 @@ class MegakernelBackend:
         if not instances:
             raise ValueError("instances: there is none")
         self.state, self.limits, self.instances, self.count = state, limits, list(instances), count
-        self.longest = min(each.capacity for each in instances)
+        self.longest = min(instance.capacity for instance in instances)
         self.max_num_seqs = instances[-1].batch
-        self._held: list[list[SlotState | None]] = [[None] * each.batch for each in instances]
+        self._held: list[list[SlotState | None]] = [[None] * instance.batch for instance in instances]
         numbers, self._device = (
             2 * self.max_num_seqs * (self.longest + count) + 3 * self.max_num_seqs,
             state.last.device,
@@ -221,10 +221,10 @@ class MegakernelBackend:
         """The arrays on the device, by one copy."""
         at, found = 0, []
         numbers = host.numbers.numpy()
-        for each in arrays:
-            numbers[at : at + each.size] = each.ravel()
-            found.append(self._numbers[at : at + each.size].view(each.shape))
-            at += each.size
+        for array in arrays:
+            numbers[at : at + array.size] = array.ravel()
+            found.append(self._numbers[at : at + array.size].view(array.shape))
+            at += array.size
         self._numbers[:at].copy_(host.numbers[:at], non_blocking=True)
         return found
 

@@ -45,7 +45,7 @@ class PagedState:
     def __init__(self, model: decoder.Decoder, pages: int, page_size: int, slots: int, positions: int) -> None:
         self.page_size, self.positions = page_size, positions
         self.cos, self.sin = model.rope_table(positions)
-        if len({(each.kv_heads, each.head_dim) for each in model.shapes}) > 1:
+        if len({(shape.kv_heads, shape.head_dim) for shape in model.shapes}) > 1:
             raise ValueError("the model's layers have unlike heads: their pages would have unlike sizes")
         heads = model.shapes[0]
         size = len(model.shapes), pages, page_size, heads.kv_heads, heads.head_dim

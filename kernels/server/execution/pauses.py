@@ -21,7 +21,9 @@ def within(
     """The limits with the most tokens beside decodes whose longest step takes `most` ms, and the ms of that step; with
     the fewest tokens if none is so short. `ms` times a pass.
     """
-    sizes = [each for each in mixed_rows(limits.max_num_batched_tokens)[::-1] if each % limits.chunk_rows == 0]
+    sizes = [
+        mixed_row for mixed_row in mixed_rows(limits.max_num_batched_tokens)[::-1] if mixed_row % limits.chunk_rows == 0
+    ]
     found: dict[Shape, float] = {}
     tried, pause = limits, 0.0
     for size in dict.fromkeys([limits.max_num_batched_tokens, *sizes]):

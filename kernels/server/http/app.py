@@ -122,7 +122,7 @@ class Server:
         asked = await self._document(request, ChatCompletionRequest)
         self._check_model(asked.model)
         prompts = self._prompts("messages", asked.limit or 1)
-        ids = await prompts.of_chat([each.document for each in asked.messages])
+        ids = await prompts.of_chat([message.document for message in asked.messages])
         return await self._respond(request, CHAT, asked, [ids], prompts.ready)
 
     async def _respond(

@@ -100,9 +100,9 @@ def sliced(values: list[Any]) -> Iterator[list[Any]]:
     """The list in slices of SLICE elements, or of lists with so many elements together."""
     found: list[Any] = []
     size = 0
-    for each in values:
-        found.append(each)
-        size += len(each) if isinstance(each, list) else 1
+    for value in values:
+        found.append(value)
+        size += len(value) if isinstance(value, list) else 1
         if size >= SLICE:
             yield found
             found, size = [], 0

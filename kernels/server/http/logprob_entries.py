@@ -28,7 +28,7 @@ class Entries:
     def told(self, characters: int) -> list[LogprobEntry]:
         """Returns the entries to send with the answer's next `characters`: those whose text begins before their end."""
         self._told += characters
-        count = sum(each.offset < self._told for each in self._held)
+        count = sum(logprob_entry.offset < self._told for logprob_entry in self._held)
         found, self._held = self._held[:count], self._held[count:]
         return found
 

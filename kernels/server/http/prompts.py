@@ -46,7 +46,7 @@ class Prompts:
         def ids() -> list[int]:
             return self.text.chat(messages, self._most)
 
-        return (await self._checked([await self._beside(ids, [each["content"] for each in messages])]))[0]
+        return (await self._checked([await self._beside(ids, [message["content"] for message in messages])]))[0]
 
     @property
     def _most(self) -> int:

@@ -51,25 +51,25 @@ CHAT = Form("chat.completion", "chatcmpl", "chat.completion.chunk")
 def of_completion(entries: Sequence[LogprobEntry], text: TextCodec) -> dict[str, Any]:
     """`logprobs` of a completion's choice. The token itself is among its likeliest ones, if need be as one more."""
     top = []
-    for each in entries:
+    for entry in entries:
         found: dict[str, float] = {}
-        for token, logprob in (*each.logprobs.likeliest, (each.token, each.logprobs.own)):
+        for token, logprob in (*entry.logprobs.likeliest, (entry.token, entry.logprobs.own)):
             found.setdefault(_name(token, text), max(LEAST, logprob))
         top.append(found)
     return {
-        "tokens": [_name(each.token, text) for each in entries],
-        "token_logprobs": [max(LEAST, each.logprobs.own) for each in entries],
+        "tokens": [_name(entry.token, text) for entry in entries],
+        "token_logprobs": [max(LEAST, entry.logprobs.own) for entry in entries],
         "top_logprobs": top,
-        "text_offset": [each.offset for each in entries],
+        "text_offset": [entry.offset for entry in entries],
     }
 
 
 def of_chat(entries: Sequence[LogprobEntry], text: TextCodec) -> dict[str, Any]:
     """`logprobs` of a chat completion's choice."""
     content = []
-    for each in entries:
-        top = [_chat_token(token, logprob, text) for token, logprob in each.logprobs.likeliest]
-        content.append(_chat_token(each.token, each.logprobs.own, text) | {"top_logprobs": top})
+    for entry in entries:
+        top = [_chat_token(token, logprob, text) for token, logprob in entry.logprobs.likeliest]
+        content.append(_chat_token(entry.token, entry.logprobs.own, text) | {"top_logprobs": top})
     return {"content": content, "refusal": None}
 
 

@@ -244,7 +244,7 @@ class Message(BaseModel):
             return check(value)
         except ValidationError as error:
             kinds = [each.get("type") for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-            other = next((each for each in kinds if isinstance(each, str) and each != "text"), None)
+            other = next((kind for kind in kinds if isinstance(kind, str) and kind != "text"), None)
             if other is not None:
                 raise ValueError(f"a part of type {quoted(other)} is not served here: this model reads text") from error
             raise ValueError("it must be a text, or a list of parts of type text") from error
@@ -271,7 +271,7 @@ class ChatCompletionRequest(GenerationRequest):
     def _few_parts(cls, value: Any) -> Any:
         if isinstance(value, list) and len(value) <= MOST_MESSAGES:
             contents = [each.get("content") for each in value if isinstance(each, dict)]
-            if sum(len(each) for each in contents if isinstance(each, list)) > MOST_MESSAGES:
+            if sum(len(content) for content in contents if isinstance(content, list)) > MOST_MESSAGES:
                 raise ValueError(f"they have more than {MOST_MESSAGES:,} parts")
         return value
 

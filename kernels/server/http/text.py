@@ -159,9 +159,9 @@ class ByteText:
 
 def plain_chat(messages: Sequence[dict[str, str]]) -> str:
     """A chat as text, without a template. Raises ValueError with one sentence."""
-    if any("name" in each for each in messages):
+    if any("name" in message for message in messages):
         raise ValueError("messages: this model has no chat template, which alone has a place for a name")
-    return "".join(PLAIN_TEMPLATE.format(**each) for each in messages) + "assistant:"
+    return "".join(PLAIN_TEMPLATE.format(**message) for message in messages) + "assistant:"
 
 
 class IncrementalDetokenizer:

@@ -61,8 +61,8 @@ class Encoder:
         import torch
 
         width = max(map(len, texts))
-        ids = torch.tensor([[*each, *[0] * (width - len(each))] for each in texts], device=self._device)
-        lengths = torch.tensor([len(each) for each in texts], device=self._device)
+        ids = torch.tensor([[*text, *[0] * (width - len(text))] for text in texts], device=self._device)
+        lengths = torch.tensor([len(text) for text in texts], device=self._device)
         mask = (torch.arange(width, device=self._device) < lengths[:, None]).long()
         with torch.no_grad():
             hidden = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float()

@@ -149,7 +149,7 @@ class Scheduler:
         for part in step.decodes:
             request = part.request
             count = min(count, 1 + request.max_tokens - request.scheduled, longest - part.start)
-        while count > 1 and sum(self._missing(each.request, count - 1) for each in step.decodes) > self.pages.free:
+        while count > 1 and sum(self._missing(decode.request, count - 1) for decode in step.decodes) > self.pages.free:
             count -= 1
         if count <= 1:
             return step

@@ -58,7 +58,7 @@ def test_each_layer_leaves_the_residual_of_the_reference_on_every_rank(devices):
     ids = torch.randint(0, 4096, (1, 24), device="cuda")
     runner.logits(ids)
     first, *others = (rank.residuals.to("cuda") for rank in runner._machine.ranks)
-    assert all(torch.equal(each, first) for each in others)
+    assert all(torch.equal(other, first) for other in others)
     own = first[:, ::2, 0].transpose(0, 1)  # [layers + 1, tokens, hidden]
     truth, torchs = (inputs_of_layers(each, ids) for each in (exact, model))
     for layer in range(len(own)):

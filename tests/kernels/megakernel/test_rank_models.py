@@ -65,7 +65,7 @@ def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: 
             SimulatedGpu(program, arrays, DecodeStart(stacked(each, 0), stacked(each, 1), first, LENGTH), COUNT)
         )
     tokens = run(gpus, round_robin())
-    found = np.nansum(np.stack([each.logits for each in gpus]), axis=0)
+    found = np.nansum(np.stack([gpu.logits for gpu in gpus]), axis=0)
     begin = Start(prompt, np.zeros(0), np.zeros(0), first)
     expected, rounded = (logits_after(each(name), begin, tokens) for each in (exact, model))
     assert np.abs(found - expected).max() <= 1.5 * np.abs(rounded - expected).max()
@@ -134,9 +134,9 @@ def test_the_bytes_that_a_gpu_holds_are_those_of_its_tensors(name: str, weights:
         ]
         uploaded = uploads(rank.model, program, CAPACITY, rank.rounded)
         assert held == {
-            "matrices for prompts": sum(each.nbytes for each in matrices),
+            "matrices for prompts": sum(matrix.nbytes for matrix in matrices),
             "stream of the launch": uploaded["weights"].nbytes,
             "embedding": uploaded["embedding"].nbytes,
             "LM head": 0 if rank.model.lm_head.weight is uploaded["embedding"] else rank.model.lm_head.weight.nbytes,
-            "keys and values": sum(each.nbytes for caches in there.state.cache for each in caches),
+            "keys and values": sum(cache.nbytes for caches in there.state.cache for cache in caches),
         }

@@ -48,10 +48,10 @@ def metric(api: httpx.Client, name: str) -> float:
 def spawned(server: subprocess.Popen[bytes]) -> dict[bool, list[psutil.Process]]:
     """The processes that a server has spawned, by whether they have loaded torch, as its ready engine alone has."""
     found: dict[bool, list[psutil.Process]] = {True: [], False: []}
-    for each in psutil.Process(server.pid).children():
+    for child in psutil.Process(server.pid).children():
         with suppress(psutil.NoSuchProcess):
-            if "spawn_main" in " ".join(each.cmdline()):
-                found[any("libtorch" in one.path for one in each.memory_maps())].append(each)
+            if "spawn_main" in " ".join(child.cmdline()):
+                found[any("libtorch" in one.path for one in child.memory_maps())].append(child)
     return found
 
 

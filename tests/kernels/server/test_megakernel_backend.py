@@ -65,9 +65,9 @@ def request_of(number: int, prompt: int, tokens: int, sampling: Sampling = GREED
 def check_answers(model: torch.nn.Module, requests: list[Request]) -> None:
     """Each greedy answer is what the model has as best, but for the rounding of bf16."""
     eager = runners.runner("eager", model)
-    for each in requests:
-        prompt, ids = each.ids[: each.prompt_length], each.ids[each.prompt_length :]
-        assert not logit_gaps(eager, torch.tensor([prompt]), [ids]).refusal(LARGEST_DIFFERENCE["bf16"]), each.name
+    for request in requests:
+        prompt, ids = request.ids[: request.prompt_length], request.ids[request.prompt_length :]
+        assert not logit_gaps(eager, torch.tensor([prompt]), [ids]).refusal(LARGEST_DIFFERENCE["bf16"]), request.name
 
 
 def test_sequences_join_leave_and_change_over_both_ways() -> None:
@@ -185,9 +185,9 @@ def test_preparing_copies_a_row_to_each_instance_and_changes_no_page() -> None:
     megakernel.prepare()
     assert torch.equal(megakernel.state.keys, before[0])
     assert torch.equal(megakernel.state.values, before[1])
-    for each in instances:
-        assert torch.equal(each.keys[:, 0, 0], megakernel.state.keys[:, 0, 0])
-        assert torch.equal(each.values[:, 0, 0], megakernel.state.values[:, 0, 0])
+    for instance in instances:
+        assert torch.equal(instance.keys[:, 0, 0], megakernel.state.keys[:, 0, 0])
+        assert torch.equal(instance.values[:, 0, 0], megakernel.state.values[:, 0, 0])
 
 
 def test_both_can_be_timed() -> None:

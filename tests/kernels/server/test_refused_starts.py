@@ -95,7 +95,7 @@ def test_a_number_that_cannot_be_served_is_refused(
 def test_every_number_that_a_server_takes_has_its_bounds() -> None:
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
-    assert {each.dest for each in parser._actions if each.type in (int, float)} == {*NUMBERS}
+    assert {action.dest for action in parser._actions if action.type in (int, float)} == {*NUMBERS}
     for name, (least, most) in NUMBERS.items():
         assert not wrong_number(name, most)
         assert not wrong_number(name, least + (name in ABOVE))
