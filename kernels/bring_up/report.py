@@ -145,7 +145,7 @@ def absent(found: BringUp) -> list[tuple[str, str]]:
 def _shares(found: BringUp) -> list[str]:
     rows = [
         f"| {share.op} | {share.races} | {' | '.join(map(_percent, (share.of_ceiling, share.lowest, share.of_peer)))} |"
-        for share in op_shares(found.races)
+        for share in shares(found.races)
     ]
     return [
         "",

@@ -144,7 +144,8 @@ def test_the_line_of_a_start_is_json() -> None:
 def test_the_web_servers_process_imports_no_torch() -> None:
     """torch and transformers took half of its start, and the engine's waited for it."""
     program = (
-        "import sys; from pathlib import Path; from kernels.server.http import app, client; from kernels.server.processes import encoder; "
+        "import sys; from pathlib import Path; from kernels.server.http import app, client; "
+        "from kernels.server.processes import encoder; "
         "from kernels.server.http.text import ModelText; ModelText(Path('samples/voice-agent'), frozenset()); "
         "assert not {'torch', 'transformers'} & set(sys.modules)"
     )
