@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kernels.bring_up.document import BringUp, Gap, MachineCeilings, ModelCost, VariantProofs
+from kernels.bring_up.shares import op_shares
 
 NEXT_STEPS = 10
 KINDS = {
@@ -145,7 +146,7 @@ def absent(found: BringUp) -> list[tuple[str, str]]:
 def _shares(found: BringUp) -> list[str]:
     rows = [
         f"| {share.op} | {share.races} | {' | '.join(map(_percent, (share.of_ceiling, share.lowest, share.of_peer)))} |"
-        for share in shares(found.races)
+        for share in op_shares(found.races)
     ]
     return [
         "",

@@ -139,9 +139,9 @@ def _describe(options: argparse.Namespace) -> int:
         print(f"{title}: " + ", ".join(f"{name} {value}" for name, value in vars(part).items()))
     sizes = program.stream_bytes()
     print(f"weights a token: {sizes.sum() / 1e9:.3f} GB; an SM {sizes.min() / 1e6:.2f} to {sizes.max() / 1e6:.2f} MB")
-    held = held_bytes(program, CAPACITY)
-    each = ", ".join(f"{name} {size / 1e9:.3f}" for name, size in held.items())
-    print(f"a GPU holds {sum(held.values()) / 1e9:.3f} GB with caches of {CAPACITY} tokens, codes left out: {each}")
+    used = held_bytes(program, CAPACITY)
+    each = ", ".join(f"{name} {size / 1e9:.3f}" for name, size in used.items())
+    print(f"a GPU holds {sum(used.values()) / 1e9:.3f} GB with caches of {CAPACITY} tokens, codes left out: {each}")
     rows = [words for table in program.instructions for words in instruction_rows(table)]
     counts, units, idle = (Counter[int]() for _ in range(3))
     for words in rows:

@@ -53,9 +53,9 @@ def configuration(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
 def json_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file of a model. Raises ValueError with one sentence."""
     try:
-        found = json.loads(path.read_text())
+        document = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: it cannot be read: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ValueError(f"{path}: it holds no JSON object")
-    return found
+    return document

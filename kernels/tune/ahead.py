@@ -25,8 +25,8 @@ def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gat
     groups.sort(key=lambda group: group[0].id)  # shuffled, so that the largest cases do not meet in memory
     reports: dict[str, gate.GateReport] = {}
     for processes in (jobs, 1):
-        for found in shared_out(partial(_reports, bench.device), groups, processes):
-            reports |= found
+        for proven in shared_out(partial(_reports, bench.device), groups, processes):
+            reports |= proven
         groups = [left for group in groups if (left := [each for each in group if reports[each.id].gate == "error"])]
     return reports
 

@@ -135,7 +135,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     stages = min(stages, 16)
     in_flight, ahead = min(tuning.in_flight, stages), min(tuning.prefetched_in_flight, stages)
     long = min(tuning.long_in_flight, stages) if batch == 1 and program.form.bits == 16 else in_flight
-    found = {
+    macros = {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
@@ -149,9 +149,9 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "WEIGHT_BITS": program.form.bits, "CHUNK_BLOCKS": layout.chunk_blocks,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip
-    return found | {
+    return macros | {
         "PARAMS_BYTES": params_of(layout.tensor_parallel_size).itemsize,
-        "SHARED_BYTES": shared_bytes(found),
+        "SHARED_BYTES": shared_bytes(macros),
     }
 
 

@@ -89,13 +89,13 @@ def bytes_of(programs: Sequence[Program], keys: float) -> dict[str, float]:
 
     Weights are counted as they lie in the stream, with scales and padding.
     """
-    found: dict[str, float] = {}
+    by_op: dict[str, float] = {}
     for program in programs:
         shape, layout = program.shape, program.layout
         cached = 2 * KEY_BYTES * keys * shape.kv_heads * shape.head_dim * layout.batch * shape.layers
-        found[ATTENTION_NAME] = found.get(ATTENTION_NAME, 0.0) + cached / len(programs)
+        by_op[ATTENTION_NAME] = by_op.get(ATTENTION_NAME, 0.0) + cached / len(programs)
         for words in (words for table in program.instructions for words in instruction_rows(table)):
             if words["op"] in PRODUCTS:
                 name, size = OP_NAMES[words["op"]], words["units"] * program.form.unit_bytes(words["k_tiles"])
-                found[name] = found.get(name, 0.0) + size / len(programs)
-    return found
+                by_op[name] = by_op.get(name, 0.0) + size / len(programs)
+    return by_op

@@ -25,7 +25,7 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
     gpu = model.lm_head.weight.device
     packed, offsets = pack(model, program, rounded)
     norms = [norm.weight for layer in layers for norm in (layer.input_layernorm, layer.post_attention_layernorm)]
-    held = {
+    arrays = {
         "weights": packed,
         "weight_offset": offsets.to(gpu),
         "program": torch.from_numpy(np.concatenate(program.instructions)).to(gpu),
@@ -37,10 +37,10 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
     attentions = [layer.self_attn for layer in layers]
     if program.shape.qkv_bias:
         biases = [torch.cat([a.q_proj.bias, a.k_proj.bias, a.v_proj.bias]) for a in attentions]
-        held["bias"] = torch.stack(biases).float()
+        arrays["bias"] = torch.stack(biases).float()
     if program.shape.qk_norm:
-        held["qk_norm"] = torch.stack([torch.stack([a.q_norm.weight, a.k_norm.weight]) for a in attentions]).float()
-    return held
+        arrays["qk_norm"] = torch.stack([torch.stack([a.q_norm.weight, a.k_norm.weight]) for a in attentions]).float()
+    return arrays
 
 
 def rope(rotary: Any, capacity: int, head_dim: int, device: torch.device) -> Tensor:

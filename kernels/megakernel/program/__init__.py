@@ -90,8 +90,8 @@ def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
         own = head_tiles(shape, layout, rank) if op == HEAD else range(tiles)
         tiles, before = len(own), rank * parts if op in (OUT, DOWN) else 0
         together = 2 if layout.pairs and op == OUT else 1
-        found = shares(tiles, columns, parts, layout.sms, rotation, together)
-        for sm, (tile, units, k_tile, k_tiles, part) in enumerate(found):
+        shared = shares(tiles, columns, parts, layout.sms, rotation, together)
+        for sm, (tile, units, k_tile, k_tiles, part) in enumerate(shared):
             first = own.start + tile
             if units:
                 program.sections[sm].append(WeightSection(op, layer, first, units, k_tile, k_tiles))

@@ -217,8 +217,8 @@ def can_pair(shape: ModelShape, layout: Layout) -> bool:
     whole = tiles % layout.out_parts == 0 and part % shape.head_dim == 0  # else a head may lie in two parts
     if layout.splits and part + (0 if whole else shape.head_dim - 16) > MERGED_COLUMNS_MOST:
         return False
-    found = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
-    return all(units and k_tiles * 16 <= SHARED_COLUMNS_MOST for _, units, _, k_tiles, _ in found)
+    shared = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
+    return all(units and k_tiles * 16 <= SHARED_COLUMNS_MOST for _, units, _, k_tiles, _ in shared)
 
 
 def can_copy(shape: ModelShape, layout: Layout) -> bool:
@@ -228,8 +228,8 @@ def can_copy(shape: ModelShape, layout: Layout) -> bool:
     if layout.splits or layout.batch > 1 or layout.tensor_parallel_size > 1 or layout.sms % layout.copies:
         return False
     for op, together in ((OUT, 2 if layout.pairs else 1), (DOWN, 1)):
-        found = shares(*products(shape, layout)[op], layout.sms, 0, together)
-        read = {(part, sm % layout.copies) for sm, (_, units, _, _, part) in enumerate(found) if units}
+        shared = shares(*products(shape, layout)[op], layout.sms, 0, together)
+        read = {(part, sm % layout.copies) for sm, (_, units, _, _, part) in enumerate(shared) if units}
         if len(read) < products(shape, layout)[op][2] * layout.copies:
             return False
     return True

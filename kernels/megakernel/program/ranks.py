@@ -30,8 +30,8 @@ def part_of(shape: ModelShape, ranks: int) -> ModelShape:
         ("num_attention_heads", shape.heads, 1),
         ("intermediate_size", shape.intermediate, 16),
     )
-    if said := undivided(sizes, ranks):
-        raise Unsupported(said)
+    if problem := undivided(sizes, ranks):
+        raise Unsupported(problem)
     return replace(
         shape,
         heads=shape.heads // ranks,

@@ -94,10 +94,10 @@ class Ordering:
                 listed.append(Node(sm, index, token, words, effect, column, value))
         return listed
 
-    def _placed(self, found: Effects, rank: int) -> Effects:
+    def _placed(self, declared: Effects, rank: int) -> Effects:
         """The effects with the blocks and key-value heads of a rank numbered over all ranks."""
         if self.layout.tensor_parallel_size == 1:
-            return found
+            return declared
 
         def at(access: Access, owner: int) -> Access:
             return replace(access, first=access.first + owner * self.sizes[access.buffer])
@@ -106,10 +106,10 @@ class Ordering:
             return tuple((layer, rank * self.shape.kv_heads + kv, sequence) for layer, kv, sequence in of)
 
         ranks = range(self.layout.tensor_parallel_size)
-        writes = [at(write, r) for write in found.writes for r in (ranks if write.buffer in EXCHANGED else (rank,))]
-        reads = tuple(at(read, rank) for read in found.reads)
+        writes = [at(write, r) for write in declared.writes for r in (ranks if write.buffer in EXCHANGED else (rank,))]
+        reads = tuple(at(read, rank) for read in declared.reads)
         return replace(
-            found, reads=reads, writes=tuple(writes), appends=places(found.appends), meets=places(found.meets)
+            declared, reads=reads, writes=tuple(writes), appends=places(declared.appends), meets=places(declared.meets)
         )
 
     def epoch(self, node: Node, access: Access) -> int:
@@ -205,10 +205,10 @@ class Ordering:
     def _stuck(self, node: Node) -> ProgramProblem:
         missing = next(access for access in node.effects.reads if not self._arrived(node, access))
         buffer = self.buffers[missing.buffer]
-        found = buffer.epoch[missing.blocks]
+        epochs = buffer.epoch[missing.blocks]
         wanted = self.epoch(node, missing)
-        block = int(missing.blocks[found != wanted][0])
-        ever = "is never written" if (found[found != wanted] < wanted).any() else "is overwritten"
+        block = int(missing.blocks[epochs != wanted][0])
+        ever = "is never written" if (epochs[epochs != wanted] < wanted).any() else "is overwritten"
         waiting = f"{instruction_name(node.words)} of token {node.token} waits for ever"
         return self._of(node, "deadlock", f"{waiting}: block {block} of {missing.buffer} {ever}")
 

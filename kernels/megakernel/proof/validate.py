@@ -106,11 +106,11 @@ class Proof:
 
 def _name(programs: tuple[Program, ...]) -> str:
     """The name of a proof's file: a digest of all that it depends on, the programs and the code of this package."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        found.update(path.read_bytes())
+        digest.update(path.read_bytes())
     for program in programs:
-        found.update(repr((program.shape, program.layout, program.rank, program.sections)).encode())
+        digest.update(repr((program.shape, program.layout, program.rank, program.sections)).encode())
         for instructions in program.instructions:
-            found.update(repr(instructions.shape).encode() + instructions.tobytes())
-    return f"proof-{found.hexdigest()[:32]}"
+            digest.update(repr(instructions.shape).encode() + instructions.tobytes())
+    return f"proof-{digest.hexdigest()[:32]}"

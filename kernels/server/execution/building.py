@@ -76,17 +76,17 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     if plan is not None:
         _tell(f"the server {taken_of_plan(plan, dtype, spec.max_num_seqs)}")
         plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
-    said = plan.serving if plan else None
-    kv_bytes = spec.kv_bytes or (said.kv_bytes if said else None)
+    planned = plan.serving if plan else None
+    kv_bytes = spec.kv_bytes or (planned.kv_bytes if planned else None)
     wanted = RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_bytes, spec.pause_ms)
-    exclude = of_server([*spec.exclude, *(said.exclude if said else ())])
-    found = backends(model, wanted, plan, exclude, phases)
-    serving = chosen(found, said, here, exclude)
-    kernels, vocabulary = found[-1], len(model.lm_head.weight)
+    exclude = of_server([*spec.exclude, *(planned.exclude if planned else ())])
+    made = backends(model, wanted, plan, exclude, phases)
+    serving = chosen(made, planned, here, exclude)
+    kernels, vocabulary = made[-1], len(model.lm_head.weight)
     assert isinstance(kernels, KernelsBackend)
     longest, graphs = kernels.limits.longest, kernels.graphs
     on_gpu = model.device.type == "cuda"
-    return Engine(found), Ready(
+    return Engine(made), Ready(
         longest, vocabulary, facts["device"], serving, phases.seconds, graphs, on_gpu, kernels.pause_ms
     )
 
@@ -102,10 +102,10 @@ def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Servi
 
     `here` names this machine's `device`, `driver` and `torch`, which must be those of the measurement.
     """
-    for what, found in here.items():
+    for what, value in here.items():
         wanted = getattr(serving, what, None)
-        if serving and wanted and found and wanted != found:
-            _tell(f"the plan's server was measured with the {what} {wanted} and this is {found}: it is measured again")
+        if serving and wanted and value and wanted != value:
+            _tell(f"the plan's server was measured with the {what} {wanted} and this is {value}: it is measured again")
             up_to = 0 if serving.megakernel_up_to == 0 else None
             return serving.model_copy(
                 update={"kv_bytes": None, "graph_rows": [], "megakernel_up_to": up_to, "token_ms": {}}
@@ -123,16 +123,16 @@ def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
 
 
 def chosen(
-    found: Sequence[Backend],
-    said: Serving | None,
+    backends: Sequence[Backend],
+    planned: Serving | None,
     here: Mapping[str, str | None],
     exclude: Collection[str] = (),
 ) -> Serving:
     """The settings that a server with these backends runs with, as a plan keeps them.
 
-    `said` are the plan's own settings, if it has any; `here` is as in `known_here`, `exclude` as in `Spec`.
+    `planned` are the plan's own settings, if it has any; `here` is as in `known_here`, `exclude` as in `Spec`.
     """
-    kernels, first = found[-1], found[0]
+    kernels, first = backends[-1], backends[0]
     assert isinstance(kernels, KernelsBackend)
     timed = first.timed if isinstance(first, MegakernelBackend) else {}
     return Serving(
@@ -142,10 +142,10 @@ def chosen(
         kv_bytes=kernels.state.keys.nbytes + kernels.state.values.nbytes,
         graph_rows=sorted({shape.decodes for shape in kernels.shapes if not shape.prefill_chunks}),
         megakernel_up_to=first.max_num_seqs
-        if MEGAKERNEL not in exclude or (said and said.megakernel_up_to == 0)
+        if MEGAKERNEL not in exclude or (planned and planned.megakernel_up_to == 0)
         else None,
         exclude=[each for each in exclude if each != MEGAKERNEL],
-        token_ms=timed or (said.token_ms if said else {}),
+        token_ms=timed or (planned.token_ms if planned else {}),
         **here,
     )
 
@@ -241,8 +241,8 @@ def megakernel_beside(
     times = {each: (kernels.pass_ms(each), backend.token_ms(each)) for each in batches}
     most = crossing({each: ms for each, (ms, _) in times.items()}, {each: ms for each, (_, ms) in times.items()})
     backend.timed = {each: {"kernels": ms, "megakernel": own} for each, (ms, own) in times.items()}
-    said = ", ".join(f"{each}: {ms:.3f} and {own:.3f} ms" for each, (ms, own) in times.items())
-    _tell(f"a token of so many sequences by the kernels and by the megakernel takes {said}; it takes up to {most}")
+    measured = ", ".join(f"{each}: {ms:.3f} and {own:.3f} ms" for each, (ms, own) in times.items())
+    _tell(f"a token of so many sequences by the kernels and by the megakernel takes {measured}; it takes up to {most}")
     if not most:
         return []
     backend.keep(most)
@@ -264,11 +264,11 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
         gpus = plan.tensor_parallel_size
         return f"--plan: it is for {gpus} GPUs and this server runs on one: serve the model without a plan"
     here = _measured_with(facts)
-    for what, found in here.items():
+    for what, value in here.items():
         wanted = getattr(plan.expected, what, None)
-        if wanted and found and wanted != found:
+        if wanted and value and wanted != value:
             return (
-                f"--plan: it was verified with the {what} {wanted} and this is {found}: "
+                f"--plan: it was verified with the {what} {wanted} and this is {value}: "
                 "measure the model here, or serve it without a plan"
             )
     return precision_refusal(plan)
@@ -277,7 +277,9 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
 def catalogue_seed(name: str, config: dict[str, Any], plan: Plan) -> int:
     """The seed of a catalogue entry's weights, by the plan. Raises PlanRefused if the plan is for another model."""
     seed = int(plan.options.get("seed", 0))
-    found = plan_digest(plan.version, config, (), True, seed)
-    if found != plan.model_digest:
-        raise PlanRefused(f"{name}: the plan is for the model {plan.model_digest[:12]}…, and this one is {found[:12]}…")
+    digest = plan_digest(plan.version, config, (), True, seed)
+    if digest != plan.model_digest:
+        raise PlanRefused(
+            f"{name}: the plan is for the model {plan.model_digest[:12]}…, and this one is {digest[:12]}…"
+        )
     return seed

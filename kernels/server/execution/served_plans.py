@@ -9,10 +9,10 @@ FULL = ("bf16", "fp16", "fp32")
 def precision_refusal(plan: Plan) -> str | None:
     """Why a plan that rounds weights is not served, in a sentence; None where it rounds none."""
     whole = str(plan.options.get("weights", "bf16"))
-    found = [op.variant for op in plan.ops if registry.variant(op.variant).lossy]
-    if whole in FULL and not found:
+    lossy = [op.variant for op in plan.ops if registry.variant(op.variant).lossy]
+    if whole in FULL and not lossy:
         return None
-    what = found[0] if found else f"its {plan.runner} in {whole}"
+    what = lossy[0] if lossy else f"its {plan.runner} in {whole}"
     return f"--plan: {what} rounds weights, and this server has no such products for every number of rows yet"
 
 

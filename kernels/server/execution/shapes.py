@@ -44,15 +44,15 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
     block, most = limits.chunk_rows, limits.max_num_seqs
     alone = {*(decode for decode in decodes if decode < most), most} if decodes else set(default_decodes(most))
     beside = {*(each for each in limits.mixed if each < most), most}
-    found = [Shape(each, 0, block, 0) for each in alone]
+    made = [Shape(each, 0, block, 0) for each in alone]
     for each in beside:
         longest = limits.prefill_budget(each)
-        found.append(Shape(each, longest // block, block, limits.max_prefill_chunks))
+        made.append(Shape(each, longest // block, block, limits.max_prefill_chunks))
         for tokens in {(rows - each) // block * block for rows in mixed_rows(each + longest)}:
             if LEAST_BLOCKS * block <= tokens < longest:
                 chunks = min(limits.max_prefill_chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
-                found.append(Shape(each, tokens // block, block, chunks))
-    return sorted(found, key=lambda shape: (shape.rows, shape.draws))
+                made.append(Shape(each, tokens // block, block, chunks))
+    return sorted(made, key=lambda shape: (shape.rows, shape.draws))
 
 
 def mixed_rows(most: int) -> list[int]:

@@ -44,10 +44,10 @@ def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL) 
     """The bytes of the `copies` of weights that passes hold beside the model's own."""
     if gpu.sm != 90 or not copies:
         return 0
-    held = [model.lm_head, *(each for w in model.layers for each in w.streamed)]
+    packed = [model.lm_head, *(each for w in model.layers for each in w.streamed)]
     if copies is Copies.ALL:
-        held += [each for w in model.layers for each in w.normed]
-    return sum(each.nbytes for each in held)
+        packed += [each for w in model.layers for each in w.normed]
+    return sum(each.nbytes for each in packed)
 
 
 def copies_beside(model: decoder.Decoder, config: object, gpu: Gpu, wanted: RequestedSize, reserved: int = 0) -> Copies:

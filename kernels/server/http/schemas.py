@@ -160,11 +160,11 @@ class GenerationRequest(BaseModel, ABC):
         for name, harmless in UNSERVED.items():
             if name in given and given[name] not in harmless and not _without_effect(name, given):
                 raise refused(name, f"{name} is not served here")
-        found = without_nulls(given)
-        stop = found.get("stop", [])
+        fields = without_nulls(given)
+        stop = fields.get("stop", [])
         if not isinstance(stop, str | list):
             raise refused("stop", "stop: it must be a text, or a list of texts")
-        return found | {"stop": [stop] if isinstance(stop, str) else stop}
+        return fields | {"stop": [stop] if isinstance(stop, str) else stop}
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:

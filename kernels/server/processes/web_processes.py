@@ -244,13 +244,13 @@ def _number(name: str) -> int:
 
 def _divided(news: News) -> dict[int, News]:
     """The parts of the news by the processes' numbers; without the report, which the state has."""
-    found: dict[int, News] = {}
+    divided: dict[int, News] = {}
     for event in news.tokens:
         number = _number(event[0])
-        if number not in found:
-            found[number] = News()
-        found[number].tokens.append(event)
+        if number not in divided:
+            divided[number] = News()
+        divided[number].tokens.append(event)
     for name in ("refusals", "cached", "logprobs"):
         for request, value in getattr(news, name).items():
-            getattr(found.setdefault(_number(request), News()), name)[request] = value
-    return found
+            getattr(divided.setdefault(_number(request), News()), name)[request] = value
+    return divided
