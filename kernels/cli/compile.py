@@ -67,9 +67,9 @@ def compile(options: argparse.Namespace) -> int:
     )
     began, spent, failed = time.monotonic(), 0.0, 0
     results = one_by_one(partial(_made, options.into), [wanted[name] for name in lacking], options.jobs)
-    for number, (name, (seconds, said)) in enumerate(zip(lacking, results, strict=True), start=1):
-        spent, failed = spent + seconds, failed + bool(said)
-        print(f"{number} of {len(lacking)}: {said or name} in {seconds:.1f} s", flush=True)
+    for number, (name, (seconds, problem)) in enumerate(zip(lacking, results, strict=True), start=1):
+        spent, failed = spent + seconds, failed + bool(problem)
+        print(f"{number} of {len(lacking)}: {problem or name} in {seconds:.1f} s", flush=True)
     size = sum((options.into / name).stat().st_size for name in wanted if (options.into / name).exists())
     print(
         f"{len(lacking) - failed} made in {time.monotonic() - began:.0f} s, {spent:.0f} s of compiling and proving; "
@@ -118,8 +118,8 @@ def _config(model: str) -> dict[str, Any]:
     path = Path(model, "config.json")
     if not path.is_file():
         return catalogue.entry(model)[0]
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    config: dict[str, Any] = json.loads(path.read_text())
+    return config
 
 
 def _made(folder: Path, wanted: "Build | Proof") -> tuple[float, str]:

@@ -36,8 +36,8 @@ def list(options: argparse.Namespace) -> int:
     width = max(len(row["variant"]) for row in rows)
     for row in rows:
         marks = ", ".join([mark for mark in ("peer", "lossy") if row[mark]] + ["library only"] * row["library_only"])
-        told = [f"{row['summary']}{f' ({marks})' if marks else ''}", _where(row), " ".join(row["dtypes"])]
-        print(f"{row['variant']:<{width}}  {row['op']:<14}  {'; '.join(filter(None, told))}")
+        cells = [f"{row['summary']}{f' ({marks})' if marks else ''}", _where(row), " ".join(row["dtypes"])]
+        print(f"{row['variant']:<{width}}  {row['op']:<14}  {'; '.join(filter(None, cells))}")
     return 0
 
 

@@ -110,14 +110,14 @@ def _suits(plan: Plan, device: str | None) -> bool:
     return plan.runner != "megakernel" or (device != "cpu" and torch.cuda.is_available())
 
 
-def _too_large(plan: Plan, said: str) -> str:
-    """The sentence about a model that does not fit; `said` is torch's."""
+def _too_large(plan: Plan, reason: str) -> str:
+    """The sentence about a model that does not fit; `reason` is torch's."""
     whole = (
         ", and GPTQ rounds it whole on the first GPU before it is divided"
         if plan.tensor_parallel_size > plan.parts
         else ""
     )
-    return f"the model does not fit{whole}: {said.splitlines()[0]}"
+    return f"the model does not fit{whole}: {reason.splitlines()[0]}"
 
 
 def serve(runner: "Runner", traffic: Expected, requests: int) -> list[Served]:

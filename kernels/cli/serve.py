@@ -118,12 +118,12 @@ def wrong_number(name: str, value: float | None) -> str:
         return ""
     shown = str(value)
     shown = shown if len(shown) <= LONGEST_NUMBER else shown[:LONGEST_NUMBER] + "…"
-    said = f"--{name.replace('_', '-')}: {shown} is "
+    sentence = f"--{name.replace('_', '-')}: {shown} is "
     if name == "port":
-        return f"{said}no port: ports are 0 to 65535"
+        return f"{sentence}no port: ports are 0 to 65535"
     if least >= 0 and not value > 0 and name != "drain_seconds":
-        return f"{said}not a positive number"
-    return f"{said}{'more' if value > most else 'less'} than {most if value > most else least:,}"
+        return f"{sentence}not a positive number"
+    return f"{sentence}{'more' if value > most else 'less'} than {most if value > most else least:,}"
 
 
 async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
@@ -200,7 +200,7 @@ async def _until_signalled(
             if state.ready:
                 print(start_line(state.seconds, graphs=state.ready.graphs), file=sys.stderr)
                 ms = state.ready.pause_ms
-                pause = "" if ms is None else f"; reading prompts delays a token of others by {ms:.1f} ms at most"
+                pause = "" if ms is None else f", prefill delays decodes by at most {ms:.1f} ms"
                 print(f"serving {name} on {where}, {state.ready.device}{pause}", file=sys.stderr, flush=True)
 
     watcher = asyncio.create_task(watch())

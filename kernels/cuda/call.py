@@ -75,54 +75,54 @@ def allocation(outputs: Sequence[Output], device: torch.device) -> Callable[[], 
 
 def layout(values: Iterable[Any]) -> tuple[Any, ...]:
     """Pointer, shape and strides of every tensor; other values as they are; the elements of tuples and lists."""
-    found: list[Any] = []
+    facts: list[Any] = []
     for value in values:
         if type(value) is Tensor:  # a tenth of the time that isinstance takes for None
-            found.append((value.data_ptr(), value.shape, value.stride()))
+            facts.append((value.data_ptr(), value.shape, value.stride()))
         elif type(value) is tuple:
-            found.append(layout(value))
+            facts.append(layout(value))
         else:
-            found.append(_other(value, layout))
-    return tuple(found)
+            facts.append(_other(value, layout))
+    return tuple(facts)
 
 
 def size_and_strides(values: Iterable[Any]) -> tuple[Any, ...]:
     """`layout` where the case leaves one length of a tensor open at most: the number of elements gives that length."""
-    found: list[Any] = []
+    facts: list[Any] = []
     for value in values:
         if type(value) is Tensor:
-            found.append((value.data_ptr(), value.numel(), value.stride()))
+            facts.append((value.data_ptr(), value.numel(), value.stride()))
         elif type(value) is tuple:
-            found.append(size_and_strides(value))
+            facts.append(size_and_strides(value))
         else:
-            found.append(_other(value, size_and_strides))
-    return tuple(found)
+            facts.append(_other(value, size_and_strides))
+    return tuple(facts)
 
 
 def size(values: Iterable[Any]) -> tuple[Any, ...]:
     """`size_and_strides` of tensors that must be contiguous."""
-    found: list[Any] = []
+    facts: list[Any] = []
     for value in values:
         if type(value) is Tensor:
-            found.append((value.data_ptr(), value.numel()))
+            facts.append((value.data_ptr(), value.numel()))
         elif type(value) is tuple:
-            found.append(size(value))
+            facts.append(size(value))
         else:
-            found.append(_other(value, size))
-    return tuple(found)
+            facts.append(_other(value, size))
+    return tuple(facts)
 
 
 def pointers(values: Iterable[Any]) -> tuple[Any, ...]:
     """`size` of tensors whose shapes the case fixes. The tensors of a named tuple may have any length."""
-    found: list[Any] = []
+    facts: list[Any] = []
     for value in values:
         if type(value) is Tensor:
-            found.append(value.data_ptr())
+            facts.append(value.data_ptr())
         elif type(value) is tuple:
-            found.append(pointers(value))
+            facts.append(pointers(value))
         else:
-            found.append(_other(value, size if hasattr(value, "_fields") else pointers))
-    return tuple(found)
+            facts.append(_other(value, size if hasattr(value, "_fields") else pointers))
+    return tuple(facts)
 
 
 def identity(values: Iterable[Any]) -> tuple[Any, ...]:
@@ -130,15 +130,15 @@ def identity(values: Iterable[Any]) -> tuple[Any, ...]:
 
     An address belongs to one device. Only tensors without elements share the address 0.
     """
-    found: list[Any] = []
+    facts: list[Any] = []
     for value in values:
         if type(value) is Tensor:
-            found.append((value.data_ptr() or value.device, value.shape, value.stride(), value.dtype))
+            facts.append((value.data_ptr() or value.device, value.shape, value.stride(), value.dtype))
         elif type(value) is tuple:
-            found.append(identity(value))
+            facts.append(identity(value))
         else:
-            found.append(_other(value, identity))
-    return tuple(found)
+            facts.append(_other(value, identity))
+    return tuple(facts)
 
 
 def _other(value: Any, read: Callable[[Iterable[Any]], tuple[Any, ...]]) -> Any:

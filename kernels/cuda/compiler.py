@@ -52,13 +52,13 @@ def _told(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
 @cache
 def _library() -> ctypes.CDLL:
     folders = [folder / name for folder in _toolkits() for name in ("lib", "lib64")]
-    found = next((folder for folder in folders if (folder / LIBRARY).exists()), None)
+    directory = next((folder for folder in folders if (folder / LIBRARY).exists()), None)
     try:
-        if found is None:
+        if directory is None:
             return ctypes.CDLL(LIBRARY)  # from where the system's loader looks
-        for path in sorted(found.glob(BUILTINS)):
+        for path in sorted(directory.glob(BUILTINS)):
             ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-        return ctypes.CDLL(str(found / LIBRARY))
+        return ctypes.CDLL(str(directory / LIBRARY))
     except OSError as error:
         raise RuntimeError(NOT_FOUND) from error
 

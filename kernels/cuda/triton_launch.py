@@ -65,8 +65,8 @@ def prepared(
     """
     outputs = allocate()
     if _several(outputs)[0].is_cuda:
-        found = bound(kernel, arguments(outputs), outputs, **options)
-        return Prepared(allocate, partial(found.launch, grid, stream), workspace=workspace)
+        launch = bound(kernel, arguments(outputs), outputs, **options)
+        return Prepared(allocate, partial(launch.launch, grid, stream), workspace=workspace)
 
     def interpreted(outputs: Any) -> Callable[[], object]:
         return lambda: kernel[grid](*arguments(outputs), **options)

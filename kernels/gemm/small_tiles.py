@@ -203,14 +203,14 @@ def configs(case: LinearCase) -> tuple[SmallTileConfig, ...]:
 
     A model's passes ask for the same ones again and again.
     """
-    found = [
+    candidates = [
         SmallTileConfig(case, groups, splits, tokens)
         for groups in (1, 2, 3, 4)
         for splits in H200_CLUSTERS
         for tokens in (1, 2, 4)
     ]
-    found += [config for groups in (1, 2, 3, 4) for tokens in (1, 2, 4) for config in _wide(case, groups, tokens)]
-    fitting = (each for each in found if each.fits)
+    candidates += [config for groups in (1, 2, 3, 4) for tokens in (1, 2, 4) for config in _wide(case, groups, tokens)]
+    fitting = (each for each in candidates if each.fits)
     return tuple(sorted(fitting, key=lambda each: (each.microseconds(), each.waves, -each.blocks)))
 
 

@@ -69,12 +69,12 @@ class LoadFigures:
 
         Of several rounds the parts follow each other without a gap.
         """
-        found, before_ns = [], 0
+        times, before_ns = [], 0
         for sent in self.rounds:
             since, until = sent.counted_from_ns, sent.stopped_ns
-            found.append(np.array(sent.token_times_ns(since, until), dtype=np.int64) - since + before_ns)
+            times.append(np.array(sent.token_times_ns(since, until), dtype=np.int64) - since + before_ns)
             before_ns += max(until - since, 0)
-        return np.concatenate(found)
+        return np.concatenate(times)
 
     @property
     def tokens_per_second(self) -> float:

@@ -69,13 +69,13 @@ def _burst_seconds(call: Callable[[], Any]) -> float:
 
     from kernels.measure.timing import CudaTimer
 
-    timer, found = CudaTimer(torch.device("cuda")), []
+    timer, seconds = CudaTimer(torch.device("cuda")), []
     call()
     for _ in range(BURST_CALLS):
         torch.cuda.synchronize()
         time.sleep(BURST_PAUSE)
-        found.append(timer(call) / 1000)
-    return min(found)
+        seconds.append(timer(call) / 1000)
+    return min(seconds)
 
 
 def _settled_seconds(call: Callable[[], Any], warm_up: float) -> float:

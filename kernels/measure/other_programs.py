@@ -38,8 +38,8 @@ def summary(snapshots: Sequence[GpuSnapshot], seconds_between: float) -> dict[st
 
     `seconds_between` is the time from one snapshot to the next; each snapshot stands for so long.
     """
-    told = [snapshot.others for snapshot in snapshots]
-    known = [each for each in told if each is not None]
+    counts = [snapshot.others for snapshot in snapshots]
+    known = [each for each in counts if each is not None]
     if not known:
         return {"others_gpu_count": None, "others_gpu_seconds": None, "others_gpu_gib": None}
     seen = [each for each in known if each[0]]

@@ -93,10 +93,10 @@ class AllReduceByPeerAccess(AllReduce):
 
     def _sum(self, rank: int, stream: Tensor, partial: Tensor) -> Tensor:
         stream, partial = stream.contiguous(), partial.contiguous()
-        found, gpu = torch.empty_like(stream), self._gpus[rank]
+        total, gpu = torch.empty_like(stream), self._gpus[rank]
         params = np.zeros((), dtype=params_of(len(self._gpus)))
         values = {
-            "stream": stream.data_ptr(), "partial": partial.data_ptr(), "sum": found.data_ptr(),
+            "stream": stream.data_ptr(), "partial": partial.data_ptr(), "sum": total.data_ptr(),
             "slots": [slot.data_ptr() for slot in self._slots], "flags": [flag.data_ptr() for flag in self._flags],
             "launches": self._launches[rank].data_ptr(), "fault": self._fault.data_ptr(), "timeout_ns": TIMEOUT_NS,
             "vectors": partial.numel() // VECTOR, "most": self._most, "rank": rank,
@@ -105,7 +105,7 @@ class AllReduceByPeerAccess(AllReduce):
             params[name] = value
         with current(gpu):
             Launch(self._sums[rank].ptr, (BLOCKS,), THREADS, [params], raw_stream(gpu.index))()
-        return found
+        return total
 
     def fetched(self, rank: int, held: Tensor) -> Tensor:
         gpu = self._gpus[rank]

@@ -60,8 +60,8 @@ class LogitGaps:
         """
         lossy = allowed > LARGEST_DIFFERENCE["bf16"]
         largest = (LARGEST_OVER_MEAN_LOSSY if lossy else LARGEST_OVER_MEAN) * allowed
-        found = self._beyond(allowed + (largest - allowed) / self.tokens, largest, "the reference's")
-        return f"The ids that it served are not the model's: {found}" if found else None
+        beyond = self._beyond(allowed + (largest - allowed) / self.tokens, largest, "the reference's")
+        return f"The ids that it served are not the model's: {beyond}" if beyond else None
 
     def own_refusal(self, allowed: float) -> str | None:
         """Why ids contradict the logits of the very runner that served them, in a sentence; None where they do not.
@@ -70,8 +70,8 @@ class LogitGaps:
         precision of the weights is in both. Of few ids one alone may have the largest gap allowed.
         """
         largest = LARGEST_OVER_MEAN * allowed
-        found = self._beyond(min(allowed, OWN_MEAN_SHARE * allowed + largest / self.tokens), largest, "its own")
-        return f"The ids that it served contradict its own logits: {found}" if found else None
+        beyond = self._beyond(min(allowed, OWN_MEAN_SHARE * allowed + largest / self.tokens), largest, "its own")
+        return f"The ids that it served contradict its own logits: {beyond}" if beyond else None
 
     def _beyond(self, mean: float, largest: float, whose: str) -> str:
         """The end of a sentence on gaps beyond these limits; "" where they are within both."""

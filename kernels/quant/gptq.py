@@ -99,5 +99,5 @@ class _Nvfp4:
         return e2m1.values(codes) * self._unit
 
     def done(self) -> list[PowerOfTwoWeight]:
-        held = zip(self._codes, self._scales, self._blocks, strict=True)
-        return [PowerOfTwoWeight(codes, scale.repeat(len(codes)), blocks) for codes, scale, blocks in held]
+        parts = zip(self._codes, self._scales, self._blocks, strict=True)
+        return [PowerOfTwoWeight(codes, scale.repeat(len(codes)), blocks) for codes, scale, blocks in parts]

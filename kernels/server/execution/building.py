@@ -105,7 +105,7 @@ def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Servi
     for what, value in here.items():
         wanted = getattr(serving, what, None)
         if serving and wanted and value and wanted != value:
-            _tell(f"the plan's server was measured with the {what} {wanted} and this is {value}: it is measured again")
+            _tell(f"serving of the plan was measured with {what} {wanted}, this host has {value}: measuring again")
             up_to = 0 if serving.megakernel_up_to == 0 else None
             return serving.model_copy(
                 update={"kv_bytes": None, "graph_rows": [], "megakernel_up_to": up_to, "token_ms": {}}
@@ -171,7 +171,7 @@ def backends(
     reserved = sum(batches.values())
     copies = copies_beside(decoder, model.config, gpu, wanted, reserved)
     if copies is not Copies.ALL:
-        _tell("the GPU's memory does not hold all packed copies of the weights: passes of few rows will be slower")
+        _tell("GPU memory does not hold all packed copies of the weights: small batches are slower")
     made = Usable(gpu, copies, exclude).copies
     limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, made))
     rows = plan.serving.graph_rows if plan and plan.serving else ()
@@ -238,11 +238,11 @@ def megakernel_beside(
     if up_to is not None:
         backend.keep(min(up_to, backend.max_num_seqs))
         return [backend]
-    times = {each: (kernels.pass_ms(each), backend.token_ms(each)) for each in batches}
-    most = crossing({each: ms for each, (ms, _) in times.items()}, {each: ms for each, (_, ms) in times.items()})
-    backend.timed = {each: {"kernels": ms, "megakernel": own} for each, (ms, own) in times.items()}
-    measured = ", ".join(f"{each}: {ms:.3f} and {own:.3f} ms" for each, (ms, own) in times.items())
-    _tell(f"a token of so many sequences by the kernels and by the megakernel takes {measured}; it takes up to {most}")
+    times = {batch: (kernels.pass_ms(batch), backend.token_ms(batch)) for batch in batches}
+    most = crossing({batch: ms for batch, (ms, _) in times.items()}, {batch: ms for batch, (_, ms) in times.items()})
+    backend.timed = {batch: {"kernels": ms, "megakernel": own} for batch, (ms, own) in times.items()}
+    measured = ", ".join(f"{batch}: {ms:.3f} {own:.3f}" for batch, (ms, own) in times.items())
+    _tell(f"decode ms by batch size (kernels, megakernel): {measured}; megakernel up to batch size {most}")
     if not most:
         return []
     backend.keep(most)

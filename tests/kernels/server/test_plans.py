@@ -87,7 +87,7 @@ def test_what_a_server_chose_is_taken_where_it_was_measured_and_measured_again_e
     again = known_here(read, here | {"driver": "600.1"})
     assert again is not None
     assert (again.megakernel_up_to, again.kv_bytes, again.max_num_seqs) == (None, None, 8)
-    assert "measured with the driver 590.2 and this is 600.1: it is measured again" in capsys.readouterr().err
+    assert "measured with driver 590.2, this host has 600.1: measuring again" in capsys.readouterr().err
     without = known_here(read.model_copy(update={"megakernel_up_to": 0}), here | {"driver": "600.1"})
     assert without is not None
     assert without.megakernel_up_to == 0
