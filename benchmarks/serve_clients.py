@@ -149,7 +149,18 @@ def main() -> int:
     asked = parser.parse_args()
     port, rows = reserved_port(), []
     url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--running", "8", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "kernels",
+        "serve",
+        "--model",
+        str(MODEL),
+        "--max-num-seqs",
+        "8",
+        "--port",
+        str(port),
+    ]
     with tempfile.TemporaryDirectory() as folder, running(command, f"{url}/ready", Path(folder) / "log", 600):
         rows.append({"client": "kernel-workbench", "load_average": load_average()[0]} | the_workbench(url))
         print(json.dumps(rows[-1]), flush=True)

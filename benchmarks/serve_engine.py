@@ -160,13 +160,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--at-once", type=int, nargs="+", default=[1, 8, 32, 128])
     parser.add_argument("--prompt", type=int, default=128)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--context", type=int, help="tokens of a sequence (default: a prompt and its answer)")
+    parser.add_argument("--max-model-len", type=int, help="tokens of a sequence (default: a prompt and its answer)")
     parser.add_argument("--no-megakernel", action="store_true", help="the kernels take steps of few requests as well")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="requests for each that is served at once")
     options = parser.parse_args(arguments)
     dtype = "bf16" if torch.cuda.is_available() else "fp32"
     model: Any = models.load(None, catalogue.entry(options.model)[0], generated=True, dtype=dtype)
-    wanted = RequestedSize(options.context or options.prompt + options.tokens, max(options.at_once))
+    wanted = RequestedSize(options.max_model_len or options.prompt + options.tokens, max(options.at_once))
     found = backends(model, wanted, exclude=[MEGAKERNEL] if options.no_megakernel else [])
     document = environment_info(device=model.device.type) | choices(found) | {"rows": []}
     bench = Bench(options.model, model, found, dtype, options.prompt, options.tokens, options.rounds)

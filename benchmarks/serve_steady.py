@@ -132,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--model", default="samples/voice-agent", help="a directory with weights, or a catalogue name")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--rate", type=float, default=4, help="requests a second")
-    parser.add_argument("--running", type=int, default=16, help="of the server: requests served at once")
+    parser.add_argument("--max-num-seqs", type=int, default=16, help="of the server: requests served at once")
     parser.add_argument("--web-processes", type=int, help="of the server; their memory counts with the engine's")
     parser.add_argument("--sample-seconds", type=float, default=5)
     parser.add_argument("--json", type=Path, required=True)
@@ -145,7 +145,7 @@ def main(arguments: list[str] | None = None) -> int:
     gpu = nvml.handle(0) if environment["gpu_class"] != "cpu" else None
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "kernels", "serve", "--model", asked.model, "--name", "model", "--port", str(port)]
-    command += ["--running", str(asked.running), "--context", str(LENGTHS.longest)]
+    command += ["--max-num-seqs", str(asked.max_num_seqs), "--max-model-len", str(LENGTHS.longest)]
     command += ["--web-processes", str(asked.web_processes)] if asked.web_processes else []
     with tempfile.TemporaryDirectory() as folder, running(command, f"{url}/ready", Path(folder) / "log", 600) as server:
         memory = Memory(psutil.Process(server.pid), asked.sample_seconds, gpu)
@@ -170,7 +170,7 @@ def main(arguments: list[str] | None = None) -> int:
         "model": asked.model,
         "minutes": round(lasted / 60, 1),
         "rate": asked.rate,
-        "running": asked.running,
+        "max_num_seqs": asked.max_num_seqs,
         "web_processes": asked.web_processes,
         "lengths": {"prompt": LENGTHS.prompt, "tokens": LENGTHS.tokens, "drawn": LENGTHS.described},
         **found,

@@ -67,7 +67,7 @@ def check_tensor(
     """
     if given.shape != shape and (
         given.dim() != len(shape)
-        or any(length is not None and length != found for length, found in zip(shape, given.shape, strict=True))
+        or any(length is not None and length != size for length, size in zip(shape, given.shape, strict=True))
     ):
         wanted = ", ".join("any" if length is None else str(length) for length in shape)
         raise ValueError(f"{name} has shape {list(given.shape)}, not [{wanted}]")
@@ -127,10 +127,10 @@ def check_outputs(
     """
     if given is None:
         return
-    found = (given,) if len(outputs) == 1 else given
-    if not isinstance(found, tuple) or len(found) != len(outputs):
+    outputs_given = (given,) if len(outputs) == 1 else given
+    if not isinstance(outputs_given, tuple) or len(outputs_given) != len(outputs):
         raise ValueError(f"out is not the {len(outputs)} outputs {', '.join(name for name, _, _ in outputs)}")
-    for tensor, (name, shape, dtype) in zip(found, outputs, strict=True):
+    for tensor, (name, shape, dtype) in zip(outputs_given, outputs, strict=True):
         check_out(tensor, shape, (dtype,), name, device)
 
 

@@ -87,9 +87,9 @@ def class_of(name: str) -> str:
     An unknown one gets its name in lower case, with hyphens and without the maker: `NVIDIA RTX 6000 Ada` is
     `rtx-6000-ada`.
     """
-    found = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").removeprefix("nvidia-")
-    known = [each for each in GPUS if each != "cpu" and f"-{each}-" in f"-{found}-"]
-    return max(known, key=len, default=found)
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").removeprefix("nvidia-")
+    known = [each for each in GPUS if each != "cpu" and f"-{each}-" in f"-{slug}-"]
+    return max(known, key=len, default=slug)
 
 
 def read_entry(path: Path) -> Gpu:

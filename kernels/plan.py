@@ -70,9 +70,9 @@ class Expected(BaseModel):
 class Serving(BaseModel):
     """What a server of the plan takes where its operator says nothing. With `basis` default nothing was measured.
 
-    `context` tokens of a sequence (None: the model's own, at most 8,192), `running` requests served at once, `kv_bytes`
-    for KV pages (None: what the running requests fill, at most 80 % of the memory that is free). A CUDA graph is
-    captured for each number of single tokens in `graph_rows` (none: the defaults up to `running`). Up to
+    `max_model_len` tokens of a sequence (None: the model's own, at most 8,192), `max_num_seqs` requests served at once,
+    `kv_bytes` for KV pages (None: what the running requests fill, at most 80 % of the memory that is free). A CUDA
+    graph is captured for each number of single tokens in `graph_rows` (none: the defaults up to `max_num_seqs`). Up to
     `megakernel_up_to` requests at once go to the megakernel (None: both are timed when a server starts; 0: none do).
     `token_ms` has the times by which that was decided: by the number of sequences, ms of a token by `kernels` and by
     `megakernel`. The variants in `exclude` are not used.
@@ -85,8 +85,8 @@ class Serving(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     basis: Literal["default", "measured"] = "default"
-    context: int | None = Field(default=None, ge=1, le=LONGEST_SEQUENCE)
-    running: int = Field(default=64, ge=1, le=MOST_RUNNING)
+    max_model_len: int | None = Field(default=None, ge=1, le=LONGEST_SEQUENCE)
+    max_num_seqs: int = Field(default=64, ge=1, le=MOST_RUNNING)
     kv_bytes: int | None = Field(default=None, ge=1, le=MOST_KV_BYTES)
     graph_rows: list[Annotated[int, Field(ge=1, le=MOST_RUNNING)]] = []
     megakernel_up_to: int | None = None
@@ -100,8 +100,8 @@ class Serving(BaseModel):
 class Plan(BaseModel):
     """plan.json. `model_digest` names the model (`kernels.model_files.digests`); `options` belong to the runner.
 
-    `gpus` of class `gpu` share the model. A plan for one does not write it, so that readers older than it take the
-    plan; one for several they refuse.
+    `tensor_parallel_size` of class `gpu` share the model. A plan for one does not write it, so that readers older than
+    it take the plan; one for several they refuse.
 
     `serving` is None where this library's server cannot serve the plan, and in plans that are older.
 
@@ -113,7 +113,7 @@ class Plan(BaseModel):
     version: Literal[1, 2] = 2
     model_digest: str
     gpu: str
-    gpus: Literal[1, 2, 4] = Field(default=1, exclude_if=lambda count: count == 1)
+    tensor_parallel_size: Literal[1, 2, 4] = Field(default=1, exclude_if=lambda count: count == 1)
     runner: RunnerName
     dtype: Literal["fp32", "bf16", "fp16"] = "bf16"
     options: dict[str, Any] = {}
@@ -127,12 +127,12 @@ class Plan(BaseModel):
         and where the runner divides it itself since GPTQ rounds a whole model.
         """
         rounding = self.options.get("rounding")
-        return 1 if isinstance(rounding, Mapping) and rounding.get("method") == "gptq" else self.gpus
+        return 1 if isinstance(rounding, Mapping) and rounding.get("method") == "gptq" else self.tensor_parallel_size
 
     @model_validator(mode="after")
     def _divided(self) -> Self:
-        if self.gpus > 1 and self.runner not in ON_SEVERAL_GPUS:
-            raise ValueError(f"gpus: {self.runner} runs on one GPU, not on {self.gpus}")
-        if self.gpus > 1 and "devices" in self.options:
-            raise ValueError("gpus: the option devices names GPUs already; give one of the two")
+        if self.tensor_parallel_size > 1 and self.runner not in ON_SEVERAL_GPUS:
+            raise ValueError(f"tensor_parallel_size: {self.runner} runs on one GPU, not on {self.tensor_parallel_size}")
+        if self.tensor_parallel_size > 1 and "devices" in self.options:
+            raise ValueError("tensor_parallel_size: the option devices names GPUs already; give one of the two")
         return self

@@ -176,10 +176,10 @@ def variants(op: str | None = None) -> list[Variant]:
 
 def variant(name: str) -> Variant:
     """The variant of that name. Raises KeyError with the sentence of `unknown`."""
-    found = {each.name: each for each in variants()}
-    if name not in found:
+    by_name = {each.name: each for each in variants()}
+    if name not in by_name:
         raise KeyError(unknown(name))
-    return found[name]
+    return by_name[name]
 
 
 def unknown(name: str) -> str:

@@ -28,7 +28,7 @@ SECONDS, OUTPUT = 8.0, 64
 SEARCH = LimitSearch(64, 3)
 
 
-SETTINGS = {"basis": "measured", "context": 4096, "running": 64, "kv_bytes": 2**30, "graph_rows": [1, 8, 64]}
+SETTINGS = {"basis": "measured", "max_model_len": 4096, "max_num_seqs": 64, "kv_bytes": 2**30, "graph_rows": [1, 8, 64]}
 SETTINGS |= {"megakernel_up_to": 8, "device": "NVIDIA H200", "driver": "590.2", "torch": "2.11"}
 SETTINGS |= {"token_ms": {"1": {"kernels": 0.73, "megakernel": 0.58}, "8": {"kernels": 0.81, "megakernel": 0.71}}}
 """What the server after chose when it started."""

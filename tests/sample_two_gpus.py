@@ -27,7 +27,7 @@ def workload() -> Workload:
 
 def plan(gpus: int) -> Plan:
     """The megakernel on so many GPUs."""
-    return Plan(model_digest="d" * 64, gpu="h200", gpus=gpus, runner="megakernel")
+    return Plan(model_digest="d" * 64, gpu="h200", tensor_parallel_size=gpus, runner="megakernel")
 
 
 def trial(gpus: int, ms: float, reason: str) -> PlanTrial:

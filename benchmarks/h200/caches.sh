@@ -24,7 +24,7 @@ made() { "$python" -m kernels compile --into "$folder" --jobs "${JOBS:-$(nproc)}
 # The workbench's runs and `bench decode`; then the servers of `serve`, of a run under load and of `bench serve`.
 models=(--model llama-3.2-1b --model qwen2.5-1.5b)
 made "${models[@]}" --no-server --batch 1 --batch 8 --prompt 128 --prompt 1024 --weights fp8 --weights nvfp4
-made "${models[@]}" --running 64 --running 256 --context 8192 --context 768 --context 192
+made "${models[@]}" --max-num-seqs 64 --max-num-seqs 256 --max-model-len 8192 --max-model-len 768 --max-model-len 192
 # gpus.sh divides models over several GPUs.
 for each in llama-3.2-1b llama-3.1-8b; do made --model $each --no-server --weights fp8 --gpus 2 --gpus 4; done
 made --checks
@@ -37,7 +37,7 @@ for name, config in GPU_CONFIGS.items():
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(config))
 END
-for each in llama qwen2 qwen3; do made --model "$scratch/$each" --running 12 --context 512; done
+for each in llama qwen2 qwen3; do made --model "$scratch/$each" --max-num-seqs 12 --max-model-len 512; done
 
 tar -C "$folder" --sort=name --owner=0 --group=0 --mtime=@0 -c . | xz -6 > "$output"
 echo "$(find "$folder" -name '*.cubin' | wc -l) binaries, $(stat -c %s "$output") bytes: $output"

@@ -10,7 +10,7 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 load=("$PYTHON" -m benchmarks.serve_steady --model llama-3.2-1b --minutes "${MINUTES:-10}" --rate "${RATE:-100}"
-    --running 128)
+    --max-num-seqs 128)
 
 if [[ -n ${DETACHED:-} ]]; then
     step start 5 bash -c 'setsid nohup "$@" > "$0/log.txt" 2>&1 < /dev/null & echo "$!" > "$0/pid"' "$scratch" \

@@ -215,8 +215,8 @@ class KeyCounts(NamedTuple):
 def counts_of(case: AttentionCase, given: DecodeArguments) -> KeyCounts:
     """The counts of a call. A position is a length - 1."""
     counts = given.lengths if given.position is None else given.position
-    held = given.k.shape[1] if given.page_table is None else given.page_table.shape[1] * given.k.shape[1]
-    return KeyCounts(counts, int(given.position is not None), case.kv_len if counts is None else held)
+    capacity = given.k.shape[1] if given.page_table is None else given.page_table.shape[1] * given.k.shape[1]
+    return KeyCounts(counts, int(given.position is not None), case.kv_len if counts is None else capacity)
 
 
 def check_arguments(case: AttentionCase, given: DecodeArguments) -> None:
@@ -248,14 +248,14 @@ def _check_cache_tensors(case: AttentionCase, given: DecodeArguments) -> None:
         check_tensor(name, each, (first, tokens, case.kv_heads, case.head_dim), (dtype,), device)
     if v.shape != k.shape:
         raise ValueError(f"v has shape {list(v.shape)} and k {list(k.shape)}: equal ones are needed")
-    held = k.shape[1]
+    capacity = k.shape[1]
     if page_table is not None:
         check_tensor("page_table", page_table, (case.batch, None), (torch.int32,), device)
-        if not held:
+        if not capacity:
             raise ValueError("k has pages of 0 tokens")
-        held *= page_table.shape[1]
-    if not counted and case.kv_len > held:
-        raise ValueError(f"k holds {held} tokens of a sequence, fewer than the case's kv_len {case.kv_len}")
+        capacity *= page_table.shape[1]
+    if not counted and case.kv_len > capacity:
+        raise ValueError(f"k holds {capacity} tokens of a sequence, fewer than the case's kv_len {case.kv_len}")
 
 
 def _pairs(v: torch.Tensor) -> torch.Tensor:

@@ -53,10 +53,10 @@ class StepHopper(Variant):
 
     def space(self, case: StepAttentionCase) -> list[dict[str, Any]]:
         """Fewer splits if batch and heads alone fill the GPU; separate query heads if they do not."""
-        best = next((each for each in SPLITS if each * case.kv_heads * max(1, case.batch) >= 64), SPLITS[-1])
+        best = next((split for split in SPLITS if split * case.kv_heads * max(1, case.batch) >= 64), SPLITS[-1])
         at = SPLITS.index(best)
         splits = (best, *SPLITS[max(0, at - 1) : at])
-        return [{"splits": each, "parts": _parts(case, each)} for each in splits]
+        return [{"splits": split, "parts": _parts(case, split)} for split in splits]
 
     def for_model(self, case: StepAttentionCase) -> Sequence[Mapping[str, Any]]:
         """The neighbours in the pass decide how many blocks are best: also query heads all separate or all together."""
@@ -100,7 +100,7 @@ def _divisors(case: StepAttentionCase) -> list[int]:
 def _parts(case: StepAttentionCase, splits: int) -> int:
     """The most clusters for a KV head's query heads that keep within BLOCKS_MOST."""
     alone = splits * case.kv_heads * max(1, case.batch)
-    return max(each for each in _divisors(case) if each == 1 or each * alone <= BLOCKS_MOST)
+    return max(divisor for divisor in _divisors(case) if divisor == 1 or divisor * alone <= BLOCKS_MOST)
 
 
 def _build(variant: Variant, case: StepAttentionCase, params: dict[str, Any]) -> Build:

@@ -33,6 +33,6 @@ def sizes(defines: dict[str, Any]) -> dict[str, int]:
 
 def shared_bytes(head_dim: int, group: int, chunk: int, splits: int) -> int:
     """Size of the kernel's `Shared` with `group` query heads."""
-    held = max(4 * chunk * head_dim, 4 * WARPS * group * head_dim)
-    size = held + 6 * head_dim + 4 * group * (2 * head_dim + chunk + 3 + 4 * splits) + 24
+    floats = max(4 * chunk * head_dim, 4 * WARPS * group * head_dim)
+    size = floats + 6 * head_dim + 4 * group * (2 * head_dim + chunk + 3 + 4 * splits) + 24
     return -(-size // 16) * 16

@@ -145,7 +145,7 @@ def parameters(
     packed = np.zeros((), PARAMS)
     for name, value in sizes(case, tile, x[0].shape[0]).items():
         packed[name] = value
-    held = {"x_scales": x[1], "w_scales": w[1], "bias": bias, "residual": residual}
-    for name, tensor in held.items():
+    tensors = {"x_scales": x[1], "w_scales": w[1], "bias": bias, "residual": residual}
+    for name, tensor in tensors.items():
         packed[name] = 0 if tensor is None else tensor.data_ptr()
     return packed

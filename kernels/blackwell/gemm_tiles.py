@@ -121,8 +121,8 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
     Pairs need rows for both blocks.
     """
     kind = matrix_kind(case)
-    found = [{"columns": each, "stages": most_stages(kind, each, pair), "pair": pair, "dynamic": dynamic}
-             for each in COLUMNS for pair in (True, False) if not pair or case.m > ROWS
+    found = [{"columns": column, "stages": most_stages(kind, column, pair), "pair": pair, "dynamic": dynamic}
+             for column in COLUMNS for pair in (True, False) if not pair or case.m > ROWS
              for dynamic in (False, True)]  # fmt: skip
     return sorted(found, key=lambda each: work((case.m,), case.weight_rows, each["columns"], each["pair"]))
 
@@ -173,7 +173,7 @@ def work(rows: Sequence[int], weight_rows: int, columns: int, pair: bool) -> int
     `benchmarks.blackwell_predicted` assumes.
     """
     blocks = 2 if pair else 1
-    tiles = sum(-(-each // (ROWS * blocks)) for each in rows) * -(-weight_rows // columns)
+    tiles = sum(-(-row // (ROWS * blocks)) for row in rows) * -(-weight_rows // columns)
     return -(-tiles // (SMS // blocks)) * max(columns, ROWS + columns // blocks)
 
 

@@ -80,7 +80,7 @@ def parameters(
     packed = np.zeros((), PARAMS)
     for name, value in sizes(case, tile, rows).items():
         packed[name] = value
-    held = {"ends": ends, "x_scales": scales[0], "w_scales": scales[1]}
-    for name, tensor in held.items():
+    tensors = {"ends": ends, "x_scales": scales[0], "w_scales": scales[1]}
+    for name, tensor in tensors.items():
         packed[name] = 0 if tensor is None else tensor.data_ptr()
     return packed

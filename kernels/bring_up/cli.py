@@ -78,7 +78,7 @@ def bring_up(options: argparse.Namespace) -> int:
         (folder / "entry").mkdir(exist_ok=True)
         write_entry(folder / "entry" / f"{found.entry.gpu_class}.json", found.entry)
         print(f"Entry: {ENTRIES}={folder / 'entry'}")
-    return 1 if any(each.failed for each in found.proofs) or found.stopped else 0
+    return 1 if any(proof.failed for proof in found.proofs) or found.stopped else 0
 
 
 def _earlier_seconds(folder: Path) -> float:
@@ -154,7 +154,7 @@ def _document(
 ) -> BringUp:
     from kernels import registry
 
-    ops = {each.name: each.op for op in GROUPS["library"] for each in registry.variants(op)}
+    ops = {variant.name: variant.op for op in GROUPS["library"] for variant in registry.variants(op)}
     rows = [row for path in sorted(folder.glob("prove-*.json")) for row in _found(folder, path.stem) or []]
     races: dict[str, Race] = {}
     for case in _cases(device["kind"], options.quick):

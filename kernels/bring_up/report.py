@@ -16,13 +16,13 @@ KINDS = {
 
 def proofs_of(rows: Sequence[Mapping[str, Any]], ops: Mapping[str, str]) -> list[VariantProofs]:
     """The gate's rows counted by variant. `ops` maps variants to their op."""
-    found = []
+    proofs = []
     for variant, op in ops.items():
         mine = [row for row in rows if row["variant"] == variant]
         failures = {row["case"]: row["sentence"] for row in mine if row["gate"] not in ("pass", "refused")}
         refusals = [row["sentence"] for row in mine if row["gate"] == "refused"]
         passed = sum(row["gate"] == "pass" for row in mine)
-        found.append(
+        proofs.append(
             VariantProofs(
                 variant=variant,
                 op=op,
@@ -33,15 +33,16 @@ def proofs_of(rows: Sequence[Mapping[str, Any]], ops: Mapping[str, str]) -> list
                 refusal=refusals[0] if refusals and not passed else "",
             )
         )
-    return found
+    return proofs
 
 
 def next_steps(proofs: Sequence[VariantProofs], stopped: Mapping[str, str], gaps: Sequence[Gap]) -> list[str]:
     """At most ten things to do: failures first, then the gaps by what they cost a request."""
     steps = [
-        f"Mend {each.variant}: {each.failed} of {each.passed + each.failed} proofs failed, such as {case}: {sentence}"
-        for each in proofs
-        for case, sentence in list(each.failures.items())[:1]
+        f"Mend {proof.variant}: {proof.failed} of {proof.passed + proof.failed} proofs failed, "
+        f"such as {case}: {sentence}"
+        for proof in proofs
+        for case, sentence in list(proof.failures.items())[:1]
     ]
     steps += [f"Find out why this gave nothing: {label}. {sentence}" for label, sentence in stopped.items()]
     words = {
@@ -57,16 +58,16 @@ def next_steps(proofs: Sequence[VariantProofs], stopped: Mapping[str, str], gaps
     return steps[:NEXT_STEPS]
 
 
-def markdown(found: BringUp) -> str:
+def markdown(document: BringUp) -> str:
     """The report for people."""
-    entry, environment = found.entry, found.environment
+    entry, environment = document.entry, document.environment
     lines = [
         f"# Bring-up of {environment.device}",
         "",
         f"Measured at {environment.at.isoformat()}, commit {environment.commit or 'unknown'}, "
-        f"in {found.minutes:.1f} minutes"
-        + (", as a GPU that nobody prepared for" * found.stranger)
-        + (", the quick form" * found.quick)
+        f"in {document.minutes:.1f} minutes"
+        + (", as a GPU that nobody prepared for" * document.stranger)
+        + (", the quick form" * document.quick)
         + ".",
         "",
         "## The GPU",
@@ -74,31 +75,31 @@ def markdown(found: BringUp) -> str:
         f"Class `{entry.gpu_class}`, compute capability {entry.sm / 10:.1f}, {entry.sms} SMs, "
         f"{entry.memory_gib:.1f} GiB, rates: {entry.source}.",
         "",
-        *_ceilings(found.ceilings),
+        *_ceilings(document.ceilings),
         "",
-        *[f"- {name}: {value:.3g}" for name, value in limits(found) if value is not None],
-        *[f"- Not measured: {names}. {said}" for names, said in absent(found)],
+        *[f"- {name}: {value:.3g}" for name, value in limits(document) if value is not None],
+        *[f"- Not measured: {names}. {reason}" for names, reason in absent(document)],
         "",
         "## The next things to do",
         "",
-        *[f"{number}. {each}" for number, each in enumerate(found.next_steps, 1)],
+        *[f"{number}. {each}" for number, each in enumerate(document.next_steps, 1)],
         "",
         "## Variants at the gate",
         "",
         "| variant | op | passed | failed | refused | why none was served |",
         "| --- | --- | --- | --- | --- | --- |",
         *[
-            f"| {each.variant} | {each.op} | {each.passed} | {each.failed} | {each.refused} | {each.refusal} |"
-            for each in found.proofs
+            f"| {proof.variant} | {proof.op} | {proof.passed} | {proof.failed} | {proof.refused} | {proof.refusal} |"
+            for proof in document.proofs
         ],
     ]
-    lines += _shares(found)
-    for model in found.models:
+    lines += _shares(document)
+    for model in document.models:
         lines += _model(model)
-    if found.stopped:
-        lines += ["", "## Gave nothing", "", *[f"- {label}: {said}" for label, said in found.stopped.items()]]
-    if found.left_out:
-        lines += ["", "## No time was left for", "", *[f"- {each}" for each in found.left_out]]
+    if document.stopped:
+        lines += ["", "## Gave nothing", "", *[f"- {label}: {reason}" for label, reason in document.stopped.items()]]
+    if document.left_out:
+        lines += ["", "## No time was left for", "", *[f"- {each}" for each in document.left_out]]
     return "\n".join(lines) + "\n"
 
 
@@ -129,23 +130,23 @@ LIMITS = {
 """Names and units of the limits by field."""
 
 
-def limits(found: BringUp) -> list[tuple[str, float | None]]:
+def limits(document: BringUp) -> list[tuple[str, float | None]]:
     """Each limit by its name with its unit; None where it was not measured."""
-    return [(f"{name}, {unit}", getattr(found.limits, field, None)) for field, (name, unit) in LIMITS.items()]
+    return [(f"{name}, {unit}", getattr(document.limits, field, None)) for field, (name, unit) in LIMITS.items()]
 
 
-def absent(found: BringUp) -> list[tuple[str, str]]:
+def absent(document: BringUp) -> list[tuple[str, str]]:
     """The limits that were not measured, and why; those with one reason together."""
     reasons: dict[str, list[str]] = {}
-    for field, said in (found.limits.absent if found.limits else {}).items():
-        reasons.setdefault(said, []).append(LIMITS.get(field, (field,))[0])
-    return [(", ".join(names), said) for said, names in reasons.items()]
+    for field, reason in (document.limits.absent if document.limits else {}).items():
+        reasons.setdefault(reason, []).append(LIMITS.get(field, (field,))[0])
+    return [(", ".join(names), reason) for reason, names in reasons.items()]
 
 
-def _shares(found: BringUp) -> list[str]:
+def _shares(document: BringUp) -> list[str]:
     rows = [
-        f"| {each.op} | {each.races} | {' | '.join(map(_percent, (each.of_ceiling, each.lowest, each.of_peer)))} |"
-        for each in op_shares(found.races)
+        f"| {share.op} | {share.races} | {' | '.join(map(_percent, (share.of_ceiling, share.lowest, share.of_peer)))} |"
+        for share in op_shares(document.races)
     ]
     return [
         "",

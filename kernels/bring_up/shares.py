@@ -37,12 +37,12 @@ def peer_share(race: Race) -> float | None:
 
 def op_shares(races: Sequence[Race]) -> list[OpShare]:
     """The shares by op, in the order in which the ops come first."""
-    found = []
+    shares = []
     for op in dict.fromkeys(race.op for race in races):
         mine = [race for race in races if race.op == op]
         ceiling, peer = _known(ceiling_share, mine), _known(peer_share, mine)
-        found.append(OpShare(op, len(mine), _median(ceiling), min(ceiling, default=None), _median(peer)))
-    return found
+        shares.append(OpShare(op, len(mine), _median(ceiling), min(ceiling, default=None), _median(peer)))
+    return shares
 
 
 def _known(share: Callable[[Race], float | None], races: Sequence[Race]) -> list[float]:

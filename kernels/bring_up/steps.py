@@ -48,8 +48,8 @@ def outcome(folder: Path, name: str) -> StepOutcome | None:
     return StepOutcome(kept["found"], kept["stopped"])
 
 
-def _keep(folder: Path, step: BringUpStep, found: StepOutcome) -> None:
-    kept = {"label": step.label, "found": found.found, "stopped": found.stopped}
+def _keep(folder: Path, step: BringUpStep, outcome: StepOutcome) -> None:
+    kept = {"label": step.label, "found": outcome.found, "stopped": outcome.stopped}
     write_whole(folder / f"{step.name}.json", json.dumps(kept, indent=1) + "\n")
 
 
@@ -93,21 +93,21 @@ def run_steps(
                     left_out.append(step.label)
                     continue
                 began = time.monotonic()
-                found = worker.run(step, min(step.seconds, left))
-                if found is None and left < step.seconds:
+                outcome = worker.run(step, min(step.seconds, left))
+                if outcome is None and left < step.seconds:
                     left_out.append(step.label)
                     continue
-                _keep(folder, step, found or StepOutcome(stopped=f"It took more than {step.seconds:.0f} s."))
+                _keep(folder, step, outcome or StepOutcome(stopped=f"It took more than {step.seconds:.0f} s."))
                 with saying:
                     say(f"{next(done)} of {total}: {step.label} in {time.monotonic() - began:.1f} s")
         finally:
             worker.stop()
 
     threads = [threading.Thread(target=work) for _ in range(max(1, min(processes, total)))]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return left_out
 
 
@@ -128,11 +128,11 @@ class _Worker:
                 if received.stopped:  # its process ends
                     self.stop()
                 return received
-            found = None
+            outcome = None
         except (EOFError, OSError):
-            found = StepOutcome(stopped=f"Its process ended with code {self._exit_code()}.")
+            outcome = StepOutcome(stopped=f"Its process ended with code {self._exit_code()}.")
         self.stop()
-        return found
+        return outcome
 
     def _start(self) -> Connection:
         if self._ours is None:

@@ -52,7 +52,7 @@ def prove(case: dict[str, Any], compiled: bool) -> list[dict[str, Any]]:
 
     device, gpu, _ = current_device()
     read = _case(case)
-    wanted = [each.name for each in registry.variants(read.op) if compiled or not each.build_seconds]
+    wanted = [variant.name for variant in registry.variants(read.op) if compiled or not variant.build_seconds]
     return gate_rows(wanted, device, gpu, read)
 
 
@@ -66,7 +66,7 @@ def race(case: dict[str, Any], ceilings: dict[str, Any], seconds: float, compile
 
     device, gpu, _ = current_device()
     read = _case(case)
-    only = {each.name for each in registry.variants(read.op) if not each.build_seconds}
+    only = {variant.name for variant in registry.variants(read.op) if not variant.build_seconds}
     if compiled and device.type == "cuda":
         only |= compiled_peers(read)
     trials = try_case(Bench(device, gpu, ceilings, only=frozenset(only)), read, seconds=seconds)

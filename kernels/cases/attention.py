@@ -136,9 +136,9 @@ def _several() -> list[Case]:
     lengths = tuple(length for length in (4096, 2048, 1024, 512, 256, 128, 77, 51) for _ in range(2))
     tokens = sum(lengths)
     return [
-        each.model_copy(update={"batch": 1, "q_len": tokens, "kv_len": tokens, "lengths": lengths})
-        for each in _prefill()
-        if isinstance(each, AttentionCase) and each.causal and each.q_len == TOKENS
+        case.model_copy(update={"batch": 1, "q_len": tokens, "kv_len": tokens, "lengths": lengths})
+        for case in _prefill()
+        if isinstance(case, AttentionCase) and case.causal and case.q_len == TOKENS
     ]
 
 
@@ -147,7 +147,7 @@ def _decode() -> list[Case]:
     targets = [(head_dim, *lengths) for head_dim in (64, 128) for lengths in ((8, 8192), (1, 65_536))]
     plain = [_step(*each) for each in (*shapes, *targets, (64, 1, 131_072))]
     paged = [_step(64, 8, 8192).model_copy(update={"paged": True, "page_size": size}) for size in (16, 64)]
-    fp8 = [_step(*each).model_copy(update={"kv_dtype": "fp8"}) for each in targets]
+    fp8 = [_step(*target).model_copy(update={"kv_dtype": "fp8"}) for target in targets]
     return [*plain, *paged, *fp8]
 
 

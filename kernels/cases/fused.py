@@ -44,7 +44,7 @@ def check_rope(dtype: DType, cpu: bool) -> list[Case]:
     for found in () if cpu else (shapes, appended, appended):
         found += [_drawn_rope(draw) for _ in range(4)]
     return [
-        *(_rope(dtype, *each) for each in shapes),
+        *(_rope(dtype, *shape) for shape in shapes),
         *(
             _rope(dtype, *each, append=True, paged=paged, page_size=page_size)
             for each in appended

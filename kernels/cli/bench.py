@@ -197,9 +197,9 @@ def _rows(options: argparse.Namespace, ceilings: dict[str, Any]) -> Iterable[Ben
 
 def picked(offered: Sequence[Case], texts: Sequence[str]) -> list[Case]:
     """The cases whose key contains one of the texts. A text that equals a case's key picks only that case."""
-    keys = {each.key for each in offered}
+    keys = {case.key for case in offered}
     return [
-        each for each in offered if any(each.key == text or (text in each.key and text not in keys) for text in texts)
+        case for case in offered if any(case.key == text or (text in case.key and text not in keys) for text in texts)
     ]
 
 
@@ -208,7 +208,7 @@ def _only(options: argparse.Namespace) -> frozenset[str]:
     from kernels import registry
 
     named = set(options.variant or [])
-    quick = (each for each in registry.variants() if options.compiled or not each.build_seconds)
+    quick = (variant for variant in registry.variants() if options.compiled or not variant.build_seconds)
     return frozenset(named.union(each.name for each in quick if not named or each.peer))
 
 

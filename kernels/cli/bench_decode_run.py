@@ -81,15 +81,15 @@ class DecodeRun:
 
     def ms(self) -> float | None:
         """The median time to the last token; None where nothing was served whole."""
-        found = self.samples("ttf_n")
-        return median_interval(found)[0] if found else None
+        samples = self.samples("ttf_n")
+        return median_interval(samples)[0] if samples else None
 
     def medians(self, metric: str) -> list[float]:
         """The metric's median in ms in each process that served whole requests."""
         ends = [*self.starts, len(self.served)]
         parts = (self.served[begin:end] for begin, end in zip([0, *ends], ends, strict=False))
-        found = (pooled(part, metric, self.case.tokens) for part in parts)
-        return [median_interval(each)[0] for each in found if each]
+        pools = (pooled(part, metric, self.case.tokens) for part in parts)
+        return [median_interval(each)[0] for each in pools if each]
 
     def time(self, metric: str) -> tuple[float, float, float]:
         """The metric in ms with its 95 % interval: the median, or over three processes and more `across_processes`."""

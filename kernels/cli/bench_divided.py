@@ -24,8 +24,8 @@ def larger_than(device: torch.device, config: dict[str, Any], dtype: str) -> boo
     """Whether the weights alone fill the GPU."""
     if device.type != "cuda":
         return False
-    held = torch.cuda.get_device_properties(device).total_memory
-    return runners.describe(config, dtype).weight_bytes > MOST_WEIGHTS * held
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return runners.describe(config, dtype).weight_bytes > MOST_WEIGHTS * memory
 
 
 def rows(

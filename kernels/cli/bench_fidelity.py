@@ -62,6 +62,6 @@ def compare(runs: Sequence[DecodeRun], exact: Exact, case: ModelCase, dtype: str
             run.gate, run.reason = "fail", refusal
     compared = {run.name: run for run in runs if run.variant.name == "eager" or not run.variant.peer}
     compared_runners = {name: run.runner for name, run in compared.items()}
-    found = fidelity(exact.logits.split(case.batch), compared_runners, exact.ids, case.batch)
+    distances = fidelity(exact.logits.split(case.batch), compared_runners, exact.ids, case.batch)
     for name, run in compared.items():
-        run.fidelity, run.torch_kl = found[name], exact.by_torch.kl
+        run.fidelity, run.torch_kl = distances[name], exact.by_torch.kl

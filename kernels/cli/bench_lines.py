@@ -32,8 +32,8 @@ def _settled(row: BenchRow) -> str:
 
 def ceilings_line(ceilings: Mapping[str, Any]) -> str:
     """`Ceilings here: 4.61 TB/s read, 4.26 TB/s copied, bf16 690 TFLOP/s; an empty launch takes 5.1 µs.`"""
-    said = f"Ceilings here: {_rates(ceilings)}; an empty launch takes {ceilings['launch_us']:.2g} µs."
-    return f"{said} In bursts: {_rates(ceilings['burst'])}." if ceilings.get("burst") else said
+    sentence = f"Ceilings here: {_rates(ceilings)}; an empty launch takes {ceilings['launch_us']:.2g} µs."
+    return f"{sentence} In bursts: {_rates(ceilings['burst'])}." if ceilings.get("burst") else sentence
 
 
 def _rates(ceilings: Mapping[str, Any]) -> str:
@@ -65,7 +65,7 @@ def _fidelity(row: BenchRow) -> str:
     if row.kl is None or row.disagreement is None:
         return ""
     torch = "" if row.torch_kl is None else f" (torch's {row.torch_kl:.2g})"
-    said = f" KL {row.kl:.2g} nats{torch}, other token {row.disagreement:.2%} of {row.tokens:,}"
+    sentence = f" KL {row.kl:.2g} nats{torch}, other token {row.disagreement:.2%} of {row.tokens:,}"
     if row.own_mean_gap is None or row.own_largest_gap is None:
-        return said
-    return f"{said}, own ids {row.own_mean_gap:.2g} below the best, {row.own_largest_gap:.2g} at most"
+        return sentence
+    return f"{sentence}, own ids {row.own_mean_gap:.2g} below the best, {row.own_largest_gap:.2g} at most"

@@ -81,17 +81,17 @@ class ServeBench:
                 self.model.directory, self.model.name, self.model.dtype, reserved_port(), longest, max(self.users)
             )
 
-        found = [serve_servers.ours(wanted(), self.model.device, self.options.own_option or [])]
+        commands = [serve_servers.ours(wanted(), self.model.device, self.options.own_option or [])]
         if self.options.vllm:
             try:
                 options, count = self.options.vllm_option or [], self.options.vllm_api_servers
-                found.insert(0, vllm(wanted(), self.options.vllm, environment(), options))
+                commands.insert(0, vllm(wanted(), self.options.vllm, environment(), options))
                 if count:
                     again = vllm(wanted(), self.options.vllm, environment(), [*options, f"--api-server-count={count}"])
-                    found.insert(1, replace(again, variant="vllm_api_servers"))
+                    commands.insert(1, replace(again, variant="vllm_api_servers"))
             except ValueError as error:
                 raise ValueError(f"--vllm: {error}") from error
-        return found
+        return commands
 
     @property
     def _unequal(self) -> bool:
@@ -181,7 +181,11 @@ class ServeBench:
             void=lag.sentence(closed=not found.open_loop),
             settings=server.settings,
         )
-        judged = [each for each in found.rounds[0].exchanges if each.ids and each.planned.index in requests.judged]
+        judged = [
+            exchange
+            for exchange in found.rounds[0].exchanges
+            if exchange.ids and exchange.planned.index in requests.judged
+        ]
         return Measured(row, [(requests.prompts[each.planned.index], each.ids) for each in judged])
 
     def judge(self, measured: list[Measured]) -> None:
@@ -270,8 +274,8 @@ def line(row: ServeRow) -> str:
         f" {row.tokens_per_second / row.floor_tokens_per_second:.0%} of floor" if row.floor_tokens_per_second else ""
     )
     shown = [f"{row.variant:<8} {load_of(row.case)}: {row.tokens_per_second:,.0f} tokens/s{floor}"]
-    for name, found in (("TTFT", row.ttft_ms), ("TTF64", row.ttf64_ms), ("TPOT", row.tpot_ms)):
-        if found:
-            shown.append(f"{name} {found['p50']:.2f} ({found['p99']:.2f}) ms")
-    said = ", ".join([*shown, f"goodput {row.goodput:.2f}/s, {row.failed} failed"])
-    return f"{said}. {row.void}" if row.void else said
+    for name, interval in (("TTFT", row.ttft_ms), ("TTF64", row.ttf64_ms), ("TPOT", row.tpot_ms)):
+        if interval:
+            shown.append(f"{name} {interval['p50']:.2f} ({interval['p99']:.2f}) ms")
+    sentence = ", ".join([*shown, f"goodput {row.goodput:.2f}/s, {row.failed} failed"])
+    return f"{sentence}. {row.void}" if row.void else sentence

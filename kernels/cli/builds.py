@@ -38,8 +38,8 @@ META = torch.device("meta")
 class ServerSize:
     """The size of a server: tokens of a sequence (None: the most that it takes by itself), requests at once."""
 
-    context: int | None
-    running: int
+    max_model_len: int | None
+    max_num_seqs: int
 
 
 def of_model(
@@ -80,9 +80,9 @@ def of_model(
             for each in ("bf16", *weights):
                 yield from chain.from_iterable(megakernels(config, gpu, room, [traffic.batch], each, ranks))
     for server in servers:
-        wanted = RequestedSize(server.context, server.running)
+        wanted = RequestedSize(server.max_model_len, server.max_num_seqs)
         yield from _served(decoder, model.config, gpu, wanted)
-        batches = [each for each in BATCHES if each < 2 * server.running]
+        batches = [batch for batch in BATCHES if batch < 2 * server.max_num_seqs]
         yield from chain.from_iterable(megakernels(config, gpu, capacity_of(context_of(model.config, wanted)), batches))
 
 

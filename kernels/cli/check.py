@@ -40,13 +40,13 @@ def check(options: argparse.Namespace) -> int:
     device, gpu, _ = current_device()
     cases = [case for op in ops for case in check_cases(op, device.type == "cpu")]
     wanted = [
-        each.name
+        variant.name
         for op in ops
-        for each in registry.variants(op)
-        if (each.name == options.variant if options.variant else options.compiled or not each.build_seconds)
+        for variant in registry.variants(op)
+        if (variant.name == options.variant if options.variant else options.compiled or not variant.build_seconds)
     ]
     one = partial(gate_rows, wanted, device, gpu)
-    rows = [row for found in shared_out(one, cases, options.jobs) for row in found]
+    rows = [row for part in shared_out(one, cases, options.jobs) for row in part]
     failures = [row for row in rows if row["gate"] not in ("pass", "refused")]
     if options.json:
         print(json.dumps({"device": str(device), "rows": rows}, indent=1))

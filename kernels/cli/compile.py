@@ -38,9 +38,11 @@ def compile_arguments(parser: argparse.ArgumentParser) -> None:
         "--weights", action="append", choices=("int8", "fp8", "nvfp4", "int4"), help="a lower precision; repeatable"
     )
     parser.add_argument("--gpus", **several, help="GPUs that a megakernel is divided over, beside one; repeatable")
-    parser.add_argument("--running", **several, help="requests at once of a server (default 64); repeatable")
+    parser.add_argument("--max-num-seqs", **several, help="requests at once of a server (default 64); repeatable")
     parser.add_argument(
-        "--context", **several, help="tokens of a server's sequences (default: the model's, at most 8,192); repeatable"
+        "--max-model-len",
+        **several,
+        help="tokens of a server's sequences (default: the model's, at most 8,192); repeatable",
     )
     parser.add_argument("--checks", action="store_true", help="what `check` proves on such a GPU")
     parser.add_argument("--plans-only", action="store_true", help="leave out variants that only explore tries")
@@ -65,9 +67,9 @@ def compile(options: argparse.Namespace) -> int:
     )
     began, spent, failed = time.monotonic(), 0.0, 0
     results = one_by_one(partial(_made, options.into), [wanted[name] for name in lacking], options.jobs)
-    for number, (name, (seconds, said)) in enumerate(zip(lacking, results, strict=True), start=1):
-        spent, failed = spent + seconds, failed + bool(said)
-        print(f"{number} of {len(lacking)}: {said or name} in {seconds:.1f} s", flush=True)
+    for number, (name, (seconds, problem)) in enumerate(zip(lacking, results, strict=True), start=1):
+        spent, failed = spent + seconds, failed + bool(problem)
+        print(f"{number} of {len(lacking)}: {problem or name} in {seconds:.1f} s", flush=True)
     size = sum((options.into / name).stat().st_size for name in wanted if (options.into / name).exists())
     print(
         f"{len(lacking) - failed} made in {time.monotonic() - began:.0f} s, {spent:.0f} s of compiling and proving; "
@@ -95,7 +97,9 @@ def _wanted(options: argparse.Namespace) -> Iterator["Build | Proof"]:
         for prompt in options.prompt or [128]
     ]
     servers = [
-        ServerSize(context, running) for context in options.context or [None] for running in options.running or [64]
+        ServerSize(max_model_len, max_num_seqs)
+        for max_model_len in options.max_model_len or [None]
+        for max_num_seqs in options.max_num_seqs or [64]
     ]
     for model in options.model:
         config = _config(model)
@@ -114,8 +118,8 @@ def _config(model: str) -> dict[str, Any]:
     path = Path(model, "config.json")
     if not path.is_file():
         return catalogue.entry(model)[0]
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    config: dict[str, Any] = json.loads(path.read_text())
+    return config
 
 
 def _made(folder: Path, wanted: "Build | Proof") -> tuple[float, str]:

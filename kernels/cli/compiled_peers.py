@@ -29,7 +29,9 @@ WITHOUT: tuple[tuple[Callable[[Case], bool], str], ...] = (
 
 def compiled_peers(case: Case) -> frozenset[str]:
     """The peers of a case that Inductor compiles; none where `without` gives a reason."""
-    return frozenset() if without(case) else frozenset(each.name for each in _serving(case) if each.build_seconds)
+    return (
+        frozenset() if without(case) else frozenset(variant.name for variant in _serving(case) if variant.build_seconds)
+    )
 
 
 def without(case: Case) -> str:
@@ -39,4 +41,6 @@ def without(case: Case) -> str:
 
 def _serving(case: Case) -> list[registry.Variant]:
     """The peers that serve the case on a GPU."""
-    return [each for each in registry.variants(case.op) if each.peer and each.serves(case, GPUS["h200"]) is None]
+    return [
+        variant for variant in registry.variants(case.op) if variant.peer and variant.serves(case, GPUS["h200"]) is None
+    ]

@@ -23,10 +23,10 @@ def list(options: argparse.Namespace) -> int:
     """Prints every variant. Returns 0."""
     cases: dict[str, Sequence[Case]] = {}
     rows = []
-    for each in registry.variants():
-        if each.op not in cases:
-            cases[each.op] = _cases(each)
-        rows.append(_row(each, cases[each.op]))
+    for variant in registry.variants():
+        if variant.op not in cases:
+            cases[variant.op] = _cases(variant)
+        rows.append(_row(variant, cases[variant.op]))
     if options.generations:
         print(_generations(rows))
         return 0
@@ -36,8 +36,8 @@ def list(options: argparse.Namespace) -> int:
     width = max(len(row["variant"]) for row in rows)
     for row in rows:
         marks = ", ".join([mark for mark in ("peer", "lossy") if row[mark]] + ["library only"] * row["library_only"])
-        told = [f"{row['summary']}{f' ({marks})' if marks else ''}", _where(row), " ".join(row["dtypes"])]
-        print(f"{row['variant']:<{width}}  {row['op']:<14}  {'; '.join(filter(None, told))}")
+        cells = [f"{row['summary']}{f' ({marks})' if marks else ''}", _where(row), " ".join(row["dtypes"])]
+        print(f"{row['variant']:<{width}}  {row['op']:<14}  {'; '.join(filter(None, cells))}")
     return 0
 
 
@@ -64,7 +64,7 @@ def _cases(variant: Variant) -> Sequence[Case]:
     if variant.op != "model":
         return [*check_cases(variant.op, cpu=False), *check_cases(variant.op, cpu=True)]
     weights = ("bf16", "fp8", "nvfp4")
-    return [ModelCase(model="", weights=each, batch=1, prompt=128, tokens=64) for each in weights]  # type: ignore[arg-type]
+    return [ModelCase(model="", weights=weight, batch=1, prompt=128, tokens=64) for weight in weights]  # type: ignore[arg-type]
 
 
 def _row(variant: Variant, cases: Sequence[Case]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def _row(variant: Variant, cases: Sequence[Case]) -> dict[str, Any]:
         "generations": [
             sm for sm in GENERATIONS if any(variant.serves(case, generation(sm)) is None for case in cases)
         ],
-        "dtypes": [each for each in dtypes if each and serving and _serves_dtype(variant, each, cases, serving[0])],
+        "dtypes": [dtype for dtype in dtypes if dtype and serving and _serves_dtype(variant, dtype, cases, serving[0])],
         "build_seconds": variant.build_seconds,
         "library_only": all(library_only(case) for case in served),
         "library_only_features": sorted({name for case in served for name in library_only(case)}),

@@ -87,7 +87,11 @@ def run_plan(plan: Plan, directory: Path, requests: int, device: str | None = No
         environment = environment_info(device=model.device.type)
         runner = runners.apply(model, plan)
         del model
-        on = f"{plan.gpus} {environment['device']}" if plan.gpus > 1 else environment["device"]
+        on = (
+            f"{plan.tensor_parallel_size} {environment['device']}"
+            if plan.tensor_parallel_size > 1
+            else environment["device"]
+        )
         print(f"preparing the {plan.runner} runner on {on} …", file=sys.stderr)
         runner.prepare(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
     except torch.OutOfMemoryError as error:
@@ -106,10 +110,14 @@ def _suits(plan: Plan, device: str | None) -> bool:
     return plan.runner != "megakernel" or (device != "cpu" and torch.cuda.is_available())
 
 
-def _too_large(plan: Plan, said: str) -> str:
-    """The sentence about a model that does not fit; `said` is torch's."""
-    whole = ", and GPTQ rounds it whole on the first GPU before it is divided" if plan.gpus > plan.parts else ""
-    return f"the model does not fit{whole}: {said.splitlines()[0]}"
+def _too_large(plan: Plan, reason: str) -> str:
+    """The sentence about a model that does not fit; `reason` is torch's."""
+    whole = (
+        ", and GPTQ rounds it whole on the first GPU before it is divided"
+        if plan.tensor_parallel_size > plan.parts
+        else ""
+    )
+    return f"the model does not fit{whole}: {reason.splitlines()[0]}"
 
 
 def serve(runner: "Runner", traffic: Expected, requests: int) -> list[Served]:

@@ -28,8 +28,8 @@ MOST_WEB_PROCESSES = 64
 MOST_CONNECTIONS = 1 << 16
 """Connections are open files. On many systems a process may have 1,024 of them unless it asks for more."""
 NUMBERS: dict[str, tuple[float, float]] = {
-    "running": (1, MOST_RUNNING),
-    "context": (1, LONGEST_SEQUENCE),
+    "max_num_seqs": (1, MOST_RUNNING),
+    "max_model_len": (1, LONGEST_SEQUENCE),
     "kv_gib": (0, MOST_KV_BYTES // GIB),
     "pause_ms": (0, math.inf),
     "seed": (-(1 << 63), (1 << 64) - 1),
@@ -56,8 +56,8 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype", choices=("bf16", "fp16", "fp32"), help="default: the plan's; bf16 on a GPU, else fp32"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the weights, where the model has none (default 0)")
-    parser.add_argument("--context", type=int, help="tokens of a sequence (default: the model's, at most 8,192)")
-    parser.add_argument("--running", type=int, help="requests served at once (default: the plan's, else 64)")
+    parser.add_argument("--max-model-len", type=int, help="tokens of a sequence (default: the model's, at most 8,192)")
+    parser.add_argument("--max-num-seqs", type=int, help="requests served at once (default: the plan's, else 64)")
     parser.add_argument("--kv-gib", type=float, help="memory for KV pages (default: what the running requests fill)")
     parser.add_argument(
         "--pause-ms",
@@ -85,7 +85,7 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--web-processes",
         type=int,
-        help="processes that speak HTTP (default: 4 for a GPU on 8 CPUs or more and with --running from 64 on, else 1)",
+        help="processes that speak HTTP (default: 4 for a GPU on 8 CPUs or more and from --max-num-seqs 64 on, else 1)",
     )
     parser.add_argument("--api-key-file", type=Path, help=f"the key that clients must give (default: ${KEY_VARIABLE})")
 
@@ -118,12 +118,12 @@ def wrong_number(name: str, value: float | None) -> str:
         return ""
     shown = str(value)
     shown = shown if len(shown) <= LONGEST_NUMBER else shown[:LONGEST_NUMBER] + "…"
-    said = f"--{name.replace('_', '-')}: {shown} is "
+    sentence = f"--{name.replace('_', '-')}: {shown} is "
     if name == "port":
-        return f"{said}no port: ports are 0 to 65535"
+        return f"{sentence}no port: ports are 0 to 65535"
     if least >= 0 and not value > 0 and name != "drain_seconds":
-        return f"{said}not a positive number"
-    return f"{said}{'more' if value > most else 'less'} than {most if value > most else least:,}"
+        return f"{sentence}not a positive number"
+    return f"{sentence}{'more' if value > most else 'less'} than {most if value > most else least:,}"
 
 
 async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
@@ -141,8 +141,8 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         device=options.device,
         dtype=options.dtype,
         seed=options.seed,
-        context=options.context or size.context,
-        running=options.running or size.running,
+        max_model_len=options.max_model_len or size.max_model_len,
+        max_num_seqs=options.max_num_seqs or size.max_num_seqs,
         kv_bytes=max(1, int(options.kv_gib * GIB)) if options.kv_gib else None,
         pause_ms=options.pause_ms,
         exclude=tuple(options.exclude),
@@ -200,7 +200,7 @@ async def _until_signalled(
             if state.ready:
                 print(start_line(state.seconds, graphs=state.ready.graphs), file=sys.stderr)
                 ms = state.ready.pause_ms
-                pause = "" if ms is None else f"; reading prompts delays a token of others by {ms:.1f} ms at most"
+                pause = "" if ms is None else f", prefill delays decodes by at most {ms:.1f} ms"
                 print(f"serving {name} on {where}, {state.ready.device}{pause}", file=sys.stderr, flush=True)
 
     watcher = asyncio.create_task(watch())

@@ -12,8 +12,12 @@ START_SECONDS = 400.0
 
 def ours(wanted: ServerSettings, device: str, options: Sequence[str] = ()) -> ServerCommand:
     """`python -m kernels serve`."""
-    size = ["--context", str(wanted.context), "--running", str(wanted.running)]
+    size = ["--max-model-len", str(wanted.max_model_len), "--max-num-seqs", str(wanted.max_num_seqs)]
     place = ["--device", device, "--dtype", wanted.dtype, "--host", "127.0.0.1", "--port", str(wanted.port)]
     command = [sys.executable, "-m", "kernels", "serve", "--model", str(wanted.directory), "--name", wanted.name]
-    settings = {"context": wanted.context, "running": wanted.running, "options": " ".join(options)}
+    settings = {
+        "max_model_len": wanted.max_model_len,
+        "max_num_seqs": wanted.max_num_seqs,
+        "options": " ".join(options),
+    }
     return ServerCommand("kernels", False, [*command, *size, *place, *options], "/ready", dict(os.environ), settings)

@@ -69,60 +69,60 @@ def allocation(outputs: Sequence[Output], device: torch.device) -> Callable[[], 
 
     torch.empty reads lengths that are arguments of their own in two thirds of the time that it takes for a tuple.
     """
-    made = [partial(torch.empty, *each.shape, dtype=each.dtype, device=device) for each in outputs]
+    made = [partial(torch.empty, *output.shape, dtype=output.dtype, device=device) for output in outputs]
     return made[0] if len(made) == 1 else lambda: tuple([make() for make in made])
 
 
 def layout(values: Iterable[Any]) -> tuple[Any, ...]:
     """Pointer, shape and strides of every tensor; other values as they are; the elements of tuples and lists."""
-    found: list[Any] = []
-    for each in values:
-        if type(each) is Tensor:  # a tenth of the time that isinstance takes for None
-            found.append((each.data_ptr(), each.shape, each.stride()))
-        elif type(each) is tuple:
-            found.append(layout(each))
+    facts: list[Any] = []
+    for value in values:
+        if type(value) is Tensor:  # a tenth of the time that isinstance takes for None
+            facts.append((value.data_ptr(), value.shape, value.stride()))
+        elif type(value) is tuple:
+            facts.append(layout(value))
         else:
-            found.append(_other(each, layout))
-    return tuple(found)
+            facts.append(_other(value, layout))
+    return tuple(facts)
 
 
 def size_and_strides(values: Iterable[Any]) -> tuple[Any, ...]:
     """`layout` where the case leaves one length of a tensor open at most: the number of elements gives that length."""
-    found: list[Any] = []
-    for each in values:
-        if type(each) is Tensor:
-            found.append((each.data_ptr(), each.numel(), each.stride()))
-        elif type(each) is tuple:
-            found.append(size_and_strides(each))
+    facts: list[Any] = []
+    for value in values:
+        if type(value) is Tensor:
+            facts.append((value.data_ptr(), value.numel(), value.stride()))
+        elif type(value) is tuple:
+            facts.append(size_and_strides(value))
         else:
-            found.append(_other(each, size_and_strides))
-    return tuple(found)
+            facts.append(_other(value, size_and_strides))
+    return tuple(facts)
 
 
 def size(values: Iterable[Any]) -> tuple[Any, ...]:
     """`size_and_strides` of tensors that must be contiguous."""
-    found: list[Any] = []
-    for each in values:
-        if type(each) is Tensor:
-            found.append((each.data_ptr(), each.numel()))
-        elif type(each) is tuple:
-            found.append(size(each))
+    facts: list[Any] = []
+    for value in values:
+        if type(value) is Tensor:
+            facts.append((value.data_ptr(), value.numel()))
+        elif type(value) is tuple:
+            facts.append(size(value))
         else:
-            found.append(_other(each, size))
-    return tuple(found)
+            facts.append(_other(value, size))
+    return tuple(facts)
 
 
 def pointers(values: Iterable[Any]) -> tuple[Any, ...]:
     """`size` of tensors whose shapes the case fixes. The tensors of a named tuple may have any length."""
-    found: list[Any] = []
-    for each in values:
-        if type(each) is Tensor:
-            found.append(each.data_ptr())
-        elif type(each) is tuple:
-            found.append(pointers(each))
+    facts: list[Any] = []
+    for value in values:
+        if type(value) is Tensor:
+            facts.append(value.data_ptr())
+        elif type(value) is tuple:
+            facts.append(pointers(value))
         else:
-            found.append(_other(each, size if hasattr(each, "_fields") else pointers))
-    return tuple(found)
+            facts.append(_other(value, size if hasattr(value, "_fields") else pointers))
+    return tuple(facts)
 
 
 def identity(values: Iterable[Any]) -> tuple[Any, ...]:
@@ -130,15 +130,15 @@ def identity(values: Iterable[Any]) -> tuple[Any, ...]:
 
     An address belongs to one device. Only tensors without elements share the address 0.
     """
-    found: list[Any] = []
-    for each in values:
-        if type(each) is Tensor:
-            found.append((each.data_ptr() or each.device, each.shape, each.stride(), each.dtype))
-        elif type(each) is tuple:
-            found.append(identity(each))
+    facts: list[Any] = []
+    for value in values:
+        if type(value) is Tensor:
+            facts.append((value.data_ptr() or value.device, value.shape, value.stride(), value.dtype))
+        elif type(value) is tuple:
+            facts.append(identity(value))
         else:
-            found.append(_other(each, identity))
-    return tuple(found)
+            facts.append(_other(value, identity))
+    return tuple(facts)
 
 
 def _other(value: Any, read: Callable[[Iterable[Any]], tuple[Any, ...]]) -> Any:

@@ -27,7 +27,7 @@ def compiled(source: Path, options: Sequence[str]) -> tuple[str, bytes]:
     Raises RuntimeError with the errors. Threads may compile at once.
     """
     library, program = _library(), ctypes.c_void_p()
-    given = [*options, *(f"-I{each}" for each in _includes())]
+    given = [*options, *(f"-I{include}" for include in _includes())]
     library.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None)
     try:
         packed = (ctypes.c_char_p * len(given))(*(option.encode() for option in given))
@@ -52,13 +52,13 @@ def _told(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
 @cache
 def _library() -> ctypes.CDLL:
     folders = [folder / name for folder in _toolkits() for name in ("lib", "lib64")]
-    found = next((folder for folder in folders if (folder / LIBRARY).exists()), None)
+    directory = next((folder for folder in folders if (folder / LIBRARY).exists()), None)
     try:
-        if found is None:
+        if directory is None:
             return ctypes.CDLL(LIBRARY)  # from where the system's loader looks
-        for each in sorted(found.glob(BUILTINS)):
-            ctypes.CDLL(str(each), mode=ctypes.RTLD_GLOBAL)
-        return ctypes.CDLL(str(found / LIBRARY))
+        for path in sorted(directory.glob(BUILTINS)):
+            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        return ctypes.CDLL(str(directory / LIBRARY))
     except OSError as error:
         raise RuntimeError(NOT_FOUND) from error
 
@@ -66,7 +66,7 @@ def _library() -> ctypes.CDLL:
 @cache
 def _includes() -> tuple[Path, ...]:
     """The folders in which cuda_bf16.h lies."""
-    return tuple(each / "include" for each in _toolkits() if (each / "include" / "cuda_bf16.h").exists())
+    return tuple(toolkit / "include" for toolkit in _toolkits() if (toolkit / "include" / "cuda_bf16.h").exists())
 
 
 def _toolkits() -> Iterator[Path]:

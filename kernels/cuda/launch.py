@@ -38,12 +38,12 @@ class Launch:
         pdl: bool = False,
     ) -> None:
         x, y, z = (*grid, 1, 1)[:3]
-        held = [packed_argument(each) for each in arguments]
-        pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))
+        packed = [packed_argument(argument) for argument in arguments]
+        pointers = (ctypes.c_void_p * len(packed))(*map(ctypes.addressof, packed))
         launch = config((x, y, z), threads, shared_bytes, stream, pdl_attribute() if pdl else None)
         address = kernel if isinstance(kernel, int) else kernel.kernel.ptr
         function = ctypes.c_void_p.from_param(address)  # converted once, as byref does
-        self._held = held  # the bytes that `pointers` points to
+        self._held = packed  # the bytes that `pointers` points to
         self._launch = partial(driver().cuLaunchKernelEx, ctypes.byref(launch), function, ctypes.byref(pointers), None)
 
     def __call__(self) -> None:

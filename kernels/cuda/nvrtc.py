@@ -91,7 +91,7 @@ def options(source: Path, defines: Mapping[str, Any]) -> tuple[str, ...]:
 def made_ahead(name: str) -> Path | None:
     """The file of that name in the first folder of KERNELS_PREBUILT that has it, or None where none has."""
     folders = filter(None, os.environ.get(PREBUILT, "").split(os.pathsep))
-    return next((path for each in folders if (path := Path(each) / name).exists()), None)
+    return next((path for folder in folders if (path := Path(folder) / name).exists()), None)
 
 
 def cache_directory() -> Path:

@@ -39,7 +39,7 @@ class BoundKernel:
 
         Raises ValueError for an output that does not begin at a multiple of 16 bytes.
         """
-        addresses = [each.data_ptr() for each in _several(outputs)]
+        addresses = [tensor.data_ptr() for tensor in _several(outputs)]
         for address in addresses:
             if address % ALIGNMENT:
                 raise ValueError(f"an output begins at {address:#x}, which is no multiple of {ALIGNMENT} bytes")
@@ -65,8 +65,8 @@ def prepared(
     """
     outputs = allocate()
     if _several(outputs)[0].is_cuda:
-        found = bound(kernel, arguments(outputs), outputs, **options)
-        return Prepared(allocate, partial(found.launch, grid, stream), workspace=workspace)
+        launch = bound(kernel, arguments(outputs), outputs, **options)
+        return Prepared(allocate, partial(launch.launch, grid, stream), workspace=workspace)
 
     def interpreted(outputs: Any) -> Callable[[], object]:
         return lambda: kernel[grid](*arguments(outputs), **options)

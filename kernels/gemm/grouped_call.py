@@ -26,8 +26,8 @@ class GroupedProduct(CudaCall):
 
     def __init__(self, case: GroupedCase) -> None:
         super().__init__()
-        found, self.shared_bytes = constants(case)
-        self.case, self.kernel = case, nvrtc.load(nvrtc.Build.of(SOURCE, found), "grouped", self.shared_bytes)
+        macros, self.shared_bytes = constants(case)
+        self.case, self.kernel = case, nvrtc.load(nvrtc.Build.of(SOURCE, macros), "grouped", self.shared_bytes)
 
     def _prepare(self, check: bool, stream: int, out: Any, x: Tensor, w: Tensor, ends: Tensor) -> Prepared:
         case = self.case

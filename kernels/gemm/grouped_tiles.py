@@ -31,8 +31,8 @@ def constants(case: GroupedCase) -> tuple[dict[str, Any], int]:
     other = 2 * STAGED_ROWS * (ROW_BYTES // 2 if gates else ROW_BYTES) + 16 * case.experts + 256
     stage = (COLUMNS + MOST_ROWS) * ROW_BYTES
     stages = (SHARED_MOST - other) // stage
-    found = {
+    macros = {
         "TYPE": C_TYPES[case.dtype], "EPILOGUE": "kSwiglu" if gates else "kNone", "STAGES": stages,
         "EXPERTS": case.experts, "PARAMS_BYTES": PARAMS.itemsize, "SHARED_BYTES": stages * stage + other,
     }  # fmt: skip
-    return found, stages * stage + other
+    return macros, stages * stage + other

@@ -54,11 +54,11 @@ def rounded(case: LinearCase, arguments: dict[str, Any]) -> dict[str, Any]:
     from kernels.quant import scaled
 
     granularity = _granularity(case)
-    held = {
+    values = {
         "x": scaled.dequantise(scaled.of_x(arguments["x"], granularity)),
         "w": scaled.dequantise(scaled.of_w(arguments["w"], granularity)),
     }
-    return arguments | held
+    return arguments | values
 
 
 def _granularity(case: LinearCase) -> Any:

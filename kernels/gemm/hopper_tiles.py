@@ -105,16 +105,16 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
     full = case.scales in ("row", "block") and case.adds_bias  # bias and scales leave no room for another stage
     stages = {256: 3 if full else 4, 192: 4, 128: 5}
     widths = _widths(case, case.scales == "block")
-    found: list[dict[str, Any]] = [{"columns": each, "stages": stages[each]} for each in widths]
-    found.sort(key=lambda each: (_work(case, each["columns"]), -each["stages"]))
+    tiles: list[dict[str, Any]] = [{"columns": width, "stages": stages[width]} for width in widths]
+    tiles.sort(key=lambda each: (_work(case, each["columns"]), -each["stages"]))
     if case.epilogue == "none" and case.scales != "block":
-        found += [each | {"ping_pong": True} for each in PING_PONG if _pairs(case, each["columns"]) >= 2 * PAIRS]
-    levels = [each | {"promote": True} for each in found if each["columns"] != 192 and not each.get("ping_pong")]
+        tiles += [each | {"ping_pong": True} for each in PING_PONG if _pairs(case, each["columns"]) >= 2 * PAIRS]
+    levels = [each | {"promote": True} for each in tiles if each["columns"] != 192 and not each.get("ping_pong")]
     if case.scales not in ("tensor", "row"):
-        return found
+        return tiles
     if case.dtype == "fp16":
         return levels
-    return [*levels, *found] if case.k > LONG_SUM else [*found, *levels]
+    return [*levels, *tiles] if case.k > LONG_SUM else [*tiles, *levels]
 
 
 def _work(case: LinearCase, columns: int) -> float:

@@ -78,10 +78,10 @@ class _Skinny(Variant):
 
     def space(self, case: LinearCase) -> list[dict[str, Any]]:
         """The best guess, the best with half and twice its warps, and the best with another number of splits."""
-        found = _configs(case, False)
-        best = found[0]
-        alike = [each for each in found if each.splits == best.splits and each.warps != best.warps][:1]
-        other = [each for each in found if each.splits != best.splits and each.splits < 4][:1]
+        candidates = _configs(case, False)
+        best = candidates[0]
+        alike = [each for each in candidates if each.splits == best.splits and each.warps != best.warps][:1]
+        other = [each for each in candidates if each.splits != best.splits and each.splits < 4][:1]
         return [_params(each) for each in (best, *alike, *other)]
 
     def for_model(self, case: LinearCase) -> Sequence[Mapping[str, Any]]:

@@ -62,15 +62,19 @@ def packed(config: TileConfig, weight: Tensor, dtype: str, gates: bool) -> tuple
     if config.kind == "same":
         return (order.pack_same(arranged(weight), config),)
     zero = config.kind == "int4_zero"
-    held = quantised(weight, "int4" if zero else config.kind, dtype, zero)
-    codes = arranged(held.codes.view(torch.uint8))
+    quantised_weight = quantised(weight, "int4" if zero else config.kind, dtype, zero)
+    codes = arranged(quantised_weight.codes.view(torch.uint8))
     if config.kind == "fp8":
-        return order.pack_fp8(codes, config), order.padded_rows(arranged(held.scales), config)
-    if held.zeros is None:
-        placed = replace(held, codes=codes, scales=arranged(held.scales.view(torch.uint8)))
-        scales = torch.full((config.units * config.unit_rows,), held.tensor_scale * 2**14, device=weight.device)
+        return order.pack_fp8(codes, config), order.padded_rows(arranged(quantised_weight.scales), config)
+    if quantised_weight.zeros is None:
+        placed = replace(quantised_weight, codes=codes, scales=arranged(quantised_weight.scales.view(torch.uint8)))
+        scales = torch.full(
+            (config.units * config.unit_rows,), quantised_weight.tensor_scale * 2**14, device=weight.device
+        )
         return order.pack_nvfp4(placed, config), scales
-    placed = replace(held, codes=codes, scales=arranged(held.scales), zeros=arranged(held.zeros))
+    placed = replace(
+        quantised_weight, codes=codes, scales=arranged(quantised_weight.scales), zeros=arranged(quantised_weight.zeros)
+    )
     return (order.pack_int4(placed, config),)
 
 
@@ -137,7 +141,7 @@ def parameters(config: TileConfig, at_once: int, pdl: bool, prefetch_bytes: int 
 
     Raises ValueError where so few clusters run at once that each has too many units to leave room for a ring.
     """
-    found = np.zeros((), PARAMS)
+    params = np.zeros((), PARAMS)
     own = {
         "m": config.m, "k": config.k, "units": config.units, "steps": config.steps, "x_bytes": config.x_bytes,
         "stages": config.stages(at_once, pdl), "kept_units": config.kept_units(at_once),
@@ -149,8 +153,8 @@ def parameters(config: TileConfig, at_once: int, pdl: bool, prefetch_bytes: int 
         clusters = f"{at_once} clusters of {config.splits}"
         raise ValueError(f"m is {config.m}: {clusters} at once have too many rows of w each for the shared memory")
     for name, value in (own | given).items():
-        found[name] = value.data_ptr() if isinstance(value, Tensor) else value
-    return found
+        params[name] = value.data_ptr() if isinstance(value, Tensor) else value
+    return params
 
 
 class SchedulerCounters:

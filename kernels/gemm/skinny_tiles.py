@@ -206,7 +206,7 @@ def configs(
 ) -> list[TileConfig]:
     """Every tile config that fits into shared memory, the best guess first."""
     four_bit = kind not in ("same", "fp8")
-    found = [
+    candidates = [
         TileConfig(kind, m, rows, k, splits, k_warps, row_tiles, warps, keep, spare, row_bytes)
         for splits in ((1,) if keep else (1, 2, 4))
         for warps in ((16, 8) if four_bit else (8,))
@@ -214,5 +214,5 @@ def configs(
         for row_tiles in ((1, 2) if four_bit and m > 8 and warps == 8 else (1,))
         if k_warps <= warps
     ]
-    fitting = (each for each in found if each.stages(H200_CLUSTERS[each.splits], False))
+    fitting = (each for each in candidates if each.stages(H200_CLUSTERS[each.splits], False))
     return sorted(fitting, key=TileConfig.microseconds)

@@ -66,7 +66,7 @@ class SmallTileConfig:
     @cached_property
     def columns(self) -> int:
         """The N of the products: padded rows of x in a tile, or rows of w."""
-        return self.wide or next(each for each in COLUMNS if each * self.tokens >= self.case.m)
+        return self.wide or next(column for column in COLUMNS if column * self.tokens >= self.case.m)
 
     @property
     def rows(self) -> int:
@@ -203,14 +203,14 @@ def configs(case: LinearCase) -> tuple[SmallTileConfig, ...]:
 
     A model's passes ask for the same ones again and again.
     """
-    found = [
+    candidates = [
         SmallTileConfig(case, groups, splits, tokens)
         for groups in (1, 2, 3, 4)
         for splits in H200_CLUSTERS
         for tokens in (1, 2, 4)
     ]
-    found += [config for groups in (1, 2, 3, 4) for tokens in (1, 2, 4) for config in _wide(case, groups, tokens)]
-    fitting = (each for each in found if each.fits)
+    candidates += [config for groups in (1, 2, 3, 4) for tokens in (1, 2, 4) for config in _wide(case, groups, tokens)]
+    fitting = (each for each in candidates if each.fits)
     return tuple(sorted(fitting, key=lambda each: (each.microseconds(), each.waves, -each.blocks)))
 
 

@@ -135,10 +135,10 @@ class RefusalReader:
         status = self._exchange.status
         phrase = HTTPStatus(status).phrase if status in {*HTTPStatus} else "no status of HTTP"
         document = _object(bytes(self._body))
-        said = _message(document) if document else _shown(bytes(self._body))
+        message = _message(document) if document else _shown(bytes(self._body))
         if 300 <= status < 400:
-            said = "it leads elsewhere, and redirects are not followed."
-        sentence = f"The server answered {status} ({phrase}){': ' if said else '.'}{said}"
+            message = "it leads elsewhere, and redirects are not followed."
+        sentence = f"The server answered {status} ({phrase}){': ' if message else '.'}{message}"
         self._exchange.fail(f"HTTP {status}", sentence, now_ns)
 
 
@@ -157,7 +157,7 @@ def _embeds(document: dict[str, Any]) -> bool:
 
 def _choices(document: dict[str, Any]) -> list[dict[str, Any]]:
     choices = document.get("choices")
-    return [each for each in choices if isinstance(each, dict)] if isinstance(choices, list) else []
+    return [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
 
 
 def _ids(choice: dict[str, Any], name: str) -> list[int]:
@@ -176,22 +176,22 @@ def _take_usage(exchange: Exchange, document: dict[str, Any], now_ns: int) -> No
         exchange.counted_prompt = prompt
     elif type(prompt) is int:
         exchange.fail(GARBAGE, f"The server counted {_shown(str(prompt).encode())} tokens in the prompt.", now_ns)
-    asked, events = exchange.planned.output_tokens, len(exchange.chunk_ns)
-    if type(output) is int and 0 <= output <= max(asked, events) + MOST_OVER:
+    wanted, events = exchange.planned.output_tokens, len(exchange.chunk_ns)
+    if type(output) is int and 0 <= output <= max(wanted, events) + MOST_OVER:
         exchange.counted_output = output
     elif type(output) is int:
         counted = _shown(str(output).encode())
-        sentence = f"The server counted {counted} tokens in {events:,} events; {asked:,} were asked for."
+        sentence = f"The server counted {counted} tokens in {events:,} events; {wanted:,} were asked for."
         exchange.fail(GARBAGE, sentence, now_ns)
 
 
 def _message(document: dict[str, Any]) -> str:
     error = document.get("error", document)
-    said = error.get("message", error.get("detail", "")) if isinstance(error, dict) else error
-    return _shown(str(said).encode())
+    message = error.get("message", error.get("detail", "")) if isinstance(error, dict) else error
+    return _shown(str(message).encode())
 
 
 def _shown(text: bytes) -> str:
     words = " ".join(text[: 4 * SHOWN_CHARACTERS].decode("utf-8", "replace").split())
-    shown = "".join(each if each.isprintable() else "�" for each in words)
+    shown = "".join(word if word.isprintable() else "�" for word in words)
     return shown if len(shown) <= SHOWN_CHARACTERS else shown[:SHOWN_CHARACTERS] + "…"

@@ -50,8 +50,8 @@ class LoadFigures:
         self.rounds = list(rounds)
         self.exchanges = list(itertools.chain.from_iterable(each.counted for each in self.rounds))
         self.seconds = sum(each.steady_seconds for each in self.rounds)
-        self.open_loop = any(each.planned.at_s is not None for sent in self.rounds for each in sent.exchanges)
-        self.answered = [(each, each.served()) for each in self.exchanges]
+        self.open_loop = any(exchange.planned.at_s is not None for sent in self.rounds for exchange in sent.exchanges)
+        self.answered = [(exchange, exchange.served()) for exchange in self.exchanges]
 
     @property
     def served(self) -> list[tuple[Exchange, Served]]:
@@ -69,12 +69,12 @@ class LoadFigures:
 
         Of several rounds the parts follow each other without a gap.
         """
-        found, before_ns = [], 0
+        times, before_ns = [], 0
         for sent in self.rounds:
             since, until = sent.counted_from_ns, sent.stopped_ns
-            found.append(np.array(sent.token_times_ns(since, until), dtype=np.int64) - since + before_ns)
+            times.append(np.array(sent.token_times_ns(since, until), dtype=np.int64) - since + before_ns)
             before_ns += max(until - since, 0)
-        return np.concatenate(found)
+        return np.concatenate(times)
 
     @property
     def tokens_per_second(self) -> float:
@@ -116,7 +116,7 @@ class LoadFigures:
 
 
 def _ends_ns(sent: LoadTrace) -> list[int]:
-    return [each.end_ns for each in sent.exchanges if each.ended]
+    return [exchange.end_ns for exchange in sent.exchanges if exchange.ended]
 
 
 def percentiles(samples: Sequence[float]) -> dict[str, float]:

@@ -81,7 +81,7 @@ class LoadTrace:
     @property
     def counted(self) -> list[Exchange]:
         """The exchanges that were due in the steady part."""
-        return [each for each in self.exchanges if self.is_steady(each.intended_ns)]
+        return [exchange for exchange in self.exchanges if self.is_steady(exchange.intended_ns)]
 
     @property
     def steady_seconds(self) -> float:
@@ -90,12 +90,12 @@ class LoadTrace:
 
     def token_times_ns(self, since_ns: int, until_ns: int) -> list[int]:
         """The times of tokens from `since_ns` to before `until_ns`, including those of the warm-up's requests."""
-        return [at for each in self.exchanges for at in each.token_ns if since_ns <= at < until_ns]
+        return [at for exchange in self.exchanges for at in exchange.token_ns if since_ns <= at < until_ns]
 
     @property
     def send_delays_ms(self) -> list[float]:
         """The ms from each request's intended time until the generator began with it, including the warm-up's."""
-        return [(each.begun_ns - each.intended_ns) / NS_PER_MS for each in self.exchanges]
+        return [(exchange.begun_ns - exchange.intended_ns) / NS_PER_MS for exchange in self.exchanges]
 
     @property
     def loop_delays_ms(self) -> list[float]:

@@ -41,10 +41,10 @@ class Lag:
         sends = [sorted(late for each in own for late in each.send_delays_ms) or [0.0] for own in processes]
         loops = [sorted(late for each in own for late in each.loop_delays_ms) or [0.0] for own in processes]
         return cls(
-            send_p50=max(percentile(each, 50) for each in sends),
-            send_p99=max(percentile(each, 99) for each in sends),
-            send_max=max(each[-1] for each in sends),
-            loop_p99=max(percentile(each, 99) for each in loops),
+            send_p50=max(percentile(send, 50) for send in sends),
+            send_p99=max(percentile(send, 99) for send in sends),
+            send_max=max(send[-1] for send in sends),
+            loop_p99=max(percentile(loop, 99) for loop in loops),
             processes=len(processes),
         )
 

@@ -63,7 +63,9 @@ class RequestList:
             for index, (pair, at_s) in enumerate(zip(lengths.pairs(count, seed), times, strict=False))
         ]
         chance = random.Random(seed)
-        prompts = [[chance.randrange(vocabulary) for _ in range(each.prompt_tokens)] for each in planned]
+        prompts = [
+            [chance.randrange(vocabulary) for _ in range(planned_request.prompt_tokens)] for planned_request in planned
+        ]
         return cls(planned, prompts, frozenset(chance.sample(range(count), min(judged, count))))
 
     def load(self, model: str, users: int | None) -> PlannedLoad:

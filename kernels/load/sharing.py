@@ -62,13 +62,13 @@ class Sending:
             keep = [shared.fileno(), *([] if self.address.handing is None else [self.address.handing])]
             parts = [LoadShare(self, number, shared.fileno()) for number in range(self.processes)]
             processes = [running.enter_context(SenderProcess(part, keep)) for part in parts]
-            for each in processes:
-                await each.answer()  # it is ready
+            for process in processes:
+                await process.answer()  # it is ready
             begin_ns = time.monotonic_ns() + LEAD_NS
-            for each in processes:
-                each.tell(begin_ns)
+            for process in processes:
+                process.tell(begin_ns)
             showing = asyncio.create_task(_show(Counts(self.processes, shared.fileno()), progress))
-            answers = [asyncio.create_task(each.answer()) for each in processes]
+            answers = [asyncio.create_task(process.answer()) for process in processes]
             try:
                 return merged(await asyncio.gather(*answers))
             finally:
@@ -111,16 +111,16 @@ def merged(parts: list[LoadTrace]) -> LoadTrace:
     The steady part of a closed loop ends when the first generator stops sending. That of an open loop ends when the
     last one does, or, if some gave up because too many requests were open, when the first one stops.
     """
-    exchanges = [one for each in parts for one in each.exchanges]
+    exchanges = [one for part in parts for one in part.exchanges]
     exchanges.sort(key=lambda each: (each.intended_ns, each.planned.index))
-    overrun = any(each.overrun for each in parts)
-    open_loop = any(each.planned.at_s is not None for each in exchanges)
-    stops = [each.stopped_ns for each in parts]
+    overrun = any(part.overrun for part in parts)
+    open_loop = any(exchange.planned.at_s is not None for exchange in exchanges)
+    stops = [part.stopped_ns for part in parts]
     return LoadTrace(
-        counted_from_ns=min(each.counted_from_ns for each in parts),
+        counted_from_ns=min(part.counted_from_ns for part in parts),
         stopped_ns=max(stops) if open_loop and not overrun else min(stops),
         exchanges=exchanges,
-        loop_ns=[late for each in parts for late in each.loop_ns],
+        loop_ns=[late for part in parts for late in part.loop_ns],
         overrun=overrun,
         parts=parts,
     )

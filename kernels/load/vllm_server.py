@@ -36,8 +36,8 @@ class ServerSettings:
     name: str
     dtype: str
     port: int
-    context: int
-    running: int
+    max_model_len: int
+    max_num_seqs: int
     memory: float = MEMORY_SHARE
     shared_prefix: bool = False
 
@@ -51,17 +51,17 @@ def vllm(
     """
     if shutil.which(python) is None:
         raise ValueError(f"{python} is no Python")
-    asked = subprocess.run(
+    found = subprocess.run(
         [python, "-c", "from importlib.metadata import version; print(version('vllm'))"],
         env=dict(environment), capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if asked.returncode:
+    if found.returncode:
         raise ValueError(f"{python} has no vLLM")
     long = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[wanted.dtype]
     given = {
         "--dtype": long,
-        "--max-model-len": str(wanted.context),
-        "--max-num-seqs": str(wanted.running),
+        "--max-model-len": str(wanted.max_model_len),
+        "--max-num-seqs": str(wanted.max_num_seqs),
         "--gpu-memory-utilization": str(wanted.memory),
         "--generation-config": "vllm",
         "--seed": "0",
@@ -80,5 +80,5 @@ def vllm(
         [*start, "--served-model-name", wanted.name, *place, *settings],
         "/health",
         environment,
-        {"version": asked.stdout.strip().splitlines()[-1], "options": " ".join(settings)},
+        {"version": found.stdout.strip().splitlines()[-1], "options": " ".join(settings)},
     )

@@ -55,7 +55,7 @@ def _gpu(warm_up: float) -> dict[str, Any]:
     torch.cuda.empty_cache()
     names = [*_CPU_SIDE, *(["fp8"] if torch.cuda.get_device_capability() >= _FP8_SINCE else [])]
     for name in names:
-        sides = [each // 2 if name == "fp32" else each for each in _GPU_SIDES]
+        sides = [gpu_side // 2 if name == "fp32" else gpu_side for gpu_side in _GPU_SIDES]
         products = [(2 * side**3 / 1e12, product(name, side, "cuda")) for side in sides]
         rates = [(tflop / _burst_seconds(call), tflop, call) for tflop, call in products]
         burst["matrix_tflops"][name], tflop, call = max(rates, key=itemgetter(0))
@@ -69,13 +69,13 @@ def _burst_seconds(call: Callable[[], Any]) -> float:
 
     from kernels.measure.timing import CudaTimer
 
-    timer, found = CudaTimer(torch.device("cuda")), []
+    timer, seconds = CudaTimer(torch.device("cuda")), []
     call()
     for _ in range(BURST_CALLS):
         torch.cuda.synchronize()
         time.sleep(BURST_PAUSE)
-        found.append(timer(call) / 1000)
-    return min(found)
+        seconds.append(timer(call) / 1000)
+    return min(seconds)
 
 
 def _settled_seconds(call: Callable[[], Any], warm_up: float) -> float:

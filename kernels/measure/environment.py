@@ -141,12 +141,12 @@ def _output(command: list[str]) -> str:
 def _versions(on_gpu: bool) -> dict[str, str]:
     import torch
 
-    found = {"python": platform.python_version(), "torch": torch.__version__}
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
     for package in ("kernel-workbench", "transformers", "triton", "cupy-cuda13x"):
         try:
-            found[package] = metadata.version(package)
+            versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
     if on_gpu:
-        found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
-    return found
+        versions |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+    return versions

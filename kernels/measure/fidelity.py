@@ -51,9 +51,9 @@ def fidelity(
 
     `expected` are the float32 model's logits [batch, length, vocab] of each batch, on any device.
     """
-    found = {name: Fidelity() for name in runners}
+    distances = {name: Fidelity() for name in runners}
     for exact, rows in zip(expected, ids.split(batch), strict=True):
         for name, runner in runners.items():
             own = torch.log_softmax(runner.logits(rows).float(), dim=-1)
-            found[name].add(torch.log_softmax(exact.to(own.device), dim=-1), own)
-    return found
+            distances[name].add(torch.log_softmax(exact.to(own.device), dim=-1), own)
+    return distances

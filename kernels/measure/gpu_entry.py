@@ -22,8 +22,8 @@ def gpu_of(device: "torch.device") -> Gpu:
 def _entry_of_driver(index: int) -> Gpu:
     import torch
 
-    found, library = torch.cuda.get_device_properties(index), nvml.library()
-    sm = 10 * found.major + found.minor
+    properties, library = torch.cuda.get_device_properties(index), nvml.library()
+    sm = 10 * properties.major + properties.minor
     watts = clock = tbps = 0.0
     if library is not None:
         handle = nvml.handle(index)
@@ -33,6 +33,6 @@ def _entry_of_driver(index: int) -> Gpu:
         tbps = 2 * memory_mhz * library.nvmlDeviceGetMemoryBusWidth(handle) / 8 / 1e6  # two transfers a clock
     alike = next((gpu for gpu in GPUS.values() if gpu.sm == sm), None)
     return Gpu(
-        class_of(found.name), found.name, sm, found.multi_processor_count, 0, 0, tbps, found.total_memory / 2**30,
-        watts, clock, alike.matrix_flop_per_clock if alike else 0, "driver",
+        class_of(properties.name), properties.name, sm, properties.multi_processor_count, 0, 0, tbps,
+        properties.total_memory / 2**30, watts, clock, alike.matrix_flop_per_clock if alike else 0, "driver",
     )  # fmt: skip

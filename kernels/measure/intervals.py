@@ -57,7 +57,7 @@ def across_processes(values: Sequence[float]) -> tuple[float, float, float]:
     freedom = len(values) - 1
     if freedom not in STUDENT:
         raise ValueError(f"{len(values)} processes: their spread takes 3 to {max(STUDENT) + 1}")
-    logs = [math.log(each) for each in values]
+    logs = [math.log(value) for value in values]
     middle, half = fmean(logs), STUDENT[freedom] * stdev(logs) / math.sqrt(len(values))
     return math.exp(middle), min(math.exp(middle - half), *values), max(math.exp(middle + half), *values)
 

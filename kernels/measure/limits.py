@@ -42,10 +42,10 @@ def measure_limits(device: str) -> dict[str, Any]:
         return {"absent": barriers | {"shared_tbps": NO_SHARED} | _no_exchange()}
     import torch
 
-    found = _of_blocks()
+    limits = _of_blocks()
     several = torch.cuda.device_count() > 1
     exchange = _exchange() if several else {}
-    return found | exchange | {"absent": found.get("absent", {}) | ({} if several else _no_exchange())}
+    return limits | exchange | {"absent": limits.get("absent", {}) | ({} if several else _no_exchange())}
 
 
 def _no_exchange() -> dict[str, str]:
@@ -99,11 +99,11 @@ def _launch(entry: str, blocks: int, word: "torch.Tensor", rounds: int) -> Calla
 
     major, minor = torch.cuda.get_device_capability()
     kernel = nvrtc.load(build_of(10 * major + minor), entry)
-    held = [packed_argument(each) for each in (word.data_ptr(), rounds)]
+    packed = [packed_argument(each) for each in (word.data_ptr(), rounds)]
     launch = config((blocks, 1, 1), THREADS, 0, current_stream()[1], Attribute(COOPERATIVE, 0, (1,)))
 
     def call() -> None:
-        pointers = (ctypes.c_void_p * len(held))(*map(ctypes.addressof, held))  # `held` must outlive the launch
+        pointers = (ctypes.c_void_p * len(packed))(*map(ctypes.addressof, packed))  # `held` must outlive the launch
         function = ctypes.c_void_p(kernel.kernel.ptr)
         word.zero_()
         if failed := driver().cuLaunchKernelEx(ctypes.byref(launch), function, ctypes.byref(pointers), None):

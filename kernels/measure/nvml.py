@@ -20,11 +20,11 @@ def handle(index: int) -> Any:
     """The library's handle of a visible GPU, or None without the library."""
     import torch
 
-    found = library()
-    return found and found.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(index).uuid}")
+    device = library()
+    return device and device.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(index).uuid}")
 
 
 def number(index: int = 0) -> int | None:
     """The library's number of torch's GPU `index`, which is that of the PCI bus's order; None without the library."""
-    found = handle(index)
-    return int(library().nvmlDeviceGetIndex(found)) if found else None
+    device = handle(index)
+    return int(library().nvmlDeviceGetIndex(device)) if device else None

@@ -38,8 +38,8 @@ def summary(snapshots: Sequence[GpuSnapshot], seconds_between: float) -> dict[st
 
     `seconds_between` is the time from one snapshot to the next; each snapshot stands for so long.
     """
-    told = [each.others for each in snapshots]
-    known = [each for each in told if each is not None]
+    counts = [snapshot.others for snapshot in snapshots]
+    known = [each for each in counts if each is not None]
     if not known:
         return {"others_gpu_count": None, "others_gpu_seconds": None, "others_gpu_gib": None}
     seen = [each for each in known if each[0]]
@@ -58,9 +58,13 @@ def snapshot_reader(nvml: Any, *handles: Any) -> Callable[[], GpuSnapshot | None
         processes: dict[int, int | None] = {}
         try:
             for handle in handles:
-                for each in nvml.nvmlDeviceGetComputeRunningProcesses(handle):
-                    known = processes.get(each.pid)
-                    processes[each.pid] = each.usedGpuMemory if known is None else known + (each.usedGpuMemory or 0)
+                for nvmldevicegetcomputerunningprocess in nvml.nvmlDeviceGetComputeRunningProcesses(handle):
+                    known = processes.get(nvmldevicegetcomputerunningprocess.pid)
+                    processes[nvmldevicegetcomputerunningprocess.pid] = (
+                        nvmldevicegetcomputerunningprocess.usedGpuMemory
+                        if known is None
+                        else known + (nvmldevicegetcomputerunningprocess.usedGpuMemory or 0)
+                    )
         except nvml.NVMLError:
             return None
         for process in processes.keys() - ours.keys():

@@ -83,5 +83,7 @@ def floors_ms(
 
     `rates` are in TFLOP/s. The first of the precisions with a measured rate counts, else the fastest measured rate.
     """
-    rate = next((rates[each] for each in precisions if rates.get(each)), max(rates.values(), default=0.0))
+    rate = next(
+        (rates[precision] for precision in precisions if rates.get(precision)), max(rates.values(), default=0.0)
+    )
     return flops / rate / 1e9 if rate else 0.0, moved_bytes / tbps / 1e9 if tbps else 0.0

@@ -101,7 +101,7 @@ def interleaved(
         for name in names:
             note(name)
             samples[name].append(timer(calls[name], watches.get(name)))
-        enough = done >= rule.least and all(_timing(each, rule.width).settled for each in samples.values())
+        enough = done >= rule.least and all(_timing(sample, rule.width).settled for sample in samples.values())
         if enough or (time.monotonic() > end and done >= min(3, rule.least)):
             break
     return {name: _timing(each, rule.width) for name, each in samples.items()}

@@ -107,7 +107,7 @@ def _programs(options: argparse.Namespace) -> list[Program]:
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
             raise InputRefused(f"--{name.replace('_', '-')}: {value} is less than 1")
     try:
-        return programs(part_of(shape_of(config_of(options.model)), layout.ranks), layout)
+        return programs(part_of(shape_of(config_of(options.model)), layout.tensor_parallel_size), layout)
     except KeyError as error:
         raise InputRefused(f"{options.model}: config.json has no {error}") from None
 
@@ -124,7 +124,9 @@ def _validate(options: argparse.Namespace) -> int:
     count = sum(len(table) for program in ranks for table in program.instructions)
     what = f"{len(problems)} problems" if problems else "proven"
     layout = ranks[0].layout
-    where = f"{layout.sms} SMs" + (f" of each of {layout.ranks} GPUs" if layout.ranks > 1 else "")
+    where = f"{layout.sms} SMs" + (
+        f" of each of {layout.tensor_parallel_size} GPUs" if layout.tensor_parallel_size > 1 else ""
+    )
     print(f"{options.model}: {count} instructions a token on {where}: {what} ({seconds:.1f} s)")
     return 1 if problems else 0
 
@@ -137,9 +139,9 @@ def _describe(options: argparse.Namespace) -> int:
         print(f"{title}: " + ", ".join(f"{name} {value}" for name, value in vars(part).items()))
     sizes = program.stream_bytes()
     print(f"weights a token: {sizes.sum() / 1e9:.3f} GB; an SM {sizes.min() / 1e6:.2f} to {sizes.max() / 1e6:.2f} MB")
-    held = held_bytes(program, CAPACITY)
-    each = ", ".join(f"{name} {size / 1e9:.3f}" for name, size in held.items())
-    print(f"a GPU holds {sum(held.values()) / 1e9:.3f} GB with caches of {CAPACITY} tokens, codes left out: {each}")
+    used = held_bytes(program, CAPACITY)
+    each = ", ".join(f"{name} {size / 1e9:.3f}" for name, size in used.items())
+    print(f"a GPU holds {sum(used.values()) / 1e9:.3f} GB with caches of {CAPACITY} tokens, codes left out: {each}")
     rows = [words for table in program.instructions for words in instruction_rows(table)]
     counts, units, idle = (Counter[int]() for _ in range(3))
     for words in rows:

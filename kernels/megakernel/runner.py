@@ -174,8 +174,8 @@ class MegakernelRunner(Runner):
                 rows.append(first[:, 0].tolist())
             else:
                 last = prompt[:, -1].to(machine.gpu).contiguous()
-                asked = DecodeRequest(last, length - 1, tokens, stop, first_made=False, sampling=sampling)
-                machine.launch(asked, made, self._cancel[1])
+                request = DecodeRequest(last, length - 1, tokens, stop, first_made=False, sampling=sampling)
+                machine.launch(request, made, self._cancel[1])
             for row in made.reshape(tokens, batch)[: tokens - len(rows)]:
                 if not self._arrived(row, machine):
                     break
@@ -225,8 +225,8 @@ class MegakernelRunner(Runner):
             self.prepare(self._machine.layout.batch if self._machine else 1, ids.shape[1], 1)
         machine = self._machine
         assert machine is not None
-        found = [self._forced(machine, rows, 0) for rows in ids.to(machine.gpu).split(machine.layout.batch)]
-        return found[0] if len(found) == 1 else torch.cat(found)
+        parts = [self._forced(machine, rows, 0) for rows in ids.to(machine.gpu).split(machine.layout.batch)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     @torch.no_grad()
     def after_prompt(self, ids: Tensor, prompt: int) -> Tensor:
@@ -242,9 +242,9 @@ class MegakernelRunner(Runner):
         assert machine is not None
         ids = ids.to(machine.gpu)
         prompts.read(ids[:, :prompt])
-        found = self._forced(machine, ids, prompt)
+        logits = self._forced(machine, ids, prompt)
         prompts.check()
-        return found
+        return logits
 
     def _check_ids(self, ids: Tensor) -> None:
         check_request(ids, 1)

@@ -48,7 +48,7 @@ class AllReduceByCopies(AllReduce):
         self._devices = devices
 
     def summed(self, streams: Sequence[Tensor], partials: Sequence[Tensor]) -> list[Tensor]:
-        return [torch.stack([x, *(each.to(x.device) for each in partials)]).sum(0) for x in streams]
+        return [torch.stack([x, *(partial.to(x.device) for partial in partials)]).sum(0) for x in streams]
 
     def fetched(self, rank: int, held: Tensor) -> Tensor:
         return held.to(self._devices[rank])
@@ -93,11 +93,11 @@ class AllReduceByPeerAccess(AllReduce):
 
     def _sum(self, rank: int, stream: Tensor, partial: Tensor) -> Tensor:
         stream, partial = stream.contiguous(), partial.contiguous()
-        found, gpu = torch.empty_like(stream), self._gpus[rank]
+        total, gpu = torch.empty_like(stream), self._gpus[rank]
         params = np.zeros((), dtype=params_of(len(self._gpus)))
         values = {
-            "stream": stream.data_ptr(), "partial": partial.data_ptr(), "sum": found.data_ptr(),
-            "slots": [each.data_ptr() for each in self._slots], "flags": [each.data_ptr() for each in self._flags],
+            "stream": stream.data_ptr(), "partial": partial.data_ptr(), "sum": total.data_ptr(),
+            "slots": [slot.data_ptr() for slot in self._slots], "flags": [flag.data_ptr() for flag in self._flags],
             "launches": self._launches[rank].data_ptr(), "fault": self._fault.data_ptr(), "timeout_ns": TIMEOUT_NS,
             "vectors": partial.numel() // VECTOR, "most": self._most, "rank": rank,
         }  # fmt: skip
@@ -105,7 +105,7 @@ class AllReduceByPeerAccess(AllReduce):
             params[name] = value
         with current(gpu):
             Launch(self._sums[rank].ptr, (BLOCKS,), THREADS, [params], raw_stream(gpu.index))()
-        return found
+        return total
 
     def fetched(self, rank: int, held: Tensor) -> Tensor:
         gpu = self._gpus[rank]

@@ -64,9 +64,9 @@ class BoundVariants:
 
     def bound(self, case: Case) -> BoundVariant:
         """The planned variant, or else torch's own. Raises ValueError when torch has none for the case."""
-        found = self.planned(case)
-        if found is not None:
-            return found
+        planned = self.planned(case)
+        if planned is not None:
+            return planned
         for name in TORCH_VARIANTS:
             variant = registry.variant(name)
             if variant.op == case.op and variant.serves(case, self.gpu) is None:
@@ -94,8 +94,8 @@ class BoundVariants:
         """The weight rounded to the bound variant's precision; the weight itself where that is not lossy."""
         if not bound.variant.lossy:
             return weight
-        found: Tensor = bound.variant.rounded(bound.case, bound.params, {"x": x, "w": weight})["w"]
-        return found.to(weight.dtype)
+        weights: Tensor = bound.variant.rounded(bound.case, bound.params, {"x": x, "w": weight})["w"]
+        return weights.to(weight.dtype)
 
     def _nearest(self, case: Case) -> BoundVariant | None:
         near = sorted(self._planned.get(_kind(case), []), key=lambda op: _distance(case, op.case))

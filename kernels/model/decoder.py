@@ -221,8 +221,8 @@ def layer(
     if queries == 1:
         out = decode_attention(q, keys, values, positions.at, shape.scaling, shape.window)
     else:
-        found = attention(q, k, v) if attention is not None and shape.window is None else None
-        out = found if found is not None else prefill_attention(q, k, v, shape.scaling, shape.window)
+        attended = attention(q, k, v) if attention is not None and shape.window is None else None
+        out = attended if attended is not None else prefill_attention(q, k, v, shape.scaling, shape.window)
     residual = residual + linear(out.reshape(batch, queries, -1), w.o, w.o_bias)
     return mlp(rms_norm(residual, w.post_norm, shape.eps), w.mlp, linear), residual
 

@@ -45,8 +45,8 @@ class Head:
             )
             self._bound.function(x, self._weight, feedback=feedback)
             return
-        found = self._bound.function(self._rows.norm(Stream(x), self._model.norm), self._weight)
-        state.token.copy_(found[:, None])
+        logits = self._bound.function(self._rows.norm(Stream(x), self._model.norm), self._weight)
+        state.token.copy_(logits[:, None])
         state.position.add_(moved)
 
     def logits(self, x: Tensor) -> Tensor:

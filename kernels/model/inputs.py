@@ -78,11 +78,11 @@ def check(config: dict[str, Any]) -> None:
         with torch.no_grad():
             model(**inputs)
     except (TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
-        said = f": {' '.join(str(error).split())[:200]}" if isinstance(error, ValueError) else ""
+        reason = f": {' '.join(str(error).split())[:200]}" if isinstance(error, ValueError) else ""
         alone = (
             f"{type(model).__name__} cannot run on {model.main_input_name} alone, which is all the workbench makes up"
         )
-        raise ValueError(f"{alone}{said}") from error
+        raise ValueError(f"{alone}{reason}") from error
     except (RuntimeError, NotImplementedError):
         return
 
@@ -100,7 +100,7 @@ def output_tensor(outputs: Any) -> torch.Tensor:
     if getattr(outputs, "pred_boxes", None) is not None:
         return torch.cat((outputs.logits, outputs.pred_boxes), -1)
     for name in ("logits", "last_hidden_state"):
-        found = getattr(outputs, name, None)
-        if found is not None:
-            return found
+        tensor = getattr(outputs, name, None)
+        if tensor is not None:
+            return tensor
     return outputs[0]

@@ -19,8 +19,8 @@ def float32_logits(config: dict[str, Any], ids: Tensor, device: torch.device, se
     ValueError for a model that the compact decoder refuses.
     """
     whole: Any = loading.skeleton(config, "fp32")
-    if said := decoder.refusal(whole):
-        raise ValueError(f"no float32 logits layer by layer: {said}")
+    if reason := decoder.refusal(whole):
+        raise ValueError(f"no float32 logits layer by layer: {reason}")
     with device:
         rotary = type(whole.model.rotary_emb)(config=whole.config)
     hidden = _made(whole, "model.embed_tokens", seed, device)(ids.to(device))

@@ -78,12 +78,12 @@ class LayerOps:
 
     def cases(self) -> dict[Case, float]:
         """Every case of every form, with the number of times that one request would run it."""
-        found: dict[Case, float] = {}
+        counts: dict[Case, float] = {}
         for queries, passes in self.traffic.phases:
             once = {case for cases in self.arrangements(queries) for case in cases}
             for case, count in {**dict.fromkeys(once, self.layers), **dict.fromkeys(self.around(), 1)}.items():
-                found[case] = found.get(case, 0) + count * passes
-        return found
+                counts[case] = counts.get(case, 0) + count * passes
+        return counts
 
     def _attention(self, queries: int) -> list[tuple[Case, ...]]:
         """A step in one kernel (unless heads have norms of their own), or rotation with append and then attention."""

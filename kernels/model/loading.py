@@ -60,10 +60,10 @@ def configuration(config: dict[str, Any]) -> PreTrainedConfig:
 def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
     """The class to build: the first of `architectures` that transformers has, else the family's default one."""
     for name in config.architectures or []:
-        found = getattr(transformers, name, None)
-        if isinstance(found, type) and issubclass(found, PreTrainedModel) and found.config_class is not None:
-            if issubclass(type(config), found.config_class):
-                return found
+        cls = getattr(transformers, name, None)
+        if isinstance(cls, type) and issubclass(cls, PreTrainedModel) and cls.config_class is not None:
+            if issubclass(type(config), cls.config_class):
+                return cls
             raise ValueError(f"config.json: architectures names {name}, which is no {config.model_type} model")
     for mapping in (MODEL_FOR_MASKED_LM_MAPPING_NAMES, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, MODEL_MAPPING_NAMES):
         default = mapping.get(config.model_type)
@@ -166,8 +166,8 @@ def _build(config: PreTrainedConfig, dtype: torch.dtype, device: str) -> PreTrai
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # a configuration whose numbers disagree fails anywhere inside the constructor
-        said = _unknown(error, config) if isinstance(error, KeyError) else _sentence(error)
-        raise ValueError(f"config.json: transformers cannot build {built.__name__}: {said}") from error
+        sentence = _unknown(error, config) if isinstance(error, KeyError) else _sentence(error)
+        raise ValueError(f"config.json: transformers cannot build {built.__name__}: {sentence}") from error
 
 
 def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:

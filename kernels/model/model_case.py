@@ -43,7 +43,7 @@ def _parameters(model: Any, embedding: Any) -> int:
     """Parameters that multiply one token; 0 for a mixture where that number is not known."""
     head = model.get_output_embeddings()
     tied = head is not None and head.weight is embedding
-    total = sum(each.numel() for each in model.parameters())
+    total = sum(parameter.numel() for parameter in model.parameters())
     if has_experts(model.config):
         if model.config.model_type not in MODEL_TYPES or not all(is_sparse(layer) for layer in model.model.layers):
             return 0

@@ -158,10 +158,10 @@ class Pass:
         """The planned variant that does a whole decode step of attention; None if the plan has none."""
         if self.queries > 1 or w.q_norm is not None or not default_scale(shape):
             return None
-        found = self.variants.planned(step_case(shape, self.state.batch, self.state.capacity, self.dtype))
-        if found is None:
+        planned = self.variants.planned(step_case(shape, self.state.batch, self.state.capacity, self.dtype))
+        if planned is None:
             return None
-        function, state = found.function, self.state
+        function, state = planned.function, self.state
         return lambda qkv, positions: function(qkv, state.cos, state.sin, keys, values, state.position)
 
     def _rope(
@@ -193,17 +193,17 @@ class Pass:
         length = self.state.capacity if self.queries == 1 else self.queries
         kind: Literal["decode", "prefill"] = "decode" if self.queries == 1 else "prefill"
         case = attention_case(shape, kind, self.state.batch, self.queries, length, self.dtype)
-        found = self.variants.planned(case) if default_scale(shape) else None
+        planned = self.variants.planned(case) if default_scale(shape) else None
         position = self.state.position
         if self.queries == 1:
-            if found is None or not found.variant.device_lengths:
+            if planned is None or not planned.variant.device_lengths:
                 return lambda q: decoder.decode_attention(q, keys, values, position, shape.scaling, shape.window)
-            decode = found.function
+            decode = planned.function
             return lambda q: decode(q, keys, values, position=position)
         k, v = keys[:, : self.queries], values[:, : self.queries]
-        if found is None:
+        if planned is None:
             return lambda q: decoder.prefill_attention(q, k, v, shape.scaling, shape.window)
-        function = found.function
+        function = planned.function
         return lambda q: function(q, k, v)
 
 

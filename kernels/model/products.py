@@ -159,8 +159,8 @@ def _routing(router: Tensor) -> Routing:
 
 def _grouped(variants: BoundVariants, case: GroupedCase) -> Grouped:
     """The planned product; its weights are those of the model, since without a gate none is packed otherwise."""
-    found = variants.planned(case)
-    return torch_grouped if found is None else found.function
+    planned = variants.planned(case)
+    return torch_grouped if planned is None else planned.function
 
 
 def _scaled(rows: Rows, case: LinearCase, norm: Tensor, w: Tensor, bias: Tensor | None) -> Product:
@@ -179,8 +179,8 @@ def _product(rows: Rows, case: LinearCase, w: Tensor, bias: Tensor | None) -> Ca
 
 def _nearer(variants: BoundVariants, case: LinearCase, *others: LinearCase) -> bool:
     """Whether the case is planned, and no other case is planned for a size nearer to its own."""
-    found = variants.planned(case)
-    if found is None:
+    planned = variants.planned(case)
+    if planned is None:
         return False
     rivals = [bound.distance for bound in map(variants.planned, others) if bound is not None]
-    return all(found.distance <= distance for distance in rivals)
+    return all(planned.distance <= distance for distance in rivals)

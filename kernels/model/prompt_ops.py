@@ -46,7 +46,7 @@ def prompt_ops(
     """The ops for the traffic's prompts, without the variants in `exclude`. Where no other variant serves, torch's own
     does. Of a rank of a `divided` model neither a product nor a norm adds to the residual stream.
     """
-    usable = {each.name for each in registry.variants() if each.name not in exclude}
+    usable = {variant.name for variant in registry.variants() if variant.name not in exclude}
     rows = layer_ops.traffic.batch * bucket(layer_ops.traffic.prompt)
     few = gpu.sm == 90 and rows <= FEW and "small_gemm" in usable
     many = gpu.sm == 90 and rows >= LONG and "gemm_hopper" in usable

@@ -62,8 +62,8 @@ def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) 
     for begin in range(0, len(compact.layers), together):
         part = range(begin, min(begin + together, len(compact.layers)))
         moments, head = _moments(model, compact, part, ids)
-        found = {name: _round(compact, part, name, moments, weights) for name in MATRICES}
-        layers += [{name: codes[at] for name, codes in found.items()} for at in range(len(part))]
+        rounded = {name: _round(compact, part, name, moments, weights) for name in MATRICES}
+        layers += [{name: codes[at] for name, codes in rounded.items()} for at in range(len(part))]
     return RoundedWeights(layers, gptq(compact.lm_head[None], head[None], weights)[0])
 
 
@@ -81,17 +81,17 @@ def _held_bytes(weight: Tensor) -> int:
     return 4 * columns * (2 * columns + rows)
 
 
-def rounded_decoder(compact: Any, found: RoundedWeights) -> Any:
-    """The compact decoder with the values of `found`; what it was made from stays as it is."""
+def rounded_decoder(compact: Any, rounded: RoundedWeights) -> Any:
+    """The compact decoder with the values of `rounded`; what it was made from stays as it is."""
     compact.layers = [
         layer._replace(
-            qkv=(held["qkv"].values(),),
-            o=held["o"].values(),
-            mlp=layer.dense._replace(gate_up=(held["gate_up"].values(),), down=held["down"].values()),
+            qkv=(matrices["qkv"].values(),),
+            o=matrices["o"].values(),
+            mlp=layer.dense._replace(gate_up=(matrices["gate_up"].values(),), down=matrices["down"].values()),
         )
-        for layer, held in zip(compact.layers, found.layers, strict=True)
+        for layer, matrices in zip(compact.layers, rounded.layers, strict=True)
     ]
-    compact.lm_head = found.lm_head.values()
+    compact.lm_head = rounded.lm_head.values()
     return compact
 
 
@@ -118,8 +118,8 @@ def with_folded_norms(compact: Any) -> Any:
 
 def _of(layer: Weights) -> Iterator[tuple[str, Tensor]]:
     for name in MATRICES:
-        held = getattr(layer if name in layer._fields else layer.dense, name)
-        yield name, held if isinstance(held, Tensor) else torch.cat(held)
+        matrix = getattr(layer if name in layer._fields else layer.dense, name)
+        yield name, matrix if isinstance(matrix, Tensor) else torch.cat(matrix)
 
 
 def _moments(model: Any, compact: Any, layers: range, ids: Tensor) -> tuple[dict[tuple[int, str], Tensor], Tensor]:

@@ -38,8 +38,8 @@ class TensorParallelModel:
     @property
     def device(self) -> torch.device:
         """The first rank's."""
-        found: torch.device = self.parts[0].device
-        return found
+        first: torch.device = self.parts[0].device
+        return first
 
 
 def devices_of(gpus: int, kind: str | None = None) -> list[torch.device]:
@@ -69,8 +69,8 @@ def part_of_config(config: Mapping[str, Any], ranks: int) -> dict[str, Any]:
         "num_attention_heads": heads,
         "intermediate_size": config["intermediate_size"],
     }
-    if said := undivided(((name, size, 1) for name, size in sizes.items()), ranks):
-        raise ValueError(said)
+    if problem := undivided(((name, size, 1) for name, size in sizes.items()), ranks):
+        raise ValueError(problem)
     part = {name: size // ranks for name, size in sizes.items()}
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     return deepcopy(dict(config)) | part | {"head_dim": head_dim}
@@ -99,8 +99,8 @@ def load(
             raise ValueError("a model that is not generated needs the directory of its safetensors")
         return read(directory, config, devices, dtype)
     except torch.OutOfMemoryError as error:
-        said = str(error).splitlines()[0]
-        raise ValueError(f"gpus: {len(devices)} hold too little for this model: {said[:160]}") from None
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"gpus: {len(devices)} hold too little for this model: {reason[:160]}") from None
 
 
 @torch.no_grad()
@@ -176,8 +176,8 @@ def _empty(config: Mapping[str, Any], ranks: int, dtype: str, device: torch.devi
     and up, as `decoder.Decoder` joins them. Raises ValueError for a model that the compact decoder cannot run.
     """
     model: Any = loading.skeleton(part_of_config(config, ranks), dtype)
-    if said := decoder.refusal(model):
-        raise ValueError(f"the compact decoder cannot run this model: {said}")
+    if reason := decoder.refusal(model):
+        raise ValueError(f"the compact decoder cannot run this model: {reason}")
     model.tie_weights()
     make = partial(torch.empty, dtype=model.dtype, device=device)
     for layer in model.model.layers:
@@ -205,11 +205,11 @@ def _empty(config: Mapping[str, Any], ranks: int, dtype: str, device: torch.devi
 
 def _files(directory: Path) -> dict[str, Path]:
     """The file of each tensor."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in sorted(directory.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
-            found |= dict.fromkeys(file.keys(), path)
-    return found
+            files |= dict.fromkeys(file.keys(), path)
+    return files
 
 
 def _read_box(path: Path, name: str, own: torch.Tensor, place: Place) -> None:
@@ -223,10 +223,10 @@ def _box(name: str, whole: Sequence[int], shape: Sequence[int], place: Place) ->
     """A rank's part of a tensor: divided along the dimension that is `ranks` times as long as the rank's `shape`."""
     if len(whole) != len(shape):
         raise ValueError(f"{name} has {len(whole)} dimensions, and {len(shape)} are needed")
-    (rank, ranks), found = place, []
+    (rank, ranks), box = place, []
     for size, length in zip(whole, shape, strict=True):
         if size not in (length, length * ranks):
             raise ValueError(f"{name} has shape {list(whole)}, and {ranks} ranks have {list(shape)} each")
         begin = 0 if size == length else rank * length
-        found.append(slice(begin, begin + length))
-    return tuple(found)
+        box.append(slice(begin, begin + length))
+    return tuple(box)

@@ -66,9 +66,9 @@ class TensorParallelPass:
             sums = self.exchange.summed([given.stream.x for given in inputs], [_partial(given) for given in inputs])
             for given, x in zip(inputs, sums, strict=True):
                 given.stream.x, given.stream.delta = x, None
-        found = self._passes[0].end(inputs[0], length)
+        hidden = self._passes[0].end(inputs[0], length)
         self._order(ends=True)
-        return found
+        return hidden
 
     def _given(self, rank: int, ids: Tensor, length: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if not rank:
@@ -105,5 +105,5 @@ class TensorParallelPrompts(PromptReader):
         return Bucket(one_pass, self._length, devices if devices[0].type == "cuda" else ())
 
     def check(self) -> None:
-        for each in self._exchanges:
-            each.check()
+        for exchange in self._exchanges:
+            exchange.check()

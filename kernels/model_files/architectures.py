@@ -44,14 +44,14 @@ def check_architecture(model_type: str, architectures: list[str]) -> None:
             raise ModelRefused("config.json", "architectures", f"{name[:60]!r} is unknown to transformers {version}")
         about_images = name in names_of(*IMAGE_AND_TEXT) - names_of("SEQ_TO_SEQ_CAUSAL_LM")
         if about_images and kind_of(model_type, [name]) != "decoder":
-            said = f"{name} answers images and text together, which the workbench cannot make up"
-            raise ModelRefused("config.json", "architectures", said)
+            sentence = f"{name} answers images and text together, which the workbench cannot make up"
+            raise ModelRefused("config.json", "architectures", sentence)
         if (taken := _main_inputs(model_type)) and taken <= NOT_MADE_UP:
-            said = f"{name} takes {' or '.join(sorted(taken))}, which the workbench cannot make up"
-            raise ModelRefused("config.json", "architectures", said)
+            sentence = f"{name} takes {' or '.join(sorted(taken))}, which the workbench cannot make up"
+            raise ModelRefused("config.json", "architectures", sentence)
         if name in names_of(*MASKS):
-            said = f"{name} answers with masks of objects, which the workbench does not judge"
-            raise ModelRefused("config.json", "architectures", said)
+            sentence = f"{name} answers with masks of objects, which the workbench does not judge"
+            raise ModelRefused("config.json", "architectures", sentence)
 
 
 def kind_of(model_type: str, architectures: list[str], encoder_decoder: bool = False) -> Kind:
@@ -85,17 +85,17 @@ def names_of(*tables: str) -> set[str]:
 @cache
 def mappings() -> dict[str, dict[str, str | tuple[str, ...]]]:
     """transformers' tables of model types and classes, by the tables' names."""
-    found: dict[str, dict[str, str | tuple[str, ...]]] = {}
+    tables: dict[str, dict[str, str | tuple[str, ...]]] = {}
     auto = _transformers() / "models" / "auto"
     for file in ("auto_mappings.py", "configuration_auto.py", "modeling_auto.py"):
         if not (auto / file).exists():
             continue
         for node in ast.parse((auto / file).read_text(encoding="utf-8")).body:
-            _collect(node, found)
-    return found
+            _collect(node, tables)
+    return tables
 
 
-def _collect(node: ast.stmt, found: dict[str, dict[str, str | tuple[str, ...]]]) -> None:
+def _collect(node: ast.stmt, tables: dict[str, dict[str, str | tuple[str, ...]]]) -> None:
     """Adds `NAME = OrderedDict([(key, value)])`, its `**{key: value}` form and `NAME.update({key: value})`."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         name, value = node.targets[0].id, node.value
@@ -108,7 +108,7 @@ def _collect(node: ast.stmt, found: dict[str, dict[str, str | tuple[str, ...]]])
         return
     for argument in [*value.args, *(keyword.value for keyword in value.keywords)]:
         try:
-            found.setdefault(name, {}).update(ast.literal_eval(argument))
+            tables.setdefault(name, {}).update(ast.literal_eval(argument))
         except ValueError:
             continue
 

@@ -49,8 +49,8 @@ FILE = "config.json"
 
 def value(config: dict[str, Any], what: str) -> int | None:
     """The dimension `what` (a key of ALIASES) under whichever name it has; None if it is missing or a list."""
-    found = config.get(dimension_name(config, what))
-    return found if type(found) is int else None
+    number = config.get(dimension_name(config, what))
+    return number if type(number) is int else None
 
 
 def dimension_name(config: dict[str, Any], what: str) -> str:

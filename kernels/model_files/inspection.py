@@ -122,7 +122,7 @@ def _listed(directory: Path) -> dict[str, Path]:
     """Every file below the directory; links and special files are refused, not followed."""
     if not directory.is_dir():
         raise ModelRefused(str(directory), "", "there is no such directory")
-    found: dict[str, Path] = {}
+    listed: dict[str, Path] = {}
     for folder, folders, names in os.walk(directory):
         for name in [*folders, *names]:
             path = Path(folder, name)
@@ -130,8 +130,8 @@ def _listed(directory: Path) -> dict[str, Path]:
             if path.is_symlink():
                 raise ModelRefused(relative, "", "links are not taken; hand in the file itself")
             if name in names:
-                found[relative] = path
-    return found
+                listed[relative] = path
+    return listed
 
 
 def _plain_size(path: str, at: Path) -> int:

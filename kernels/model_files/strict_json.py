@@ -76,12 +76,12 @@ def _items(document: Any) -> Iterable[Any]:
 
 
 def _unique(name: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
+    unique = dict(pairs)
+    if len(unique) == len(pairs):
+        return unique
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
             raise ModelRefused(name, key[:100], "the key is there twice")
         seen.add(key)
-    return found
+    return unique

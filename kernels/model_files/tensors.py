@@ -89,5 +89,5 @@ def _check_layers(tensors: dict[str, Tensor], config: dict[str, Any], family: Fa
     present = {int(match[1]) for name in tensors if (match := pattern.match(name))}
     field = dimension_name(config, "layers")
     if len(present) != config[field] or present != set(range(len(present))):
-        found = f"{len(present)} layers" if present else "no layers"
-        raise ModelRefused(FILE, field, f"the field says {config[field]}, but the safetensors files hold {found}")
+        counted = f"{len(present)} layers" if present else "no layers"
+        raise ModelRefused(FILE, field, f"the field says {config[field]}, but the safetensors files hold {counted}")

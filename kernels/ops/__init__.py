@@ -40,13 +40,13 @@ Union = (
 )
 Case = Annotated[Union, Field(discriminator="op")]
 
-OPS: dict[str, type[BaseCase]] = {each.model_fields["op"].default: each for each in get_args(Union)}
+OPS: dict[str, type[BaseCase]] = {get_arg.model_fields["op"].default: get_arg for get_arg in get_args(Union)}
 """The case classes by op name, in the order in which pages show them."""
 
 PARTS = {name: each.part for name, each in OPS.items()}
 """The names of the ops' work in pages and sentences."""
 
-TORCH_VARIANTS = tuple(name for each in OPS.values() for name in each.torch_variants)
+TORCH_VARIANTS = tuple(name for op in OPS.values() for name in op.torch_variants)
 """Variants that torch runs by itself. One is kept unless another is faster by more than the noise."""
 
 case_from: TypeAdapter[Case] = TypeAdapter(Case)

@@ -66,12 +66,12 @@ class AttentionCase(BaseCase):
     def sequences(self) -> list[tuple[int, int]]:
         """Queries and keys of each sequence."""
         if self.lengths is not None:
-            return [(each, each) for each in self.lengths]
+            return [(length, length) for length in self.lengths]
         return [(self.q_len, each) for each in self.kv_lengths or [self.kv_len] * self.batch]
 
     @property
     def flops(self) -> float:
-        return sum(_attention_flops(self, *each) for each in self.sequences)
+        return sum(_attention_flops(self, *sequence) for sequence in self.sequences)
 
     @property
     def least_bytes(self) -> float:
@@ -82,7 +82,7 @@ class AttentionCase(BaseCase):
     @property
     def unavoidable_flops(self) -> float:
         """Less than `flops` if a window or causality excludes pairs of query and key."""
-        return 4.0 * self.heads * self.head_dim * sum(_visible_pairs(self, *each) for each in self.sequences)
+        return 4.0 * self.heads * self.head_dim * sum(_visible_pairs(self, *sequence) for sequence in self.sequences)
 
     @property
     def unavoidable_bytes(self) -> float:
@@ -212,28 +212,30 @@ def _cache(case: AttentionCase, make: "Maker", k: "torch.Tensor", v: "torch.Tens
     """
     import torch
 
-    found, page_size = {"k": k, "v": v}, case.page_size or PAGE_SIZE
+    arguments, page_size = {"k": k, "v": v}, case.page_size or PAGE_SIZE
     for name in ("k", "v") if case.kv_dtype == "fp8" else ():
-        found[f"{name}_scale"] = found[name].abs().amax(dim=(0, 1, 3)) / 448 if k.numel() else k.new_ones(case.kv_heads)
-        found[name] = (found[name] / found[f"{name}_scale"][:, None]).to(torch.float8_e4m3fn)
+        arguments[f"{name}_scale"] = (
+            arguments[name].abs().amax(dim=(0, 1, 3)) / 448 if k.numel() else k.new_ones(case.kv_heads)
+        )
+        arguments[name] = (arguments[name] / arguments[f"{name}_scale"][:, None]).to(torch.float8_e4m3fn)
     if case.kv_lengths is not None:
-        found["lengths"] = torch.tensor(case.kv_lengths, dtype=torch.int32, device=k.device)
+        arguments["lengths"] = torch.tensor(case.kv_lengths, dtype=torch.int32, device=k.device)
     per_sequence = -(-case.kv_len // page_size)
     table, pages = shuffled_pages(case.batch, per_sequence, make.generator)
     for name in ("k", "v"):
-        slots = found[name]
+        slots = arguments[name]
         if case.paged:
             slots = slots.new_empty(case.batch, per_sequence * page_size, *k.shape[2:])
-        slots[:, : case.kv_len] = found[name]
+        slots[:, : case.kv_len] = arguments[name]
         rows = slots.view(torch.uint8) if case.kv_dtype == "fp8" else slots
         for row, (_, length) in zip(rows, case.sequences, strict=True):
             row[length:] = 0x7F if case.kv_dtype == "fp8" else math.nan
-        found[name] = slots
+        arguments[name] = slots
         if case.paged:
             spread = slots.new_empty(pages, page_size, *k.shape[2:])
             spread.view(torch.uint8).fill_(0x7F)
             spread[table.flatten().long()] = slots.unflatten(1, (per_sequence, page_size)).flatten(0, 1)
-            found[name] = spread
+            arguments[name] = spread
     for row, (_, length) in zip(table, case.sequences, strict=True):
         row[-(-length // page_size) :] = -1
-    return found | ({"page_table": table} if case.paged else {})
+    return arguments | ({"page_table": table} if case.paged else {})

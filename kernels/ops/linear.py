@@ -95,15 +95,15 @@ class LinearCase(BaseCase):
         return max(self.weights, self.dtype, key=lambda name: MATRIX_RATE[name])
 
     def inputs(self, make: "Maker", scale: float) -> Arguments:
-        found = {
+        arguments = {
             "x": make.normal(self.m, self.k, scale=scale),
             "w": make.normal(self.weight_rows, self.k, scale=1 / math.sqrt(self.k)),
         }
         if self.adds_bias:
-            found["bias"] = make.normal(self.n, scale=scale)
+            arguments["bias"] = make.normal(self.n, scale=scale)
         if self.epilogue == "residual":
-            found["residual"] = make.normal(self.m, self.n, scale=scale)
-        return found
+            arguments["residual"] = make.normal(self.m, self.n, scale=scale)
+        return arguments
 
     def reference(self, arguments: Arguments) -> Outputs:
         return (linear(self, **arguments),)

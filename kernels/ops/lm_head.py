@@ -68,8 +68,8 @@ class LmHeadCase(BaseCase):
 
     def inputs(self, make: "Maker", scale: float) -> Arguments:
         x = make.normal(self.m, self.k, scale=scale)
-        found = {"x": x, "w": make.normal(self.vocab, self.k, scale=1 / math.sqrt(self.k))}
-        return found | (_settings(self.m, make) if self.sampling != "argmax" else {})
+        arguments = {"x": x, "w": make.normal(self.vocab, self.k, scale=1 / math.sqrt(self.k))}
+        return arguments | (_settings(self.m, make) if self.sampling != "argmax" else {})
 
     def reference(self, arguments: Arguments) -> Outputs:
         found = logits(arguments["x"], arguments["w"])
@@ -121,14 +121,14 @@ def _settings(m: int, make: "Maker") -> Arguments:
     draw = torch.Generator().manual_seed(m + make.seed)
     temperature = 0.5 + torch.rand(m, generator=draw)
     temperature[3::4] = 0
-    found = {
+    settings = {
         "temperature": temperature,
         "top_p": 0.5 + torch.rand(m, generator=draw) / 2,
         "seed": torch.randint(-(2**62), 2**62, (m,), generator=draw),
         "stream": torch.randint(0, 2**32, (m,), generator=draw),
         "index": torch.randint(0, 2**31, (m,), generator=draw),
     }
-    return {name: value.to(make.device) for name, value in found.items()}
+    return {name: value.to(make.device) for name, value in settings.items()}
 
 
 @dataclass

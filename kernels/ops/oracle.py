@@ -38,7 +38,7 @@ class Oracle:
 
     @property
     def shapes(self) -> "list[tuple[torch.Size, torch.dtype]]":
-        return [(each.shape, each.dtype) for each in self.own]
+        return [(tensor.shape, tensor.dtype) for tensor in self.own]
 
     def compare_all(self, outputs: "Sequence[torch.Tensor]", when: str) -> Iterator[Tolerance]:
         """The comparisons of all outputs. Raises Failed for another number of outputs, and as `compare`."""

@@ -40,8 +40,8 @@ class RmsNormCase(BaseCase):
         return read * BYTES[self.dtype] + written
 
     def inputs(self, make: "Maker", scale: float) -> Arguments:
-        found = {"x": make.normal(self.m, self.n, scale=scale), "w": make.normal(self.n)}
-        return found | ({"residual": make.normal(self.m, self.n, scale=scale)} if self.residual else {})
+        arguments = {"x": make.normal(self.m, self.n, scale=scale), "w": make.normal(self.n)}
+        return arguments | ({"residual": make.normal(self.m, self.n, scale=scale)} if self.residual else {})
 
     def reference(self, arguments: Arguments) -> Outputs:
         """For a case that quantises, y itself in place of values and scale."""

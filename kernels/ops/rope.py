@@ -53,8 +53,8 @@ class RopeCase(BaseCase):
         k = make.normal(self.batch, self.q_len, self.kv_heads, self.head_dim, scale=scale)
         both = angles(17 + torch.arange(self.q_len, device=make.device, dtype=torch.float32), self.head_dim)
         both = both.expand(self.batch, -1, -1)
-        found = {"q": q, "k": k, "cos": both.cos().to(make.dtype), "sin": both.sin().to(make.dtype)}
-        return found | self._cache(make, scale) if self.append else found
+        arguments = {"q": q, "k": k, "cos": both.cos().to(make.dtype), "sin": both.sin().to(make.dtype)}
+        return arguments | self._cache(make, scale) if self.append else arguments
 
     def _cache(self, make: "Maker", scale: float) -> Arguments:
         """The further arguments of an append: filled caches, and positions within them."""

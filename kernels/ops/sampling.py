@@ -134,5 +134,5 @@ def choose(logits: Floats, how: Sampling, index: int) -> int:
     tokens = np.flatnonzero(~np.isnan(logits) if how.greedy else kept(logits, how))
     if not tokens.size:
         return 0
-    found = logits[tokens] if how.greedy else noisy(how, logits[tokens], tokens, index)
-    return int(tokens[np.argmax(found)])
+    scores = logits[tokens] if how.greedy else noisy(how, logits[tokens], tokens, index)
+    return int(tokens[np.argmax(scores)])

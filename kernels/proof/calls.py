@@ -36,7 +36,7 @@ def outputs_of(case: BaseCase, arguments: Arguments, answer: Any) -> Outputs:
 
 def copied_outputs(outputs: Outputs) -> Outputs:
     """Copies of the outputs in the order of the current stream: of work that it does not wait for, what is there."""
-    return tuple(each.clone() for each in outputs)
+    return tuple(output.clone() for output in outputs)
 
 
 def first_line(error: Exception) -> str:

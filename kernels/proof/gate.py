@@ -151,9 +151,9 @@ class _Gate:
         for name, value in (values or {}).items():
             overwrite(packed[name], value)
         outputs = outputs_of(self.case, packed, self.function(**packed))
-        found = outputs, copied_outputs(outputs)
+        answers = outputs, copied_outputs(outputs)
         wait(self.device)
-        return found
+        return answers
 
     def _on_second_stream(self, packed: Arguments) -> Outputs:
         if self.device.type != "cuda":
@@ -172,14 +172,14 @@ class _Gate:
         return expected
 
     def _compare(self, outputs: Outputs, expected: Oracle, when: str) -> None:
-        for found in expected.compare_all(outputs, when):
-            if not found.holds:
+        for comparison in expected.compare_all(outputs, when):
+            if not comparison.holds:
                 raise Failed(
-                    f"Its error {when} is {found.error:.2e} of the largest value; the limit is {found.limit:.2e} "
-                    "(twice torch's own plus rounding)."
+                    f"Its error {when} is {comparison.error:.2e} of the largest value; "
+                    f"the limit is {comparison.limit:.2e} (twice torch's own plus rounding)."
                 )
-            if self.worst is None or found.used > self.worst.used:
-                self.worst = found
+            if self.worst is None or comparison.used > self.worst.used:
+                self.worst = comparison
 
 
 def expect(

@@ -56,9 +56,9 @@ def foreign(kernel_names: Sequence[str], variant: Variant) -> str:
 
     Operators of a CPU are torch's in every variant, and tell nothing.
     """
-    own, helpers = variant.own_kernels(), [re.compile(each) for each in variant.helpers]
+    own, helpers = variant.own_kernels(), [re.compile(helper) for helper in variant.helpers]
     for name in _on_gpu(kernel_names):
-        if name not in own and not any(each.search(name) for each in helpers):
+        if name not in own and not any(helper.search(name) for helper in helpers):
             return name
     return ""
 

@@ -40,8 +40,8 @@ def refusal_after_prompt(
 
     `expected` [batch, length - prompt, vocab] are the model's logits behind the first `prompt` of ids [batch, length].
     """
-    found = runner.after_prompt(ids, prompt)
-    if found is None:
+    logits = runner.after_prompt(ids, prompt)
+    if logits is None:
         return None
-    said = refusal(difference(found.float().to(expected.device), expected), precision)
-    return f"It reads prompts by another pass. Behind a prompt of {prompt} ids: {said}" if said else None
+    reason = refusal(difference(logits.float().to(expected.device), expected), precision)
+    return f"It reads prompts by another pass. Behind a prompt of {prompt} ids: {reason}" if reason else None

@@ -41,7 +41,7 @@ class PoisonedEmpty:
 def _poisoned(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     @functools.wraps(original)
     def made(*arguments: Any, **keywords: Any) -> torch.Tensor:
-        found = original(*arguments, **keywords)
-        return found.fill_(math.nan if found.is_floating_point() else -1)
+        tensor = original(*arguments, **keywords)
+        return tensor.fill_(math.nan if tensor.is_floating_point() else -1)
 
     return made

@@ -32,13 +32,13 @@ class ReferenceCache:
     def of(self, key: tuple[Any, ...], used: Arguments, compute: Callable[[], ReferenceAnswer]) -> ReferenceAnswer:
         """The oracle of these inputs: cached if the inputs are equal bit for bit, else the result of `compute`."""
         kept = self._kept.setdefault(key, [])
-        for held, answer in kept:
-            if held.keys() == used.keys() and all(same(held[name], value) for name, value in used.items()):
+        for copies, answer in kept:
+            if copies.keys() == used.keys() and all(same(copies[name], value) for name, value in used.items()):
                 return answer
-        held = {name: copied(value) for name, value in used.items()}
+        copies = {name: copied(value) for name, value in used.items()}
         with self._within():
             answer = compute()
-        kept.append((held, answer))
+        kept.append((copies, answer))
         return answer
 
 

@@ -60,8 +60,8 @@ class LogitGaps:
         """
         lossy = allowed > LARGEST_DIFFERENCE["bf16"]
         largest = (LARGEST_OVER_MEAN_LOSSY if lossy else LARGEST_OVER_MEAN) * allowed
-        found = self._beyond(allowed + (largest - allowed) / self.tokens, largest, "the reference's")
-        return f"The ids that it served are not the model's: {found}" if found else None
+        beyond = self._beyond(allowed + (largest - allowed) / self.tokens, largest, "the reference's")
+        return f"The ids that it served are not the model's: {beyond}" if beyond else None
 
     def own_refusal(self, allowed: float) -> str | None:
         """Why ids contradict the logits of the very runner that served them, in a sentence; None where they do not.
@@ -70,8 +70,8 @@ class LogitGaps:
         precision of the weights is in both. Of few ids one alone may have the largest gap allowed.
         """
         largest = LARGEST_OVER_MEAN * allowed
-        found = self._beyond(min(allowed, OWN_MEAN_SHARE * allowed + largest / self.tokens), largest, "its own")
-        return f"The ids that it served contradict its own logits: {found}" if found else None
+        beyond = self._beyond(min(allowed, OWN_MEAN_SHARE * allowed + largest / self.tokens), largest, "its own")
+        return f"The ids that it served contradict its own logits: {beyond}" if beyond else None
 
     def _beyond(self, mean: float, largest: float, whose: str) -> str:
         """The end of a sentence on gaps beyond these limits; "" where they are within both."""
@@ -107,7 +107,7 @@ def judge(
     Where the first is the lower one, or `reference` is the runner itself, the ids are held against the runner's own
     logits. Raises ValueError as `logit_gaps`.
     """
-    allowed, activations = (LARGEST_DIFFERENCE[each] for each in precisions)
+    allowed, activations = (LARGEST_DIFFERENCE[precision] for precision in precisions)
     itself = reference is runner
     lossy = allowed > activations and runner.gives_logits
     own = joined([logit_gaps(runner, *batch) for batch in served]) if itself or lossy else None
@@ -163,9 +163,9 @@ def answer_gaps(reference: "Runner", prompt: Sequence[int], served: Sequence[int
 
 def joined(parts: Sequence[LogitGaps]) -> LogitGaps:
     """The gaps of all ids together; `parts` has one at least."""
-    ids = sum(each.tokens for each in parts)
+    ids = sum(part.tokens for part in parts)
     return LogitGaps(
-        mean=sum(each.mean * each.tokens for each in parts) / ids,
-        largest=max(each.largest for each in parts),
+        mean=sum(part.mean * part.tokens for part in parts) / ids,
+        largest=max(part.largest for part in parts),
         tokens=ids,
     )

@@ -161,10 +161,10 @@ class TimedAnswers:
             drawn = self._inputs.drawn(judged)
             expected, _ = gate.expect(self._variant, case, self._params, drawn, ("timed", judged), references)
             try:
-                found = list(expected.compare_all(outputs, "while timed"))
+                comparisons = list(expected.compare_all(outputs, "while timed"))
             except Failed as failure:
                 return f"Its timed calls give other answers than the gate saw. {failure}"
-            worst = max(found, key=lambda each: each.used, default=None)
+            worst = max(comparisons, key=lambda each: each.used, default=None)
             if worst is not None and not worst.error <= SLACK * worst.limit:
                 return (
                     "Its timed calls give other answers than the gate saw, as if it remembered earlier ones: "

@@ -36,8 +36,8 @@ class QuantisedWeight:
 def quantised(weight: torch.Tensor, weights: str, dtype: str, zero: bool = False) -> QuantisedWeight:
     """The weight [rows, k] as fp8, nvfp4 or int4 (beside activations of `dtype`). Raises ValueError for others."""
     if weights == "fp8":
-        held = fp8_power_of_two(weight)
-        return QuantisedWeight(held.codes.view(torch.float8_e4m3fn), held.row_scales)
+        quantised_weight = fp8_power_of_two(weight)
+        return QuantisedWeight(quantised_weight.codes.view(torch.float8_e4m3fn), quantised_weight.row_scales)
     if weights == "nvfp4":
         return nvfp4_absmax(weight)
     if weights == "int4":

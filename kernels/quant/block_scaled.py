@@ -54,9 +54,9 @@ def rounded(x: Tensor, scales: BlockScales) -> Rounded:
     if x.shape[1] % block:
         raise ValueError(f"k is {x.shape[1]}: {scales} scales take multiples of {block}")
     if scales == "block16":
-        held = nvfp4_absmax(x)
-        packed = held.codes[:, ::2] | held.codes[:, 1::2] << 4
-        return Rounded(packed.contiguous(), held.scales.view(torch.uint8), held.tensor_scale)
+        nvfp4 = nvfp4_absmax(x)
+        packed = nvfp4.codes[:, ::2] | nvfp4.codes[:, 1::2] << 4
+        return Rounded(packed.contiguous(), nvfp4.scales.view(torch.uint8), nvfp4.tensor_scale)
     blocks = x.float().unflatten(1, (-1, block))
     exponents = torch.ceil(torch.log2(blocks.abs().amax(dim=2).clamp_min(2.0**-_BIAS) / E4M3_MOST)).clamp(-_BIAS, _BIAS)
     values = (blocks * torch.exp2(-exponents)[..., None]).to(torch.float8_e4m3fn).flatten(1)
@@ -77,14 +77,14 @@ def in_tiles(scales: Tensor, rows: int, columns: int) -> Tensor:
     return split.permute(0, 3, 2, 1, 4).reshape(split.shape[0], split.shape[3], TILE_BYTES)
 
 
-def dequantise(held: Rounded, scales: BlockScales) -> Tensor:
+def dequantise(rounded: Rounded, scales: BlockScales) -> Tensor:
     """The values that an operand represents, float32 [rows, k]."""
     if scales == "block16":
-        codes = torch.stack((held.values & 15, held.values >> 4), dim=2).flatten(1)
-        values, of_block = e2m1.values(codes), held.scales.view(torch.float8_e4m3fn).float()
+        codes = torch.stack((rounded.values & 15, rounded.values >> 4), dim=2).flatten(1)
+        values, of_block = e2m1.values(codes), rounded.scales.view(torch.float8_e4m3fn).float()
     else:
-        values, of_block = held.values.float(), torch.exp2(held.scales.float() - _BIAS)
-    return values * of_block.repeat_interleave(VALUES[scales], dim=1) * held.tensor_scale
+        values, of_block = rounded.values.float(), torch.exp2(rounded.scales.float() - _BIAS)
+    return values * of_block.repeat_interleave(VALUES[scales], dim=1) * rounded.tensor_scale
 
 
 def through(x: Tensor, scales: BlockScales) -> Tensor:

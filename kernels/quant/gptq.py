@@ -37,7 +37,7 @@ def gptq(matrices: Tensor, moments: Tensor, weights: str) -> list[PowerOfTwoWeig
     if weights == "nvfp4" and columns % BLOCK:
         raise ValueError(f"weight: {columns} columns are no multiple of {BLOCK}, the block of nvfp4")
     left = matrices.float().clone()
-    factors = torch.stack([inverse_factor(each) for each in moments])
+    factors = torch.stack([inverse_factor(moment) for moment in moments])
     rounding = _Fp8(left) if weights == "fp8" else _Nvfp4(left)
     for begin in range(0, columns, COLUMNS_TOGETHER):
         end = min(begin + COLUMNS_TOGETHER, columns)
@@ -99,5 +99,5 @@ class _Nvfp4:
         return e2m1.values(codes) * self._unit
 
     def done(self) -> list[PowerOfTwoWeight]:
-        held = zip(self._codes, self._scales, self._blocks, strict=True)
-        return [PowerOfTwoWeight(codes, scale.repeat(len(codes)), blocks) for codes, scale, blocks in held]
+        parts = zip(self._codes, self._scales, self._blocks, strict=True)
+        return [PowerOfTwoWeight(codes, scale.repeat(len(codes)), blocks) for codes, scale, blocks in parts]

@@ -65,8 +65,8 @@ class BucketSession(ModuleSession):
     def _logits(self, ids: Tensor) -> Tensor:
         """Logits of the last id of the prompt, or of all ids where the model cannot select one."""
         keep = {"logits_to_keep": self._last} if self._picks else {}
-        found: Tensor = self.model(input_ids=ids, past_key_values=self._cache, use_cache=True, **keep).logits
-        return found
+        logits: Tensor = self.model(input_ids=ids, past_key_values=self._cache, use_cache=True, **keep).logits
+        return logits
 
 
 def positions(config: Any) -> int:
@@ -79,6 +79,6 @@ def _limits(text: Any) -> Iterator[int]:
     rope = getattr(text, "rope_parameters", None) or {}
     by_layer = [each for each in rope.values() if isinstance(each, dict)]
     for name in ("max_position_embeddings", "original_max_position_embeddings"):
-        for found in (getattr(text, name, None), *(each.get(name) for each in (rope, *by_layer))):
-            if isinstance(found, int):
-                yield found
+        for limit in (getattr(text, name, None), *(each.get(name) for each in (rope, *by_layer))):
+            if isinstance(limit, int):
+                yield limit

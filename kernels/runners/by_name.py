@@ -44,12 +44,14 @@ def apply(model: Any, plan: Plan) -> Runner:
     """See `kernels.runners.apply`."""
     gpu, options = GPUS.get(plan.gpu, GPUS["cpu"]), plan.options
     if isinstance(model, TensorParallelModel):
-        if len(model.parts) != plan.gpus:
-            raise ValueError(f"gpus: the plan is for {plan.gpus}, and the model comes in {len(model.parts)} parts")
+        if len(model.parts) != plan.tensor_parallel_size:
+            raise ValueError(
+                f"gpus: the plan is for {plan.tensor_parallel_size}, and the model comes in {len(model.parts)} parts"
+            )
         made: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
         return made
-    if plan.gpus > 1:
-        options = options | {"devices": [device.index for device in devices_of(plan.gpus)]}
+    if plan.tensor_parallel_size > 1:
+        options = options | {"devices": [device.index for device in devices_of(plan.tensor_parallel_size)]}
     if plan.runner in COMPOSED and not decoder.refusal(model):
         composed: Runner = _class(plan.runner)(model, options, BoundVariants(plan.ops, gpu))
         return composed

@@ -94,7 +94,7 @@ def _lowered(case: Case, weights: str) -> list[Case]:
 
 def quick_variants() -> frozenset[str]:
     """The variants that build within half of CASE_SECONDS."""
-    return frozenset(each.name for each in registry.variants() if each.build_seconds <= CASE_SECONDS / 2)
+    return frozenset(variant.name for variant in registry.variants() if variant.build_seconds <= CASE_SECONDS / 2)
 
 
 def _note(case: Case, choice: TunedVariant) -> str:

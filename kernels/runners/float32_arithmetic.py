@@ -29,9 +29,13 @@ def in_float32(model: torch.nn.Module) -> Iterator[None]:
     """Inside the block every module with weights of its own runs with these in float32."""
     handles = []
     for module in model.modules():
-        tensors = [each for each in _own_tensors(module) if each.is_floating_point() and each.dtype != torch.float32]
+        tensors = [
+            own_tensor
+            for own_tensor in _own_tensors(module)
+            if own_tensor.is_floating_point() and own_tensor.dtype != torch.float32
+        ]
         if tensors:
-            kept = [each.data for each in tensors]
+            kept = [tensor.data for tensor in tensors]
             handles += [
                 module.register_forward_pre_hook(lambda *_, own=tensors: _set(own, [each.float() for each in own])),
                 module.register_forward_hook(lambda *_, own=tensors, kept=kept: _set(own, kept), always_call=True),

@@ -19,15 +19,15 @@ Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 def install_norms(model: nn.Module, variants: BoundVariants) -> int:
     """Replaces the modules that compute a plain RMSNorm by the planned ones. Returns how many."""
-    found = [module for module in model.modules() if _is_rms_norm(module)]
-    for module in found:
+    norms = [module for module in model.modules() if _is_rms_norm(module)]
+    for module in norms:
         module.forward = _norm_forward(module, variants)  # type: ignore[method-assign, assignment]
-    return len(found)
+    return len(norms)
 
 
 def _epsilon(module: nn.Module) -> float | None:
-    found = getattr(module, "variance_epsilon", getattr(module, "eps", None))
-    return float(found) if isinstance(found, float) else None
+    epsilon = getattr(module, "variance_epsilon", getattr(module, "eps", None))
+    return float(epsilon) if isinstance(epsilon, float) else None
 
 
 @torch.no_grad()
@@ -64,7 +64,7 @@ def pack_projections(model: nn.Module, linear: Linear, is_planned: Callable[[int
     for owner in model.modules():
         for names in GROUPS:
             modules = [getattr(owner, name, None) for name in names]
-            if _can_pack(modules) and not any(is_planned(*each.weight.shape) for each in modules):  # type: ignore[union-attr]
+            if _can_pack(modules) and not any(is_planned(*module.weight.shape) for module in modules):  # type: ignore[union-attr]
                 _Packed(modules, linear)
                 count += 1
     return count
@@ -100,9 +100,9 @@ class _Packed:
                 return self._linear(x, module.weight, module.bias)
             if index == 0:
                 self._x, self._parts = x, self._linear(x, self._weight, self._bias).split(self._sizes, dim=-1)
-            found = self._parts[index]
+            part = self._parts[index]
             if last:
                 self._x, self._parts = None, ()
-            return found
+            return part
 
         return forward

@@ -37,11 +37,11 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
         raise PlanRefused(f"{config_path}: no valid JSON: {error}") from error
     seed = int(plan.options.get("seed", 0))
     generated = not list(directory.rglob("*.safetensors"))
-    found = plan_digest(plan.version, config, _hashes(directory), generated, seed)
-    if found != plan.model_digest:
+    digest = plan_digest(plan.version, config, _hashes(directory), generated, seed)
+    if digest != plan.model_digest:
         what = f"its configuration and files with seed {seed} have" if generated else "its files have"
         raise PlanRefused(
-            f"{directory}: the plan is for the model {plan.model_digest[:12]}…, but {what} the digest {found[:12]}…"
+            f"{directory}: the plan is for the model {plan.model_digest[:12]}…, but {what} the digest {digest[:12]}…"
         )
     return config, generated, seed
 

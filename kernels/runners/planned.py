@@ -36,7 +36,9 @@ class PlannedLinear:
             if op.op == "linear" and op.case["epilogue"] in PLAIN and op.variant not in UNCHANGED:
                 planned.setdefault((op.case["n"], op.case["k"]), []).append(op)
         self._shapes = set(planned)
-        self.variants = BoundVariants((each for group in planned.values() for each in _for_both(group)), gpu)
+        self.variants = BoundVariants(
+            (planned_op for group in planned.values() for planned_op in _for_both(group)), gpu
+        )
         self._at: dict[tuple[int, int, int, bool], BoundVariant | None] = {}
 
     def __bool__(self) -> bool:
@@ -64,11 +66,11 @@ class PlannedLinear:
 
 def _for_both(ops: list[PlannedOp]) -> list[PlannedOp]:
     """Ops planned for one matrix. If only products with a bias are planned, or only those without, they serve both."""
-    found = list(ops)
+    both = list(ops)
     for epilogue in PLAIN:
         if all(op.case["epilogue"] != epilogue for op in ops):
-            found += [op.model_copy(update={"case": op.case | {"epilogue": epilogue}}) for op in ops]
-    return found
+            both += [op.model_copy(update={"case": op.case | {"epilogue": epilogue}}) for op in ops]
+    return both
 
 
 class PlannedAttention:
@@ -111,8 +113,8 @@ class PlannedAttention:
     @torch.compiler.disable
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor | None:
         """The planned attention of a whole prompt; None if torch's has to compute it."""
-        found = self.pick(q, k)
-        return None if found is None else found(q, k, v)
+        call = self.pick(q, k)
+        return None if call is None else call(q, k, v)
 
 
 def install(model: Any, linear: PlannedLinear, attention: PlannedAttention) -> None:
@@ -141,9 +143,9 @@ def _attention_forward(planned: PlannedAttention) -> Any:
     ) -> tuple[Tensor, Tensor | None]:
         q, k, v = (x.transpose(1, 2) for x in (query, key, value))
         plain = keywords.get("scaling") in (None, q.shape[-1] ** -0.5) and getattr(module, "is_causal", False)
-        found = planned.pick(q, k) if plain and attention_mask is None else None
-        if found is None:
+        call = planned.pick(q, k) if plain and attention_mask is None else None
+        if call is None:
             return sdpa_attention_forward(module, query, key, value, attention_mask, **keywords)
-        return found(q, k, v), None
+        return call(q, k, v), None
 
     return forward

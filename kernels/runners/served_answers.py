@@ -81,16 +81,16 @@ def _other_outputs(
     """
     if clients.kind == "decoder":
         return None
-    runner, (allowed, activations) = clients.runner, (LARGEST_DIFFERENCE[each] for each in precisions)
+    runner, (allowed, activations) = clients.runner, (LARGEST_DIFFERENCE[precision] for precision in precisions)
     sides = [(reference, "the model's", allowed)] if reference is not runner else []
     sides += [(runner, "its own output", activations)] if reference is runner or allowed > activations else []
     for batch, (side, whose, most) in product(kept, sides):
         expected = side.logits(batch.prompt)[batch.row : batch.row + 1].float().cpu()
         if batch.output is None or batch.output.shape != expected.shape:
             return "A timed request has no answer, or one of another shape than the model's."
-        found = difference(batch.output.float(), expected, answer_of(runner.model).boxes)
-        if not found <= most:
-            return f"Its answer to a timed request differs from {whose} by {found:.1%}; rounding explains {most:.0%}."
+        problem = difference(batch.output.float(), expected, answer_of(runner.model).boxes)
+        if not problem <= most:
+            return f"Its answer to a timed request differs from {whose} by {problem:.1%}; rounding explains {most:.0%}."
     return None
 
 
@@ -98,10 +98,10 @@ def _other_number(kept: Sequence[KeptBatch], clients: Clients) -> str | None:
     """A sentence when a request was answered with another number of ids or times than was asked for, else None."""
     if clients.kind != "decoder":
         return None
-    asked = clients.traffic.output_tokens
+    wanted = clients.traffic.output_tokens
     counts = {len(row) for batch in kept for row in batch.tokens} | {len(each.times_ns) for each in clients.served}
-    other = next((each for each in sorted(counts) if each != asked), None)
-    return None if other is None else f"It answered with {other:,} ids or times where {asked:,} were asked for."
+    other = next((count for count in sorted(counts) if count != wanted), None)
+    return None if other is None else f"It answered with {other:,} ids or times where {wanted:,} were asked for."
 
 
 def _other_times(clients: Clients) -> str | None:
@@ -125,9 +125,9 @@ def _other_times(clients: Clients) -> str | None:
 def _other_clock(judge_batches: JudgeIds, clients: Clients, early: Sequence[int]) -> str | None:
     """A sentence when the times stated of the tokens `early` are not true, else None."""
     output = clients.traffic.output_tokens
-    asked = sorted(set(early)) if clients.kind == "decoder" else []
-    said = (_of_early_tokens(judge_batches, clients, n) for n in asked if n < output)
-    return next((each for each in said if each), None)
+    counts = sorted(set(early)) if clients.kind == "decoder" else []
+    problems = (_of_early_tokens(judge_batches, clients, n) for n in counts if n < output)
+    return next((each for each in problems if each), None)
 
 
 def _of_early_tokens(judge_batches: JudgeIds, clients: Clients, tokens: int) -> str | None:

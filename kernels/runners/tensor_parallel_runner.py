@@ -61,7 +61,7 @@ class TensorParallelSession(KernelsSession):
         self.step = captured_together(self._step, self._devices)
 
     def forced(self, ids: Tensor) -> Tensor:
-        found = super().forced(ids)
+        logits = super().forced(ids)
         self.prompts.check()
         self._steps.exchange.check()
-        return found
+        return logits

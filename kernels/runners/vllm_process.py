@@ -70,7 +70,7 @@ class Engine:
             outputs = self._engine.step()
             now = time.monotonic_ns()
             for output in outputs:
-                arrived[output.request_id] += [(each, now) for each in output.outputs[0].token_ids]
+                arrived[output.request_id] += [(token_id, now) for token_id in output.outputs[0].token_ids]
         return arrived
 
 
@@ -105,7 +105,7 @@ class AsyncEngine:
         arrived: list[Arrival] = []
         async for output in self._engine.generate({"prompt_token_ids": prompt}, sampling, name):
             now = time.monotonic_ns()
-            arrived += [(each, now) for each in output.outputs[0].token_ids]
+            arrived += [(token_id, now) for token_id in output.outputs[0].token_ids]
         return arrived
 
 
@@ -128,7 +128,7 @@ def start(request: dict[str, Any]) -> tuple[Engine | AsyncEngine, dict[str, Any]
         "seed": 0,
     }
     engine = (AsyncEngine if request["asynchronous"] else Engine)(request["model"], arguments)
-    found = {
+    settings = {
         "version": vllm.__version__,
         "torch": torch.__version__,
         "engine": engine.kind,
@@ -138,7 +138,7 @@ def start(request: dict[str, Any]) -> tuple[Engine | AsyncEngine, dict[str, Any]
         "attention_backend": engine.config.attention_config.backend.name,
         "flash_attn_version": flash_attn_version(),
     }
-    return engine, arguments | found
+    return engine, arguments | settings
 
 
 def flash_attn_version() -> int | None:
@@ -147,8 +147,8 @@ def flash_attn_version() -> int | None:
         from vllm.v1.attention.backends.fa_utils import get_flash_attn_version
     except ImportError:
         return None
-    found: int | None = get_flash_attn_version()
-    return found
+    version: int | None = get_flash_attn_version()
+    return version
 
 
 def generate(engine: Engine | AsyncEngine, request: dict[str, Any], serial: int) -> dict[str, Any]:

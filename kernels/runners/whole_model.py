@@ -50,7 +50,7 @@ class WholeModel(Variant):
 
     def own_kernels(self) -> Collection[str]:
         """The kernels of every variant that is no peer: it is composed of them, or reads prompts with them."""
-        return {name for each in variants() if not each.peer for name in each.kernels}
+        return {name for variant in variants() if not variant.peer for name in variant.kernels}
 
     def serves(self, case: ModelCase, gpu: Gpu) -> Refusal | None:
         return None

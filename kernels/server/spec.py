@@ -12,8 +12,8 @@ from kernels.model_files import catalogue
 class Spec:
     """What to serve: a model's directory, or the name of a catalogue entry; with a plan, the plan's file.
 
-    `context`, `running`, `kv_bytes` and `pause_ms` as `kernels.server.execution.sizing.RequestedSize`. `device` None
-    takes the GPU if there is one.
+    `max_model_len`, `max_num_seqs`, `kv_bytes` and `pause_ms` as `kernels.server.execution.sizing.RequestedSize`.
+    `device` None takes the GPU if there is one.
     """
 
     model: str
@@ -21,8 +21,8 @@ class Spec:
     device: str | None = None
     dtype: str | None = None
     seed: int = 0
-    context: int | None = None
-    running: int = 64
+    max_model_len: int | None = None
+    max_num_seqs: int = 64
     kv_bytes: int | None = None
     pause_ms: float | None = None
     exclude: tuple[str, ...] = ()
@@ -53,9 +53,9 @@ def configuration(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
 def json_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file of a model. Raises ValueError with one sentence."""
     try:
-        found = json.loads(path.read_text())
+        document = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: it cannot be read: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ValueError(f"{path}: it holds no JSON object")
-    return found
+    return document

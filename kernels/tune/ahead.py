@@ -25,8 +25,8 @@ def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gat
     groups.sort(key=lambda group: group[0].id)  # shuffled, so that the largest cases do not meet in memory
     reports: dict[str, gate.GateReport] = {}
     for processes in (jobs, 1):
-        for found in shared_out(partial(_reports, bench.device), groups, processes):
-            reports |= found
+        for proven in shared_out(partial(_reports, bench.device), groups, processes):
+            reports |= proven
         groups = [left for group in groups if (left := [each for each in group if reports[each.id].gate == "error"])]
     return reports
 
@@ -46,9 +46,9 @@ def _offered(bench: Bench, case: Case) -> list[Trial]:
 def _reports(device: torch.device, trials: Sequence[Trial]) -> dict[str, gate.GateReport]:
     """What the gate says of trials of one case, by their ids."""
     references, reports = ReferenceCache(), {}
-    for each in trials:
-        variant = registry.variant(each.variant)
-        reports[each.id] = gate.check(variant, each.case, device, each.params, references=references)
+    for trial in trials:
+        variant = registry.variant(trial.variant)
+        reports[trial.id] = gate.check(variant, trial.case, device, trial.params, references=references)
     del references
     if device.type == "cuda":
         torch.cuda.empty_cache()

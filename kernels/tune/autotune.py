@@ -123,17 +123,17 @@ def try_case(
     noise = _race(bench, finalists, proving.end)
     _settle(bench, ready, proving.end)
     _judge(bench, ready)
-    choose([each.trial for each in finalists], noise)
+    choose([finalist.trial for finalist in finalists], noise)
     for trial in trials:
-        if (said := trial.doubt) and said not in trial.reason:
-            trial.reason = f"{trial.reason} {said}".strip()
+        if (doubt := trial.doubt) and doubt not in trial.reason:
+            trial.reason = f"{trial.reason} {doubt}".strip()
     return trials
 
 
 def _prove(bench: Bench, variant: Variant, trial: Trial, proving: _Proving) -> TimedAnswers | None:
     """The variant's calls on random inputs if it passes the gate; else None, with the reason in the trial."""
-    if said := bench.left_out.get(trial.id) or bench.left_out.get(trial.case.key):
-        trial.gate, trial.reason = "error", said
+    if reason := bench.left_out.get(trial.id) or bench.left_out.get(trial.case.key):
+        trial.gate, trial.reason = "error", reason
         return None
     left, report = proving.end - time.monotonic(), bench.proven.get(trial.id)
     if left < variant.build_seconds if variant.build_seconds else report is None and left <= 0:
@@ -244,11 +244,11 @@ def _judge(bench: Bench, ready: list[_Runnable]) -> None:
     for judged in range(JUDGED):
         references = ReferenceCache()  # one of these at a time: each holds copies of its inputs
         for each in (each for each in ready if each.trial.gate == "pass"):
-            said = each.answers.refusal(judged, _noting(bench, each.trial, references))
-            if not said and not each.trial.peer:
-                said = borrowed(each.trial.kernels, registry.variant(each.trial.variant))
-            if said:
-                each.trial.gate, each.trial.reason = "fail", said
+            refusal = each.answers.refusal(judged, _noting(bench, each.trial, references))
+            if not refusal and not each.trial.peer:
+                refusal = borrowed(each.trial.kernels, registry.variant(each.trial.variant))
+            if refusal:
+                each.trial.gate, each.trial.reason = "fail", refusal
 
 
 def _time(bench: Bench, ready: Mapping[str, _Runnable], rule: StoppingRule) -> dict[str, Timing]:

@@ -124,17 +124,17 @@ def _race(
 
 def _rivals(options: OptionTable, op: PlannedOp) -> list[PlannedOp]:
     """Other params for the model's pass, and other options that are at most BEHIND times slower alone."""
-    held = next((each for each in options.values() if any(option.op is op for option in each)), ())
-    best = min((option.ms for option in held), default=0.0)
-    others = [option.op for option in held if option.op is not op and option.ms <= BEHIND * best]
+    rivals = next((each for each in options.values() if any(option.op is op for option in each)), ())
+    best = min((option.ms for option in rivals), default=0.0)
+    others = [option.op for option in rivals if option.op is not op and option.ms <= BEHIND * best]
     case = case_from.validate_python(op.case)
     beside = [{**op.params, **more} for more in registry.variant(op.variant).for_model(case)]
     return [*(op.model_copy(update={"params": params}) for params in beside if params != op.params), *others]
 
 
 def _best(options: OptionTable, case: Case) -> PlannedOp | None:
-    found = options.get(case.key)
-    return found[0].op if found else None
+    candidates = options.get(case.key)
+    return candidates[0].op if candidates else None
 
 
 def _sum(options: OptionTable, cases: Iterable[Case]) -> float:
@@ -143,11 +143,11 @@ def _sum(options: OptionTable, cases: Iterable[Case]) -> float:
 
 
 def _merged(*groups: Iterable[PlannedOp | None]) -> list[PlannedOp]:
-    found: list[PlannedOp] = []
+    merged: list[PlannedOp] = []
     for op in (op for group in groups for op in group if op is not None):
-        if not any(op is each for each in found):
-            found.append(op)
-    return found
+        if not any(op is each for each in merged):
+            merged.append(op)
+    return merged
 
 
 def pass_name(queries: int) -> str:

@@ -53,5 +53,5 @@ class TimedVariant(BaseModel):
 
     def shared(self) -> dict[str, Any]:
         """The fields that every such record has, the case as a dictionary."""
-        found = {name: getattr(self, name) for name in TimedVariant.model_fields}
-        return found | {"case": self.case if isinstance(self.case, dict) else self.case.model_dump()}
+        fields = {name: getattr(self, name) for name in TimedVariant.model_fields}
+        return fields | {"case": self.case if isinstance(self.case, dict) else self.case.model_dump()}

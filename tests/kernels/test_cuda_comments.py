@@ -56,7 +56,7 @@ def test_names_in_backticks_exist(source: Path) -> None:
 
 @EACH
 def test_files_exist(source: Path) -> None:
-    missing = [name for name in FILE.findall(comments(source)) if not any(each.endswith(f"/{name}") for each in FILES)]
+    missing = [name for name in FILE.findall(comments(source)) if not any(file.endswith(f"/{name}") for file in FILES)]
     assert not missing
 
 

@@ -43,5 +43,5 @@ def test_the_table_says_how_long_a_kernel_is_and_why(kernel: Path) -> None:
     lines = sum(map(code_lines, files))
     said, named, reason = table()[name_of(kernel)]
     assert 0 <= said - lines <= SLACK, lines
-    assert {f"`{each.name}`" for each in files[1:]} == set(re.findall(r"`\w+\.cuh`", named))
+    assert {f"`{file.name}`" for file in files[1:]} == set(re.findall(r"`\w+\.cuh`", named))
     assert reason

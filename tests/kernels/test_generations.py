@@ -72,7 +72,11 @@ def test_the_fused_kernels_fit(sm):
 
     pdl = sm >= 90
     fixed = {"GELU": False, "BLOCK": 1024, "PDL": pdl}
-    gated = {each: {"gate_up": "*bf16", "y": "*bf16"}.get(each, STEP) for each in _gated.arg_names if each not in fixed}
+    gated = {
+        arg_name: {"gate_up": "*bf16", "y": "*bf16"}.get(arg_name, STEP)
+        for arg_name in _gated.arg_names
+        if arg_name not in fixed
+    }
     assert fits(_gated, gated, fixed, (4, 1), sm)
     quantise = sm >= 89
     norm = dict.fromkeys(("x", "residual"), ("*bf16", STEP)) | {"w": "*bf16", "shape": (STEP, STEP), "eps": "fp32"}

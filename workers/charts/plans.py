@@ -36,7 +36,7 @@ def verified(results: Results) -> list[PlanTrial]:
 
 def _runs(plan: dict[str, Any]) -> list[Any]:
     """What tells one plan of a model from another."""
-    facts = (plan.get("runner"), plan.get("dtype"), plan.get("gpus", 1))
+    facts = (plan.get("runner"), plan.get("dtype"), plan.get("tensor_parallel_size", 1))
     return [*facts, plan.get("options") or {}, plan.get("ops") or []]
 
 

@@ -63,7 +63,7 @@ def _between(results: Results) -> list[tuple[str, float]]:
         found += [(HOST, by["cuda_graphs"])] if "cuda_graphs" in by and trials[0].label == "eager" else []
         kernels = [(each.label, each) for each in results.compose.steps if each.primary is not None]
         found += kernels or ([(LIBRARY, by["kernels"])] if "kernels" in by else [])
-    last, gpus = LAUNCH if runner == "megakernel" else chosen.label, chosen.plan.get("gpus", 1)
+    last, gpus = LAUNCH if runner == "megakernel" else chosen.label, chosen.plan.get("tensor_parallel_size", 1)
     if gpus > 1:
         found += [(LAUNCH, by["megakernel"])] if "megakernel" in by else []
         last = f"{gpus} GPUs"

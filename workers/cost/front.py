@@ -58,7 +58,7 @@ def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -
             ms, rate, keeps = _median(verify.after, first) or ms, verify.tokens_per_second_after or rate, verify.verdict
         if not rate:
             continue
-        gpus = int(trial.plan.get("gpus", 1))
+        gpus = int(trial.plan.get("tensor_parallel_size", 1))
         usd = _usd(book, gpu_class, gpus, rate)
         found.append(Point(_gpus(gpu_class, gpus), _name(trial), ms, usd, "measured", _words(keeps), group))
     return found

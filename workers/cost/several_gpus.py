@@ -23,7 +23,7 @@ def several_gpus(
     verified = Plan.model_validate(verify.plan).model_copy(update={"expected": None, "serving": None})
     known = [(Plan.model_validate(each.plan), each) for each in trials if each.tokens_per_second]
     own = next((each for plan, each in known if plan == verified), None)
-    alone = max((each for plan, each in known if plan.gpus == 1), key=_rate, default=None)
+    alone = max((each for plan, each in known if plan.tensor_parallel_size == 1), key=_rate, default=None)
     if own is None or alone is None:
         return ""
     several, one = usd_per_mtok(usd_per_hour * verify.gpus, _rate(own)), usd_per_mtok(usd_per_hour, _rate(alone))

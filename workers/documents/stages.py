@@ -188,7 +188,7 @@ class VerifyResult(Document):
     @property
     def gpus(self) -> int:
         """How many GPUs the plan runs on."""
-        return int(self.plan.get("gpus", 1))
+        return int(self.plan.get("tensor_parallel_size", 1))
 
 
 class ReportResult(Document):

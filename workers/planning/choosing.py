@@ -67,7 +67,7 @@ def _keeps_relative(trial: PlanTrial, today: PlanTrial, first: Objective) -> boo
 def cost_of(trial: PlanTrial) -> float:
     """GPU-hours of a million tokens, by the rate of the quick measurement, which the trial has."""
     assert trial.tokens_per_second
-    return float(trial.plan.get("gpus", 1) * 1e6 / (3600 * trial.tokens_per_second))
+    return float(trial.plan.get("tensor_parallel_size", 1) * 1e6 / (3600 * trial.tokens_per_second))
 
 
 def _sentence(

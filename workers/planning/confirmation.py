@@ -195,8 +195,8 @@ def _measured_again(attempt: Attempt, document: StageInput, context: Context, us
 
     def is_clear(further: Sequence[Alternation]) -> bool:
         processes = [*attempt.processes, *further]
-        gain = speedup(objectives[0], processes, usd_per_hour, attempt.plan.gpus)
-        outcomes = outcomes_of(objectives, processes, usd_per_hour, attempt.plan.gpus)
+        gain = speedup(objectives[0], processes, usd_per_hour, attempt.plan.tensor_parallel_size)
+        outcomes = outcomes_of(objectives, processes, usd_per_hour, attempt.plan.tensor_parallel_size)
         faster = all(each.ratio >= CLEARLY_FASTER for each in gain.processes)
         return faster and all(each.verdict in ("met", "missed") for each in outcomes)
 
@@ -205,8 +205,8 @@ def _measured_again(attempt: Attempt, document: StageInput, context: Context, us
     return replace(
         attempt,
         processes=processes,
-        outcomes=outcomes_of(objectives, processes, usd_per_hour, attempt.plan.gpus),
-        speedup=speedup(objectives[0], processes, usd_per_hour, attempt.plan.gpus),
+        outcomes=outcomes_of(objectives, processes, usd_per_hour, attempt.plan.tensor_parallel_size),
+        speedup=speedup(objectives[0], processes, usd_per_hour, attempt.plan.tensor_parallel_size),
         served_ids=of_processes([*([attempt.served_ids] if attempt.served_ids else []), *further.served_ids]),
         refusal=further.refusal,
         failure=further.failure,

@@ -91,7 +91,9 @@ def _profile(
         found.plain_ms += median(once() for _ in range(REQUESTS_TIMED))
         path = context.artifacts / f"plan-{index}.json.gz"
         found.traced_ms += _trace(runner, plan, model, generates, once, path)
-        trace = reader.read(path).of_gpu(prompt.device.index or 0) if plan.gpus > 1 else reader.read(path)
+        trace = (
+            reader.read(path).of_gpu(prompt.device.index or 0) if plan.tensor_parallel_size > 1 else reader.read(path)
+        )
         work = attribution.attribute(trace)
         found.add(window, trace, work if plan.runner == "eager" else _named(work, shapes, plan), shapes)
     result = _result(found, before, document, plan, request_ms, steps)
@@ -157,7 +159,7 @@ def _result(
     scale = found.scale(steps)
     lower = lowers_precision(plan, dtype_of(document))
     rows = table.rows(found.work, [] if lower else found.counted, before.ceilings, scale)
-    floor = None if lower else sum(row.floor_ms or 0.0 for row in before.rows) / plan.gpus
+    floor = None if lower else sum(row.floor_ms or 0.0 for row in before.rows) / plan.tensor_parallel_size
     device_ms, launches = sum(row.ms for row in rows), table.launches(found.work, scale)
     rows, launches = _launched_once(rows, launches) if plan.runner == MEGAKERNEL else (rows, launches)
     return PlanProfile(
@@ -167,7 +169,8 @@ def _result(
         attributed_share=table.attributed_share(rows),
         floor_ms=floor,
         rows=table.with_idle(rows, request_ms),
-        sentence=sentence(rows, request_ms, device_ms, launches, floor, found.on_gpu) + _of_gpus(plan.gpus),
+        sentence=sentence(rows, request_ms, device_ms, launches, floor, found.on_gpu)
+        + _of_gpus(plan.tensor_parallel_size),
     )
 
 

@@ -74,7 +74,7 @@ def too_fast(runner: Runner, plan: Plan, document: StageInput, clients: Clients)
     if clients.kind != "decoder" or gpu.gpu_class == "cpu" or not clients.served:
         return None
     shape = (traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
-    name, shared = document.model.digest, plan.gpus if plan.gpus > 1 else None
+    name, shared = document.model.digest, plan.tensor_parallel_size if plan.tensor_parallel_size > 1 else None
     if shared is None:
         case = model_case(runner.model, name, plan.dtype, *shape)
     else:

@@ -22,19 +22,19 @@ def serving_of(plan: Plan, document: StageInput) -> tuple[Serving | None, str]:
         return None, "The model generates no text token by token."
     if PASSES in excluded:
         return None, f"The workload excludes {PASSES}, of which all passes of the server are made."
-    if plan.gpus > 1:
-        return None, SEVERAL.format(gpus=plan.gpus)
+    if plan.tensor_parallel_size > 1:
+        return None, SEVERAL.format(gpus=plan.tensor_parallel_size)
     if precision_refusal(plan):
         return None, ROUNDS
     skeleton = loading.skeleton(document.model.config, plan.dtype)
     if reason := decoder.refusal(skeleton):
         return None, f"The server cannot run this model: {reason}."
     traffic = document.workload.traffic
-    running = max(Serving().running, traffic.batch * traffic.concurrency)
+    running = max(Serving().max_num_seqs, traffic.batch * traffic.concurrency)
     context = min(positions(skeleton.config), LONGEST_CONTEXT)
     serving = Serving(
-        context=context,
-        running=running,
+        max_model_len=context,
+        max_num_seqs=running,
         graph_rows=default_decodes(running),
         megakernel_up_to=0 if MEGAKERNEL in excluded else None,
         exclude=[each for each in of_server(excluded) if each != MEGAKERNEL],

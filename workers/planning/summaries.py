@@ -38,8 +38,8 @@ def of_plan(plan: Plan, generates: bool = True) -> str:
         runs = runner.summary if generates else runner.forward_summary or runner.summary
     if plan.options.get(ROUNDING, {}).get("method") == "gptq":
         runs += ", rounded by GPTQ"
-    if plan.gpus > 1:
-        runs += f", over {plan.gpus} GPUs"
+    if plan.tensor_parallel_size > 1:
+        runs += f", over {plan.tensor_parallel_size} GPUs"
     said = "; ".join(each for each in (runs, parts) if each)
     return f"{capitalised(said)}."
 

@@ -170,7 +170,9 @@ class TrialOrder:
         """Why more GPUs are not tried: where the cheapest plan is wanted and fewer GPUs keep every promise."""
         if candidate.gpus == 1 or self._document.workload.constraints.prefer == "fastest":
             return ""
-        fewer = [each for each in tried if each.keeps == "met" and each.plan.get("gpus", 1) < candidate.gpus]
+        fewer = [
+            each for each in tried if each.keeps == "met" and each.plan.get("tensor_parallel_size", 1) < candidate.gpus
+        ]
         return f"Not tried: {fewer[0].label} keeps every promise on fewer GPUs." if fewer else ""
 
     def keeps(self, candidate: CandidatePlan) -> bool:

@@ -84,13 +84,13 @@ class Trier:
                 trial.build_seconds = time.monotonic() - start
                 trial.gate, trial.reason = self._compare(runner, plan, lossy)
                 if trial.gate == "pass":
-                    clients = served_rounds(runner, self.document, seconds, plan.gpus)
+                    clients = served_rounds(runner, self.document, seconds, plan.tensor_parallel_size)
                     refusal = self._refusal(runner, plan, clients)
                     trial.gate, trial.reason = ("fail", refusal) if refusal else ("pass", trial.reason)
                     if not refusal:
-                        trial.primary = primary(self.document, clients, plan.gpus)
+                        trial.primary = primary(self.document, clients, plan.tensor_parallel_size)
                         trial.tokens_per_second = tokens_per_second(clients.served)
-                        trial.keeps = keeps(self.document, clients, plan.gpus)
+                        trial.keeps = keeps(self.document, clients, plan.tensor_parallel_size)
         except TookTooLong as error:
             trial.gate, trial.reason = "error", f"Not measured: {error}, since the stage's time was over."
         except Exception as error:

@@ -92,7 +92,7 @@ class _Composer:
             composes = kernels_plan.composes(self.document, self.model)
             if composes:
                 self._once("lossy kernels", self._try_lossy_kernels)
-            for lossy in () if composes or base.ops or base.gpus > 1 else (False, True):
+            for lossy in () if composes or base.ops or base.tensor_parallel_size > 1 else (False, True):
                 self._once(f"ops {lossy}", partial(self._try_with_ops, best.label, base, lossy))
             self._once("dtype", partial(self._try_lower_dtype, best.label, base))
         self.done += parts_left_out(self.document, self._plan("kernels", {}, []))
@@ -213,7 +213,7 @@ class _Composer:
 
     def _try_megakernel(self, label: str, plan: Plan, variant: WholeModel) -> PlanTrial:
         """The megakernel plan. On one GPU its prompts use the ops that the kernels plan has for them."""
-        if plan.gpus == 1:
+        if plan.tensor_parallel_size == 1:
             explored = self._chosen_ops(lossy=False).ops if self._candidates else []
             ops = kernels_plan.prompt_ops(self.document, self.model, explored)
             plan = plan.model_copy(update={"ops": ops})
@@ -291,7 +291,7 @@ class _Composer:
         return Plan(
             model_digest=self.document.model.digest,
             gpu=self.document.gpu,
-            gpus=gpus,  # type: ignore[arg-type]
+            tensor_parallel_size=gpus,  # type: ignore[arg-type]
             runner=runner,  # type: ignore[arg-type]
             dtype=self.dtype,  # type: ignore[arg-type]
             options=options,

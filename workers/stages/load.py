@@ -99,9 +99,10 @@ def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -
             notes.append(f"This workbench's server does not run the model: {said}. So after is in batches.")
             return in_batches()
 
-    if plan.gpus > 1:
+    if plan.tensor_parallel_size > 1:
         notes.append(
-            f"This workbench's server does not run {plan.runner} plans on {plan.gpus} GPUs, so after is in batches."
+            f"This workbench's server does not run {plan.runner} plans on {plan.tensor_parallel_size} GPUs, "
+            "so after is in batches."
         )
         return _attempt("After", in_batches, notes), ""
     if plan.runner in OF_THE_SERVER:

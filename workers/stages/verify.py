@@ -152,8 +152,8 @@ class _Bench:
                 changed=is_change(plan, document),
                 environment=environment,
                 processes=alternations,
-                outcomes=outcomes_of(objectives, alternations, self.usd, plan.gpus),
-                speedup=speedup(objectives[0], alternations, self.usd, plan.gpus),
+                outcomes=outcomes_of(objectives, alternations, self.usd, plan.tensor_parallel_size),
+                speedup=speedup(objectives[0], alternations, self.usd, plan.tensor_parallel_size),
                 quality=judged,
                 no_quality=no_quality,
                 served_ids=served_ids,
@@ -179,7 +179,7 @@ class _Bench:
         seed = secrets.randbits(32)
         self.today, now = (warm_clients(self.document, runner, seed) for runner in (self.runner, after))
         ready_seconds = self._loading_seconds + time.monotonic() - start
-        hours = self.usd, self.usd and self.usd * plan.gpus
+        hours = self.usd, self.usd and self.usd * plan.tensor_parallel_size
         with watched(self.document) as environment:
             alternate(self.today, now, self.document.workload, hours, self.context, reserve)
         return now, ready_seconds, environment()
@@ -246,7 +246,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
     ended = "".join(each.sentence for each in document.left_out[:1])  # the composed plan is the first that is tried
     refusal = next((each.refusal for each in tried if each.plan == plan_of(document)), ended)
     workload, plan = document.workload, final.plan
-    usd_after = usd and usd * plan.gpus
+    usd_after = usd and usd * plan.tensor_parallel_size
     verdict, waiting = overall_verdict(final.outcomes, final.quality, final.changed), left_out_for_time(document)
     busy = busy_words(final.outcomes, provenance.busy_share(final.environment)) if verdict == "missed" else ""
     hopeful = predicted_to_keep(waiting, workload.objectives[0])

@@ -98,8 +98,8 @@ def _not_of_it(results: Results) -> str:
 
 def size(serving: dict[str, Any]) -> str:
     """What the plan says of a server's size, in a sentence."""
-    longest = f"{serving['context']:,}" if serving.get("context") else "8,192"
-    said = f"Up to {serving.get('running') or 64} requests at once, in sequences of up to {longest} tokens"
+    longest = f"{serving['max_model_len']:,}" if serving.get("max_model_len") else "8,192"
+    said = f"Up to {serving.get('max_num_seqs') or 64} requests at once, in sequences of up to {longest} tokens"
     if serving.get("basis") != "measured":
         return f"{said}: defaults, not measured."
     rows = ", ".join(map(str, serving["graph_rows"]))

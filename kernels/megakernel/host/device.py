@@ -135,21 +135,24 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
     stages = min(stages, 16)
     in_flight, ahead = min(tuning.in_flight, stages), min(tuning.prefetched_in_flight, stages)
     long = min(tuning.long_in_flight, stages) if batch == 1 and program.form.bits == 16 else in_flight
-    found = {
+    macros = {
         "HIDDEN": shape.hidden, "INTER": shape.intermediate, "HEADS": shape.heads, "KV_HEADS": shape.kv_heads,
         "HEAD_DIM": shape.head_dim, "LAYERS": shape.layers, "VOCAB": shape.vocab, "BATCH": batch,
         "QKV_BIAS": int(shape.qkv_bias), "QK_NORM": int(shape.qk_norm), "NORM_EPS": f"{shape.norm_eps!r}f",
         "WARPS": WARPS, "PROLOGUE_CHUNKS": prologue_chunks(program, tuning),
         "STAGES": stages, "IN_FLIGHT": in_flight, "LONG_IN_FLIGHT": long, "PREFETCHED_IN_FLIGHT": ahead,
         "INPUT_LENGTH": longest, "MAX_SPLITS": layout.splits, "SPLIT_KEYS": split_keys(program),
-        "RANKS": layout.ranks, "OUT_PARTIALS": layout.out_partials, "DOWN_PARTIALS": layout.down_partials,
-        "PAIRS": int(layout.pairs),
+        "RANKS": layout.tensor_parallel_size, "OUT_PARTIALS": layout.out_partials,
+        "DOWN_PARTIALS": layout.down_partials, "PAIRS": int(layout.pairs),
         "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
         "WEIGHT_BITS": program.form.bits, "CHUNK_BLOCKS": layout.chunk_blocks,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip
-    return found | {"PARAMS_BYTES": params_of(layout.ranks).itemsize, "SHARED_BYTES": shared_bytes(found)}
+    return macros | {
+        "PARAMS_BYTES": params_of(layout.tensor_parallel_size).itemsize,
+        "SHARED_BYTES": shared_bytes(macros),
+    }
 
 
 def prologue_chunks(program: Program, tuning: Tuning) -> int:
@@ -162,7 +165,7 @@ def prologue_chunks(program: Program, tuning: Tuning) -> int:
     gains = layout.batch == 1 and program.form.bits == 16 and PROLOGUE_HIDDEN[0] < shape.hidden <= PROLOGUE_HIDDEN[1]
     if not gains or layout.sliced or not (layout.pairs or (layout.splits and shape.hidden % EVEN_HIDDEN == 0)):
         return 0
-    if layout.ranks == 4 and not layout.splits:
+    if layout.tensor_parallel_size == 4 and not layout.splits:
         return min(tuning.prologue_chunks, PROLOGUE_OF_FOUR)
     return min(tuning.prologue_chunks, PROLOGUE_FEW) if layout.splits or shape.qk_norm else tuning.prologue_chunks
 

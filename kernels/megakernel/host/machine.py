@@ -88,7 +88,7 @@ class Rank:
         self._held: dict[str, Tensor] = uploads(model, self.program, capacity, rounded) | self._caches()
         self.keys, self.values = self._held["k_cache"], self._held["v_cache"]
         self._maps = self._maps_of_caches() if self.constants["KEYS_IN_RING"] else {}
-        self.longest = max(len(each) for each in self.program.instructions)
+        self.longest = max(len(instruction) for instruction in self.program.instructions)
         self.trace = self._zeros(self.layout.sms, self.longest, 8, dtype=torch.int64)
         self._logits = self._zeros(self.layout.batch, self.shape.vocab)
         self.peers = np.zeros(max(RANKS) - 1, dtype=np.int64)
@@ -121,33 +121,33 @@ class Rank:
             self._word_pointers[name], self.word_starts[name] = self._words.data_ptr() + 8 * at, at
             at += size
 
-    def params(self, asked: DecodeRequest, tokens: int, host_cancel: np.ndarray) -> np.ndarray:
+    def params(self, request: DecodeRequest, tokens: int, host_cancel: np.ndarray) -> np.ndarray:
         """The parameters of a launch; `tokens` is the address of int32 [count, batch] that get each token when made.
 
         Raises ValueError when the context does not fit or there are too many stop tokens.
         """
-        count, stop, logits = asked.count, asked.stop, asked.logits
-        positions = positions_of(asked.position, self.layout.batch)
+        count, stop, logits = request.count, request.stop, request.logits
+        positions = positions_of(request.position, self.layout.batch)
         if count < 1 or min(positions) < 0 or max(positions) + count > self.capacity:
-            raise ValueError(f"count: {count} tokens from position {asked.position} do not fit in {self.capacity}")
+            raise ValueError(f"count: {count} tokens from position {request.position} do not fit in {self.capacity}")
         if len(stop) > device.STOP_TOKENS:
             raise ValueError(f"stop: at most {device.STOP_TOKENS} stop tokens, not {len(stop)}")
-        params = np.zeros((), dtype=device.params_of(self.layout.ranks))
+        params = np.zeros((), dtype=device.params_of(self.layout.tensor_parallel_size))
         batch, vocab = self.layout.batch, self.shape.vocab
-        how = of_batch(asked.sampling, batch)
+        how = of_batch(request.sampling, batch)
         params["sampling"][:batch] = device.sampling_words(how, vocab)
         stride = 0 if logits is None else batch * vocab
         if logits is None and not all(each.greedy for each in how):
             logits = self._logits
         pointers = {name: tensor.data_ptr() for name, tensor in self._held.items()} | self._word_pointers
-        tensors = {"first_token": asked.first, "fault": self._fault, "trace": self.trace}
-        tensors |= {name: each for name, each in (("forced", asked.forced), ("logits", logits)) if each is not None}
+        tensors = {"first_token": request.first, "fault": self._fault, "trace": self.trace}
+        tensors |= {name: each for name, each in (("forced", request.forced), ("logits", logits)) if each is not None}
         pointers |= {name: tensor.data_ptr() for name, tensor in tensors.items()}
         pointers |= {"host_tokens": tokens, "host_cancel": host_cancel.ctypes.data}
         scalars = {
             "timeout_ns": TIMEOUT_NS, "logits_stride": stride, "count": count,
             "capacity": self.capacity, "trace_length": self.longest,
-            "first_made": int(asked.first_made), "words": self._words.numel(),
+            "first_made": int(request.first_made), "words": self._words.numel(),
         }  # fmt: skip
         if self.tuning.debug:
             self.touched.zero_()
@@ -157,7 +157,7 @@ class Rank:
             params[name] = value
         params["positions"][:batch] = positions
         params["stop"] = [*stop, *[-1] * (device.STOP_TOKENS - len(stop))]
-        if self.layout.ranks > 1:
+        if self.layout.tensor_parallel_size > 1:
             params["peers"], params["rank"] = self.peers, self.rank
         return params
 
@@ -203,7 +203,7 @@ class Rank:
         """Raises MegakernelFault when the last launch gave up; waits for it to end."""
         word = int(self._fault.item()) & (1 << 64) - 1
         if word:
-            raise MegakernelFault(fault_sentence(word, self.layout.ranks))
+            raise MegakernelFault(fault_sentence(word, self.layout.tensor_parallel_size))
 
 
 class SingleGpuMegakernel(Rank):
@@ -226,13 +226,13 @@ class SingleGpuMegakernel(Rank):
         super().__init__(model, device.built(shape, layout, tuning), (0, gpu), capacity, tuning, rounded)
         self.launches, self.ranks = 0, [self]
 
-    def launch(self, asked: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
+    def launch(self, request: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
         """Enqueues one launch on torch's current stream.
 
         `host_tokens` int32 [count, batch] is pinned and gets each token as it is made; `host_cancel` int32 [1] is
         pinned. Raises ValueError when the context does not fit or there are too many stop tokens.
         """
-        params = self.params(asked, host_tokens.ctypes.data, host_cancel)
+        params = self.params(request, host_tokens.ctypes.data, host_cancel)
         with exclusive_launch(self.gpu):
             self.clear_fault()
             self.run(params)

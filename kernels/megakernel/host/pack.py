@@ -44,10 +44,10 @@ def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
     yield DOWN, mlp.down_proj.weight
 
 
-def streams(found: "PowerOfTwoWeight", form: Format, k_tile: int, k_tiles: int) -> "torch.Tensor":
+def streams(weight: "PowerOfTwoWeight", form: Format, k_tile: int, k_tiles: int) -> "torch.Tensor":
     """Column tiles [k_tile, + k_tiles) of a matrix as its units lie in the stream, uint8 [row tiles, unit bytes].
 
-    `found.codes` [rows, columns] are bf16 values or the codes of `form`, rows a multiple of 16.
+    `weight.codes` [rows, columns] are bf16 values or the codes of `form`, rows a multiple of 16.
     """
     import torch
 
@@ -55,18 +55,18 @@ def streams(found: "PowerOfTwoWeight", form: Format, k_tile: int, k_tiles: int) 
         part = tiles[:, k_tile : k_tile + k_tiles]
         return torch.nn.functional.pad(part, (0, 0, 0, -k_tiles % form.tiles))
 
-    n, tiles = form.tiles, cut(fragments(found.codes))
+    n, tiles = form.tiles, cut(fragments(weight.codes))
     count = len(tiles)
     lanes = tiles.view(count, -1, n, 8, 4 // n, n, 8).transpose(
         2, 3
     )  # row tile, block, g, tile, quarter, product, code
     words = _WORDS[form.bits](lanes).contiguous()
     blocks = words.view(torch.uint8).reshape(count, -1, CODES_BYTES)
-    if found.block_scales is not None:  # row tile, row half, g, column tile
-        scales = found.block_scales.view(count, 2, 8, -1).permute(0, 3, 1, 2).reshape(count, -1, 16)
+    if weight.block_scales is not None:  # row tile, row half, g, column tile
+        scales = weight.block_scales.view(count, 2, 8, -1).permute(0, 3, 1, 2).reshape(count, -1, 16)
         by_lane = cut(scales).view(count, -1, n, 2, 8).permute(0, 1, 4, 2, 3)
         blocks = torch.cat([blocks, by_lane.reshape(count, -1, form.block_scales)], dim=2)
-    header = found.row_scales.view(count, -1).view(torch.uint8)[:, : form.header]
+    header = weight.row_scales.view(count, -1).view(torch.uint8)[:, : form.header]
     parts = [part for chunk in blocks.split(form.chunk_blocks, dim=1) for part in (header, chunk.flatten(1))]
     return torch.cat(parts, dim=1)
 
@@ -110,40 +110,42 @@ def quantised(weight: "torch.Tensor", weights: str) -> "PowerOfTwoWeight":
     return PowerOfTwoWeight(weight, torch.ones(len(weight), device=weight.device))
 
 
-def coded(model: Any, weights: str, found: "RoundedWeights | None") -> Iterator[tuple[int, int, "PowerOfTwoWeight"]]:
+def coded(model: Any, weights: str, rounded: "RoundedWeights | None") -> Iterator[tuple[int, int, "PowerOfTwoWeight"]]:
     """(product, layer, codes) of every matrix, the LM head's rows filled up to a multiple of 16.
 
-    `found` are codes that the model was rounded to before; without them each matrix is rounded to nearest.
+    `rounded` are codes that the model was rounded to before; without them each matrix is rounded to nearest.
     """
     import torch
 
     head, layers = model.lm_head.weight, len(model.model.layers)
     missing = -len(head) % 16
-    if found is None:
+    if rounded is None:
         for layer in range(layers):
             for matrix, weight in matrices(model, layer):
                 yield matrix, layer, quantised(weight, weights)
         filled = torch.nn.functional.pad(head, (0, 0, 0, missing)) if missing else head
         yield HEAD, layers, quantised(filled, weights)
         return
-    for layer, held in enumerate(found.layers):
-        both = held["gate_up"]
+    for layer, layer_codes in enumerate(rounded.layers):
+        both = layer_codes["gate_up"]
         tiles = torch.arange(len(both.codes), device=head.device).view(2, -1, 8).transpose(0, 1).flatten()
-        yield QKV, layer, held["qkv"]
-        yield OUT, layer, held["o"]
+        yield QKV, layer, layer_codes["qkv"]
+        yield OUT, layer, layer_codes["o"]
         yield GATE_UP, layer, both.rows(tiles)
-        yield DOWN, layer, held["down"]
-    filled = found.lm_head
+        yield DOWN, layer, layer_codes["down"]
+    filled = rounded.lm_head
     if missing:
         filled = filled.rows(torch.arange(len(head) + missing, device=head.device).clamp(max=len(head) - 1))
         filled.codes[len(head) :] = 0
     yield HEAD, layers, filled
 
 
-def pack(model: Any, program: Program, found: "RoundedWeights | None" = None) -> tuple["torch.Tensor", "torch.Tensor"]:
+def pack(
+    model: Any, program: Program, rounded: "RoundedWeights | None" = None
+) -> tuple["torch.Tensor", "torch.Tensor"]:
     """A rank's weights as they stream, uint8, and where each SM's begin and the last ends, int64 [sms + 1].
 
-    `model` is that rank's part of a divided model, `found` as for `coded`. The model is left as it is.
+    `model` is that rank's part of a divided model, `rounded` as for `coded`. The model is left as it is.
     """
     import torch
 
@@ -172,6 +174,6 @@ def pack(model: Any, program: Program, found: "RoundedWeights | None" = None) ->
             packed[begin : begin + piece.numel()].view(piece.shape).copy_(piece)
 
     with torch.no_grad():
-        for matrix, layer, codes in coded(model, form.name, found):
+        for matrix, layer, codes in coded(model, form.name, rounded):
             place(matrix, layer, codes)
     return packed, offsets

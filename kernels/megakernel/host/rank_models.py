@@ -35,13 +35,13 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
     if isinstance(model, TensorParallelModel):
         return _of_divided(model, weights, rounding)
     compact = Decoder(model)
-    found = None if weights == "bf16" else _codes(model, compact, weights, rounding)
+    rounded = None if weights == "bf16" else _codes(model, compact, weights, rounding)
     if len(devices) == 1:
-        return [RankModel(model, compact if found is None else rounded_decoder(compact, found), found)]
+        return [RankModel(model, compact if rounded is None else rounded_decoder(compact, rounded), rounded)]
     made = []
     for rank, part in enumerate(divide(model, devices).parts):
         own = Decoder(part)
-        codes = None if found is None else part_of_codes(found, own, (rank, len(devices)), devices[rank])
+        codes = None if rounded is None else part_of_codes(rounded, own, (rank, len(devices)), devices[rank])
         made.append(RankModel(part, own, codes))
         _round_in_place(made[-1], first=len(made) == 1)
     return made
@@ -49,11 +49,11 @@ def rank_models(model: Any, devices: Sequence[torch.device], weights: str, round
 
 def _codes(model: Any, compact: Decoder, weights: str, rounding: Rounding) -> RoundedWeights:
     """The codes of a whole model. Runners over it share them while one of them lives, since GPTQ takes long."""
-    held, key = _FOUND.setdefault(model, WeakValueDictionary()), (weights, rounding.model_dump_json())
-    found = held.get(key)
-    if found is None:
-        found = held[key] = rounded_weights(model, compact, weights, rounding)
-    return found
+    cached, key = _FOUND.setdefault(model, WeakValueDictionary()), (weights, rounding.model_dump_json())
+    codes = cached.get(key)
+    if codes is None:
+        codes = cached[key] = rounded_weights(model, compact, weights, rounding)
+    return codes
 
 
 def _of_divided(divided: TensorParallelModel, weights: str, rounding: Rounding) -> list[RankModel]:
@@ -64,22 +64,24 @@ def _of_divided(divided: TensorParallelModel, weights: str, rounding: Rounding) 
         raise ValueError(f"rounding: {rounding.method} needs the whole model on one GPU; a divided one takes nearest")
     layers: list[list[dict[str, PowerOfTwoWeight]]] = [[] for _ in own]
     for matrices in zip(*(compact.layers for compact in own), strict=True):
-        found = [
-            ("qkv", parts_power_of_two([each.qkv[0] for each in matrices], weights, columns=False)),
-            ("o", parts_power_of_two([each.o for each in matrices], weights, columns=True)),
-            ("gate_up", parts_power_of_two([each.dense.gate_up[0] for each in matrices], weights, columns=False)),
-            ("down", parts_power_of_two([each.dense.down for each in matrices], weights, columns=True)),
+        ranks_codes = [
+            ("qkv", parts_power_of_two([matrix.qkv[0] for matrix in matrices], weights, columns=False)),
+            ("o", parts_power_of_two([matrix.o for matrix in matrices], weights, columns=True)),
+            ("gate_up", parts_power_of_two([matrix.dense.gate_up[0] for matrix in matrices], weights, columns=False)),
+            ("down", parts_power_of_two([matrix.dense.down for matrix in matrices], weights, columns=True)),
         ]
-        for rank, held in enumerate(layers):
-            held.append({name: codes[rank] for name, codes in found})
+        for rank, layer_codes in enumerate(layers):
+            layer_codes.append({name: codes[rank] for name, codes in ranks_codes})
     made = []
-    for part, compact, held in zip(divided.parts, own, layers, strict=True):
-        made.append(RankModel(part, compact, RoundedWeights(held, QUANTISERS[weights](compact.lm_head))))
+    for part, compact, layer_codes in zip(divided.parts, own, layers, strict=True):
+        made.append(RankModel(part, compact, RoundedWeights(layer_codes, QUANTISERS[weights](compact.lm_head))))
         _round_in_place(made[-1], first=len(made) == 1)
     return made
 
 
-def part_of_codes(found: RoundedWeights, part: Decoder, place: tuple[int, int], device: torch.device) -> RoundedWeights:
+def part_of_codes(
+    whole_codes: RoundedWeights, part: Decoder, place: tuple[int, int], device: torch.device
+) -> RoundedWeights:
     """A rank's part of a whole model's codes, on its GPU: rows of q, k and v and of gate and up, columns of the others.
 
     `place` is the rank and how many there are.
@@ -89,20 +91,20 @@ def part_of_codes(found: RoundedWeights, part: Decoder, place: tuple[int, int], 
     columns = {"o": part.layers[0].o.shape[1], "down": part.layers[0].dense.down.shape[1]}
     rows = {"qkv": _rows(heads, place), "gate_up": _rows([columns["down"]] * 2, place)}
     layers = []
-    for held in found.layers:
-        own = {name: held[name].rows(chosen.to(held[name].codes.device)) for name, chosen in rows.items()}
-        own |= {name: held[name].columns(rank * count, count) for name, count in columns.items()}
+    for layer_codes in whole_codes.layers:
+        own = {name: layer_codes[name].rows(chosen.to(layer_codes[name].codes.device)) for name, chosen in rows.items()}
+        own |= {name: layer_codes[name].columns(rank * count, count) for name, count in columns.items()}
         layers.append({name: codes.to(device) for name, codes in own.items()})
-    return RoundedWeights(layers, found.lm_head.to(device))
+    return RoundedWeights(layers, whole_codes.lm_head.to(device))
 
 
 def _rows(sizes: Sequence[int], place: tuple[int, int]) -> torch.Tensor:
     """A rank's rows of matrices that lie one after the other; each rank has `sizes` rows of them."""
-    (rank, ranks), begin, found = place, 0, []
+    (rank, ranks), begin, slices = place, 0, []
     for size in sizes:
-        found.append(torch.arange(begin + rank * size, begin + (rank + 1) * size))
+        slices.append(torch.arange(begin + rank * size, begin + (rank + 1) * size))
         begin += ranks * size
-    return torch.cat(found)
+    return torch.cat(slices)
 
 
 def _round_in_place(rank: RankModel, first: bool) -> None:
@@ -111,10 +113,10 @@ def _round_in_place(rank: RankModel, first: bool) -> None:
     """
     if rank.rounded is None:
         return
-    for layer, held in zip(rank.compact.layers, rank.rounded.layers, strict=True):
+    for layer, layer_codes in zip(rank.compact.layers, rank.rounded.layers, strict=True):
         own = layer.qkv[0], layer.o, layer.dense.gate_up[0], layer.dense.down
         for matrix, name in zip(own, MATRICES, strict=True):
-            matrix.copy_(held[name].values())
+            matrix.copy_(layer_codes[name].values())
     if first and rank.compact.lm_head is rank.compact.embedding:
         rank.compact.lm_head = rank.rounded.lm_head.values()
     elif first:

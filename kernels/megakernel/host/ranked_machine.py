@@ -37,7 +37,7 @@ class RankedMachine:
     def __init__(
         self, models: Sequence[RankModel], shape: ModelShape, layout: Layout, capacity: int, tuning: device.Tuning
     ) -> None:
-        gpus = [each.compact.embedding.device for each in models]
+        gpus = [model.compact.embedding.device for model in models]
         connect(gpus)
         most = max(Counter(gpus).values())
         for gpu in gpus:
@@ -60,7 +60,7 @@ class RankedMachine:
         """A stream for each rank; the first rank's is torch's current one."""
         return [torch.cuda.current_stream(self.gpu), *self._others]
 
-    def launch(self, asked: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
+    def launch(self, decode: DecodeRequest, host_tokens: np.ndarray, host_cancel: np.ndarray) -> None:
         """Enqueues a launch on every GPU, as `SingleGpuMegakernel.launch` does on one; torch's current stream then
         waits for all of them.
 
@@ -70,13 +70,13 @@ class RankedMachine:
         with exclusive_launch(self.gpu, self._others):
             for stream in self._others:
                 stream.wait_stream(streams[0])
-            requests = [self._own(asked, rank, stream) for rank, stream in zip(self.ranks, streams, strict=True)]
+            requests = [self._own(decode, rank, stream) for rank, stream in zip(self.ranks, streams, strict=True)]
             self.tokens, made = [], []
             for rank, request, stream in zip(self.ranks, requests, streams, strict=True):
                 with torch.cuda.stream(stream):
                     tokens = host_tokens.ctypes.data
                     if rank.rank:
-                        size = asked.count, self.layout.batch
+                        size = decode.count, self.layout.batch
                         self.tokens.append(torch.full(size, -1, dtype=torch.int32, device=rank.gpu))
                         tokens = self.tokens[-1].data_ptr()
                     made.append(rank.params(request, tokens, host_cancel))
@@ -84,17 +84,17 @@ class RankedMachine:
             self._run(made, streams)
             for stream in self._others:
                 streams[0].wait_stream(stream)
-        self._gather(asked, requests)
+        self._gather(decode, requests)
         self.launches += 1
 
-    def _own(self, asked: DecodeRequest, rank: Rank, stream: torch.cuda.Stream) -> DecodeRequest:
+    def _own(self, request: DecodeRequest, rank: Rank, stream: torch.cuda.Stream) -> DecodeRequest:
         """The request with its tensors on the rank's GPU, and logits of its own."""
         if not rank.rank:
-            return asked
+            return request
         with torch.cuda.stream(stream):
-            forced = None if asked.forced is None else asked.forced.to(rank.gpu)
-            logits = None if asked.logits is None else torch.empty_like(asked.logits, device=rank.gpu)
-            return replace(asked, first=asked.first.to(rank.gpu), forced=forced, logits=logits)
+            forced = None if request.forced is None else request.forced.to(rank.gpu)
+            logits = None if request.logits is None else torch.empty_like(request.logits, device=rank.gpu)
+            return replace(request, first=request.first.to(rank.gpu), forced=forced, logits=logits)
 
     def _run(self, params: Sequence[Params], streams: Sequence[torch.cuda.Stream]) -> None:
         """All kernels, one directly after the other since each waits for the others; then all words are emptied.
@@ -112,13 +112,13 @@ class RankedMachine:
                     stream.wait_event(event)
                 rank.clear()
 
-    def _gather(self, asked: DecodeRequest, requests: Sequence[DecodeRequest]) -> None:
+    def _gather(self, decode: DecodeRequest, requests: Sequence[DecodeRequest]) -> None:
         """Copies the logits of every rank's part of the vocabulary to those that were asked for."""
         for rank, request in zip(self.ranks, requests, strict=True):
-            if asked.logits is not None and request.logits is not None and rank.rank:
+            if decode.logits is not None and request.logits is not None and rank.rank:
                 tiles = head_tiles(rank.shape, rank.layout, rank.rank)
                 own = slice(tiles.start * 16, min(tiles.stop * 16, rank.shape.vocab))
-                asked.logits[..., own].copy_(request.logits[..., own])
+                decode.logits[..., own].copy_(request.logits[..., own])
 
     def check(self) -> None:
         """Raises MegakernelFault when the last launch gave up, which all ranks then did; waits for it to end."""

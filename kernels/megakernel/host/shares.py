@@ -46,12 +46,12 @@ class TokenShares(NamedTuple):
     @property
     def waits(self) -> float:
         """The share of the time in which the mean SM had not read its input yet."""
-        return sum(each.waits for each in self.kinds)
+        return sum(kind.waits for kind in self.kinds)
 
     @property
     def read_bytes(self) -> float:
         """What one GPU reads for the token."""
-        return sum(each.read_bytes for each in self.kinds)
+        return sum(kind.read_bytes for kind in self.kinds)
 
 
 def shares_of(timeline: Timeline, programs: Sequence[Program], keys: float) -> TokenShares:
@@ -80,7 +80,7 @@ def shares_of(timeline: Timeline, programs: Sequence[Program], keys: float) -> T
         InstructionShare(op, float(times[0] / whole), float(times[1] / whole), len(layers[op]), read.get(op, 0.0))
         for op, times in spent.items()
     ]
-    between = 1 - sum(each.waits + each.works for each in kinds)
+    between = 1 - sum(kind.waits + kind.works for kind in kinds)
     return TokenShares((end - begin) / 1000, timeline.gpus, kinds, between)
 
 
@@ -89,13 +89,13 @@ def bytes_of(programs: Sequence[Program], keys: float) -> dict[str, float]:
 
     Weights are counted as they lie in the stream, with scales and padding.
     """
-    found: dict[str, float] = {}
+    by_op: dict[str, float] = {}
     for program in programs:
         shape, layout = program.shape, program.layout
         cached = 2 * KEY_BYTES * keys * shape.kv_heads * shape.head_dim * layout.batch * shape.layers
-        found[ATTENTION_NAME] = found.get(ATTENTION_NAME, 0.0) + cached / len(programs)
+        by_op[ATTENTION_NAME] = by_op.get(ATTENTION_NAME, 0.0) + cached / len(programs)
         for words in (words for table in program.instructions for words in instruction_rows(table)):
             if words["op"] in PRODUCTS:
                 name, size = OP_NAMES[words["op"]], words["units"] * program.form.unit_bytes(words["k_tiles"])
-                found[name] = found.get(name, 0.0) + size / len(programs)
-    return found
+                by_op[name] = by_op.get(name, 0.0) + size / len(programs)
+    return by_op

@@ -106,10 +106,10 @@ def load(path: Path) -> list[tuple[Program, Trace]]:
 
 def marks_of(marks: Trace) -> list[int]:
     """An instruction's marks in order. A missing mark gets the value of the next one."""
-    found = [int(mark) for mark in marks[: DONE + 1]]
+    times = [int(mark) for mark in marks[: DONE + 1]]
     for i in (CONSUMED, LOADED):
-        found[i] = found[i] or (found[START] if i == LOADED else found[DONE])
-    return found
+        times[i] = times[i] or (times[START] if i == LOADED else times[DONE])
+    return times
 
 
 def timeline_of(recorded: Recorded) -> Timeline:

@@ -24,8 +24,8 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
     core, layers = model.model, model.model.layers
     gpu = model.lm_head.weight.device
     packed, offsets = pack(model, program, rounded)
-    norms = [norm.weight for each in layers for norm in (each.input_layernorm, each.post_attention_layernorm)]
-    held = {
+    norms = [norm.weight for layer in layers for norm in (layer.input_layernorm, layer.post_attention_layernorm)]
+    arrays = {
         "weights": packed,
         "weight_offset": offsets.to(gpu),
         "program": torch.from_numpy(np.concatenate(program.instructions)).to(gpu),
@@ -34,13 +34,13 @@ def uploads(model: Any, program: Program, capacity: int, rounded: RoundedWeights
         "norms": torch.stack([*norms, core.norm.weight]).float(),
         "rope": rope(core.rotary_emb, capacity, program.shape.head_dim, gpu),
     }
-    attentions = [each.self_attn for each in layers]
+    attentions = [layer.self_attn for layer in layers]
     if program.shape.qkv_bias:
         biases = [torch.cat([a.q_proj.bias, a.k_proj.bias, a.v_proj.bias]) for a in attentions]
-        held["bias"] = torch.stack(biases).float()
+        arrays["bias"] = torch.stack(biases).float()
     if program.shape.qk_norm:
-        held["qk_norm"] = torch.stack([torch.stack([a.q_norm.weight, a.k_norm.weight]) for a in attentions]).float()
-    return held
+        arrays["qk_norm"] = torch.stack([torch.stack([a.q_norm.weight, a.k_norm.weight]) for a in attentions]).float()
+    return arrays
 
 
 def rope(rotary: Any, capacity: int, head_dim: int, device: torch.device) -> Tensor:

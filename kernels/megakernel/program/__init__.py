@@ -42,7 +42,8 @@ class WeightSection:
 class Program:
     """`instructions[sm]` int32 [n, 16], the last one END; `sections[sm]` in stream order.
 
-    `shape` is the part of the model that each of `layout.ranks` GPUs has, and `rank` the one that runs this program.
+    `shape` is the part of the model that each of `layout.tensor_parallel_size` GPUs has, and `rank` the one that runs
+    this program.
     """
 
     shape: ModelShape
@@ -54,7 +55,7 @@ class Program:
     @property
     def starts(self) -> np.ndarray:
         """Index of each SM's first instruction in the concatenated list, int32 [sms]."""
-        lengths = [len(each) for each in self.instructions]
+        lengths = [len(instruction) for instruction in self.instructions]
         return np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int32)
 
     @property
@@ -89,8 +90,8 @@ def build_program(shape: ModelShape, layout: Layout, rank: int = 0) -> Program:
         own = head_tiles(shape, layout, rank) if op == HEAD else range(tiles)
         tiles, before = len(own), rank * parts if op in (OUT, DOWN) else 0
         together = 2 if layout.pairs and op == OUT else 1
-        found = shares(tiles, columns, parts, layout.sms, rotation, together)
-        for sm, (tile, units, k_tile, k_tiles, part) in enumerate(found):
+        shared = shares(tiles, columns, parts, layout.sms, rotation, together)
+        for sm, (tile, units, k_tile, k_tiles, part) in enumerate(shared):
             first = own.start + tile
             if units:
                 program.sections[sm].append(WeightSection(op, layer, first, units, k_tile, k_tiles))

@@ -48,7 +48,7 @@ class Layout:
     - `pairs`: SMs 2i and 2i + 1 have the same columns of OUT, and share the keys or the splits of these columns.
     - `copies`: how many copies of its words a product publishes; SM i reads copy i % copies.
     - `chunk_blocks`: the blocks of a chunk of weights.
-    - `ranks`: the GPUs that run the model together (ranks.py); all other fields are one GPU's.
+    - `tensor_parallel_size`: the GPUs that run the model together (ranks.py); all other fields are one GPU's.
     """
 
     sms: int = 132
@@ -62,22 +62,22 @@ class Layout:
     pairs: bool = False
     copies: int = 1
     chunk_blocks: int = CHUNK_BLOCKS
-    ranks: int = 1
+    tensor_parallel_size: int = 1
 
     @property
     def all_sms(self) -> int:
         """The SMs of all ranks."""
-        return self.ranks * self.sms
+        return self.tensor_parallel_size * self.sms
 
     @property
     def out_partials(self) -> int:
         """The partials of OUT that a reader adds up, of all ranks."""
-        return self.ranks * self.out_parts
+        return self.tensor_parallel_size * self.out_parts
 
     @property
     def down_partials(self) -> int:
         """The partials of DOWN that a reader adds up, of all ranks."""
-        return self.ranks * self.down_parts
+        return self.tensor_parallel_size * self.down_parts
 
     @property
     def form(self) -> Format:
@@ -128,7 +128,7 @@ def default_layout(
     if batch == 1 and weights == "bf16" and shape.hidden % EVEN_HIDDEN == 0:
         sms = min(sms, EVEN_SMS)
     long, wide = capacity > SHORT_CONTEXT, batch == 1 and shape.hidden >= SLICED_HIDDEN
-    layout = Layout(sms, batch, out_parts=max(1, LONG_OUT_PARTS // ranks), weights=weights, ranks=ranks)
+    layout = Layout(sms, batch, out_parts=max(1, LONG_OUT_PARTS // ranks), weights=weights, tensor_parallel_size=ranks)
     layout = replace(layout, down_parts=_down_parts(shape, layout))
     if batch == 1:
         copies = COPIES_DEFAULT if shape.hidden <= SMALL_HIDDEN else 1
@@ -174,12 +174,12 @@ def _down_parts(shape: ModelShape, layout: Layout) -> int:
     """
     batch, sms = layout.batch, layout.sms
     if batch == 1 and shape.hidden <= SMALL_HIDDEN:
-        return max(1, SMALL_DOWN_PARTS // layout.ranks)
+        return max(1, SMALL_DOWN_PARTS // layout.tensor_parallel_size)
     tiles, kilobytes = shape.hidden // 16, 2 * batch * shape.intermediate / 1024
 
     def cost(parts: int) -> tuple[bool, float]:
         chunks = -(-tiles * parts // sms) * (shape.intermediate / 16 / parts / 32)
-        partials = layout.ranks * (parts if batch == 1 else parts / 2)
+        partials = layout.tensor_parallel_size * (parts if batch == 1 else parts / 2)
         return kilobytes / parts > GATED_KILOBYTES_MOST, chunks + partials + kilobytes / 4 / parts
 
     return min((1, 2, 4, 8, 16), key=cost)
@@ -217,19 +217,19 @@ def can_pair(shape: ModelShape, layout: Layout) -> bool:
     whole = tiles % layout.out_parts == 0 and part % shape.head_dim == 0  # else a head may lie in two parts
     if layout.splits and part + (0 if whole else shape.head_dim - 16) > MERGED_COLUMNS_MOST:
         return False
-    found = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
-    return all(units and k_tiles * 16 <= SHARED_COLUMNS_MOST for _, units, _, k_tiles, _ in found)
+    shared = shares(*products(shape, layout)[OUT], layout.sms, 0, together=2)
+    return all(units and k_tiles * 16 <= SHARED_COLUMNS_MOST for _, units, _, k_tiles, _ in shared)
 
 
 def can_copy(shape: ModelShape, layout: Layout) -> bool:
     """Whether each copy has a reader, for any rotation: an SM in each part of DOWN, and of OUT where OUT attends. Ranks
     write into each other's memory, once.
     """
-    if layout.splits or layout.batch > 1 or layout.ranks > 1 or layout.sms % layout.copies:
+    if layout.splits or layout.batch > 1 or layout.tensor_parallel_size > 1 or layout.sms % layout.copies:
         return False
     for op, together in ((OUT, 2 if layout.pairs else 1), (DOWN, 1)):
-        found = shares(*products(shape, layout)[op], layout.sms, 0, together)
-        read = {(part, sm % layout.copies) for sm, (_, units, _, _, part) in enumerate(found) if units}
+        shared = shares(*products(shape, layout)[op], layout.sms, 0, together)
+        read = {(part, sm % layout.copies) for sm, (_, units, _, _, part) in enumerate(shared) if units}
         if len(read) < products(shape, layout)[op][2] * layout.copies:
             return False
     return True
@@ -272,7 +272,7 @@ def products(shape: ModelShape, layout: Layout) -> dict[int, tuple[int, int, int
 def head_tiles(shape: ModelShape, layout: Layout, rank: int) -> range:
     """The row tiles of HEAD that a rank multiplies: its part of the vocabulary."""
     tiles = products(shape, layout)[HEAD][0]
-    return range(tiles * rank // layout.ranks, tiles * (rank + 1) // layout.ranks)
+    return range(tiles * rank // layout.tensor_parallel_size, tiles * (rank + 1) // layout.tensor_parallel_size)
 
 
 def attention_work(shape: ModelShape, layout: Layout) -> list[dict[str, int]]:

@@ -30,8 +30,8 @@ def part_of(shape: ModelShape, ranks: int) -> ModelShape:
         ("num_attention_heads", shape.heads, 1),
         ("intermediate_size", shape.intermediate, 16),
     )
-    if said := undivided(sizes, ranks):
-        raise Unsupported(said)
+    if problem := undivided(sizes, ranks):
+        raise Unsupported(problem)
     return replace(
         shape,
         heads=shape.heads // ranks,
@@ -42,4 +42,4 @@ def part_of(shape: ModelShape, ranks: int) -> ModelShape:
 
 def programs(shape: ModelShape, layout: Layout) -> list[Program]:
     """The program of every rank, in their order. `shape` is the part of the model that each has."""
-    return [build_program(shape, layout, rank) for rank in range(layout.ranks)]
+    return [build_program(shape, layout, rank) for rank in range(layout.tensor_parallel_size)]

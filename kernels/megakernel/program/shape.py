@@ -92,7 +92,7 @@ def positions_of(position: int | Sequence[int], batch: int) -> list[int]:
     """The position of each sequence's first token, given as one for all or one for each. Raises ValueError for another
     number.
     """
-    found = [position] * batch if isinstance(position, int) else list(position)
-    if len(found) != batch:
-        raise ValueError(f"position: {len(found)} of them for {batch} sequences")
-    return found
+    positions = [position] * batch if isinstance(position, int) else list(position)
+    if len(positions) != batch:
+        raise ValueError(f"position: {len(positions)} of them for {batch} sequences")
+    return positions

@@ -93,8 +93,8 @@ def e4m3_values(codes: Bytes) -> Floats:
     """float32 values of e4m3 codes; 0x7f and 0xff, which are NaN, are never packed."""
     exponent, mantissa = (codes >> 3 & 15).astype(np.int32), (codes & 7).astype(np.float32)
     normal = np.ldexp(1 + mantissa / 8, exponent - 7)
-    found = np.where(exponent > 0, normal, mantissa / 8 * 2.0**-6)
-    return np.where(codes >> 7 == 1, -found, found).astype(np.float32)
+    magnitudes = np.where(exponent > 0, normal, mantissa / 8 * 2.0**-6)
+    return np.where(codes >> 7 == 1, -magnitudes, magnitudes).astype(np.float32)
 
 
 def e2m1_values(codes: Bytes) -> Floats:

@@ -99,18 +99,18 @@ def effects(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -
     reads its own. Accesses are to its rank's memory; what it writes to EXCHANGED it writes into every rank's.
     """
     one = layout if layout.copies == 1 else replace(layout, copies=1)
-    found = _OF[words["op"]](shape, one, sm, words)
+    declared = _OF[words["op"]](shape, one, sm, words)
     if one is layout:
-        return found
+        return declared
     length = buffer_sizes(shape, one)
 
     def moved(access: Access, copy: int) -> Access:
         return replace(access, first=access.first + copy * length[access.buffer]) if access.buffer in COPIED else access
 
-    reads = tuple(moved(each, sm % layout.copies) for each in found.reads)
-    copies = [range(layout.copies if each.buffer in COPIED else 1) for each in found.writes]
-    writes = tuple(moved(each, i) for each, all_of in zip(found.writes, copies, strict=True) for i in all_of)
-    return replace(found, reads=reads, writes=writes)
+    reads = tuple(moved(read, sm % layout.copies) for read in declared.reads)
+    copies = [range(layout.copies if write.buffer in COPIED else 1) for write in declared.writes]
+    writes = tuple(moved(each, i) for each, all_of in zip(declared.writes, copies, strict=True) for i in all_of)
+    return replace(declared, reads=reads, writes=writes)
 
 
 def _chunks(layout: Layout, words: dict[str, int]) -> int:
@@ -163,7 +163,7 @@ def _qkv(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -> E
     layer = words["layer"]
     reads, residual = _input(shape, layout, layer, after_attention=False)
     tiles = shape.qkv_rows // TILE
-    writes = tuple(replace(each, repeat=layout.batch, stride=tiles) for each in _rows("qkv", words, tiles))
+    writes = tuple(replace(row, repeat=layout.batch, stride=tiles) for row in _rows("qkv", words, tiles))
     return Effects(reads, writes, residual=residual, chunks=_chunks(layout, words))
 
 

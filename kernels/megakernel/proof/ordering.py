@@ -74,7 +74,9 @@ class Ordering:
         columns = self.sms + len(self._weak)
         self.clocks = np.full((len(self.nodes), columns), -1, dtype=np.int16)
         self.latest = np.full((self.sms, columns), -1, dtype=np.int16)
-        self.buffers = {name: Buffer(size * self.layout.ranks, columns) for name, size in self.sizes.items()}
+        self.buffers = {
+            name: Buffer(size * self.layout.tensor_parallel_size, columns) for name, size in self.sizes.items()
+        }
         self._merged: dict[tuple[Access, int], np.ndarray] = {}
 
     def _list(self, sm: int) -> list[Node]:
@@ -92,10 +94,10 @@ class Ordering:
                 listed.append(Node(sm, index, token, words, effect, column, value))
         return listed
 
-    def _placed(self, found: Effects, rank: int) -> Effects:
+    def _placed(self, declared: Effects, rank: int) -> Effects:
         """The effects with the blocks and key-value heads of a rank numbered over all ranks."""
-        if self.layout.ranks == 1:
-            return found
+        if self.layout.tensor_parallel_size == 1:
+            return declared
 
         def at(access: Access, owner: int) -> Access:
             return replace(access, first=access.first + owner * self.sizes[access.buffer])
@@ -103,11 +105,11 @@ class Ordering:
         def places(of: tuple[tuple[int, int, int], ...]) -> tuple[tuple[int, int, int], ...]:
             return tuple((layer, rank * self.shape.kv_heads + kv, sequence) for layer, kv, sequence in of)
 
-        ranks = range(self.layout.ranks)
-        writes = [at(each, r) for each in found.writes for r in (ranks if each.buffer in EXCHANGED else (rank,))]
-        reads = tuple(at(each, rank) for each in found.reads)
+        ranks = range(self.layout.tensor_parallel_size)
+        writes = [at(write, r) for write in declared.writes for r in (ranks if write.buffer in EXCHANGED else (rank,))]
+        reads = tuple(at(read, rank) for read in declared.reads)
         return replace(
-            found, reads=reads, writes=tuple(writes), appends=places(found.appends), meets=places(found.meets)
+            declared, reads=reads, writes=tuple(writes), appends=places(declared.appends), meets=places(declared.meets)
         )
 
     def epoch(self, node: Node, access: Access) -> int:
@@ -194,19 +196,19 @@ class Ordering:
 
     def _of(self, node: Node, kind: str, sentence: str) -> ProgramProblem:
         rank, sm = divmod(node.sm, self.layout.sms)
-        return ProgramProblem(kind, sm, node.index, sentence, rank if self.layout.ranks > 1 else -1)
+        return ProgramProblem(kind, sm, node.index, sentence, rank if self.layout.tensor_parallel_size > 1 else -1)
 
     def _name(self, number: int) -> str:
         rank, sm = divmod(number, self.layout.sms)
-        return f"SM {sm} of GPU {rank}" if self.layout.ranks > 1 else f"SM {sm}"
+        return f"SM {sm} of GPU {rank}" if self.layout.tensor_parallel_size > 1 else f"SM {sm}"
 
     def _stuck(self, node: Node) -> ProgramProblem:
         missing = next(access for access in node.effects.reads if not self._arrived(node, access))
         buffer = self.buffers[missing.buffer]
-        found = buffer.epoch[missing.blocks]
+        epochs = buffer.epoch[missing.blocks]
         wanted = self.epoch(node, missing)
-        block = int(missing.blocks[found != wanted][0])
-        ever = "is never written" if (found[found != wanted] < wanted).any() else "is overwritten"
+        block = int(missing.blocks[epochs != wanted][0])
+        ever = "is never written" if (epochs[epochs != wanted] < wanted).any() else "is overwritten"
         waiting = f"{instruction_name(node.words)} of token {node.token} waits for ever"
         return self._of(node, "deadlock", f"{waiting}: block {block} of {missing.buffer} {ever}")
 

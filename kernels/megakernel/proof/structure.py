@@ -76,12 +76,12 @@ def structure(program: Program) -> list[ProgramProblem]:
     if problems:
         return problems
     rows = [instruction_rows(table) for table in program.instructions]
-    found: list[ProgramProblem] = []
+    result: list[ProgramProblem] = []
     for sm, listed in enumerate(rows):
-        found += _stream(program, sm, listed)
-        found += _residual(program, sm, listed)
-    found += [*_products(program, rows), *_attention(program, rows)]
-    return [*found, *_slices(program, rows), *_pairs(program, rows)]
+        result += _stream(program, sm, listed)
+        result += _residual(program, sm, listed)
+    result += [*_products(program, rows), *_attention(program, rows)]
+    return [*result, *_slices(program, rows), *_pairs(program, rows)]
 
 
 def _bounds(program: Program) -> Iterator[ProgramProblem]:
@@ -97,8 +97,8 @@ def _bounds(program: Program) -> Iterator[ProgramProblem]:
     if not 1 <= layout.batch <= BATCH_MOST:
         yield ProgramProblem("bounds", -1, -1, f"batch {layout.batch} is not 1 to {BATCH_MOST}")
         return
-    if not 0 <= program.rank < layout.ranks:
-        yield ProgramProblem("bounds", -1, -1, f"rank {program.rank} is not one of {layout.ranks}")
+    if not 0 <= program.rank < layout.tensor_parallel_size:
+        yield ProgramProblem("bounds", -1, -1, f"rank {program.rank} is not one of {layout.tensor_parallel_size}")
         return
     if len(program.instructions) != layout.sms or len(program.sections) != layout.sms:
         yield ProgramProblem(
@@ -195,9 +195,11 @@ def _stream(program: Program, sm: int, rows: list[dict[str, int]]) -> Iterator[P
         if w["units"]
     ]
     packed = program.sections[sm]
-    for (index, section), found in zip(wanted, packed, strict=False):
-        if section != found:
-            yield ProgramProblem("stream", sm, index, f"it takes {section}, but {found} is what the ring brings")
+    for (index, section), packed_section in zip(wanted, packed, strict=False):
+        if section != packed_section:
+            yield ProgramProblem(
+                "stream", sm, index, f"it takes {section}, but {packed_section} is what the ring brings"
+            )
             return
     if len(wanted) != len(packed):
         yield ProgramProblem("stream", sm, -1, f"{len(packed)} sections are packed for {len(wanted)} instructions")
@@ -288,8 +290,8 @@ def _pairs(program: Program, rows: list[list[dict[str, int]]]) -> Iterator[Progr
         return
     attended = [[(w["layer"], w["k_tile"], w["k_tiles"]) for w in listed if w["op"] == OUT] for listed in rows]
     layers = list(range(program.shape.layers))
-    for sm, found in enumerate(attended):
-        if [layer for layer, *_ in found] != layers:
+    for sm, spans in enumerate(attended):
+        if [layer for layer, *_ in spans] != layers:
             yield ProgramProblem("deadlock", sm, -1, "it shares keys, but does not attend once in each layer")
     for sm in range(0, program.layout.sms, 2):
         if attended[sm] != attended[sm + 1]:

@@ -41,7 +41,7 @@ def validate(*programs: Program) -> list[ProgramProblem]:
     """
     problems = _together(programs)
     for program in programs if not problems else ():
-        rank = program.rank if program.layout.ranks > 1 else -1
+        rank = program.rank if program.layout.tensor_parallel_size > 1 else -1
         problems += [replace(problem, rank=rank) for problem in structure(program)]
     return problems or Ordering(*programs).run()
 
@@ -50,8 +50,10 @@ def _together(programs: tuple[Program, ...]) -> list[ProgramProblem]:
     """Whether these are the programs of one model's ranks, each once."""
     first = programs[0]
     ranks = [program.rank for program in programs]
-    if ranks != list(range(first.layout.ranks)):
-        return [ProgramProblem("bounds", -1, -1, f"programs of ranks {ranks} for {first.layout.ranks} GPUs")]
+    if ranks != list(range(first.layout.tensor_parallel_size)):
+        return [
+            ProgramProblem("bounds", -1, -1, f"programs of ranks {ranks} for {first.layout.tensor_parallel_size} GPUs")
+        ]
     for program in programs:
         if (program.shape, program.layout) != (first.shape, first.layout):
             return [ProgramProblem("bounds", -1, -1, f"ranks 0 and {program.rank} have different shapes or layouts")]
@@ -104,11 +106,11 @@ class Proof:
 
 def _name(programs: tuple[Program, ...]) -> str:
     """The name of a proof's file: a digest of all that it depends on, the programs and the code of this package."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        found.update(path.read_bytes())
+        digest.update(path.read_bytes())
     for program in programs:
-        found.update(repr((program.shape, program.layout, program.rank, program.sections)).encode())
+        digest.update(repr((program.shape, program.layout, program.rank, program.sections)).encode())
         for instructions in program.instructions:
-            found.update(repr(instructions.shape).encode() + instructions.tobytes())
-    return f"proof-{found.hexdigest()[:32]}"
+            digest.update(repr(instructions.shape).encode() + instructions.tobytes())
+    return f"proof-{digest.hexdigest()[:32]}"

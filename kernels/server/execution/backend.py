@@ -74,7 +74,7 @@ class LaunchedStep:
 def block_of(model: decoder.Decoder) -> int:
     """The queries of a block of a chunk: as many as decode attention takes with their grouped heads."""
     rows = min(
-        (SAFE_ROWS if each.head_dim <= 32 else MOST_ROWS) // (each.heads // each.kv_heads) for each in model.shapes
+        (SAFE_ROWS if shape.head_dim <= 32 else MOST_ROWS) // (shape.heads // shape.kv_heads) for shape in model.shapes
     )
     return max(1, min(BLOCK, 1 << rows.bit_length() - 1)) if rows else 1
 
@@ -137,12 +137,12 @@ class KernelsBackend:
         """
         for shape in self.shapes:
             arrangements = self._arrangements(shape)
-            found = {name: self._capture(shape, ops) for name, ops in arrangements.items()}
-            if len(found) > 1:
-                self.timed[shape] = {name: self._ms(shape, each) for name, each in found.items()}
+            variants = {name: self._capture(shape, ops) for name, ops in arrangements.items()}
+            if len(variants) > 1:
+                self.timed[shape] = {name: self._ms(shape, each) for name, each in variants.items()}
             times = self.timed.get(shape, {})
-            fastest = min(found, key=lambda name: times.get(name, 0.0))
-            self._captured[shape] = found[fastest]
+            fastest = min(variants, key=lambda name: times.get(name, 0.0))
+            self._captured[shape] = variants[fastest]
             for kind, ops in self._heads(shape, arrangements[fastest]).items():
                 self._add_head(shape, kind, ops)
 
@@ -173,10 +173,10 @@ class KernelsBackend:
         if done.event is not None:
             done.event.synchronize()
         ids = done.ids.tolist()
-        found = [[ids[draw]] for draw in done.draws]
-        if [-1] in found:
+        tokens = [[ids[draw]] for draw in done.draws]
+        if [-1] in tokens:
             raise RuntimeError("the LM head gave a row up: more logits are equal than it keeps")
-        return found, logprobs_of(done.logprobs)
+        return tokens, logprobs_of(done.logprobs)
 
     @torch.no_grad()
     def pass_ms(self, decodes: int) -> float:
@@ -209,13 +209,13 @@ class KernelsBackend:
 
     def builds(self) -> list[Build]:
         """What the passes compile with NVRTC, found without compiling, packing or running anything."""
-        found: list[Build] = []
+        builds: list[Build] = []
         for shape, ops, head in self.passes():
             memory = torch.empty(size(shape, self._pages), dtype=torch.uint8, device=self.device)
             noted = NotedVariants(ops, self.gpu)
             PackedPass(self.model, noted, self.state, shape, views(memory, shape, self._pages), head)
-            found += noted.builds
-        return list(dict.fromkeys(found))
+            builds += noted.builds
+        return list(dict.fromkeys(builds))
 
     def _arrangements(self, shape: Shape) -> dict[str, list[PlannedOp]]:
         """The ops of the pass, by arrangement: attention in one kernel or in separate ones, norms within the products
@@ -228,10 +228,10 @@ class KernelsBackend:
         separate = [op for op in ops if op.op != "step_attention"]
         if shape.blocks or len(separate) == len(ops):
             return {"separate": separate}
-        found = {"step_attention": ops}
+        arrangements = {"step_attention": ops}
         if shape.decodes >= TIMED_FROM:
-            found |= {"separate": separate} | ({"separate_norms": unfused} if unfused != ops else {})
-        return found
+            arrangements |= {"separate": separate} | ({"separate_norms": unfused} if unfused != ops else {})
+        return arrangements
 
     def _heads(self, shape: Shape, ops: Sequence[PlannedOp]) -> dict[SamplingKind, list[PlannedOp]]:
         """The ops of the pass with each LM head that can end it."""
@@ -242,11 +242,11 @@ class KernelsBackend:
         """Keeps a pass with this LM head if it is faster."""
         if kind == "top_k_p" and self._equal_rows > MOST_EQUAL:
             return
-        found, how = self._capture(shape, ops, kind), TIMED_AS[kind]
-        logits, head = (self._ms(shape, each, how) for each in (self._captured[shape], found))
+        graph, how = self._capture(shape, ops, kind), TIMED_AS[kind]
+        logits, head = (self._ms(shape, each, how) for each in (self._captured[shape], graph))
         self.timed_heads[shape, kind] = {"logits": logits, "head": head}
         if head < logits:
-            self._headed.setdefault(shape, {})[kind] = found
+            self._headed.setdefault(shape, {})[kind] = graph
 
     @cached_property
     def _equal_rows(self) -> int:

@@ -74,19 +74,19 @@ def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
         raise ValueError(sentence)
     here = _measured_with(facts)
     if plan is not None:
-        _tell(f"the server {taken_of_plan(plan, dtype, spec.running)}")
+        _tell(f"the server {taken_of_plan(plan, dtype, spec.max_num_seqs)}")
         plan = plan.model_copy(update={"serving": for_size(known_here(plan.serving, here), spec)})
-    said = plan.serving if plan else None
-    kv_bytes = spec.kv_bytes or (said.kv_bytes if said else None)
-    wanted = RequestedSize(spec.context, spec.running, kv_bytes, spec.pause_ms)
-    exclude = of_server([*spec.exclude, *(said.exclude if said else ())])
-    found = backends(model, wanted, plan, exclude, phases)
-    serving = chosen(found, said, here, exclude)
-    kernels, vocabulary = found[-1], len(model.lm_head.weight)
+    planned = plan.serving if plan else None
+    kv_bytes = spec.kv_bytes or (planned.kv_bytes if planned else None)
+    wanted = RequestedSize(spec.max_model_len, spec.max_num_seqs, kv_bytes, spec.pause_ms)
+    exclude = of_server([*spec.exclude, *(planned.exclude if planned else ())])
+    made = backends(model, wanted, plan, exclude, phases)
+    serving = chosen(made, planned, here, exclude)
+    kernels, vocabulary = made[-1], len(model.lm_head.weight)
     assert isinstance(kernels, KernelsBackend)
     longest, graphs = kernels.limits.longest, kernels.graphs
     on_gpu = model.device.type == "cuda"
-    return Engine(found), Ready(
+    return Engine(made), Ready(
         longest, vocabulary, facts["device"], serving, phases.seconds, graphs, on_gpu, kernels.pause_ms
     )
 
@@ -102,10 +102,10 @@ def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Servi
 
     `here` names this machine's `device`, `driver` and `torch`, which must be those of the measurement.
     """
-    for what, found in here.items():
+    for what, value in here.items():
         wanted = getattr(serving, what, None)
-        if serving and wanted and found and wanted != found:
-            _tell(f"the plan's server was measured with the {what} {wanted} and this is {found}: it is measured again")
+        if serving and wanted and value and wanted != value:
+            _tell(f"serving of the plan was measured with {what} {wanted}, this host has {value}: measuring again")
             up_to = 0 if serving.megakernel_up_to == 0 else None
             return serving.model_copy(
                 update={"kv_bytes": None, "graph_rows": [], "megakernel_up_to": up_to, "token_ms": {}}
@@ -115,35 +115,37 @@ def known_here(serving: Serving | None, here: Mapping[str, str | None]) -> Servi
 
 def for_size(serving: Serving | None, spec: Spec) -> Serving | None:
     """The plan's settings of the server; graphs and KV pages are reset if the operator asks for another size."""
-    if serving is None or (spec.running == serving.running and spec.context in (None, serving.context)):
+    if serving is None or (
+        spec.max_num_seqs == serving.max_num_seqs and spec.max_model_len in (None, serving.max_model_len)
+    ):
         return serving
     return serving.model_copy(update={"kv_bytes": None, "graph_rows": []})
 
 
 def chosen(
-    found: Sequence[Backend],
-    said: Serving | None,
+    backends: Sequence[Backend],
+    planned: Serving | None,
     here: Mapping[str, str | None],
     exclude: Collection[str] = (),
 ) -> Serving:
     """The settings that a server with these backends runs with, as a plan keeps them.
 
-    `said` are the plan's own settings, if it has any; `here` is as in `known_here`, `exclude` as in `Spec`.
+    `planned` are the plan's own settings, if it has any; `here` is as in `known_here`, `exclude` as in `Spec`.
     """
-    kernels, first = found[-1], found[0]
+    kernels, first = backends[-1], backends[0]
     assert isinstance(kernels, KernelsBackend)
     timed = first.timed if isinstance(first, MegakernelBackend) else {}
     return Serving(
         basis="measured",
-        context=kernels.limits.max_model_len,
-        running=kernels.limits.max_num_seqs,
+        max_model_len=kernels.limits.max_model_len,
+        max_num_seqs=kernels.limits.max_num_seqs,
         kv_bytes=kernels.state.keys.nbytes + kernels.state.values.nbytes,
-        graph_rows=sorted({each.decodes for each in kernels.shapes if not each.prefill_chunks}),
+        graph_rows=sorted({shape.decodes for shape in kernels.shapes if not shape.prefill_chunks}),
         megakernel_up_to=first.max_num_seqs
-        if MEGAKERNEL not in exclude or (said and said.megakernel_up_to == 0)
+        if MEGAKERNEL not in exclude or (planned and planned.megakernel_up_to == 0)
         else None,
         exclude=[each for each in exclude if each != MEGAKERNEL],
-        token_ms=timed or (said.token_ms if said else {}),
+        token_ms=timed or (planned.token_ms if planned else {}),
         **here,
     )
 
@@ -163,13 +165,13 @@ def backends(
     """
     decoder, gpu = Decoder(model), gpu_of(model.device)
     up_to = plan.serving.megakernel_up_to if plan and plan.serving else None
-    most = min(wanted.running, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
+    most = min(wanted.max_num_seqs, BATCHES[-1] if up_to is None else up_to) if MEGAKERNEL not in exclude else 0
     context = context_of(model.config, wanted)
     batches = megakernel_batches(model, gpu, context, most)
     reserved = sum(batches.values())
     copies = copies_beside(decoder, model.config, gpu, wanted, reserved)
     if copies is not Copies.ALL:
-        _tell("the GPU's memory does not hold all packed copies of the weights: passes of few rows will be slower")
+        _tell("GPU memory does not hold all packed copies of the weights: small batches are slower")
     made = Usable(gpu, copies, exclude).copies
     limits = limits_for(decoder, model.config, wanted, reserved + packed_bytes(decoder, gpu, made))
     rows = plan.serving.graph_rows if plan and plan.serving else ()
@@ -236,11 +238,11 @@ def megakernel_beside(
     if up_to is not None:
         backend.keep(min(up_to, backend.max_num_seqs))
         return [backend]
-    times = {each: (kernels.pass_ms(each), backend.token_ms(each)) for each in batches}
-    most = crossing({each: ms for each, (ms, _) in times.items()}, {each: ms for each, (_, ms) in times.items()})
-    backend.timed = {each: {"kernels": ms, "megakernel": own} for each, (ms, own) in times.items()}
-    said = ", ".join(f"{each}: {ms:.3f} and {own:.3f} ms" for each, (ms, own) in times.items())
-    _tell(f"a token of so many sequences by the kernels and by the megakernel takes {said}; it takes up to {most}")
+    times = {batch: (kernels.pass_ms(batch), backend.token_ms(batch)) for batch in batches}
+    most = crossing({batch: ms for batch, (ms, _) in times.items()}, {batch: ms for batch, (_, ms) in times.items()})
+    backend.timed = {batch: {"kernels": ms, "megakernel": own} for batch, (ms, own) in times.items()}
+    measured = ", ".join(f"{batch}: {ms:.3f} {own:.3f}" for batch, (ms, own) in times.items())
+    _tell(f"decode ms by batch size (kernels, megakernel): {measured}; megakernel up to batch size {most}")
     if not most:
         return []
     backend.keep(most)
@@ -258,14 +260,15 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
             f"--plan: it was made for {plan.gpu} and this device is {gpu.gpu_class}: "
             "measure the model here, or serve it without a plan"
         )
-    if plan.gpus > 1:
-        return f"--plan: it is for {plan.gpus} GPUs and this server runs on one: serve the model without a plan"
+    if plan.tensor_parallel_size > 1:
+        gpus = plan.tensor_parallel_size
+        return f"--plan: it is for {gpus} GPUs and this server runs on one: serve the model without a plan"
     here = _measured_with(facts)
-    for what, found in here.items():
+    for what, value in here.items():
         wanted = getattr(plan.expected, what, None)
-        if wanted and found and wanted != found:
+        if wanted and value and wanted != value:
             return (
-                f"--plan: it was verified with the {what} {wanted} and this is {found}: "
+                f"--plan: it was verified with the {what} {wanted} and this is {value}: "
                 "measure the model here, or serve it without a plan"
             )
     return precision_refusal(plan)
@@ -274,7 +277,9 @@ def plan_refusal(plan: Plan, gpu: Gpu, facts: dict[str, Any]) -> str | None:
 def catalogue_seed(name: str, config: dict[str, Any], plan: Plan) -> int:
     """The seed of a catalogue entry's weights, by the plan. Raises PlanRefused if the plan is for another model."""
     seed = int(plan.options.get("seed", 0))
-    found = plan_digest(plan.version, config, (), True, seed)
-    if found != plan.model_digest:
-        raise PlanRefused(f"{name}: the plan is for the model {plan.model_digest[:12]}…, and this one is {found[:12]}…")
+    digest = plan_digest(plan.version, config, (), True, seed)
+    if digest != plan.model_digest:
+        raise PlanRefused(
+            f"{name}: the plan is for the model {plan.model_digest[:12]}…, and this one is {digest[:12]}…"
+        )
     return seed

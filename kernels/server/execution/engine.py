@@ -54,7 +54,7 @@ class Engine:
 
     def run_step(self) -> list[Token]:
         """Launches the next step, if there is one. Returns the tokens of the step before."""
-        found = self.scheduler.expire(time.monotonic())
+        tokens = self.scheduler.expire(time.monotonic())
         step = self.scheduler.next_step()
         behind = 0
         if step is not None:
@@ -67,5 +67,5 @@ class Engine:
             behind = 1
         while len(self._pending) > behind:
             done, reader = self._pending.popleft()
-            found += self.scheduler.commit(done, *reader.read())
-        return found
+            tokens += self.scheduler.commit(done, *reader.read())
+        return tokens

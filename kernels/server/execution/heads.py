@@ -48,9 +48,9 @@ def planned_heads(model: decoder.Decoder, shape: Shape, ops: Collection[PlannedO
 def drawn_by(step: Step) -> SamplingKind | None:
     """The head that can draw every token of the step; None if some need their logits."""
     requests = [part.request for part in step.parts]
-    if step.prefill_chunks or any(each.logprobs is not None for each in requests):
+    if step.prefill_chunks or any(request.logprobs is not None for request in requests):
         return None
-    drawn = [each.sampling for each in requests if not each.sampling.greedy]
+    drawn = [request.sampling for request in requests if not request.sampling.greedy]
     if not drawn:
         return "argmax"
     return "top_k_p" if all(0 < how.top_k <= MOST_TOP_K for how in drawn) else None

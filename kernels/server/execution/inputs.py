@@ -50,7 +50,7 @@ def layout(shape: Shape, pages: int) -> dict[str, tuple[tuple[int, ...], type]]:
     rows, draws = shape.rows, shape.draws
     by_row = {name: ((rows,), LONG) for name in ("given", "source", "position", "offset")}
     by_draw = {name: ((draws,), LONG) for name in ("end", "target", "top_k", "seed", "stream", "place")}
-    found: dict[str, tuple[tuple[int, ...], type]] = {
+    fields: dict[str, tuple[tuple[int, ...], type]] = {
         **by_row,
         "page": ((rows, 1), SHORT),
         "lengths": ((shape.decodes,), SHORT),
@@ -61,18 +61,18 @@ def layout(shape: Shape, pages: int) -> dict[str, tuple[tuple[int, ...], type]]:
         "temperature": ((draws,), FLOAT),
         "top_p": ((draws,), FLOAT),
     }
-    return {name: found[name] for name in Fields._fields}
+    return {name: fields[name] for name in Fields._fields}
 
 
 def views(memory: torch.Tensor, shape: Shape, pages: int) -> Fields:
     """The fields within a tensor of bytes of `size`."""
-    at, found = 0, {}
+    at, fields = 0, {}
     for name, (extent, dtype) in layout(shape, pages).items():
         length = int(np.prod(extent)) * np.dtype(dtype).itemsize
         kind = torch.from_numpy(np.empty(0, dtype)).dtype
-        found[name] = memory[at : at + length].view(kind).view(extent)
+        fields[name] = memory[at : at + length].view(kind).view(extent)
         at += -(-length // ALIGNED) * ALIGNED
-    return Fields(**found)
+    return Fields(**fields)
 
 
 def size(shape: Shape, pages: int) -> int:

@@ -45,9 +45,9 @@ def read_back(step: Step, draws: Sequence[int], logits: Tensor, chosen: Tensor) 
         at = at.pin_memory().to(logits.device, non_blocking=True)
     own, values, ids = [], [], []
     for rows in at.split(ROWS):
-        found = logits.index_select(0, rows).float().log_softmax(dim=-1)
-        own.append(found.gather(1, chosen.index_select(0, rows).unsqueeze(1)))
-        best = found.topk(most)
+        logprobs = logits.index_select(0, rows).float().log_softmax(dim=-1)
+        own.append(logprobs.gather(1, chosen.index_select(0, rows).unsqueeze(1)))
+        best = logprobs.topk(most)
         values.append(best.values)
         ids.append(best.indices)
     return Copied(asking, *(torch.cat(each).to("cpu", non_blocking=True) for each in (own, values, ids)))

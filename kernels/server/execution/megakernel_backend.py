@@ -86,9 +86,9 @@ class MegakernelBackend:
         if not instances:
             raise ValueError("instances: there is none")
         self.state, self.limits, self.instances, self.count = state, limits, list(instances), count
-        self.longest = min(each.capacity for each in instances)
+        self.longest = min(instance.capacity for instance in instances)
         self.max_num_seqs = instances[-1].batch
-        self._held: list[list[SlotState | None]] = [[None] * each.batch for each in instances]
+        self._held: list[list[SlotState | None]] = [[None] * instance.batch for instance in instances]
         numbers, self._device = (
             2 * self.max_num_seqs * (self.longest + count) + 3 * self.max_num_seqs,
             state.last.device,
@@ -163,10 +163,10 @@ class MegakernelBackend:
         done = self._launched.popleft()
         if done.event is not None:
             done.event.synchronize()
-        found = [done.tokens[:, place].tolist() for place in done.places]
-        if any(token < 0 for ids in found for token in ids):
+        tokens = [done.tokens[:, place].tolist() for place in done.places]
+        if any(token < 0 for ids in tokens for token in ids):
             raise RuntimeError("the megakernel gave up: it left tokens of a launch unmade")
-        return found, {}
+        return tokens, {}
 
     @torch.no_grad()
     def token_ms(self, sequences: int) -> float:
@@ -195,19 +195,19 @@ class MegakernelBackend:
         A sequence that stays in its place lacks only the rows of its latest tokens. What lies in places without a part
         is lost: the launch writes into them.
         """
-        instance, held = self.instances[number], self._held[number]
-        known = {(id(each.request), each.admitted): at for at, each in enumerate(held) if each is not None}
-        found = [known.get((id(part.request), part.request.admitted)) for part in step.decodes]
-        free = [at for at in range(instance.batch) if at not in found]
-        places = [free.pop(0) if at is None else at for at in found]
+        instance, slots = self.instances[number], self._held[number]
+        known = {(id(each.request), each.admitted): at for at, each in enumerate(slots) if each is not None}
+        known_places = [known.get((id(part.request), part.request.admitted)) for part in step.decodes]
+        free = [at for at in range(instance.batch) if at not in known_places]
+        places = [free.pop(0) if at is None else at for at in known_places]
         rows = []
-        for place, part, at in zip(places, step.decodes, found, strict=True):
-            before = held[place]
+        for place, part, at in zip(places, step.decodes, known_places, strict=True):
+            before = slots[place]
             begin = before.tokens if at is not None and before is not None else 0
             rows.append(self._rows(part, place, instance, begin, part.start - begin))
-            held[place] = SlotState(part.request, part.request.admitted, part.start + step.count)
+            slots[place] = SlotState(part.request, part.request.admitted, part.start + step.count)
         for place in free:
-            held[place] = None
+            slots[place] = None
         return places, np.concatenate(rows, axis=1)
 
     def _rows(self, part: ScheduledTokens, place: int, instance: Instance, begin: int, count: int) -> NDArray[np.int64]:
@@ -219,14 +219,14 @@ class MegakernelBackend:
 
     def _sent(self, host: MegakernelHostBuffers, *arrays: NDArray[np.int64]) -> list[Tensor]:
         """The arrays on the device, by one copy."""
-        at, found = 0, []
+        at, tensors = 0, []
         numbers = host.numbers.numpy()
-        for each in arrays:
-            numbers[at : at + each.size] = each.ravel()
-            found.append(self._numbers[at : at + each.size].view(each.shape))
-            at += each.size
+        for array in arrays:
+            numbers[at : at + array.size] = array.ravel()
+            tensors.append(self._numbers[at : at + array.size].view(array.shape))
+            at += array.size
         self._numbers[:at].copy_(host.numbers[:at], non_blocking=True)
-        return found
+        return tensors
 
     def _made_host(self, numbers: int) -> MegakernelHostBuffers:
         pinned = self._device.type == "cuda"
@@ -254,12 +254,12 @@ def batches_within(most: int, free: float, size: Callable[[int], int]) -> dict[i
     """The batches of the instances that serve up to `most` sequences, each with its size(batch) in bytes: the smallest
     ones, as long as all of them fit into `free` bytes.
     """
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for batch in BATCHES:
-        if batch >= 2 * most or sum(found.values()) + size(batch) > free:
+        if batch >= 2 * most or sum(sizes.values()) + size(batch) > free:
             break
-        found[batch] = size(batch)
-    return found
+        sizes[batch] = size(batch)
+    return sizes
 
 
 def crossing(kernels_ms: Mapping[int, float], megakernel_ms: Mapping[int, float]) -> int:

@@ -36,5 +36,5 @@ class MachineInstance:
 def instance_bytes(model: Any, batch: int, capacity: int) -> int:
     """About the GPU memory of an instance: its weights, and its keys and values."""
     shape = shape_of(model.config.to_dict())
-    matrices = sum(each.numel() for each in model.model.layers.parameters()) + model.lm_head.weight.numel()
+    matrices = sum(parameter.numel() for parameter in model.model.layers.parameters()) + model.lm_head.weight.numel()
     return 2 * (matrices + 2 * shape.layers * batch * capacity * shape.kv_heads * shape.head_dim)

@@ -89,8 +89,8 @@ def head_ops(model: decoder.Decoder, shape: Shape, usable: Usable) -> list[Plann
 
     They read the packed copy of the weight that the product of the logits reads, so there are none without it.
     """
-    found = [(case, _op(case, usable)) for case in head_cases(model, shape)] if usable.copies else []
-    return [op for case, op in found if op is not None] if found and found[0][1] else []
+    ops = [(case, _op(case, usable)) for case in head_cases(model, shape)] if usable.copies else []
+    return [op for case, op in ops if op is not None] if ops and ops[0][1] else []
 
 
 def head_cases(model: decoder.Decoder, shape: Shape) -> list[Case]:
@@ -126,8 +126,8 @@ def _layer(model: decoder.Decoder, rows: int, usable: Usable) -> Iterator[Case]:
         return case.epilogue in wanted and (not case.normalises or _op(case, usable) is not None)
 
     def rank(cases: tuple[Case, ...]) -> tuple[int, int]:
-        found = [case for case in cases if isinstance(case, LinearCase) and case.epilogue not in {"none", "bias"}]
-        good = [fuses(case) for case in found]
+        fused = [case for case in cases if isinstance(case, LinearCase) and case.epilogue not in {"none", "bias"}]
+        good = [fuses(case) for case in fused]
         return good.count(False), -good.count(True)
 
     chosen = min(layer_ops.arrangements(1), key=rank)

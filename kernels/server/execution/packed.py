@@ -45,7 +45,7 @@ class PagedState:
     def __init__(self, model: decoder.Decoder, pages: int, page_size: int, slots: int, positions: int) -> None:
         self.page_size, self.positions = page_size, positions
         self.cos, self.sin = model.rope_table(positions)
-        if len({(each.kv_heads, each.head_dim) for each in model.shapes}) > 1:
+        if len({(shape.kv_heads, shape.head_dim) for shape in model.shapes}) > 1:
             raise ValueError("the model's layers have unlike heads: their pages would have unlike sizes")
         heads = model.shapes[0]
         size = len(model.shapes), pages, page_size, heads.kv_heads, heads.head_dim
@@ -96,13 +96,13 @@ class PackedPass:
             layer(stream, angles)
         x = stream.summed()
         ends = x.index_select(0, fields.end) if self.shape.blocks else x
-        found = self._end(Stream(ends))
+        logits = self._end(Stream(ends))
         if self.head is None:
-            self.logits = found
-            draw_tokens(found, fields, self.chosen, state.last)
+            self.logits = logits
+            draw_tokens(logits, fields, self.chosen, state.last)
         else:
-            self.chosen = found
-            state.last.index_copy_(0, fields.target, found)
+            self.chosen = logits
+            state.last.index_copy_(0, fields.target, logits)
 
     def _layer(self, index: int) -> LayerCall:
         w, shape = self.model.layers[index], self.model.shapes[index]
@@ -152,8 +152,8 @@ class PackedPass:
         def rotate(q: Tensor, k: Tensor, v: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
             if w.q_norm is not None and w.k_norm is not None:
                 q, k = self._rows.head_norm(q, w.q_norm), self._rows.head_norm(k, w.k_norm)
-            found: Tensor = append(q, k, v, cos, sin, keys, values, fields.offset, fields.page)
-            return found
+            rotated: Tensor = append(q, k, v, cos, sin, keys, values, fields.offset, fields.page)
+            return rotated
 
         return rotate
 
@@ -181,9 +181,9 @@ class PackedPass:
         """
         capacity = self.fields.tables.shape[1] * self.state.page_size
         case = attention_case(shape, "decode", batch, queries, capacity, self.dtype, self.state.page_size)
-        found = self.variants.planned(case) if default_scale(shape) else None
-        if found is not None:
-            return found.function
+        planned = self.variants.planned(case) if default_scale(shape) else None
+        if planned is not None:
+            return planned.function
         return lambda *given, out: out.copy_(paged_attention(*given, scaling=shape.scaling, window=case.window))
 
 

@@ -21,14 +21,16 @@ def within(
     """The limits with the most tokens beside decodes whose longest step takes `most` ms, and the ms of that step; with
     the fewest tokens if none is so short. `ms` times a pass.
     """
-    sizes = [each for each in mixed_rows(limits.max_num_batched_tokens)[::-1] if each % limits.chunk_rows == 0]
-    found: dict[Shape, float] = {}
+    sizes = [
+        mixed_row for mixed_row in mixed_rows(limits.max_num_batched_tokens)[::-1] if mixed_row % limits.chunk_rows == 0
+    ]
+    timed: dict[Shape, float] = {}
     tried, pause = limits, 0.0
     for size in dict.fromkeys([limits.max_num_batched_tokens, *sizes]):
         tried = replace(limits, shared_tokens=None if size == limits.max_num_batched_tokens else size)
         passes = longest_passes(tried, shapes)
-        found |= {shape: ms(shape) for shape in passes if shape not in found}
-        pause = max(found[shape] for shape in passes)
+        timed |= {shape: ms(shape) for shape in passes if shape not in timed}
+        pause = max(timed[shape] for shape in passes)
         if pause <= most:
             break
     return tried, pause
@@ -38,14 +40,14 @@ def longest_passes(limits: SchedulerLimits, shapes: Sequence[Shape]) -> list[Sha
     """The pass of the longest step for each number of decodes that passes with chunks are made for. `shapes` are
     in the order of `kernels.server.execution.shapes.shapes`.
     """
-    found = []
+    passes = []
     for decodes in sorted({each for each in limits.mixed if 0 < each < limits.max_num_seqs} | {limits.max_num_seqs}):
         room, chunks = limits.prefill_budget(decodes), limits.prefill_chunks_beside(decodes)
-        found.append(
+        passes.append(
             next(
                 shape
                 for shape in shapes
                 if shape.decodes >= decodes and shape.blocks * shape.block >= room and shape.prefill_chunks >= chunks
             )
         )
-    return found
+    return passes

@@ -9,10 +9,10 @@ FULL = ("bf16", "fp16", "fp32")
 def precision_refusal(plan: Plan) -> str | None:
     """Why a plan that rounds weights is not served, in a sentence; None where it rounds none."""
     whole = str(plan.options.get("weights", "bf16"))
-    found = [op.variant for op in plan.ops if registry.variant(op.variant).lossy]
-    if whole in FULL and not found:
+    lossy = [op.variant for op in plan.ops if registry.variant(op.variant).lossy]
+    if whole in FULL and not lossy:
         return None
-    what = found[0] if found else f"its {plan.runner} in {whole}"
+    what = lossy[0] if lossy else f"its {plan.runner} in {whole}"
     return f"--plan: {what} rounds weights, and this server has no such products for every number of rows yet"
 
 
@@ -23,7 +23,7 @@ def taken_of_plan(plan: Plan, dtype: str, running: int) -> str:
     taken = ["the plan's model"]
     if dtype == plan.dtype:
         taken.append(dtype)
-    if plan.serving and running == plan.serving.running:
+    if plan.serving and running == plan.serving.max_num_seqs:
         taken.append(f"{running} requests at once")
     what = " and ".join(filter(None, [", ".join(taken[:-1]), taken[-1]]))
     if plan.runner == "kernels":

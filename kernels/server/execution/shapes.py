@@ -42,17 +42,17 @@ def shapes(limits: SchedulerLimits, decodes: Sequence[int] = ()) -> list[Shape]:
     `decodes` are those of passes without chunks (none: the defaults).
     """
     block, most = limits.chunk_rows, limits.max_num_seqs
-    alone = {*(each for each in decodes if each < most), most} if decodes else set(default_decodes(most))
+    alone = {*(decode for decode in decodes if decode < most), most} if decodes else set(default_decodes(most))
     beside = {*(each for each in limits.mixed if each < most), most}
-    found = [Shape(each, 0, block, 0) for each in alone]
+    made = [Shape(each, 0, block, 0) for each in alone]
     for each in beside:
         longest = limits.prefill_budget(each)
-        found.append(Shape(each, longest // block, block, limits.max_prefill_chunks))
+        made.append(Shape(each, longest // block, block, limits.max_prefill_chunks))
         for tokens in {(rows - each) // block * block for rows in mixed_rows(each + longest)}:
             if LEAST_BLOCKS * block <= tokens < longest:
                 chunks = min(limits.max_prefill_chunks, max(1, tokens // TOKENS_OF_A_CHUNK))
-                found.append(Shape(each, tokens // block, block, chunks))
-    return sorted(found, key=lambda shape: (shape.rows, shape.draws))
+                made.append(Shape(each, tokens // block, block, chunks))
+    return sorted(made, key=lambda shape: (shape.rows, shape.draws))
 
 
 def mixed_rows(most: int) -> list[int]:
@@ -64,7 +64,7 @@ def mixed_rows(most: int) -> list[int]:
 def default_decodes(most: int) -> list[int]:
     """Rows of the passes without chunks: powers of two below `most`, from FINE on their middles as well, and `most`."""
     powers = [1 << bit for bit in range(most.bit_length())]
-    middles = [3 * each // 2 for each in powers if each >= FINE]
+    middles = [3 * power // 2 for power in powers if power >= FINE]
     return sorted({most, *(each for each in (*powers, *middles) if each < most)})
 
 

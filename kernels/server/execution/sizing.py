@@ -24,12 +24,12 @@ STEP_TOKENS_ON = {"cuda": STEP_TOKENS, "cpu": 256, "meta": STEP_TOKENS}
 class RequestedSize:
     """The size that an operator asks for; what is None is chosen here.
 
-    A sequence has at most `context` tokens, `running` requests run at once, and the KV pages take `kv_bytes` bytes. A
-    step with prompts may delay the tokens of others by `pause_ms`.
+    A sequence has at most `max_model_len` tokens, `max_num_seqs` requests run at once, and the KV pages take `kv_bytes`
+    bytes. A step with prompts may delay the tokens of others by `pause_ms`.
     """
 
-    context: int | None = None
-    running: int = 256
+    max_model_len: int | None = None
+    max_num_seqs: int = 256
     kv_bytes: int | None = None
     pause_ms: float | None = None
 
@@ -44,10 +44,10 @@ def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL) 
     """The bytes of the `copies` of weights that passes hold beside the model's own."""
     if gpu.sm != 90 or not copies:
         return 0
-    held = [model.lm_head, *(each for w in model.layers for each in w.streamed)]
+    packed = [model.lm_head, *(each for w in model.layers for each in w.streamed)]
     if copies is Copies.ALL:
-        held += [each for w in model.layers for each in w.normed]
-    return sum(each.nbytes for each in held)
+        packed += [each for w in model.layers for each in w.normed]
+    return sum(each.nbytes for each in packed)
 
 
 def copies_beside(model: decoder.Decoder, config: object, gpu: Gpu, wanted: RequestedSize, reserved: int = 0) -> Copies:
@@ -66,7 +66,7 @@ def copies_beside(model: decoder.Decoder, config: object, gpu: Gpu, wanted: Requ
 
 def context_of(config: object, wanted: RequestedSize) -> int:
     """The most tokens of a sequence, by the operator's wish and the model's own limit."""
-    return min(positions(config), wanted.context or LONGEST_CONTEXT)
+    return min(positions(config), wanted.max_model_len or LONGEST_CONTEXT)
 
 
 def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, reserved: int = 0) -> SchedulerLimits:
@@ -78,7 +78,7 @@ def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, re
     device = model.embedding.device
     context = context_of(config, wanted)
     block = block_of(model)
-    most = 1 + wanted.running * -(-context // PAGE_SIZE)
+    most = 1 + wanted.max_num_seqs * -(-context // PAGE_SIZE)
     if wanted.kv_bytes is not None:
         most = min(most, wanted.kv_bytes // page_bytes(model))
     elif device.type == "cuda":
@@ -93,11 +93,13 @@ def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, re
         raise ValueError(
             f"kv_bytes: {wanted.kv_bytes} hold no KV page of {page_bytes(model)} bytes beside the scratch page"
         )
-    max_num_batched_tokens = max(block, min(STEP_TOKENS_ON[device.type], -(-context // block) * block * wanted.running))
+    max_num_batched_tokens = max(
+        block, min(STEP_TOKENS_ON[device.type], -(-context // block) * block * wanted.max_num_seqs)
+    )
     return SchedulerLimits(
         pages=most,
         page_size=PAGE_SIZE,
-        max_num_seqs=wanted.running,
+        max_num_seqs=wanted.max_num_seqs,
         max_model_len=context,
         max_num_batched_tokens=max_num_batched_tokens,
         chunk_rows=block,

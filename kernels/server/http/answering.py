@@ -64,10 +64,10 @@ class Completion:
     def __post_init__(self) -> None:
         self.usage.prompt = sum(map(len, self.prompts))
         seed = secrets.randbits(63) if self.asked.seed is None else self.asked.seed % (1 << 64)
-        asked = self.asked
+        request = self.asked
         try:
             self._sampling = [
-                Sampling(asked.temperature, asked.top_k, asked.top_p, seed, stream) for stream in range(asked.n)
+                Sampling(request.temperature, request.top_k, request.top_p, seed, stream) for stream in range(request.n)
             ]
         except ValueError as error:
             raise ApiError(400, str(error), str(error).split(":")[0]) from error
@@ -108,12 +108,12 @@ class Completion:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _choice(self, choice: int, ids: list[int], how: Sampling) -> AsyncGenerator[Piece, None]:
-        asked, text = self.asked, self.text
-        stop_ids = frozenset() if asked.ignore_eos else text.stop_ids
-        told = StreamState(IncrementalDetokenizer(text), StopChecker(asked.stop), Entries())
+        request, text = self.asked, self.text
+        stop_ids = frozenset() if request.ignore_eos else text.stop_ids
+        state = StreamState(IncrementalDetokenizer(text), StopChecker(request.stop), Entries())
         began, first, count = time.monotonic(), 0.0, 0
-        most = asked.tokens(self.longest - len(ids))
-        async with aclosing(self.client.answer(ids, most, how, stop_ids, asked.likeliest)) as answer:
+        most = request.tokens(self.longest - len(ids))
+        async with aclosing(self.client.answer(ids, most, how, stop_ids, request.likeliest)) as answer:
             async for events in answer:
                 if not count:
                     first = time.monotonic()
@@ -122,7 +122,7 @@ class Completion:
                     self.metrics.cached_tokens.inc(events[0].cached)
                 piece = Piece(choice)
                 for event in events:
-                    told.extend(piece, event)
+                    state.extend(piece, event)
                     if piece.reason:
                         break
                 count += len(piece.ids)
@@ -152,10 +152,10 @@ class StreamState:
         new = "" if event.reason == "stop" else self.pieces.add(event.token)
         if event.logprobs is not None and event.reason != "stop":
             self.entries.add(event.token, event.logprobs, len(new))
-        told, found = self.stops.add(new + (self.pieces.rest() if event.reason else ""))
-        piece.reason = "stop" if found else event.reason
-        told += self.stops.rest() if event.reason and not found else ""
-        piece.text += told
+        text, stopped = self.stops.add(new + (self.pieces.rest() if event.reason else ""))
+        piece.reason = "stop" if stopped else event.reason
+        text += self.stops.rest() if event.reason and not stopped else ""
+        piece.text += text
         if event.logprobs is not None:
-            piece.entries += self.entries.told(len(told))
-            piece.entries += self.entries.rest() if event.reason and not found else []
+            piece.entries += self.entries.told(len(text))
+            piece.entries += self.entries.rest() if event.reason and not stopped else []

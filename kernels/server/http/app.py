@@ -73,9 +73,9 @@ class Server:
             Route("/metrics", self._metrics),
         ]
         handlers = {HTTPException: _http_error, Exception: _failed}
-        found = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
-        found.router.redirect_slashes = False
-        return found
+        application = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        application.router.redirect_slashes = False
+        return application
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -111,27 +111,29 @@ class Server:
         return await document_of(request, kind, longest, self._reader)
 
     async def _completions(self, request: Request) -> Response:
-        asked = await self._document(request, CompletionRequest)
-        self._check_model(asked.model)
-        if len(asked.prompts) * asked.n > MOST_ANSWERS:
+        document = await self._document(request, CompletionRequest)
+        self._check_model(document.model)
+        if len(document.prompts) * document.n > MOST_ANSWERS:
             raise ApiError(400, f"prompt: more than {MOST_ANSWERS:,} answers to one request", "prompt")
-        prompts = self._prompts("prompt", asked.limit or 1)
-        return await self._respond(request, COMPLETION, asked, await prompts.encoded(asked.prompts), prompts.ready)
+        prompts = self._prompts("prompt", document.limit or 1)
+        return await self._respond(
+            request, COMPLETION, document, await prompts.encoded(document.prompts), prompts.ready
+        )
 
     async def _chat(self, request: Request) -> Response:
-        asked = await self._document(request, ChatCompletionRequest)
-        self._check_model(asked.model)
-        prompts = self._prompts("messages", asked.limit or 1)
-        ids = await prompts.of_chat([each.document for each in asked.messages])
-        return await self._respond(request, CHAT, asked, [ids], prompts.ready)
+        document = await self._document(request, ChatCompletionRequest)
+        self._check_model(document.model)
+        prompts = self._prompts("messages", document.limit or 1)
+        ids = await prompts.of_chat([message.document for message in document.messages])
+        return await self._respond(request, CHAT, document, [ids], prompts.ready)
 
     async def _respond(
-        self, request: Request, form: Form, asked: GenerationRequest, prompts: list[list[int]], ready: Ready
+        self, request: Request, form: Form, document: GenerationRequest, prompts: list[list[int]], ready: Ready
     ) -> Response:
-        answer = Completion(self.client, self.text, self.metrics, asked, prompts, ready.longest)
+        answer = Completion(self.client, self.text, self.metrics, document, prompts, ready.longest)
         self.metrics.prompt_tokens.inc(answer.usage.prompt)
         head = {"id": f"{form.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.name}
-        if not asked.stream:
+        if not document.stream:
             return Response(await _until_gone(request, _whole(form, answer, head)), media_type="application/json")
         pieces = answer.pieces()
         first = await _until_gone(request, anext(pieces))  # what is wrong is known before the headers are sent
@@ -139,19 +141,19 @@ class Server:
         return StreamingResponse(events, media_type="text/event-stream", headers=STREAM_HEADERS)
 
     async def _embeddings(self, request: Request) -> Response:
-        asked = await self._document(request, EmbeddingRequest)
-        self._check_model(asked.model, embeds=True)
-        texts = await self._prompts("input").encoded(asked.inputs)
+        document = await self._document(request, EmbeddingRequest)
+        self._check_model(document.model, embeds=True)
+        texts = await self._prompts("input").encoded(document.inputs)
         self.metrics.prompt_tokens.inc(sum(map(len, texts)))
         began = time.monotonic()
-        found = await _until_gone(request, embedded(self.client, texts, asked))
+        body = await _until_gone(request, embedded(self.client, texts, document))
         self.metrics.whole.observe(time.monotonic() - began)
-        return Response(found, media_type="application/json")
+        return Response(body, media_type="application/json")
 
     def _check_model(self, name: str, embeds: bool = False) -> None:
         if name != self.name:
-            said = f"there is no model {quoted(name)} here; there is {self.name}"
-            raise ApiError(404, said, "model", "model_not_found")
+            sentence = f"there is no model {quoted(name)} here; there is {self.name}"
+            raise ApiError(404, sentence, "model", "model_not_found")
         if embeds != self._embeds:
             gives = "vectors: ask /v1/embeddings" if self._embeds else "text: ask /v1/completions"
             raise ApiError(400, f"the model {name} gives {gives}", "model")
@@ -189,8 +191,8 @@ class Server:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path if len(request.url.path) <= LONGEST_QUOTE else request.url.path[:LONGEST_QUOTE] + "…"
-    said = {404: f"there is no {path} here", 405: f"{request.method} is not served at {path}"}
-    document = ApiError(error.status_code, said.get(error.status_code, "the request is not served")).document
+    sentences = {404: f"there is no {path} here", 405: f"{request.method} is not served at {path}"}
+    document = ApiError(error.status_code, sentences.get(error.status_code, "the request is not served")).document
     return JSONResponse(document, error.status_code, error.headers)
 
 

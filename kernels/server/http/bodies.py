@@ -18,8 +18,8 @@ async def document_of(
     this process does. Raises ApiError.
     """
     too_large = ApiError(413, f"the body exceeds {LARGEST_BODY >> 20} MiB")
-    said = request.headers.get("content-length", "")
-    if said.isdecimal() and int(said[:20]) > LARGEST_BODY:
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > LARGEST_BODY:
         raise too_large
     body = bytearray()
     async for part in request.stream():

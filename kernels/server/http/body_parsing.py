@@ -41,12 +41,12 @@ def _no_collection() -> Iterator[None]:
 def json_of(body: bytes) -> Any:
     """What a body says. Raises ApiError with one sentence."""
     try:
-        found = json.loads(body.decode("utf-8-sig"), parse_constant=_no_number)  # json decodes bytes less strictly
+        document = json.loads(body.decode("utf-8-sig"), parse_constant=_no_number)  # json decodes bytes less strictly
         if SURROGATE.search(body):
-            json.dumps(found, ensure_ascii=False).encode()
+            json.dumps(document, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
-        said = f"it breaks off or goes wrong at line {error.lineno}, column {error.colno}"
-        raise ApiError(400, f"the body is no valid JSON: {said}") from error
+        reason = f"it breaks off or goes wrong at line {error.lineno}, column {error.colno}"
+        raise ApiError(400, f"the body is no valid JSON: {reason}") from error
     except UnicodeDecodeError as error:
         raise ApiError(400, "the body is no valid JSON: it is not written in UTF-8") from error
     except UnicodeEncodeError as error:
@@ -55,7 +55,7 @@ def json_of(body: bytes) -> Any:
         raise ApiError(400, "the body is nested too deeply") from error
     except ValueError as error:
         raise ApiError(400, "the body holds a number that is not finite, or has too many digits") from error
-    return found
+    return document
 
 
 def _no_number(name: str) -> None:

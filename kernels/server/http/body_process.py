@@ -53,13 +53,13 @@ class BodyReader:
 
     def _read(self, kind: type[Document], body: bytes, longest: int | None) -> Document:
         try:
-            wrong, document, name, found = self._answered(kind, body, longest)
+            wrong, document, name, count = self._answered(kind, body, longest)
         except ReaderEnded:
-            wrong, document, name, found = self._answered(kind, body, longest)
+            wrong, document, name, count = self._answered(kind, body, longest)
         if wrong is not None:
             raise ApiError(*wrong)
         if name is not None:
-            setattr(document, name, found)
+            setattr(document, name, count)
         read: Document = document
         return read
 
@@ -98,16 +98,16 @@ class BodyReader:
 
 def sliced(values: list[Any]) -> Iterator[list[Any]]:
     """The list in slices of SLICE elements, or of lists with so many elements together."""
-    found: list[Any] = []
+    items: list[Any] = []
     size = 0
-    for each in values:
-        found.append(each)
-        size += len(each) if isinstance(each, list) else 1
+    for value in values:
+        items.append(value)
+        size += len(value) if isinstance(value, list) else 1
         if size >= SLICE:
-            yield found
-            found, size = [], 0
-    if found:
-        yield found
+            yield items
+            items, size = [], 0
+    if items:
+        yield items
 
 
 def answer(connection: Connection) -> None:

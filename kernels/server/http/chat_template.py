@@ -78,8 +78,8 @@ def template_of(given: Any) -> str | None:
     """The template in a tokenizer's configuration: its text, or the one of several that is named `default`."""
     if isinstance(given, list):
         given = {each.get("name"): each.get("template") for each in given if isinstance(each, dict)}
-    found = given.get("default") if isinstance(given, dict) else given
-    return found if isinstance(found, str) else None
+    template = given.get("default") if isinstance(given, dict) else given
+    return template if isinstance(template, str) else None
 
 
 def _refuse(message: str) -> NoReturn:

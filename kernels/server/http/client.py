@@ -88,29 +88,29 @@ class EngineClient:
         """
         with self._opened(ids, max_tokens, sampling, stop_ids, logprobs) as queue:
             while True:
-                found = [await queue.get()]
+                received = [await queue.get()]
                 while not queue.empty():
-                    found.append(queue.get_nowait())
-                events = [each for each in found if isinstance(each, TokenEvent)]
+                    received.append(queue.get_nowait())
+                events = [each for each in received if isinstance(each, TokenEvent)]
                 if events and events[-1].reason == "deadline":
                     raise self._overloaded()
                 if events:
                     yield events
                 if events and events[-1].reason:
                     return
-                for each in found:
+                for each in received:
                     if isinstance(each, ApiError):
                         raise each
 
     async def embed(self, ids: list[int]) -> list[float]:
         """The vector of one text. Raises ApiError as `answer` does."""
         with self._opened(ids, 1, GREEDY, frozenset()) as queue:
-            found = await queue.get()
-        if isinstance(found, ApiError):
-            raise found
-        if isinstance(found, TokenEvent):
+            answer = await queue.get()
+        if isinstance(answer, ApiError):
+            raise answer
+        if isinstance(answer, TokenEvent):
             raise self._overloaded()
-        vector: list[float] = found
+        vector: list[float] = answer
         return vector
 
     @contextmanager

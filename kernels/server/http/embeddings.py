@@ -31,10 +31,10 @@ class EmbeddingRequest(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _served(cls, given: Any) -> Any:
-        found = without_nulls(given)
-        if isinstance(found, dict) and "dimensions" in found:
+        fields = without_nulls(given)
+        if isinstance(fields, dict) and "dimensions" in fields:
             raise refused("dimensions", "dimensions is not served here")
-        return found
+        return fields
 
     @property
     def inputs(self) -> Sequence[str | list[int]]:
@@ -43,7 +43,7 @@ class EmbeddingRequest(BaseModel):
         return [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
 
 
-async def embedded(client: EngineClient, texts: Sequence[list[int]], asked: EmbeddingRequest) -> bytes:
+async def embedded(client: EngineClient, texts: Sequence[list[int]], document: EmbeddingRequest) -> bytes:
     """The answer's JSON. Raises ApiError; the other texts are then given up."""
     tasks = [asyncio.ensure_future(client.embed(ids)) for ids in texts]
     try:
@@ -53,11 +53,11 @@ async def embedded(client: EngineClient, texts: Sequence[list[int]], asked: Embe
             task.cancel()
     tokens = sum(map(len, texts))
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    found = (
-        {"object": "embedding", "index": index, "embedding": written(vector, asked.encoding_format)}
+    body = (
+        {"object": "embedding", "index": index, "embedding": written(vector, document.encoding_format)}
         for index, vector in enumerate(vectors)
     )
-    return await with_list("data", found, {"object": "list", "model": asked.model, "usage": usage})
+    return await with_list("data", body, {"object": "list", "model": document.model, "usage": usage})
 
 
 def written(vector: Sequence[float], form: str) -> Sequence[float] | str:

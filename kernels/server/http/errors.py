@@ -59,9 +59,9 @@ def of_validation(error: ValidationError) -> ApiError:
     if kind == "missing":
         return ApiError(400, f"{param}: it is missing", param)
     if kind in WANTED:
-        said = f"it must be {WANTED[kind].format(**context)}"
+        sentence = f"it must be {WANTED[kind].format(**context)}"
     else:
-        said = first["msg"].removeprefix("Value error, ")
+        sentence = first["msg"].removeprefix("Value error, ")
     if kind == "refused":
-        return ApiError(400, said, param, context["code"])
-    return ApiError(400, f"{param or 'the body'}: {said}", param)
+        return ApiError(400, sentence, param, context["code"])
+    return ApiError(400, f"{param or 'the body'}: {sentence}", param)

@@ -28,11 +28,11 @@ class Entries:
     def told(self, characters: int) -> list[LogprobEntry]:
         """Returns the entries to send with the answer's next `characters`: those whose text begins before their end."""
         self._told += characters
-        count = sum(each.offset < self._told for each in self._held)
-        found, self._held = self._held[:count], self._held[count:]
-        return found
+        count = sum(logprob_entry.offset < self._told for logprob_entry in self._held)
+        entries, self._held = self._held[:count], self._held[count:]
+        return entries
 
     def rest(self) -> list[LogprobEntry]:
         """Returns the entries that are left at the end of an answer without a stop text."""
-        found, self._held = self._held, []
-        return found
+        entries, self._held = self._held, []
+        return entries

@@ -46,7 +46,7 @@ class Prompts:
         def ids() -> list[int]:
             return self.text.chat(messages, self._most)
 
-        return (await self._checked([await self._beside(ids, [each["content"] for each in messages])]))[0]
+        return (await self._checked([await self._beside(ids, [message["content"] for message in messages])]))[0]
 
     @property
     def _most(self) -> int:
@@ -75,14 +75,14 @@ class Prompts:
                 looked = 0
                 await asyncio.sleep(0)
             if min(ids) < 0 or max(ids) >= self.ready.vocabulary:
-                said = f"{self.name}: an id lies outside of the vocabulary of {self.ready.vocabulary:,}"
-                raise ApiError(400, said, self.name)
+                sentence = f"{self.name}: an id lies outside of the vocabulary of {self.ready.vocabulary:,}"
+                raise ApiError(400, sentence, self.name)
         return prompts
 
     def _too_long(self, tokens: int, least: bool = False) -> ApiError:
         longest = self.ready.longest
         if self.answer is None:
-            said = input_too_long(tokens, longest, least)
+            sentence = input_too_long(tokens, longest, least)
         else:
-            said = prompt_too_long(tokens, self.answer, longest, least)
-        return ApiError(400, said, self.name, "context_length_exceeded")
+            sentence = prompt_too_long(tokens, self.answer, longest, least)
+        return ApiError(400, sentence, self.name, "context_length_exceeded")

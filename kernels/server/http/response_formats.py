@@ -23,25 +23,25 @@ class Form:
     def choice(self, piece: Piece, answer: Completion) -> dict[str, Any]:
         """A choice of a whole answer, all of whose pieces are one."""
         own = {"text": piece.text}
-        said = own if self.name == "text_completion" else {"message": {"role": "assistant", "content": piece.text}}
-        return self._written(piece, answer, said, True)
+        content = own if self.name == "text_completion" else {"message": {"role": "assistant", "content": piece.text}}
+        return self._written(piece, answer, content, True)
 
     def delta(self, piece: Piece, answer: Completion, first: bool) -> dict[str, Any]:
         """A choice of one event of a stream."""
         role = {"role": "assistant"} if first else {}
-        said = {"text": piece.text} if self.name == "text_completion" else {"delta": role | {"content": piece.text}}
-        return self._written(piece, answer, said, first)
+        content = {"text": piece.text} if self.name == "text_completion" else {"delta": role | {"content": piece.text}}
+        return self._written(piece, answer, content, first)
 
-    def _written(self, piece: Piece, answer: Completion, said: dict[str, Any], first: bool) -> dict[str, Any]:
+    def _written(self, piece: Piece, answer: Completion, content: dict[str, Any], first: bool) -> dict[str, Any]:
         logprobs = None
         if answer.asked.likeliest is not None:
             write = of_completion if self.name == "text_completion" else of_chat
             logprobs = write(piece.entries, answer.text)
-        found = {"index": piece.choice, **said, "logprobs": logprobs, "finish_reason": piece.reason}
+        choice = {"index": piece.choice, **content, "logprobs": logprobs, "finish_reason": piece.reason}
         if not answer.asked.return_token_ids:
-            return found
+            return choice
         prompt = {"prompt_token_ids": answer.prompts[piece.choice // answer.asked.n]} if first else {}
-        return found | prompt | {"token_ids": piece.ids}
+        return choice | prompt | {"token_ids": piece.ids}
 
 
 COMPLETION = Form("text_completion", "cmpl", "text_completion")
@@ -51,25 +51,25 @@ CHAT = Form("chat.completion", "chatcmpl", "chat.completion.chunk")
 def of_completion(entries: Sequence[LogprobEntry], text: TextCodec) -> dict[str, Any]:
     """`logprobs` of a completion's choice. The token itself is among its likeliest ones, if need be as one more."""
     top = []
-    for each in entries:
-        found: dict[str, float] = {}
-        for token, logprob in (*each.logprobs.likeliest, (each.token, each.logprobs.own)):
-            found.setdefault(_name(token, text), max(LEAST, logprob))
-        top.append(found)
+    for entry in entries:
+        likeliest: dict[str, float] = {}
+        for token, logprob in (*entry.logprobs.likeliest, (entry.token, entry.logprobs.own)):
+            likeliest.setdefault(_name(token, text), max(LEAST, logprob))
+        top.append(likeliest)
     return {
-        "tokens": [_name(each.token, text) for each in entries],
-        "token_logprobs": [max(LEAST, each.logprobs.own) for each in entries],
+        "tokens": [_name(entry.token, text) for entry in entries],
+        "token_logprobs": [max(LEAST, entry.logprobs.own) for entry in entries],
         "top_logprobs": top,
-        "text_offset": [each.offset for each in entries],
+        "text_offset": [entry.offset for entry in entries],
     }
 
 
 def of_chat(entries: Sequence[LogprobEntry], text: TextCodec) -> dict[str, Any]:
     """`logprobs` of a chat completion's choice."""
     content = []
-    for each in entries:
-        top = [_chat_token(token, logprob, text) for token, logprob in each.logprobs.likeliest]
-        content.append(_chat_token(each.token, each.logprobs.own, text) | {"top_logprobs": top})
+    for entry in entries:
+        top = [_chat_token(token, logprob, text) for token, logprob in entry.logprobs.likeliest]
+        content.append(_chat_token(entry.token, entry.logprobs.own, text) | {"top_logprobs": top})
     return {"content": content, "refusal": None}
 
 

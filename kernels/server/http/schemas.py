@@ -160,11 +160,11 @@ class GenerationRequest(BaseModel, ABC):
         for name, harmless in UNSERVED.items():
             if name in given and given[name] not in harmless and not _without_effect(name, given):
                 raise refused(name, f"{name} is not served here")
-        found = without_nulls(given)
-        stop = found.get("stop", [])
+        fields = without_nulls(given)
+        stop = fields.get("stop", [])
         if not isinstance(stop, str | list):
             raise refused("stop", "stop: it must be a text, or a list of texts")
-        return found | {"stop": [stop] if isinstance(stop, str) else stop}
+        return fields | {"stop": [stop] if isinstance(stop, str) else stop}
 
     @model_validator(mode="after")
     def _sensible(self) -> Self:
@@ -244,7 +244,7 @@ class Message(BaseModel):
             return check(value)
         except ValidationError as error:
             kinds = [each.get("type") for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-            other = next((each for each in kinds if isinstance(each, str) and each != "text"), None)
+            other = next((kind for kind in kinds if isinstance(kind, str) and kind != "text"), None)
             if other is not None:
                 raise ValueError(f"a part of type {quoted(other)} is not served here: this model reads text") from error
             raise ValueError("it must be a text, or a list of parts of type text") from error
@@ -271,7 +271,7 @@ class ChatCompletionRequest(GenerationRequest):
     def _few_parts(cls, value: Any) -> Any:
         if isinstance(value, list) and len(value) <= MOST_MESSAGES:
             contents = [each.get("content") for each in value if isinstance(each, dict)]
-            if sum(len(each) for each in contents if isinstance(each, list)) > MOST_MESSAGES:
+            if sum(len(content) for content in contents if isinstance(content, list)) > MOST_MESSAGES:
                 raise ValueError(f"they have more than {MOST_MESSAGES:,} parts")
         return value
 

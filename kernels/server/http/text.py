@@ -57,13 +57,13 @@ def _stop_ids(directory: Path | None, config: dict[str, Any]) -> frozenset[int]:
     given = [config.get("eos_token_id")]
     if directory is not None and (directory / "generation_config.json").is_file():
         given.append(json_object(directory / "generation_config.json").get("eos_token_id"))
-    found = [each for one in given for each in (one if isinstance(one, list) else [one])]
-    return frozenset(each for each in found if isinstance(each, int))
+    ids = [each for one in given for each in (one if isinstance(one, list) else [one])]
+    return frozenset(each for each in ids if isinstance(each, int))
 
 
-def _special_tokens(said: dict[str, Any]) -> dict[str, str]:
+def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
     """The special tokens that a tokenizer's configuration names, each as a text or as an object with its `content`."""
-    given = {name: said.get(name) for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
+    given = {name: config.get(name) for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
     texts = {name: each.get("content") if isinstance(each, dict) else each for name, each in given.items()}
     return {name: each for name, each in texts.items() if isinstance(each, str) and each}
 
@@ -76,8 +76,8 @@ class ModelText:
         from tokenizers import AddedToken, Tokenizer
 
         path = directory / "tokenizer_config.json"
-        said = json_object(path) if path.is_file() else {}
-        special = _special_tokens(said)
+        config = json_object(path) if path.is_file() else {}
+        special = _special_tokens(config)
         try:
             own = Tokenizer.from_file(str(directory / "tokenizer.json"))
         except Exception as error:  # the library raises no class of its own
@@ -90,7 +90,7 @@ class ModelText:
         )
         self._own = own
         file = directory / "chat_template.jinja"
-        template = file.read_text() if file.is_file() else template_of(said.get("chat_template"))
+        template = file.read_text() if file.is_file() else template_of(config.get("chat_template"))
         self._template = None if template is None else ChatTemplate(template, special)
         self.stop_ids = stop_ids
         self._longest = longest_token(own)
@@ -110,12 +110,12 @@ class ModelText:
         if self._longest and (least := -(-len(text.encode()) // self._longest)) > most:
             raise TooLong(least)
         # The library lets go of the interpreter's lock for a batch, and not for a single text.
-        found: list[int] = self._own.encode_batch_fast([text], add_special_tokens=special)[0].ids
-        return found
+        ids: list[int] = self._own.encode_batch_fast([text], add_special_tokens=special)[0].ids
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        found: str = self._own.decode(list(ids), skip_special_tokens=True)
-        return found
+        text: str = self._own.decode(list(ids), skip_special_tokens=True)
+        return text
 
     def token_bytes(self, token: int) -> bytes:
         if token not in self._bytes:
@@ -142,10 +142,10 @@ class ByteText:
         self.stop_ids = stop_ids
 
     def encode(self, text: str, most: float = math.inf) -> list[int]:
-        found = text.encode()
-        if len(found) > most:
-            raise TooLong(len(found))
-        return list(found)
+        encoded = text.encode()
+        if len(encoded) > most:
+            raise TooLong(len(encoded))
+        return list(encoded)
 
     def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
         return self.encode(plain_chat(messages), most)
@@ -159,9 +159,9 @@ class ByteText:
 
 def plain_chat(messages: Sequence[dict[str, str]]) -> str:
     """A chat as text, without a template. Raises ValueError with one sentence."""
-    if any("name" in each for each in messages):
+    if any("name" in message for message in messages):
         raise ValueError("messages: this model has no chat template, which alone has a place for a name")
-    return "".join(PLAIN_TEMPLATE.format(**each) for each in messages) + "assistant:"
+    return "".join(PLAIN_TEMPLATE.format(**message) for message in messages) + "assistant:"
 
 
 class IncrementalDetokenizer:
@@ -184,8 +184,8 @@ class IncrementalDetokenizer:
     def _next(self, whole: bool) -> str:
         before = self._text.decode(self._ids[self._begin : self._told])
         after = self._text.decode(self._ids[self._begin :])
-        held = after.endswith(REPLACEMENT) and not whole and len(self._ids) - self._told < MOST_HELD
-        if held or len(after) <= len(before):
+        incomplete = after.endswith(REPLACEMENT) and not whole and len(self._ids) - self._told < MOST_HELD
+        if incomplete or len(after) <= len(before):
             return ""
         self._begin, self._told = self._told, len(self._ids)
         return after[len(before) :]
@@ -219,5 +219,5 @@ class StopChecker:
 
     def rest(self) -> str:
         """What was held back, at the end of the answer."""
-        held, self._held = self._held, ""
-        return held
+        pending, self._held = self._held, ""
+        return pending

@@ -72,4 +72,6 @@ def byte_characters() -> dict[str, int]:
     """
     themselves = [byte for byte in range(33, 256) if chr(byte).isprintable()]
     others = [byte for byte in BYTES if byte not in themselves]
-    return {chr(each): each for each in themselves} | {chr(256 + at): each for at, each in enumerate(others)}
+    return {chr(themselve): themselve for themselve in themselves} | {
+        chr(256 + at): each for at, each in enumerate(others)
+    }

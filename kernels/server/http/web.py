@@ -97,13 +97,13 @@ async def listening(host: str, port: int) -> list[socket.socket]:
     """Sockets that listen at the host's addresses. Raises ValueError where one is in use, or is not this machine's."""
     try:
         server = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
-        found = [each.dup() for each in server.sockets]
+        sockets = [each.dup() for each in server.sockets]
         server.close()
-        for each in found:
+        for each in sockets:
             each.listen(BACKLOG)
     except OSError as error:
         raise ValueError(f"--host and --port: {error.strerror or error}") from error
-    return found
+    return sockets
 
 
 @contextlib.contextmanager

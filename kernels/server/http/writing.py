@@ -14,7 +14,7 @@ async def with_list(name: str, elements: Iterable[Any], others: dict[str, Any]) 
     Others get a turn behind each element: all of them together may take seconds to make and to write.
     """
     written = []
-    for each in elements:
-        written.append(_encode(each))
+    for element in elements:
+        written.append(_encode(element))
         await asyncio.sleep(0)
     return f'{_encode(others)[:-1]},"{name}":[{",".join(written)}]}}'.encode()

@@ -78,12 +78,12 @@ def receiving_connections(
 
     def read() -> None:
         try:
-            said, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            data, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         except BlockingIOError:
             return
         except OSError:
-            said, descriptors = b"", []
-        if not said:
+            data, descriptors = b"", []
+        if not data:
             loop.remove_reader(control)
             ended()
             return

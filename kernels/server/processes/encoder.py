@@ -61,14 +61,14 @@ class Encoder:
         import torch
 
         width = max(map(len, texts))
-        ids = torch.tensor([[*each, *[0] * (width - len(each))] for each in texts], device=self._device)
-        lengths = torch.tensor([len(each) for each in texts], device=self._device)
+        ids = torch.tensor([[*text, *[0] * (width - len(text))] for text in texts], device=self._device)
+        lengths = torch.tensor([len(text) for text in texts], device=self._device)
         mask = (torch.arange(width, device=self._device) < lengths[:, None]).long()
         with torch.no_grad():
             hidden = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
         pooled = hidden[:, 0] if self.pooling == "cls" else _mean(hidden, mask)
-        found: list[list[float]] = torch.nn.functional.normalize(pooled, dim=-1).tolist()
-        return found
+        normalised: list[list[float]] = torch.nn.functional.normalize(pooled, dim=-1).tolist()
+        return normalised
 
 
 def _mean(hidden: "torch.Tensor", mask: "torch.Tensor") -> "torch.Tensor":
@@ -81,8 +81,8 @@ def pooling_of(directory: Path | None) -> str:
     path = directory / "1_Pooling" / "config.json" if directory else None
     if path is None or not path.is_file():
         return "mean"
-    said = json_object(path)
-    chosen = [name for name, value in said.items() if name.startswith("pooling_mode_") and value is True]
+    config = json_object(path)
+    chosen = [name for name, value in config.items() if name.startswith("pooling_mode_") and value is True]
     known = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
     if len(chosen) != 1 or chosen[0] not in known:
         raise ValueError(f"{path}: this server pools by {' or '.join(known)}, not by {', '.join(chosen) or 'nothing'}")
@@ -110,7 +110,7 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
     with phases.phase("weights"):
         model: Any = runners.load(directory, config, seed=spec.seed, generated=generated, dtype=dtype, device=device)
     own = longest_sequence(model.config.to_dict())  # without positions that are kept for padding, as RoBERTa's
-    longest = min(positions(model.config), spec.context or MOST_TOKENS, own.tokens if own else MOST_TOKENS)
+    longest = min(positions(model.config), spec.max_model_len or MOST_TOKENS, own.tokens if own else MOST_TOKENS)
     with phases.phase("first batch"):
         encoder = Encoder(model, pooling_of(directory), longest)
     if not encoder.pads:
@@ -139,10 +139,10 @@ def serve(encoder: Encoder, connection: Connection) -> None:
             waiting = deque(each for each in waiting if each not in late)
             continue
         batch = next_batch(waiting, encoder.pads)
-        found = encoder.vectors([each.ids for each in batch])
+        vectors = encoder.vectors([each.ids for each in batch])
         report.steps += 1
         report.waiting = len(waiting)
-        connection.send(RequestVectors({each.name: vector for each, vector in zip(batch, found, strict=True)}))
+        connection.send(RequestVectors({each.name: vector for each, vector in zip(batch, vectors, strict=True)}))
         connection.send(News(report=asdict(report)))
 
 

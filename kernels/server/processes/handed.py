@@ -71,11 +71,11 @@ class HandedServer:
             raise ServerDeclined(
                 f"The server's process ended with code {self.process.wait(END_SECONDS)} before it served."
             )
-        told = json.loads(answer)
-        if "declined" in told:
-            raise ServerDeclined(told["declined"])
-        self.serving = told["serving"]
-        device: str = told["ready"]
+        message = json.loads(answer)
+        if "declined" in message:
+            raise ServerDeclined(message["declined"])
+        self.serving = message["serving"]
+        device: str = message["ready"]
         return device
 
     @property

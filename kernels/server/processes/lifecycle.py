@@ -51,8 +51,8 @@ def live(
 
 
 def _too_large(error: BaseException) -> str:
-    said = " ".join(str(error).split("\n")[0].split()) or type(error).__name__
+    reason = " ".join(str(error).split("\n")[0].split()) or type(error).__name__
     return (
-        f"the memory does not hold the model and a server of this size, which --running, --context and --kv-gib make "
-        f"smaller: {said}"
+        f"the memory does not hold the model and a server of this size, which --max-num-seqs, --max-model-len and "
+        f"--kv-gib make smaller: {reason}"
     )

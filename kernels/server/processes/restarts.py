@@ -30,15 +30,15 @@ class Restarts:
         """
         self._pause = RESTART_SECONDS if was_ready else _longer(self._pause)
         await end_of(ended, REAP_SECONDS)
-        said = f"has ended (exit code {ended.exitcode})"
+        reason = f"has ended (exit code {ended.exitcode})"
         while True:
-            logger.error("%s %s; it is started again in %g s", self._name, said, self._pause)
+            logger.error("%s %s; it is started again in %g s", self._name, reason, self._pause)
             await asyncio.sleep(self._pause)
             try:
                 return self._start()
             except (OSError, MemoryError) as error:
                 why = str(error) or "no memory is free"
-            said = f"was not started: {why}"
+            reason = f"was not started: {why}"
             self._pause = _longer(self._pause)
             self._failed(why)
 

@@ -94,14 +94,14 @@ class WebProcesses:
         self._draining = True
         while self._waiting:
             self._waiting.popleft().close()
-        processes = [each.process for each in self._processes.values()]
+        processes = [process.process for process in self._processes.values()]
         self._send_all(Drain(seconds))
         asyncio.get_running_loop().call_later(seconds + LAST_SECONDS, self._kill)
         while self._processes:
             self._ended.clear()
             await self._ended.wait()
-        for each in processes:
-            await end_of(each, REAP_SECONDS)
+        for process in processes:
+            await end_of(process, REAP_SECONDS)
 
     def end_open(self) -> None:
         """Ends the open requests with an error, and soon the processes."""
@@ -112,10 +112,10 @@ class WebProcesses:
     def close(self) -> None:
         """Ends what still runs."""
         self._draining = True
-        for each in self._processes.values():
-            each.process.kill()
-            each.process.join(REAP_SECONDS)
-            each.given.close()
+        for process in self._processes.values():
+            process.process.kill()
+            process.process.join(REAP_SECONDS)
+            process.given.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def state_changed(self, state: EngineState) -> None:
@@ -139,18 +139,18 @@ class WebProcesses:
 
     def engine_died(self, error: ApiError) -> None:
         """Tells all processes, whose open requests get the sentence."""
-        for each in self._processes.values():
-            each.open.clear()
+        for process in self._processes.values():
+            process.open.clear()
         self._send_all(EngineDied(error.message))
 
     def _send_all(self, message: Any) -> None:
-        for each in self._processes.values():
-            each.outbox.put(message)
+        for process in self._processes.values():
+            process.outbox.put(message)
 
     def _kill(self) -> None:
-        for each in self._processes.values():
-            logger.error("web server %d has not ended in time; its process is killed", each.number)
-            each.process.kill()
+        for process in self._processes.values():
+            logger.error("web server %d has not ended in time; its process is killed", process.number)
+            process.process.kill()
 
     def _start(self, number: int) -> None:
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -244,13 +244,13 @@ def _number(name: str) -> int:
 
 def _divided(news: News) -> dict[int, News]:
     """The parts of the news by the processes' numbers; without the report, which the state has."""
-    found: dict[int, News] = {}
+    divided: dict[int, News] = {}
     for event in news.tokens:
         number = _number(event[0])
-        if number not in found:
-            found[number] = News()
-        found[number].tokens.append(event)
+        if number not in divided:
+            divided[number] = News()
+        divided[number].tokens.append(event)
     for name in ("refusals", "cached", "logprobs"):
         for request, value in getattr(news, name).items():
-            getattr(found.setdefault(_number(request), News()), name)[request] = value
-    return found
+            getattr(divided.setdefault(_number(request), News()), name)[request] = value
+    return divided

@@ -28,7 +28,7 @@ def processes_for(spec: Spec, cpus: int, gpu: bool) -> int:
     With 1 the server's main process is the web server. A model on the CPU needs its cores for itself.
     """
     on_gpu = spec.device == "cuda" or (spec.device is None and gpu)
-    several = on_gpu and cpus >= FEWEST_CPUS and spec.running >= FEWEST_RUNNING
+    several = on_gpu and cpus >= FEWEST_CPUS and spec.max_num_seqs >= FEWEST_RUNNING
     return spec.web_processes or (SEVERAL if several else 1)
 
 

@@ -41,7 +41,7 @@ def serve(engine: "Engine", connection: Connection) -> None:
     """
     connection.send(News(report=asdict(_report(engine))))
     open_requests: dict[str, Request] = {}
-    news, told = News(), 0.0
+    news, reported_at = News(), 0.0
     arrived, has_room = select.poll(), select.poll()
     arrived.register(connection, select.POLLIN)
     has_room.register(connection, select.POLLOUT)
@@ -50,9 +50,9 @@ def serve(engine: "Engine", connection: Connection) -> None:
             _take(engine, connection.recv(), open_requests, news)
             if news.refusals or news.report:
                 break
-        found = engine.run_step()
-        made = Counter(each.request.name for each in found if each.request.cached and each.token is not None)
-        for request, token, reason, logprobs in found:
+        tokens = engine.run_step()
+        made = Counter(each.request.name for each in tokens if each.request.cached and each.token is not None)
+        for request, token, reason, logprobs in tokens:
             if request.name not in open_requests:
                 continue
             if made.get(request.name) == request.answered:  # its first tokens
@@ -63,8 +63,8 @@ def serve(engine: "Engine", connection: Connection) -> None:
             if reason:
                 del open_requests[request.name]
         now = time.monotonic()
-        if now - told > REPORT_SECONDS or engine.idle:
-            news.report, told = asdict(_report(engine)), now
+        if now - reported_at > REPORT_SECONDS or engine.idle:
+            news.report, reported_at = asdict(_report(engine)), now
         if (news.tokens or news.refusals or news.report) and (engine.idle or has_room.poll(0)):
             connection.send(news)
             news = News()

@@ -149,7 +149,7 @@ class Scheduler:
         for part in step.decodes:
             request = part.request
             count = min(count, 1 + request.max_tokens - request.scheduled, longest - part.start)
-        while count > 1 and sum(self._missing(each.request, count - 1) for each in step.decodes) > self.pages.free:
+        while count > 1 and sum(self._missing(decode.request, count - 1) for decode in step.decodes) > self.pages.free:
             count -= 1
         if count <= 1:
             return step
@@ -170,7 +170,7 @@ class Scheduler:
         """Takes the ids that a step chose, those of each of its parts, and by a part's number the log probabilities of
         its only one. Returns the answers' new tokens, in order for each request.
         """
-        found = []
+        committed = []
         for number, (part, ids) in enumerate(zip(step.parts, tokens, strict=True)):
             request = part.request
             for token in ids:
@@ -178,12 +178,12 @@ class Scheduler:
                     break
                 request.ids.append(token)
                 reason = self._end(request, token)
-                found.append(Token(request, token, reason, (logprobs or {}).get(number)))
+                committed.append(Token(request, token, reason, (logprobs or {}).get(number)))
                 if reason:
                     self._finish(request, reason)
             if part.samples and request.state != "finished":
                 self._cache_full_blocks(request)
-        return found
+        return committed
 
     @staticmethod
     def _end(request: Request, token: int) -> FinishReason | None:
@@ -236,17 +236,17 @@ class Scheduler:
         if request.in_flight:
             return False
         known = len(request.ids)
-        found = self.pages.prefix(self._block_hashes(request, (known - 1) // self.limits.page_size))
-        missing = self.pages.needed(min(known + 1, self.limits.longest)) - len(found)
-        if self.pages.free - self.pages.unread(found) < missing:
+        cached_pages = self.pages.prefix(self._block_hashes(request, (known - 1) // self.limits.page_size))
+        missing = self.pages.needed(min(known + 1, self.limits.longest)) - len(cached_pages)
+        if self.pages.free - self.pages.unread(cached_pages) < missing:
             return False
-        for page in found:
+        for page in cached_pages:
             self.pages.share(page)
         self.waiting.popleft()
-        request.pages, request.computed = found, len(found) * self.limits.page_size
+        request.pages, request.computed = cached_pages, len(cached_pages) * self.limits.page_size
         if not request.scheduled:
             request.cached = request.computed
-        request.num_cached_blocks, request.slot, request.state = len(found), self._slots.pop(), "running"
+        request.num_cached_blocks, request.slot, request.state = len(cached_pages), self._slots.pop(), "running"
         request.admitted += 1
         self.running.append(request)  # in order of arrival: requests are admitted in order, and preempted from the end
         return self._reserve(request, known)

@@ -80,7 +80,7 @@ def test_it_passes_the_gate_on_the_gpu():
     drawn = [case for case in check_cases("attention", cpu=False) if VARIANT.serves(case, GPUS["h200"]) is None]
     odd = like(batch=3, kv_len=801, kv_lengths=(0, 33, 801))
     changes = ({}, {"heads": 8}, {"heads": 24, "kv_dtype": "fp8"}, {"heads": 64, "head_dim": 128, "paged": True})
-    for case in (*drawn[::4], *(odd.model_copy(update=each) for each in changes)):
+    for case in (*drawn[::4], *(odd.model_copy(update=change) for change in changes)):
         for params in VARIANT.space(case):
             report = gate.check(VARIANT, case, "cuda", params)
             assert report.passed, f"{case.key} {params}: {report.sentence}"

@@ -86,7 +86,11 @@ def test_drawn_cases_pass_the_gate() -> None:
 
     if torch.cuda.get_device_capability() != (10, 0):
         pytest.skip("it is built for sm_100a")
-    served = [each for each in check_cases("attention", cpu=False) if FLASH.serves(each, GPUS["b200"]) is None]
+    served = [
+        check_case
+        for check_case in check_cases("attention", cpu=False)
+        if FLASH.serves(check_case, GPUS["b200"]) is None
+    ]
     for each in served:
         report = gate.check(FLASH, each, "cuda", {})
         assert report.passed, f"{each.key}: {report.sentence}"

@@ -49,7 +49,7 @@ def notes(name: str) -> list[Note]:
 def one_warp_of_each_half(made: list[Note]) -> list[Note]:
     """The four do not meet each other, and with all of them states would be too many for long programs."""
     kept = [0, 4, 8, 9]
-    left = [(kept.index(each[0]), *each[1:]) for each in made if each[0] in kept]
+    left = [(kept.index(note[0]), *note[1:]) for note in made if note[0] in kept]
     return [(*each[:3], 1, *each[4:]) if each[1] == INIT and each[3] == 4 else each for each in left]
 
 
@@ -62,7 +62,7 @@ def test_no_order_of_events_is_wrong() -> None:
 def test_fences_stand_where_threads_meet(name: str) -> None:
     assert not unfenced(notes(name))
     for after in (0, 1):
-        assert unfenced([each for each in notes(name) if each[1] != FENCE or each[2] != after])
+        assert unfenced([note for note in notes(name) if note[1] != FENCE or note[2] != after])
 
 
 PLANTING = Planting(
@@ -75,7 +75,7 @@ without, with_value, earlier = PLANTING.without, PLANTING.with_value, PLANTING.e
 def halves_share_scores(made: list[Note]) -> list[Note]:
     """The scores and weights of the second half lie where the first one's do."""
     scores = 2 * KEYS
-    changed = [(*each[:4], each[4] % KEYS, *each[5:]) if each[1] == PRODUCT else each for each in made]
+    changed = [(*note[:4], note[4] % KEYS, *note[5:]) if note[1] == PRODUCT else note for note in made]
     changed = [(*each[:2], each[2] % KEYS, *each[3:]) if each[1] == WEIGHTED else each for each in changed]
     return [
         (*each[:2], each[2] % KEYS, *each[3:]) if each[1] in (READ, STORE) and each[2] < scores else each
@@ -85,15 +85,15 @@ def halves_share_scores(made: list[Note]) -> list[Note]:
 
 def sums_over_scores(made: list[Note]) -> list[Note]:
     """Sums begin half a head_dim too early: those of the first half over the second one's scores."""
-    return [(*each[:4], each[4] - HEAD_DIM // 2, *each[5:]) if each[1] == WEIGHTED else each for each in made]
+    return [(*note[:4], note[4] - HEAD_DIM // 2, *note[5:]) if note[1] == WEIGHTED else note for note in made]
 
 
 def other_slot(made: list[Note]) -> list[Note]:
     """Products of weights read the next slot of the ring, which begins behind the queries of both halves."""
     slot = KEYS * HEAD_DIM * 2
     return [
-        (*each[:3], 2 * slot + (each[3] - slot) % (SLOTS * slot), *each[4:]) if each[1] == WEIGHTED else each
-        for each in made
+        (*note[:3], 2 * slot + (note[3] - slot) % (SLOTS * slot), *note[4:]) if note[1] == WEIGHTED else note
+        for note in made
     ]
 
 

@@ -79,7 +79,7 @@ def notes(name: str) -> list[Note]:
 def one_warp_of_each_epilogue(made: list[Note]) -> list[Note]:
     """Of two blocks the first epilogue warp each: the four do not meet each other, and states would be too many."""
     kept = [0, 4, 5, 6, 10, 11]
-    left = [(kept.index(each[0]), *each[1:]) for each in made if each[0] in kept]
+    left = [(kept.index(note[0]), *note[1:]) for note in made if note[0] in kept]
     counted = {8: 2, 11: 5}  # readers of a drained accumulator, of an answer
     return [(*each[:3], counted.get(each[3], each[3]), *each[4:]) if each[1] == INIT else each for each in left]
 
@@ -97,13 +97,13 @@ without, with_value, earlier = PLANTING.without, PLANTING.with_value, PLANTING.e
 
 
 def one_accumulator(made: list[Note]) -> list[Note]:
-    changed = [(*each[:4], each[4] % 128, *each[5:]) if each[1] == PRODUCT else each for each in made]
-    return [(*each[:2], each[2] % 128, *each[3:]) if each[1] == READ else each for each in changed]
+    changed = [(*note[:4], note[4] % 128, *note[5:]) if note[1] == PRODUCT else note for note in made]
+    return [(*note[:2], note[2] % 128, *note[3:]) if note[1] == READ else note for note in changed]
 
 
 def other_stage(made: list[Note]) -> list[Note]:
     """Products of every second stage read the first one's x."""
-    return [(*each[:2], each[2] % 16_384, *each[3:]) if each[1] == PRODUCT else each for each in made]
+    return [(*note[:2], note[2] % 16_384, *note[3:]) if note[1] == PRODUCT else note for note in made]
 
 
 PLANTED: dict[str, Change] = {
@@ -138,8 +138,8 @@ def a_lost_barrier_of_the_second_block(step: int, place: int) -> Change:
     """Without the steps on a barrier of the second block: 2 is its first empty stage, 4 its first sums."""
 
     def changed(made: list[Note]) -> list[Note]:
-        second = [each[2] for each in made if each[1] == INIT and each[2] >= BLOCK]
-        return [each for each in made if not (each[1] == step and each[2] == second[place])]
+        second = [note[2] for note in made if note[1] == INIT and note[2] >= BLOCK]
+        return [note for note in made if not (note[1] == step and note[2] == second[place])]
 
     return changed
 
@@ -211,4 +211,4 @@ def test_what_the_second_block_lacks_of_an_answer_is_found(step: int) -> None:
 
 @pytest.mark.parametrize("after", [0, 1], ids=["before", "after"])
 def test_a_missing_fence_is_found(after: int) -> None:
-    assert unfenced([each for each in notes(FIRST) if each[1] != FENCE or each[2] != after])
+    assert unfenced([note for note in notes(FIRST) if note[1] != FENCE or note[2] != after])

@@ -37,7 +37,7 @@ def test_a_bring_up_of_this_cpu_writes_its_report_and_goes_on(tmp_path, monkeypa
     assert found.limits.absent["grid_barrier_us"] == "A CPU has no thread blocks."
     assert {race.case for race in found.races} == {case.key for case in FEW}
     assert all(race.peer_ms for race in found.races)
-    assert {each.variant: each.passed for each in found.proofs}["torch_rmsnorm"] == 1
+    assert {proof.variant: proof.passed for proof in found.proofs}["torch_rmsnorm"] == 1
     assert not found.stopped
     assert not found.left_out
     report = (tmp_path / "here" / "bring-up.md").read_text()

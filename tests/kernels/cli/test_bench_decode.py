@@ -165,7 +165,7 @@ def rows_of(model, *others):
     ]
     ceilings = {"read_tbps": 10.0, "copy_tbps": 10.0, "matrix_tflops": {"fp32": 1e3}}
     options = Options(rounds=ROUNDS, seconds=600)
-    found = bench_decode._measured(options, GPUS["cpu"], ceilings, model, [(each, CASE) for each in variants])
+    found = bench_decode._measured(options, GPUS["cpu"], ceilings, model, [(variant, CASE) for variant in variants])
     return {row.variant: row for row in found}
 
 

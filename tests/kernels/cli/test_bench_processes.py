@@ -43,7 +43,7 @@ def run_in(*processes):
     for number, requests in enumerate(processes):
         if number:
             run.restart()
-        run.served += [served(each) for each in requests]
+        run.served += [served(request) for request in requests]
     return run
 
 

@@ -125,7 +125,7 @@ def test_every_pass_of_a_server_finds_its_binaries(asked: set[str]) -> None:
     loaded = runners.load(None, CONFIG, seed=1, generated=True, dtype="bf16", device="cpu")
     model, shapes = Decoder(loaded), Decoder(skeleton(CONFIG, "bf16"))
     backend = KernelsBackend(
-        model, H200, limits_for(shapes, loaded.config, RequestedSize(SERVER.context, SERVER.running))
+        model, H200, limits_for(shapes, loaded.config, RequestedSize(SERVER.max_model_len, SERVER.max_num_seqs))
     )
     pages, met = backend.state.positions // backend.limits.page_size, set()
     for shape, ops, head in backend.passes():
@@ -154,7 +154,7 @@ def test_the_servers_megakernels_find_their_binaries(asked: set[str], monkeypatc
     model: Any = skeleton(CONFIG, "bf16")
     for batch in BATCHES:
         with pytest.raises(Packed):
-            megakernel_instance.MachineInstance(model, batch, capacity_of(SERVER.context or 0))
+            megakernel_instance.MachineInstance(model, batch, capacity_of(SERVER.max_model_len or 0))
     assert len(asked) == len(BATCHES)
     assert all(name.startswith("decode-") for name in asked)
 
@@ -187,8 +187,8 @@ def test_every_source_of_a_variant_is_some_variants_build() -> None:
             for gpu in (H200, GPUS["b200"]):
                 for variant in registry.offers(case, gpu)[0]:
                     for params in variant.space(case):
-                        found |= {each.source for each in variant.cuda_builds(case, params, gpu)}
-    assert found == {each for folder in folders for each in folder.glob("*.cu")}
+                        found |= {cuda_build.source for cuda_build in variant.cuda_builds(case, params, gpu)}
+    assert found == {path for folder in folders for path in folder.glob("*.cu")}
 
 
 def test_a_name_says_what_was_compiled_and_not_where(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_name_says_what_was_compiled_and_not_where(tmp_path: Path) -> None:
     copy = Build.of(there / "small.cu", {"M": 1})
     assert copy.name == here.name
     others = [Build.of(copy.source, {"M": 2}), Build.of(copy.source, {"M": 1}, "sm_100a")]
-    names = {here.name, *(each.name for each in others)}
+    names = {here.name, *(other.name for other in others)}
     (there / "more.cuh").write_text("// more\n")
     assert len({*names, copy.name}) == 4
 

@@ -63,7 +63,8 @@ def tensors(outputs: Any) -> tuple[torch.Tensor, ...]:
 def poisoned(outputs: Any) -> Any:
     """Outputs of the same shapes and strides, every byte set."""
     found = tuple(
-        torch.empty_strided(each.shape, each.stride(), dtype=each.dtype, device="cuda") for each in tensors(outputs)
+        torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cuda")
+        for tensor in tensors(outputs)
     )
     for each in found:
         each.untyped_storage().fill_(0x7F)
@@ -118,8 +119,8 @@ def test_a_captured_call_repeats_itself(name: str, case: Case) -> None:
     for _ in range(2):
         graph.replay()
     torch.cuda.synchronize()
-    for each in outputs:
-        assert_same(each, expected)
+    for output in outputs:
+        assert_same(output, expected)
 
 
 def test_an_address_that_is_freed_and_used_again_with_another_row_stride() -> None:

@@ -90,7 +90,7 @@ def test_the_driver_launches_what_triton_launches(name: str, case: Case, params:
         expected = by_triton(name, case, params, arguments)
         for _ in range(2):
             assert_equal(written(function(**arguments), arguments), expected)
-        out = tuple(torch.full_like(each, 3.0) for each in several(function(**arguments)))
+        out = tuple(torch.full_like(tensor, 3.0) for tensor in several(function(**arguments)))
         out = out if len(out) > 1 else out[0]
         assert function.unchecked(**arguments, out=out) is out
         assert_equal(written(out, arguments), expected)

@@ -58,7 +58,7 @@ def test_what_is_packed_is_what_triton_passes_and_the_kernel_declares(
     kernel = packed(compiled, call.arguments, call.outputs)
 
     outputs = call.outputs if isinstance(call.outputs, tuple) else (call.outputs,)
-    new = tuple(torch.empty_like(each) for each in outputs)
+    new = tuple(torch.empty_like(output) for output in outputs)
     launches: list[Any] = []
     monkeypatch.setattr(triton_launch, "Launch", lambda *given: launches.append(given))
     kernel.launch(call.grid, 7, new if isinstance(call.outputs, tuple) else new[0])
@@ -68,10 +68,10 @@ def test_what_is_packed_is_what_triton_passes_and_the_kernel_declares(
     replaced = {id(each): other for each, other in zip(outputs, new, strict=True)}
     expected = [replaced.get(id(each), each) for each in triton.passed(call.arguments)]
     addresses = [each.data_ptr() if isinstance(each, Tensor) else each for each in expected]
-    assert [float(each) for each in arguments] == [float(np.float32(each)) if isinstance(each, float) else float(each)
-                                                   for each in [*addresses, 0, 0]]  # fmt: skip
+    given = [np.float32(each) if isinstance(each, float) else each for each in [*addresses, 0, 0]]
+    assert [float(argument) for argument in arguments] == [float(each) for each in given]
     declared = [BYTES[kind] for kind in re.findall(r"\.param \.(\w+)[^,)]*_param_\d+", compiled.asm["ptx"])]
-    held = [ctypes.sizeof(packed_argument(each)) for each in arguments]
+    held = [ctypes.sizeof(packed_argument(argument)) for argument in arguments]
     assert len(held) == len(declared)
     assert all(a == b for a, b, value in zip(held, declared, arguments, strict=True) if isinstance(value, np.float32))
     assert all(a >= b for a, b in zip(held, declared, strict=True))  # integers take their lower bytes
@@ -271,7 +271,7 @@ def test_what_is_kept_of_a_call_holds_none_of_its_tensors(
 
     def kept() -> Any:
         arguments = drawn(case)
-        return function._prepare(True, 7, None, **arguments), [weakref.ref(each) for each in arguments.values()]
+        return function._prepare(True, 7, None, **arguments), [weakref.ref(argument) for argument in arguments.values()]
 
     monkeypatch.setattr(Tensor, "is_cuda", True)
     monkeypatch.setattr(Workspace, "take", lambda self, stream, make: make())
@@ -280,4 +280,4 @@ def test_what_is_kept_of_a_call_holds_none_of_its_tensors(
     call, tensors = kept()
     gc.collect()
     assert call.holds is None
-    assert [each() for each in tensors] == [None] * len(tensors)
+    assert [tensor() for tensor in tensors] == [None] * len(tensors)

@@ -43,8 +43,8 @@ def _products(content, kind, dtype, lane):
     """The operand registers a0 to a3 of each 16 × 16 product, as pairs of values."""
     fragments = content[: STEP_BYTES[kind] // 512 * 512].view(-1, 32, 16)[:, lane]
     if kind == "same":
-        for each in fragments:
-            yield each.view(dtype).float().view(4, 2)
+        for fragment in fragments:
+            yield fragment.view(dtype).float().view(4, 2)
     elif kind == "fp8":
         yield from fragments[0].view(torch.float8_e4m3fn).float().view(2, 4, 2)
     elif kind == "nvfp4":

@@ -150,7 +150,7 @@ def test_columns_that_are_no_multiple_of_8() -> None:
 
 @pytest.mark.gpu
 def test_what_check_draws_is_right() -> None:
-    drawn = [each for each in cases.check_cases("linear", cpu=False) if isinstance(each, LinearCase)]
+    drawn = [check_case for check_case in cases.check_cases("linear", cpu=False) if isinstance(check_case, LinearCase)]
     served = [each for each in drawn if variant("gemm_hopper").serves(each, GPUS["h200"]) is None]
     assert len(served) > 10
     for each in served[::5]:  # `check` takes them all

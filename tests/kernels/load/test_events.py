@@ -34,8 +34,8 @@ def test_a_count_is_believed_where_an_answer_may_have_as_many_tokens(counted, ke
         {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": counted}},
     ]
     reader = EventReader(exchange)
-    for each in events:
-        reader.feed(f"data: {json.dumps(each)}\n\n".encode(), 5)
+    for event in events:
+        reader.feed(f"data: {json.dumps(event)}\n\n".encode(), 5)
     assert exchange.counted_output == kept
     assert bool(exchange.error) == (kept is None and counted != "8")
     assert len(exchange.token_ns) <= 11

@@ -36,8 +36,8 @@ def regular() -> LoadTrace:
 
 def late(sent: LoadTrace, ms: float) -> LoadTrace:
     """The same load, every request of which was begun late."""
-    for each in sent.exchanges:
-        each.begun_ns = each.intended_ns + round(ms * MS)
+    for exchange in sent.exchanges:
+        exchange.begun_ns = exchange.intended_ns + round(ms * MS)
     return sent
 
 
@@ -62,7 +62,9 @@ def test_what_is_judged_has_the_figures_of_the_bench():
     sent = late(regular(), 7)
     one, other = LoadFigures([sent]), LoadSummary(sent)
     assert (one.seconds, one.tokens_per_second) == (other.seconds, other.tokens_per_second)
-    assert [each.planned.index for each in one.exchanges] == [each.planned.index for each in other.exchanges]
+    assert [exchange.planned.index for exchange in one.exchanges] == [
+        exchange.planned.index for exchange in other.exchanges
+    ]
     assert other.metric("ttft").percentiles["p99"].value == one.percentiles("ttft")["p99"]
     lag = other.generator_lag()
     assert (lag.send_p99, lag.void, lag.limit) == (one.lag.send_p99, True, MOST_LAG_MS)
@@ -72,14 +74,14 @@ def test_requests_that_were_due_when_sending_had_stopped_do_not_count():
     """One process had no request left, so fewer users were there than were asked for."""
     parts = [LoadTrace(0, 1000 * MS, [answered(0, 10, 2, 1)]), LoadTrace(0, 3000 * MS, [answered(1, 2000, 2, 1)])]
     found = LoadFigures([merged(parts)])
-    assert [each.planned.index for each in found.exchanges] == [0]
+    assert [exchange.planned.index for exchange in found.exchanges] == [0]
     assert found.tokens_per_second == pytest.approx(2)
 
 
 def test_a_request_that_was_given_up_kept_no_promise():
     sent = regular()
-    for each in sent.exchanges:
-        each.ended = CANCELLED
+    for exchange in sent.exchanges:
+        exchange.ended = CANCELLED
     found = LoadFigures([sent])
     assert found.kept_per_second(LatencyPromise(10, 10).kept) == 0
     assert found.percentiles("e2e") is None

@@ -22,6 +22,6 @@ def test_a_list_is_the_same_each_time():
 def test_a_body_asks_for_exactly_the_planned_tokens_and_ids_of_those_that_are_judged():
     found = RequestList.drawn(UNEQUAL, 20, 1000, 7, judged=3)
     bodies = [json.loads(found.body("m", each)) for each in found.planned]
-    assert [len(each["prompt"]) for each in bodies] == [each.prompt_tokens for each in found.planned]
-    assert all(each["ignore_eos"] and max(each["prompt"]) < 1000 for each in bodies)
-    assert sum("return_token_ids" in each for each in bodies) == 3
+    assert [len(body["prompt"]) for body in bodies] == [each.prompt_tokens for each in found.planned]
+    assert all(body["ignore_eos"] and max(body["prompt"]) < 1000 for body in bodies)
+    assert sum("return_token_ids" in body for body in bodies) == 3

@@ -38,18 +38,22 @@ def test_users_of_two_processes_share_the_requests_and_begin_together(address):
     seen = []
     sending = Sending(address, partial(requests.load, "stub", 5), LoadDuration(60), processes=2)
     found = asyncio.run(sending.run(lambda counts: seen.append((counts.total(SENT), counts.total(ENDED)))))
-    assert sorted(each.planned.index for each in found.exchanges) == list(range(60))
-    assert not any(each.error for each in found.exchanges)
-    assert [each.intended_ns for each in found.exchanges] == sorted(each.intended_ns for each in found.exchanges)
+    assert sorted(exchange.planned.index for exchange in found.exchanges) == list(range(60))
+    assert not any(exchange.error for exchange in found.exchanges)
+    assert [exchange.intended_ns for exchange in found.exchanges] == sorted(
+        exchange.intended_ns for exchange in found.exchanges
+    )
     first, second = found.by_process
-    assert {each.planned.index % 2 for each in first.exchanges} == {0}
+    assert {exchange.planned.index % 2 for exchange in first.exchanges} == {0}
     assert first.counted_from_ns == second.counted_from_ns == found.counted_from_ns
     assert [_most_at_once(each) for each in (found, first, second)] == [5, 3, 2]
     assert all(0 <= sent - ended <= 5 for sent, ended in seen)
 
 
 def _most_at_once(sent: LoadTrace) -> int:
-    edges = sorted([(each.begun_ns, 1) for each in sent.exchanges] + [(each.end_ns, -1) for each in sent.exchanges])
+    edges = sorted(
+        [(exchange.begun_ns, 1) for exchange in sent.exchanges] + [(exchange.end_ns, -1) for exchange in sent.exchanges]
+    )
     sums = [sum(change for _, change in edges[: end + 1]) for end in range(len(edges))]
     return max(sums)
 
@@ -57,8 +61,8 @@ def _most_at_once(sent: LoadTrace) -> int:
 def test_requests_of_an_open_loop_are_meant_at_the_times_at_which_one_process_would_send_them(address):
     requests = RequestList.drawn(LENGTHS, 60, 1000, 7, rate=60)
     found = asyncio.run(Sending(address, partial(requests.load, "stub", None), LoadDuration(60), processes=2).run())
-    assert [each.planned.index for each in found.exchanges] == list(range(60))
-    intended = [(each.intended_ns - found.counted_from_ns) / 1e9 for each in found.exchanges]
+    assert [exchange.planned.index for exchange in found.exchanges] == list(range(60))
+    intended = [(exchange.intended_ns - found.counted_from_ns) / 1e9 for exchange in found.exchanges]
     assert intended == pytest.approx([each.at_s for each in requests.planned], abs=1e-8)
     assert found.stopped_ns >= found.exchanges[-1].intended_ns
 
@@ -82,7 +86,7 @@ def test_a_process_that_dies_ends_the_load_with_a_sentence(address):
 
 
 def _senders(process: psutil.Process) -> list[psutil.Process]:
-    return [each for each in process.children() if any("sender_process" in word for word in each.cmdline())]
+    return [child for child in process.children() if any("sender_process" in word for word in child.cmdline())]
 
 
 def _ended(process: psutil.Process) -> bool:
@@ -120,7 +124,7 @@ def test_the_processes_end_with_the_program_though_it_is_killed(address):
         try:
             whose = psutil.Process(program.pid)
             senders = wait_for(lambda: len(found := _senders(whose)) == 2 and found, 300, "two processes")
-            assert "sk-kept-secret" not in str([(each.cmdline(), each.environ()) for each in senders])
+            assert "sk-kept-secret" not in str([(sender.cmdline(), sender.environ()) for sender in senders])
         finally:
             program.kill()
     wait_for(lambda: all(map(_ended, senders)), 300, "the end of both")

@@ -39,7 +39,7 @@ def test_ceilings_of_a_cpu_are_plausible() -> None:
 @pytest.mark.parametrize("name", ["fp32", "bf16", "fp16", "fp8"])
 def test_each_precision_multiplies_what_it_was_given(name: str) -> None:
     multiply = product(name, 64, "cpu")
-    left, right = (each.float() for each in multiply.args)  # type: ignore[attr-defined]
+    left, right = (arg.float() for arg in multiply.args)  # type: ignore[attr-defined]
     assert torch.allclose(multiply().float(), left @ right, rtol=0.01, atol=0.05)
 
 

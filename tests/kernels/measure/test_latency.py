@@ -87,7 +87,7 @@ def test_a_plan_that_is_run_again_and_the_pipeline_give_one_figure(requests, met
 def test_a_plan_that_is_run_again_waits_in_line_as_the_pipelines_clients_do(requests) -> None:
     """Four clients in batches of two: each waits for the batch before its own, 15 ms for each."""
     assert len(requests) == 4
-    assert {each.requests for each in requests} == {2}
+    assert {request.requests for request in requests} == {2}
     assert min(pooled(requests, "e2e")) >= 2 * 15
 
 

@@ -63,7 +63,9 @@ def inputs_of_layers(model: Any, ids: torch.Tensor) -> torch.Tensor:
     """What goes into each layer and into the last norm, float32 [layers + 1, tokens, hidden] of one sequence."""
     states: list[torch.Tensor] = []
     modules = (*model.model.layers, model.model.norm)
-    hooks = [each.register_forward_pre_hook(lambda _, given: states.append(given[0][0].float())) for each in modules]
+    hooks = [
+        module.register_forward_pre_hook(lambda _, given: states.append(given[0][0].float())) for module in modules
+    ]
     model(ids)
     for hook in hooks:
         hook.remove()

@@ -61,7 +61,7 @@ def test_the_build_that_notes_times_differs_in_that_alone(monkeypatch: pytest.Mo
 
 
 def test_two_ranks_side_by_side_need_room_for_the_pairs_of_both(compiled: list[dict[str, Any]]) -> None:
-    layout = Layout(sms=4, splits=0, pairs=True, ranks=2)
+    layout = Layout(sms=4, splits=0, pairs=True, tensor_parallel_size=2)
     part = part_of(SHAPE, 2)
     alone, both = (device.built(part, layout, device.Tuning(), beside) for beside in (1, 2))
     assert [program.rank for program in alone.programs] == [0, 1]

@@ -44,7 +44,7 @@ def test_logits_are_as_near_to_float32_as_torchs(devices, family, batch):
         runner = runner_of(model, devices=devices)
         ids = torch.randint(0, 4099, (batch, length), device="cuda")
         runner.prepare(batch, length - 8, 8)
-        assert runner._machine.layout.ranks == len(devices)
+        assert runner._machine.layout.tensor_parallel_size == len(devices)
         own, torchs, truth = runner.after_prompt(ids, length - 8), model(ids).logits, exact(ids).logits
         own, torchs = ((each[:, -8:].float() - truth[:, -8:]).norm() for each in (own, torchs))
         assert own <= 1.1 * torchs, (length, own / torchs)
@@ -58,7 +58,7 @@ def test_each_layer_leaves_the_residual_of_the_reference_on_every_rank(devices):
     ids = torch.randint(0, 4096, (1, 24), device="cuda")
     runner.logits(ids)
     first, *others = (rank.residuals.to("cuda") for rank in runner._machine.ranks)
-    assert all(torch.equal(each, first) for each in others)
+    assert all(torch.equal(other, first) for other in others)
     own = first[:, ::2, 0].transpose(0, 1)  # [layers + 1, tokens, hidden]
     truth, torchs = (inputs_of_layers(each, ids) for each in (exact, model))
     for layer in range(len(own)):

@@ -28,7 +28,9 @@ def test_shares_cover_a_matrix_once(
     parts, sms = min(parts, columns), sms - sms % 2 if in_pairs else sms
     used = np.zeros((tiles, columns), dtype=int)
     found_shares = shares(tiles, columns, parts, sms, rotation, 2 if in_pairs else 1)
-    assert not in_pairs or [each[2:] for each in found_shares[::2]] == [each[2:] for each in found_shares[1::2]]
+    assert not in_pairs or [found_share[2:] for found_share in found_shares[::2]] == [
+        found_share[2:] for found_share in found_shares[1::2]
+    ]
     for tile, units, k_tile, k_tiles, part in found_shares:
         used[tile : tile + units, k_tile : k_tile + k_tiles] += 1
         assert 0 <= part < parts
@@ -84,7 +86,7 @@ def test_no_sm_has_more_row_tiles_for_the_sms_left_out(name: str) -> None:
 
     def most(sms: int) -> list[int]:
         tables = build_program(shape, replace(default_layout(shape), sms=sms)).instructions
-        return [max(int(each[each[:, 0] == op, 2].sum()) for each in tables) for op in (QKV, OUT, GATE_UP, DOWN)]
+        return [max(int(table[table[:, 0] == op, 2].sum()) for table in tables) for op in (QKV, OUT, GATE_UP, DOWN)]
 
     assert default_layout(shape).sms == 128
     assert most(128) == most(132)

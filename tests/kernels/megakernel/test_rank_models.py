@@ -57,7 +57,7 @@ def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: 
     prompts = TensorParallelPrompts(parts, whole=False)
     prompts.read(prompt)
     first = prompts.state.token[:, 0].numpy()
-    made = programs_of(name, ranks=ranks, sms=4)
+    made = programs_of(name, tensor_parallel_size=ranks, sms=4)
     gpus = []
     for each, rank, program in zip(parts, own, made, strict=True):
         arrays = {key: as_numpy(value) for key, value in uploads(rank.model, program, CAPACITY, rank.rounded).items()}
@@ -65,7 +65,7 @@ def test_a_prompt_that_all_ranks_read_goes_on_in_their_caches(name: str, ranks: 
             SimulatedGpu(program, arrays, DecodeStart(stacked(each, 0), stacked(each, 1), first, LENGTH), COUNT)
         )
     tokens = run(gpus, round_robin())
-    found = np.nansum(np.stack([each.logits for each in gpus]), axis=0)
+    found = np.nansum(np.stack([gpu.logits for gpu in gpus]), axis=0)
     begin = Start(prompt, np.zeros(0), np.zeros(0), first)
     expected, rounded = (logits_after(each(name), begin, tokens) for each in (exact, model))
     assert np.abs(found - expected).max() <= 1.5 * np.abs(rounded - expected).max()
@@ -126,7 +126,7 @@ def test_a_loaded_model_is_left_as_it_is() -> None:
 def test_the_bytes_that_a_gpu_holds_are_those_of_its_tensors(name: str, weights: str) -> None:
     """All that is as large as a matrix. Neither rank holds anything of the whole model's layers."""
     own = rank_models(divide(model(name), cpus(2)), cpus(2), weights, Rounding())
-    for rank, program in zip(own, programs_of(name, ranks=2, weights=weights, batch=1), strict=True):
+    for rank, program in zip(own, programs_of(name, tensor_parallel_size=2, weights=weights, batch=1), strict=True):
         held, there = held_bytes(program, CAPACITY), part(rank, 1)
         layers = rank.compact.layers
         matrices = [
@@ -134,9 +134,9 @@ def test_the_bytes_that_a_gpu_holds_are_those_of_its_tensors(name: str, weights:
         ]
         uploaded = uploads(rank.model, program, CAPACITY, rank.rounded)
         assert held == {
-            "matrices for prompts": sum(each.nbytes for each in matrices),
+            "matrices for prompts": sum(matrix.nbytes for matrix in matrices),
             "stream of the launch": uploaded["weights"].nbytes,
             "embedding": uploaded["embedding"].nbytes,
             "LM head": 0 if rank.model.lm_head.weight is uploaded["embedding"] else rank.model.lm_head.weight.nbytes,
-            "keys and values": sum(each.nbytes for caches in there.state.cache for each in caches),
+            "keys and values": sum(cache.nbytes for caches in there.state.cache for cache in caches),
         }

@@ -21,9 +21,9 @@ from tests.kernels.megakernel.published import CONFIGS
 from tests.kernels.megakernel.tiny_models import programs_of
 
 LLAMA = shape_of(CONFIGS["llama-3.2-1b"])
-PAIR = programs_of("llama-of-4", out_parts=2, splits=2, ranks=2)
-SLICED = programs_of("llama-of-4", batch=2, out_parts=2, down_parts=2, splits=1, sliced=True, ranks=2)
-ATTENDING = programs_of("llama-of-4", sms=4, splits=0, pairs=True, ranks=4)
+PAIR = programs_of("llama-of-4", out_parts=2, splits=2, tensor_parallel_size=2)
+SLICED = programs_of("llama-of-4", batch=2, out_parts=2, down_parts=2, splits=1, sliced=True, tensor_parallel_size=2)
+ATTENDING = programs_of("llama-of-4", sms=4, splits=0, pairs=True, tensor_parallel_size=4)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_columns_of_the_mlp_that_are_no_whole_tiles_are_refused() -> None:
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_every_row_of_the_vocabulary_and_every_partial_belongs_to_one_rank(ranks: int) -> None:
     shape = replace(part_of(LLAMA, ranks), layers=2, vocab=4001)
-    made = programs(shape, Layout(sms=16, splits=0, out_parts=2, ranks=ranks))
+    made = programs(shape, Layout(sms=16, splits=0, out_parts=2, tensor_parallel_size=ranks))
     rows = [words for program in made for table in program.instructions for words in instruction_rows(table)]
     tiles = [tile for w in rows if w["op"] == HEAD for tile in range(w["tile"], w["tile"] + w["units"])]
     assert sorted(tiles) == list(range(-(-4001 // 16)))
@@ -60,7 +60,7 @@ def test_together_ranks_have_the_partials_of_one_gpu(ranks: int) -> None:
     """What an SM reads before QKV and GATE_UP then stays what it is."""
     alone, shared = default_layout(LLAMA), default_layout(part_of(LLAMA, ranks), ranks=ranks)
     assert shared.out_partials == alone.out_partials
-    assert shared.ranks == ranks
+    assert shared.tensor_parallel_size == ranks
     assert shared.copies == 1
 
 

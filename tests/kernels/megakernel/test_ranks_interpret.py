@@ -64,7 +64,7 @@ def alone(layout: dict[str, Any], ranks: int) -> dict[str, Any]:
     ids=[f"{name} on {ranks} {NAMES[at]}" for name, ranks, at in CASES],
 )
 def test_ranks_make_what_one_gpu_and_transformers_make(name: str, ranks: int, layout: dict[str, Any]) -> None:
-    made = programs_of(name, ranks=ranks, **layout)
+    made = programs_of(name, tensor_parallel_size=ranks, **layout)
     check_programs(*made)
     gpus = together(name, made)
     tokens = run(gpus, round_robin())
@@ -84,7 +84,7 @@ def test_ranks_make_what_one_gpu_and_transformers_make(name: str, ranks: int, la
 def test_ranks_take_their_parts_of_rounded_matrices(weights: str) -> None:
     """Codes and scales of columns and rows: the same bits as one GPU's."""
     layout = {"splits": 0, "sms": 4, "weights": weights}
-    gpus = together("llama-of-4", programs_of("llama-of-4", ranks=2, **layout))
+    gpus = together("llama-of-4", programs_of("llama-of-4", tensor_parallel_size=2, **layout))
     single = together("llama-of-4", programs_of("llama-of-4", **alone(layout, 2)))
     np.testing.assert_array_equal(run(gpus, round_robin()), run(single, round_robin()))
     np.testing.assert_array_equal(logits_of(gpus), single[0].logits)
@@ -94,7 +94,7 @@ def test_ranks_take_their_parts_of_rounded_matrices(weights: str) -> None:
 def test_ranks_draw_the_same_token_as_one_gpu(ranks: int) -> None:
     """The search for the threshold of top-k and top-p goes over the SMs of all ranks."""
     how = [Sampling(0.9, top_k=20, top_p=0.8, seed=4)]
-    gpus = together("llama-of-4", programs_of("llama-of-4", ranks=ranks, sms=4), sampling=how)
+    gpus = together("llama-of-4", programs_of("llama-of-4", tensor_parallel_size=ranks, sms=4), sampling=how)
     tokens = run(gpus, shuffled(3))
     for each in gpus:
         np.testing.assert_array_equal(each.tokens, tokens)
@@ -104,7 +104,7 @@ def test_ranks_draw_the_same_token_as_one_gpu(ranks: int) -> None:
 
 # orders and faults ----------------------------------------------------------------------------------------------------
 
-PAIR = programs_of("qwen2-of-4", ranks=2, sms=3, out_parts=2, splits=2)
+PAIR = programs_of("qwen2-of-4", tensor_parallel_size=2, sms=3, out_parts=2, splits=2)
 
 
 def outcome(made: list[Program], order: Callable[[list[int]], int]) -> bytes:
@@ -140,7 +140,7 @@ def test_a_slow_gpu_changes_nothing(rank: int) -> None:
     assert outcome(PAIR, lambda able: next((sm for sm in able if sm not in slow), able[0])) == healthy()
 
 
-FOUR = programs_of("qwen2-of-4", ranks=4, sms=4, splits=0, pairs=True)
+FOUR = programs_of("qwen2-of-4", tensor_parallel_size=4, sms=4, splits=0, pairs=True)
 
 
 @pytest.mark.parametrize("made", [PAIR, FOUR], ids=["two GPUs", "four GPUs"])

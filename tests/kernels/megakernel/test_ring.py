@@ -119,7 +119,7 @@ def played(ring: Ring) -> str:
         state = todo.pop()
         try:
             after = [*asks(ring, state), *lands(ring, state)]
-            after += [each for warp in range(ring.warps) for each in takes(ring, state, warp)]
+            after += [take for warp in range(ring.warps) for take in takes(ring, state, warp)]
         except TooEarly:
             return "early"
         if not after and any(chunk < ring.chunks for chunk, _ in state.warps):

@@ -88,8 +88,8 @@ def test_older_timelines_have_no_next_token():
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_over_several_gpus_shares_and_bytes_are_those_of_the_mean_gpu(ranks):
-    programs = programs_of("llama-of-4", sms=4, ranks=ranks)
-    found = shares("llama-of-4", sms=4, ranks=ranks)
+    programs = programs_of("llama-of-4", sms=4, tensor_parallel_size=ranks)
+    found = shares("llama-of-4", sms=4, tensor_parallel_size=ranks)
     assert found.gpus == ranks
     assert sum(kind.waits + kind.works for kind in found.kinds) + found.between == pytest.approx(1)
     streamed = sum(int(program.stream_bytes().sum()) for program in programs) / ranks

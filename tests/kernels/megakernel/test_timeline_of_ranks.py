@@ -30,7 +30,7 @@ def marks(program: Program) -> trace.Trace:
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_all_gpus_are_drawn_by_one_clock(tmp_path: Path, ranks: int, capsys: pytest.CaptureFixture[str]) -> None:
-    recorded = [(program, marks(program)) for program in programs_of("llama-of-4", sms=4, ranks=ranks)]
+    recorded = [(program, marks(program)) for program in programs_of("llama-of-4", sms=4, tensor_parallel_size=ranks)]
     trace.save(tmp_path / "raw.npz", recorded)
     found = trace.timeline_of(trace.load(tmp_path / "raw.npz"))
     gap = PHASE_NS - CONSUMED_NS + LOADED_NS  # from partials of OUT to the sum that GATE_UP begins with
@@ -53,7 +53,7 @@ def test_all_gpus_are_drawn_by_one_clock(tmp_path: Path, ranks: int, capsys: pyt
 
 def test_a_gpu_that_is_late_narrows_the_bounds_and_is_not_taken_for_a_clock() -> None:
     """Where the second GPU makes its partials later in one layer, the first one's input comes later too."""
-    one, other = programs_of("llama-of-4", sms=4, ranks=2)
+    one, other = programs_of("llama-of-4", sms=4, tensor_parallel_size=2)
     made = [marks(one), marks(other)]
     late = 500
     for program, own, first_late in ((one, made[0], 4), (other, made[1], 3)):
@@ -70,6 +70,6 @@ def test_a_gpu_that_is_late_narrows_the_bounds_and_is_not_taken_for_a_clock() ->
 
 
 def test_a_gpu_without_marks_leaves_the_clocks_alone() -> None:
-    one, other = programs_of("llama-of-4", sms=4, ranks=2)
+    one, other = programs_of("llama-of-4", sms=4, tensor_parallel_size=2)
     found = trace.timeline_of([(one, marks(one)), (other, np.zeros_like(marks(other)))])
     assert (found.gpus, found.doubt_ns, {span.gpu for span in found.spans}) == (2, 0, {0})

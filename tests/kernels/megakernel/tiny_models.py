@@ -130,8 +130,8 @@ def program_of(name: str, **layout: Any) -> Program:
 def programs_of(name: str, **layout: Any) -> list[Program]:
     """The same of every rank."""
     asked = Layout(**({"sms": 6, "splits": 4} | layout))
-    shape = part_of(shape_of(model(name).config.to_dict()), asked.ranks)
-    return [build_program(shape, asked, rank) for rank in range(asked.ranks)]
+    shape = part_of(shape_of(model(name).config.to_dict()), asked.tensor_parallel_size)
+    return [build_program(shape, asked, rank) for rank in range(asked.tensor_parallel_size)]
 
 
 @dataclass(frozen=True)
@@ -169,8 +169,8 @@ def as_numpy(tensor: torch.Tensor) -> np.ndarray:
 @cache
 def arrays_of(name: str, layout: Layout, rank: int = 0) -> dict[str, np.ndarray]:
     """What is uploaded for the model's own program."""
-    program = build_program(part_of(shape_of(model(name).config.to_dict()), layout.ranks), layout, rank)
-    own = models_of(name, layout.weights, layout.ranks)[rank]
+    program = build_program(part_of(shape_of(model(name).config.to_dict()), layout.tensor_parallel_size), layout, rank)
+    own = models_of(name, layout.weights, layout.tensor_parallel_size)[rank]
     return {key: as_numpy(tensor) for key, tensor in uploads(own.model, program, 256, own.rounded).items()}
 
 

@@ -146,10 +146,12 @@ def program(notes: list[Note]) -> Program:
             ended = ("warp", here[0], here[1])
         if reads or writes:
             made.before[here] = [
-                each.ended_by
-                for each in done
-                if each.writes & (reads | writes) or each.reads & writes
-                if not (ended[0] == each.ended_by[0] == "tensor" or each.ended_by[:2] == ended[:2] == ("warp", warp))
+                access.ended_by
+                for access in done
+                if access.writes & (reads | writes) or access.reads & writes
+                if not (
+                    ended[0] == access.ended_by[0] == "tensor" or access.ended_by[:2] == ended[:2] == ("warp", warp)
+                )
             ]
             done.append(Access(reads, writes, ended))
         which = number[a] if step in (ARRIVE, EXPECT, WAIT, COMMIT) else ended[1] if step == LOAD else 0
@@ -167,7 +169,7 @@ def _joined(made: Program, done: list[Access], note: Note, warps: int) -> None:
     writes, (barrier, size) = memory(note, warps)[1], made.loads[-1]
     steps = made.blocks[note[0]]
     here = (note[0], len(steps) - 1, len(steps[-1]) - 1)
-    made.before[here] += [each.ended_by for each in done[:-1] if (each.reads | each.writes) & writes]
+    made.before[here] += [access.ended_by for access in done[:-1] if (access.reads | access.writes) & writes]
     made.loads[-1] = barrier, size + note[3]
     done[-1] = Access(0, done[-1].writes | writes, done[-1].ended_by)
 
@@ -191,11 +193,11 @@ def check(made: Program, most: int = 400_000) -> int:
     while waiting:
         state = waiting.pop()
         found = False
-        for each in _steps(made, state):
-            at = list(each[0])
+        for step in _steps(made, state):
+            at = list(step[0])
             for first, end in alike:
                 at[first:end] = sorted(at[first:end])
-            found, after = True, (tuple(at), *each[1:])
+            found, after = True, (tuple(at), *step[1:])
             if after not in seen:
                 seen.add(after)
                 waiting.append(after)

@@ -37,17 +37,17 @@ class Planting:
 
         def changed(made: list[Note]) -> list[Note]:
             left: list[Note] = []
-            for each in made:
-                if each[1] != step or self.barrier(each, made) != name:
-                    left.append(each)
+            for note in made:
+                if note[1] != step or self.barrier(note, made) != name:
+                    left.append(note)
                     continue
                 at = len(left)
                 for back in range(len(left) - 1, -1, -1):
-                    if left[back][0] == each[0] and left[back][1] == than:
+                    if left[back][0] == note[0] and left[back][1] == than:
                         at = back
-                    elif left[back][0] == each[0] and left[back][1] == WAIT:
+                    elif left[back][0] == note[0] and left[back][1] == WAIT:
                         break
-                left.insert(at, each)
+                left.insert(at, note)
             return left
 
         return changed

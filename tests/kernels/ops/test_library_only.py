@@ -45,14 +45,17 @@ def used() -> list[Case]:
     decoders = [Decoder(model) for model in models if not refusal(model)]
     assert len(decoders) >= 4
     alone = [
-        case for each in decoders for batch in (1, 8) for case in LayerOps(each, BatchShape(batch, 128, 64)).cases()
+        case
+        for decoder in decoders
+        for batch in (1, 8)
+        for case in LayerOps(decoder, BatchShape(batch, 128, 64)).cases()
     ]
     passes, gpu = (Shape(8, 4, 4, 2), Shape(8, 0, 4, 0)), GPUS["h200"]
     served = [
         case
-        for each in decoders
+        for decoder in decoders
         for shape in passes
-        for case in (*packed_cases(each, shape, 16, 256, Usable(gpu)), *head_cases(each, shape))
+        for case in (*packed_cases(decoder, shape, 16, 256, Usable(gpu)), *head_cases(decoder, shape))
     ]
     return [*alone, *map(with_lengths, served)]
 

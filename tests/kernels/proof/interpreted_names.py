@@ -26,7 +26,11 @@ def main() -> None:
     for name in json.load(sys.stdin):
         launched.clear()
         variant = registry.variant(name)
-        served = [each for each in check_cases(variant.op, False) if variant.serves(each, GPUS["h200"]) is None]
+        served = [
+            check_case
+            for check_case in check_cases(variant.op, False)
+            if variant.serves(check_case, GPUS["h200"]) is None
+        ]
         case = min((each for each in served if each.dtype == "fp16"), key=lambda each: each.least_bytes)
         variant.build(case, variant.space(case)[0])(**draw(case, "cpu", seed=0))
         found[name] = sorted(launched)

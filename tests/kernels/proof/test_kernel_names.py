@@ -128,7 +128,7 @@ def launched_by_triton(names: list[str]) -> dict[str, list[str]]:
 
 
 def test_the_declared_names_are_those_in_the_sources():
-    of_cuda = {name: {entry for each in sources(name) for entry in entries(each)} for name in OWN}
+    of_cuda = {name: {entry for source in sources(name) for entry in entries(source)} for name in OWN}
     in_triton = [name for name in SINGLE if not of_cuda[name]]
     found = {name: sorted(names) for name, names in of_cuda.items()} | launched_by_triton(in_triton)
     found["kernels"] = sorted(name for name, each in vars(experts_triton).items() if isinstance(each, JITFunction))

@@ -19,13 +19,15 @@ def drawn(ranks: int, m: int, hidden: int, devices: Sequence[torch.device]) -> t
     chance = torch.Generator().manual_seed(m)
     stream = torch.randn(m, hidden, generator=chance).bfloat16()
     partials = [torch.randn(m, hidden, generator=chance).bfloat16() for _ in range(ranks)]
-    return [stream.to(each) for each in devices], [own.to(each) for own, each in zip(partials, devices, strict=True)]
+    return [stream.to(device) for device in devices], [
+        own.to(each) for own, each in zip(partials, devices, strict=True)
+    ]
 
 
 def expected(streams: Sequence[Tensor], partials: Sequence[Tensor]) -> Tensor:
     total = streams[0].cpu().float()
-    for each in partials:
-        total = total + each.cpu().float()
+    for partial in partials:
+        total = total + partial.cpu().float()
     return total.bfloat16()
 
 
@@ -101,7 +103,7 @@ def gpus(ranks: int) -> list[torch.device]:
 
 
 def on_gpus(*counts: int) -> list[object]:
-    few = [pytest.mark.skipif(torch.cuda.device_count() < each, reason=f"needs {each} GPUs") for each in counts]
+    few = [pytest.mark.skipif(torch.cuda.device_count() < count, reason=f"needs {count} GPUs") for count in counts]
     names = {2: "two-gpus", 4: "four-gpus"}
     return [pytest.param(each, id=names[each], marks=mark) for each, mark in zip(counts, few, strict=True)]
 

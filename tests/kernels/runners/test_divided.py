@@ -122,7 +122,7 @@ def hold_one_rank(generated: bool, directory: Path) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     devices = [torch.device(name) for name in ("meta", "cpu", "meta", "meta")]
     made = tensor_parallel.load(directory, LARGE, devices, generated=generated, dtype="fp32")
-    assert sum(each.nbytes for each in made.parts[1].parameters()) == part
+    assert sum(parameter.nbytes for parameter in made.parts[1].parameters()) == part
 
 
 @pytest.mark.parametrize("generated", [True, False], ids=["generated", "from files"])

@@ -91,7 +91,7 @@ def test_planned_attention_is_called_and_changes_nothing(
     applied.prepare(2, 20, 8)
     assert applied.generate(random_ids[:, :20], 8).tokens == expected
     if (runner, name) != ("compiled", "gpt2"):  # a static cache masks, which no planned attention takes
-        assert {(each.q_len, each.kv_len) for each in built} == {(20, 20)}
+        assert {(attention_case.q_len, attention_case.kv_len) for attention_case in built} == {(20, 20)}
 
 
 def test_whole_model_variants_say_what_they_cannot_do() -> None:

@@ -33,4 +33,4 @@ def test_a_model_that_fails_gets_its_weights_back() -> None:
     model = runners.load(None, CONFIGS["llama"], seed=7, generated=True, dtype="bf16", device="cpu")
     with pytest.raises(IndexError):
         Float32Runner(model).logits(torch.full((1, 4), 10**6))
-    assert {each.dtype for each in model.parameters()} == {torch.bfloat16}
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}

@@ -30,7 +30,7 @@ def test_a_step_of_a_mixture_reads_at_least_the_experts_of_one_token(batch):
     """Of 8 experts in 3 layers a token has 3, each of 3 · 48 · 64 parameters. Keys and values are the whole model's."""
     config = CONFIGS["qwen3-moe"]
     model = skeleton(config, "bf16")
-    every = sum(each.numel() for each in model.parameters()) - config["vocab_size"] * config["hidden_size"]
+    every = sum(parameter.numel() for parameter in model.parameters()) - config["vocab_size"] * config["hidden_size"]
     case = model_case(model, "qwen3-moe", "bf16", batch, 32, 8)
     assert case.parameters == every - 3 * 5 * 3 * 48 * 64
     assert case.bytes_per_token == 2 * case.parameters + 2 * 2 * batch * 3 * 2 * 32 * (32 + 8 / 2)

@@ -22,18 +22,18 @@ def plan(**given: Any) -> Plan:
 
 
 def test_a_plan_for_one_gpu_is_written_as_before_and_one_for_two_says_so() -> None:
-    assert "gpus" not in json.loads(plan().model_dump_json())
-    assert plan(gpus=2).model_dump()["gpus"] == 2
-    for each in (plan(), plan(gpus=4), plan(version=1)):
+    assert "tensor_parallel_size" not in json.loads(plan().model_dump_json())
+    assert plan(tensor_parallel_size=2).model_dump()["tensor_parallel_size"] == 2
+    for each in (plan(), plan(tensor_parallel_size=4), plan(version=1)):
         assert Plan.model_validate_json(each.model_dump_json()) == each
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"gpus": 3}, "Input should be 1, 2 or 4"),
-        ({"gpus": 2, "runner": "compiled"}, "gpus: compiled runs on one GPU, not on 2"),
-        ({"gpus": 2, "options": {"devices": [0, 0]}}, "the option devices names GPUs already"),
+        ({"tensor_parallel_size": 3}, "Input should be 1, 2 or 4"),
+        ({"tensor_parallel_size": 2, "runner": "compiled"}, "tensor_parallel_size: compiled runs on one GPU, not on 2"),
+        ({"tensor_parallel_size": 2, "options": {"devices": [0, 0]}}, "the option devices names GPUs already"),
     ],
 )
 def test_what_no_runner_can_do_is_no_plan(given: dict[str, Any], said: str) -> None:
@@ -44,28 +44,30 @@ def test_what_no_runner_can_do_is_no_plan(given: dict[str, Any], said: str) -> N
 def test_a_machine_with_fewer_gpus_refuses_the_plan() -> None:
     model = load("llama", seed=0)
     with pytest.raises(ValueError, match=r"gpus: 4 are wanted, and \d can be seen here"):
-        runners.apply(model, plan(gpus=4, gpu="cpu"))
+        runners.apply(model, plan(tensor_parallel_size=4, gpu="cpu"))
 
 
 def test_a_plan_for_several_gpus_runs_a_model_in_as_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", parts_runner.NAME)
     parts = runners.load(None, CONFIGS["llama"], generated=True, dtype="fp32", device="cpu", gpus=2)
-    assert isinstance(runners.apply(parts, plan(gpus=2)), parts_runner.PartsRunner)
+    assert isinstance(runners.apply(parts, plan(tensor_parallel_size=2)), parts_runner.PartsRunner)
     with pytest.raises(ValueError, match="gpus: the plan is for 1, and the model comes in 2 parts"):
         runners.apply(parts, plan())
 
 
 def test_a_model_is_loaded_whole_only_where_its_rounding_needs_that() -> None:
-    assert [plan(gpus=gpus).parts for gpus in (1, 2, 4)] == [1, 2, 4]
+    assert [plan(tensor_parallel_size=gpus).parts for gpus in (1, 2, 4)] == [1, 2, 4]
     rounded = {"weights": "fp8", "rounding": {"method": "nearest"}}
-    assert plan(gpus=2, options=rounded).parts == 2
-    assert plan(gpus=2, options=rounded | {"rounding": {"method": "gptq"}}).parts == 1
-    assert plan(gpus=2, options={"rounding": "gptq"}).parts == 2  # the runner says what is wrong
+    assert plan(tensor_parallel_size=2, options=rounded).parts == 2
+    assert plan(tensor_parallel_size=2, options=rounded | {"rounding": {"method": "gptq"}}).parts == 1
+    assert plan(tensor_parallel_size=2, options={"rounding": "gptq"}).parts == 2  # the runner says what is wrong
 
 
 def test_the_server_which_has_one_gpu_refuses_it() -> None:
     facts = {"device": "NVIDIA H200", "versions": {}}
-    assert "it is for 2 GPUs and this server runs on one" in (plan_refusal(plan(gpus=2), GPUS["h200"], facts) or "")
+    assert "it is for 2 GPUs and this server runs on one" in (
+        plan_refusal(plan(tensor_parallel_size=2), GPUS["h200"], facts) or ""
+    )
 
 
 @pytest.mark.parametrize(("gpus", "said"), [(None, None), (2, None), (4, None), (3, "gpus is 3")])

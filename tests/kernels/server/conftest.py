@@ -48,10 +48,10 @@ def metric(api: httpx.Client, name: str) -> float:
 def spawned(server: subprocess.Popen[bytes]) -> dict[bool, list[psutil.Process]]:
     """The processes that a server has spawned, by whether they have loaded torch, as its ready engine alone has."""
     found: dict[bool, list[psutil.Process]] = {True: [], False: []}
-    for each in psutil.Process(server.pid).children():
+    for child in psutil.Process(server.pid).children():
         with suppress(psutil.NoSuchProcess):
-            if "spawn_main" in " ".join(each.cmdline()):
-                found[any("libtorch" in one.path for one in each.memory_maps())].append(each)
+            if "spawn_main" in " ".join(child.cmdline()):
+                found[any("libtorch" in one.path for one in child.memory_maps())].append(child)
     return found
 
 
@@ -69,7 +69,7 @@ def served(*options: str, output: IO[bytes] | None = None) -> Iterator[tuple[htt
     port = reserved_port()
     command = [sys.executable, "-m", "kernels", "serve", "--model", str(MODEL), "--device", "cpu", "--port", str(port)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "KERNELS_SERVE_API_KEY": "secret"}
-    command += ["--running", "4", "--context", "128", *options]
+    command += ["--max-num-seqs", "4", "--max-model-len", "128", *options]
     server = subprocess.Popen(command, env=environment, start_new_session=True, stderr=output)
     headers = {"Authorization": "Bearer secret"}
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=300, trust_env=False) as found:

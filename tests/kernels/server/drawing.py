@@ -43,7 +43,7 @@ class Rows:
     def fields(self, place: int) -> Fields:
         """The fields in which every request's next token is the one at `place` of its sequence."""
         arrays = {name: each.numpy() for name, each in views(self._host, self.shape, PAGES)._asdict().items()}
-        step = Step([ScheduledTokens(each, 0, 1, True, place) for each in self._requests])
+        step = Step([ScheduledTokens(request, 0, 1, True, place) for request in self._requests])
         self._sequences.fill(step, self.shape, arrays)
         self._memory.copy_(self._host)
         return views(self._memory, self.shape, PAGES)

@@ -54,9 +54,10 @@ class Device:
         assert not shape.blocks or shape.rows <= max(
             self.limits.max_num_batched_tokens, shape.decodes + self._least_room
         )
-        assert all(each.start + each.tokens <= len(each.request.ids) for each in step.prefill_chunks), (
-            "a chunk is not known"
-        )
+        assert all(
+            prefill_chunk.start + prefill_chunk.tokens <= len(prefill_chunk.request.ids)
+            for prefill_chunk in step.prefill_chunks
+        ), "a chunk is not known"
         written = []
         for part in step.parts:
             request = part.request
@@ -91,7 +92,7 @@ def check_pages(scheduler: Scheduler) -> None:
         for page in request.pages:
             readers[page] += 1
     assert readers == pages.readers
-    assert pages.free == sum(not each for each in readers[1:])
+    assert pages.free == sum(not reader for reader in readers[1:])
     for request in scheduler.running:  # a page that several read is full of tokens they have in common
         for at, page in enumerate(request.pages):
             if readers[page] > 1:

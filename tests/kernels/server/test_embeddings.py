@@ -147,8 +147,8 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
         running(command, f"{url}/ready", tmp_path / "log", 300) as server,
         httpx.Client(base_url=url, trust_env=False) as api,
     ):
-        for each in psutil.Process(server.pid).children(recursive=True):
-            each.terminate()  # as with a signal to the whole group; the engine goes on until the server has drained
+        for child in psutil.Process(server.pid).children(recursive=True):
+            child.terminate()  # as with a signal to the whole group; the engine goes on until the server has drained
         asked = {"model": "tiny-bert", "input": TEXTS}
         found = api.post("/v1/embeddings", json=asked, timeout=300).json()
         assert found["usage"] == {"prompt_tokens": 35, "total_tokens": 35}

@@ -158,7 +158,7 @@ def test_log_probabilities_are_the_models_and_change_no_answer(
     assert (own.scheduler.preempted > 0) == (pages == 11)
     assert max(each.cached for each in asking) >= 16
     for request in asking:
-        told = [each.logprobs for each in tokens if each.request is request]
+        told = [token.logprobs for token in tokens if token.request is request]
         if request.logprobs is None:
             assert told == [None] * request.answered
         else:

@@ -52,12 +52,12 @@ def test_both_backends_give_the_models_answers(family: str, monkeypatch: pytest.
         own.run_step()
     assert not compiled
     assert min(own.steps_of) > 5
-    assert [each.answered for each in requests] == [each.max_tokens for each in requests]
+    assert [request.answered for request in requests] == [request.max_tokens for request in requests]
     eager = runners.runner("eager", model)
-    for each in requests:
-        if each.sampling.greedy:
-            ids, length = torch.tensor([each.ids], device="cuda"), each.prompt_length
-            gaps = logit_gaps(eager, ids[:, :length], [each.ids[length:]])
+    for request in requests:
+        if request.sampling.greedy:
+            ids, length = torch.tensor([request.ids], device="cuda"), request.prompt_length
+            gaps = logit_gaps(eager, ids[:, :length], [request.ids[length:]])
             assert gaps.refusal(LARGEST_DIFFERENCE["bf16"]) is None
 
 

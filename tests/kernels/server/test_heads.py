@@ -24,7 +24,7 @@ OTHER_LIMIT = Sampling(1.3, top_k=MOST_TOP_K, seed=1 << 63)
 
 def step_of(*hows: Sampling, logprobs: int | None = None, chunk: bool = False) -> Step:
     requests = [Request(str(at), [1, 2], 4, how, logprobs=logprobs) for at, how in enumerate(hows)]
-    parts = [ScheduledTokens(each, 1, 1, True, 2) for each in requests]
+    parts = [ScheduledTokens(request, 1, 1, True, 2) for request in requests]
     return Step(parts, [ScheduledTokens(Request("chunk", [1, 2], 4), 0, 2, True, 2)] if chunk else [])
 
 
@@ -46,7 +46,7 @@ def test_a_head_takes_the_steps_whose_tokens_it_can_draw(step: Step, head: str |
 
 def planned(model: Decoder, rows: tuple[int, ...] = (1, 2, 3, 4)) -> list[PlannedOp]:
     """torch's own heads, which a plan may name."""
-    cases = [(head_case(model, each, kind), name) for each in rows for kind, name in TORCHS.items()]
+    cases = [(head_case(model, row, kind), name) for row in rows for kind, name in TORCHS.items()]
     return [PlannedOp(op="lm_head", case=case.model_dump(), variant=name) for case, name in cases]
 
 
@@ -91,9 +91,15 @@ def test_answers_are_those_of_each_request_alone(family: str, monkeypatch: pytes
         own.run_step()
     assert {*taken} == {"argmax", "top_k_p", None}
     alone, eager = (runners.runner(name, model) for name in ("kernels", "eager"))
-    for each in requests:
-        prompt, runner = torch.tensor([each.ids[: each.prompt_length]]), alone if each.sampling.greedy else eager
-        assert each.ids[each.prompt_length :] == runner.generate(prompt, each.max_tokens, [each.sampling]).tokens[0]
+    for request in requests:
+        prompt, runner = (
+            torch.tensor([request.ids[: request.prompt_length]]),
+            alone if request.sampling.greedy else eager,
+        )
+        assert (
+            request.ids[request.prompt_length :]
+            == runner.generate(prompt, request.max_tokens, [request.sampling]).tokens[0]
+        )
 
 
 def test_a_head_is_kept_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:

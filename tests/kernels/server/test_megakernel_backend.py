@@ -65,9 +65,9 @@ def request_of(number: int, prompt: int, tokens: int, sampling: Sampling = GREED
 def check_answers(model: torch.nn.Module, requests: list[Request]) -> None:
     """Each greedy answer is what the model has as best, but for the rounding of bf16."""
     eager = runners.runner("eager", model)
-    for each in requests:
-        prompt, ids = each.ids[: each.prompt_length], each.ids[each.prompt_length :]
-        assert not logit_gaps(eager, torch.tensor([prompt]), [ids]).refusal(LARGEST_DIFFERENCE["bf16"]), each.name
+    for request in requests:
+        prompt, ids = request.ids[: request.prompt_length], request.ids[request.prompt_length :]
+        assert not logit_gaps(eager, torch.tensor([prompt]), [ids]).refusal(LARGEST_DIFFERENCE["bf16"]), request.name
 
 
 def test_sequences_join_leave_and_change_over_both_ways() -> None:
@@ -185,9 +185,9 @@ def test_preparing_copies_a_row_to_each_instance_and_changes_no_page() -> None:
     megakernel.prepare()
     assert torch.equal(megakernel.state.keys, before[0])
     assert torch.equal(megakernel.state.values, before[1])
-    for each in instances:
-        assert torch.equal(each.keys[:, 0, 0], megakernel.state.keys[:, 0, 0])
-        assert torch.equal(each.values[:, 0, 0], megakernel.state.values[:, 0, 0])
+    for instance in instances:
+        assert torch.equal(instance.keys[:, 0, 0], megakernel.state.keys[:, 0, 0])
+        assert torch.equal(instance.values[:, 0, 0], megakernel.state.values[:, 0, 0])
 
 
 def test_both_can_be_timed() -> None:
@@ -208,7 +208,7 @@ def test_what_the_server_chose_is_told() -> None:
         megakernel.max_num_seqs,
         megakernel.timed,
     )
-    assert (found.context, found.running) == (kernels.limits.max_model_len, kernels.limits.max_num_seqs)
+    assert (found.max_model_len, found.max_num_seqs) == (kernels.limits.max_model_len, kernels.limits.max_num_seqs)
     assert found.device == "this one"
     assert building.chosen([kernels], found, here).token_ms == megakernel.timed
     assert building.chosen([kernels], None, here).megakernel_up_to == 0

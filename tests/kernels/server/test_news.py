@@ -28,9 +28,12 @@ def made():
 def test_a_step_reads_prompts_of_several_short_requests() -> None:
     """The budget was once that of one request, so prompts of short requests never shared a step."""
     model = made()
-    limits = limits_for(Decoder(model), model.config, RequestedSize(context=16, running=64))
+    limits = limits_for(Decoder(model), model.config, RequestedSize(max_model_len=16, max_num_seqs=64))
     assert limits.max_num_batched_tokens == STEP_TOKENS_ON["cpu"]
-    assert limits_for(Decoder(model), model.config, RequestedSize(context=16, running=2)).max_num_batched_tokens == 32
+    assert (
+        limits_for(Decoder(model), model.config, RequestedSize(max_model_len=16, max_num_seqs=2)).max_num_batched_tokens
+        == 32
+    )
 
 
 def test_the_engine_goes_on_while_the_server_does_not_read() -> None:

@@ -95,6 +95,6 @@ def test_a_server_answers_alike_with_short_steps(monkeypatch: pytest.MonkeyPatch
             if waiting:
                 own.add(waiting.pop(0))
             own.run_step()
-        answers[most] = [each.ids for each in requests]
+        answers[most] = [request.ids for request in requests]
     assert answers[1e-6] == answers[1e6]
     assert longest[1e-6] <= kernels.limits.chunk_rows < longest[1e6]

@@ -67,32 +67,32 @@ def test_a_plan_for_this_device_is_served() -> None:
 def test_a_server_names_what_it_takes_of_a_plan_and_not_what_its_options_replace(
     dtype: str, running: int, said: str
 ) -> None:
-    assert taken_of_plan(plan(serving=Serving(running=8)), dtype, running).startswith(said)
+    assert taken_of_plan(plan(serving=Serving(max_num_seqs=8)), dtype, running).startswith(said)
     assert "at once" not in taken_of_plan(plan(), dtype, running)
 
 
 def test_what_a_server_chose_is_taken_where_it_was_measured_and_measured_again_elsewhere(capsys) -> None:
     here: dict[str, str | None] = {"device": "NVIDIA H200", "driver": "590.2", "torch": "2.11"}
     times = {1: {"kernels": 0.99, "megakernel": 0.57}}
-    made = Serving(basis="measured", running=8, kv_bytes=2**20, megakernel_up_to=1, token_ms=times, **here)
+    made = Serving(basis="measured", max_num_seqs=8, kv_bytes=2**20, megakernel_up_to=1, token_ms=times, **here)
     read = Serving.model_validate_json(made.model_dump_json())
     assert known_here(read, here) == made
     assert known_here(None, here) is None
-    asked = Spec("m", context=read.context, running=8)
+    asked = Spec("m", max_model_len=read.max_model_len, max_num_seqs=8)
     assert for_size(read, asked) == read
-    for other in (replace(asked, running=256), replace(asked, context=512)):
+    for other in (replace(asked, max_num_seqs=256), replace(asked, max_model_len=512)):
         larger = for_size(read, other)
         assert larger is not None
         assert (larger.kv_bytes, larger.megakernel_up_to) == (None, 1)
     again = known_here(read, here | {"driver": "600.1"})
     assert again is not None
-    assert (again.megakernel_up_to, again.kv_bytes, again.running) == (None, None, 8)
-    assert "measured with the driver 590.2 and this is 600.1: it is measured again" in capsys.readouterr().err
+    assert (again.megakernel_up_to, again.kv_bytes, again.max_num_seqs) == (None, None, 8)
+    assert "measured with driver 590.2, this host has 600.1: measuring again" in capsys.readouterr().err
     without = known_here(read.model_copy(update={"megakernel_up_to": 0}), here | {"driver": "600.1"})
     assert without is not None
     assert without.megakernel_up_to == 0
     assert set(Serving().model_dump()) == {
-        "basis", "context", "running", "kv_bytes", "graph_rows", "megakernel_up_to",
+        "basis", "max_model_len", "max_num_seqs", "kv_bytes", "graph_rows", "megakernel_up_to",
     }  # fmt: skip
 
 

@@ -34,9 +34,9 @@ def refused(*options: str) -> str:
 
 
 def test_a_size_that_the_memory_does_not_hold_is_refused() -> None:
-    said = refused("--model", str(MODEL), "--running", "1000000")  # 2 TB of KV pages
+    said = refused("--model", str(MODEL), "--max-num-seqs", "1000000")  # 2 TB of KV pages
     assert said.startswith(
-        "kernels serve: the memory does not hold the model and a server of this size, which --running"
+        "kernels serve: the memory does not hold the model and a server of this size, which --max-num-seqs"
     )
 
 
@@ -67,10 +67,10 @@ LONG = "9" * 60
     [
         ("--port", "99999", "99999 is no port: ports are 0 to 65535"),
         ("--port", f"-{LONG}", f"-{LONG[:39]}… is no port: ports are 0 to 65535"),
-        ("--running", "0", "0 is not a positive number"),
-        ("--running", LONG, f"{LONG[:40]}… is more than 1,048,576"),
-        ("--context", "-1", "-1 is not a positive number"),
-        ("--context", LONG, f"{LONG[:40]}… is more than 2,147,483,647"),
+        ("--max-num-seqs", "0", "0 is not a positive number"),
+        ("--max-num-seqs", LONG, f"{LONG[:40]}… is more than 1,048,576"),
+        ("--max-model-len", "-1", "-1 is not a positive number"),
+        ("--max-model-len", LONG, f"{LONG[:40]}… is more than 2,147,483,647"),
         ("--kv-gib", "nan", "nan is not a positive number"),
         ("--kv-gib", "1e300", "1e+300 is more than 1,048,576"),
         ("--kv-gib", "inf", "inf is more than 1,048,576"),
@@ -94,7 +94,7 @@ def test_a_number_that_cannot_be_served_is_refused(
 def test_every_number_that_a_server_takes_has_its_bounds() -> None:
     parser = argparse.ArgumentParser()
     serve_arguments(parser)
-    assert {each.dest for each in parser._actions if each.type in (int, float)} == {*NUMBERS}
+    assert {action.dest for action in parser._actions if action.type in (int, float)} == {*NUMBERS}
     for name, (least, most) in NUMBERS.items():
         assert not wrong_number(name, most)
         assert not wrong_number(name, least + (name in ABOVE))
@@ -103,8 +103,8 @@ def test_every_number_that_a_server_takes_has_its_bounds() -> None:
 @pytest.mark.parametrize(
     ("serving", "said"),
     [
-        ({"running": 10**9}, "running: Input should be less than or equal to 1048576"),
-        ({"context": 10**30}, "context: Input should be less than or equal to 2147483647"),
+        ({"max_num_seqs": 10**9}, "max_num_seqs: Input should be less than or equal to 1048576"),
+        ({"max_model_len": 10**30}, "max_model_len: Input should be less than or equal to 2147483647"),
         ({"kv_bytes": 10**30}, "kv_bytes: Input should be less than or equal to 1125899906842624"),
         ({"graph_rows": [4, -1]}, "graph_rows.1: Input should be greater than or equal to 1"),
     ],

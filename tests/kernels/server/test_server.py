@@ -67,7 +67,7 @@ def test_a_completion_is_the_runners_answer_with_its_counts(api: httpx.Client, e
 def test_without_a_limit_a_completion_has_16_tokens_or_what_the_context_has_room_for(api: httpx.Client) -> None:
     asked = GREEDY | {"prompt": [[5] * 20, [5] * 120, [5] * 127], "return_token_ids": True}
     choices = api.post("/v1/completions", json=asked).json()["choices"]
-    assert [len(each["token_ids"]) for each in choices] == [16, 8, 1]  # of 128
+    assert [len(choice["token_ids"]) for choice in choices] == [16, 8, 1]  # of 128
     refused = api.post("/v1/completions", json=GREEDY | {"prompt": [5] * 128})
     error = refused.json()["error"]
     assert (refused.status_code, error["code"], error["param"]) == (400, "context_length_exceeded", "prompt")
@@ -109,7 +109,7 @@ def test_log_probabilities_are_the_references_whole_and_streamed(api: httpx.Clie
     with ThreadPoolExecutor(2) as pool:
         silent, whole = pool.map(lambda body: api.post("/v1/completions", json=body).json()["choices"], (plain, asked))
     assert (silent[0]["text"], silent[0]["logprobs"]) == (text, None)
-    streamed = [each["choices"][0] for each in events(api, "/v1/completions", asked | {"n": 1})]
+    streamed = [event["choices"][0] for event in events(api, "/v1/completions", asked | {"n": 1})]
     joined = {name: [entry for each in streamed for entry in each["logprobs"][name]] for name in whole[0]["logprobs"]}
     for found in (joined, whole[0]["logprobs"], whole[1]["logprobs"]):
         kept = len(found["tokens"])

@@ -18,7 +18,9 @@ def test_a_signal_to_the_whole_group_lets_open_requests_end(tmp_path: Path) -> N
             told += [line for line in lines if line]
         events = [json.loads(line.removeprefix("data: ")) for line in told[:-1] if line]
         assert told[-1] == "data: [DONE]"
-        reasons = [choice["finish_reason"] for each in events for choice in each["choices"] if choice["finish_reason"]]
+        reasons = [
+            choice["finish_reason"] for event in events for choice in event["choices"] if choice["finish_reason"]
+        ]
         assert reasons == ["length"] * 8
         assert server.wait(120) == 0
     assert "ended" not in log.read_text()

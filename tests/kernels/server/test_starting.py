@@ -57,7 +57,7 @@ def test_the_state_tells_the_phase_and_the_start_is_kept() -> None:
         await becomes(own, "ready")
         assert client.ready == own.state.ready
         assert list(own.state.seconds) == ["process", "weights", "other"]
-        assert all(each >= 0 for each in own.state.seconds.values())
+        assert all(second >= 0 for second in own.state.seconds.values())
         assert own.process is not None
         own.process.kill()
         await becomes(own, "the engine has ended")
@@ -125,7 +125,7 @@ def test_a_signal_that_comes_before_the_web_server_is_there_ends_it() -> None:
 
 def test_after_a_start_no_collection_looks_at_what_it_left() -> None:
     program = (
-        "import gc; from kernels.server import app; from kernels.server.starting import settle; settle(); "
+        "import gc; from kernels.server.http import app; from kernels.server.starting import settle; settle(); "
         "assert gc.get_freeze_count() > 10_000 > 1000 > len(gc.get_objects())"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, timeout=300)
@@ -144,7 +144,8 @@ def test_the_line_of_a_start_is_json() -> None:
 def test_the_web_servers_process_imports_no_torch() -> None:
     """torch and transformers took half of its start, and the engine's waited for it."""
     program = (
-        "import sys; from pathlib import Path; from kernels.server import app, client, encoder; "
+        "import sys; from pathlib import Path; from kernels.server.http import app, client; "
+        "from kernels.server.processes import encoder; "
         "from kernels.server.http.text import ModelText; ModelText(Path('samples/voice-agent'), frozenset()); "
         "assert not {'torch', 'transformers'} & set(sys.modules)"
     )

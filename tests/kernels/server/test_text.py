@@ -84,7 +84,7 @@ def entries_of(stop: list[str], reason: str = "length") -> tuple[str, list[tuple
         piece = Piece(0)
         told.extend(piece, TokenEvent(token, reason if at == len(ids) - 1 else None, 0, Logprobs(-1.0, [])))
         answer += piece.text
-        found += [(chr(each.token), each.offset) for each in piece.entries]
+        found += [(chr(entry.token), entry.offset) for entry in piece.entries]
         assert all(offset < len(answer) for _, offset in found)
         if piece.reason:
             break

@@ -51,14 +51,14 @@ def test_no_text_has_fewer_tokens_than_its_size_says(text: str) -> None:
 def test_normal_form_c_shrinks_no_text_by_more() -> None:
     """Every character that it leaves, against the longest texts that it makes of each part of it."""
     characters = [chr(at) for at in range(0x110000) if not 0xD800 <= at < 0xE000]
-    parts = {each: unicodedata.normalize("NFD", each) for each in characters}
+    parts = {character: unicodedata.normalize("NFD", character) for character in characters}
     longest: dict[str, int] = {}
     for each, said in parts.items():
         if len(said) == 1:
             longest[said] = max(longest.get(said, 0), len(each.encode()))
     most = {each: sum(longest[part] for part in said) for each, said in parts.items()}
-    assert all(len(each.encode()) <= most[each] for each in characters)
-    kept = [each for each in characters if unicodedata.is_normalized("NFC", each)]
+    assert all(len(character.encode()) <= most[character] for character in characters)
+    kept = [character for character in characters if unicodedata.is_normalized("NFC", character)]
     assert 3 < max(most[each] / len(each.encode()) for each in kept) <= NFC_SHRINKS
 
 

@@ -46,8 +46,8 @@ def test_each_gets_its_turn_and_all_count_together(both) -> None:
     before = metric(api, "generated_tokens_total")
     with ThreadPoolExecutor(8) as pool:
         answers = [each.result() for each in [pool.submit(asked_anew, api) for _ in range(40)]]
-    assert Counter(each.status_code for each in answers) == {200: 40}
-    assert len({each.json()["choices"][0]["text"] for each in answers}) == 1
+    assert Counter(answer.status_code for answer in answers) == {200: 40}
+    assert len({answer.json()["choices"][0]["text"] for answer in answers}) == 1
     told = {metric(api, "generated_tokens_total") for _ in range(6)}
     assert told == {before + 240}
     assert len({asked_anew(api, "/metrics").text.count("serve_kv_pages") for _ in range(4)}) == 1
@@ -61,7 +61,10 @@ def test_connections_are_dealt_out_evenly(both) -> None:
         for each in held:
             each.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
             assert each.recv(100).startswith(b"HTTP/1.1 200")
-        kept = [sum(each.laddr.port == port for each in web.net_connections()) for web in spawned(server)[False]]
+        kept = [
+            sum(net_connection.laddr.port == port for net_connection in web.net_connections())
+            for web in spawned(server)[False]
+        ]
         assert len(kept) == 2
         assert min(kept) >= 10
     finally:
@@ -107,7 +110,7 @@ def test_a_dead_web_server_takes_only_its_own_requests_with_it(both) -> None:
     until(lambda: len(spawned(server)[False]) == 2)
     with ThreadPoolExecutor(4) as pool:
         answers = [each.result() for each in [pool.submit(asked_anew, api) for _ in range(4)]]
-    assert {each.status_code for each in answers} == {200}
+    assert {answer.status_code for answer in answers} == {200}
     until(lambda: (metric(api, "running_requests"), metric(api, "waiting_requests")) == (0, 0))
     assert "it is started again in 1 s" in log.read_text()
     assert first.is_running()
@@ -185,8 +188,8 @@ def test_no_web_server_has_a_name_of_one_before_it(tmp_path: Path) -> None:
         async with web_servers(own, WebSpec(spec, "m")) as servers:
             await own.changed.wait()
             await asked(servers, 2)
-            for each in list(servers._processes.values()):
-                each.process.kill()
+            for process in list(servers._processes.values()):
+                process.process.kill()
             async with asyncio.timeout(120):
                 while servers._processes:
                     await asyncio.sleep(0.05)
@@ -219,13 +222,13 @@ def test_a_hung_web_server_is_started_again_and_holds_up_no_end(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("cpus", "gpu", "asked", "count"),
     [
-        (2, True, {"running": 256}, 1),
-        (16, True, {"running": 32}, 1),
-        (16, True, {"running": 64}, 4),
-        (16, False, {"running": 64}, 1),
-        (8, False, {"running": 256, "device": "cuda"}, 4),
-        (64, True, {"running": 256, "device": "cpu"}, 1),
-        (2, False, {"running": 8, "device": "cpu", "web_processes": 3}, 3),
+        (2, True, {"max_num_seqs": 256}, 1),
+        (16, True, {"max_num_seqs": 32}, 1),
+        (16, True, {"max_num_seqs": 64}, 4),
+        (16, False, {"max_num_seqs": 64}, 1),
+        (8, False, {"max_num_seqs": 256, "device": "cuda"}, 4),
+        (64, True, {"max_num_seqs": 256, "device": "cpu"}, 1),
+        (2, False, {"max_num_seqs": 8, "device": "cpu", "web_processes": 3}, 3),
     ],
 )
 def test_several_serve_many_requests_to_a_gpu_on_many_cpus(cpus: int, gpu: bool, asked: dict, count: int) -> None:

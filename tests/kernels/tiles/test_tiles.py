@@ -110,7 +110,7 @@ def test_a_product_of_two_blocks(dtype: torch.dtype, k: int) -> None:
     x, w, y = (_normal(*shape, dtype=dtype) for shape in ((128, k), (128, k), (128, 128)))
     truth = x.double() @ w.double().T + y.double()
     boxes = ((x, (64, 64)), (w, (64, 64)), (y, (64, 64)))
-    _launch("product_16", 2, 128, *(maps.encode(*each) for each in boxes), -(-k // 64) * 64, dtype=dtype)
+    _launch("product_16", 2, 128, *(maps.encode(*box) for box in boxes), -(-k // 64) * 64, dtype=dtype)
     _near(y, truth, 4e-3)
 
 
@@ -120,7 +120,7 @@ def test_a_product_in_fp8() -> None:
     y = _normal(128, 128, dtype=torch.bfloat16)
     truth = x.double() @ w.double().T + y.double()
     boxes = ((x, (64, 128)), (w, (64, 128)), (y, (64, 64)))
-    _launch("product_8", 2, 128, *(maps.encode(*each) for each in boxes), 512)
+    _launch("product_8", 2, 128, *(maps.encode(*box) for box in boxes), 512)
     _near(y, truth, 4e-3)
 
 

@@ -36,7 +36,7 @@ def with_server(settings):
 
 
 def test_throughput_is_compared_at_the_load_that_was_predicted():
-    found = with_server({"running": 64})
+    found = with_server({"max_num_seqs": 64})
     load = next(each for each in found.load.after.limit.loads if each.users == 2)
     throughput = compared(found)[-1]
     assert throughput.label == "Throughput of 2 users at once"
@@ -50,7 +50,7 @@ def test_the_throughput_of_a_server_that_did_not_take_the_plan_is_compared_with_
 def test_a_plan_is_held_against_the_prediction_of_its_precision():
     fp8 = changed(plan={"runner": "compiled", "options": {"weights": "fp8"}})
     assert [each.predicted for each in compared(fp8)] == [0.5]
-    assert compared(changed(plan={"runner": "compiled", "gpus": 2})) == []
+    assert compared(changed(plan={"runner": "compiled", "tensor_parallel_size": 2})) == []
     nvfp4 = changed(plan={"runner": "compiled", "options": {"weights": "nvfp4"}})
     assert rows(nvfp4)[0].label == "TTF64 p50, compiled in bf16"
     assert rows(nvfp4)[0].measured == "–"

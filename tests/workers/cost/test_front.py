@@ -79,7 +79,7 @@ def test_the_front_is_of_measured_plans_that_nothing_measured_beats_in_both():
 
 def test_several_gpus_cost_several():
     known = results()
-    known.compose.trials[0].plan["gpus"] = 2
+    known.compose.trials[0].plan["tensor_parallel_size"] = 2
     known.verify = None
     today = next(each for each in found(known) if each.group == "today")
     assert today.gpu == "2 x h200"

@@ -15,7 +15,7 @@ LIMIT = {"metric": "ttf_n", "n": 64, "limit": 60}
 
 
 def trial(label: str, ms: float, gpus: int = 1, keeps: str = "met", gate: str = "pass") -> PlanTrial:
-    plan = Plan(model_digest="d", gpu="h200", gpus=gpus, runner="megakernel").model_dump()
+    plan = Plan(model_digest="d", gpu="h200", tensor_parallel_size=gpus, runner="megakernel").model_dump()
     primary = Interval(value=ms, low=ms * 0.99, high=ms * 1.01)
     rate = 64_000 / ms
     return PlanTrial(label=label, plan=plan, primary=primary, gate=gate, keeps=keeps, tokens_per_second=rate)

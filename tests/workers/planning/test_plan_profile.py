@@ -103,7 +103,10 @@ def test_of_several_gpus_the_first_ones_kernels_count_and_all_share_the_floor(tm
     plan = Plan(model_digest=document.model.digest, gpu="h200", runner="megakernel", dtype="fp32")
     work = [each._replace(label="megakernel") for each in attribution.attribute(trace)]
     found = Sampled(work=work, steps=7)
-    one, two = (_result(found, before, document, plan.model_copy(update={"gpus": gpus}), 4.5, 7) for gpus in (1, 2))
+    one, two = (
+        _result(found, before, document, plan.model_copy(update={"tensor_parallel_size": gpus}), 4.5, 7)
+        for gpus in (1, 2)
+    )
     assert two.device_ms == pytest.approx(4.0)
     assert two.floor_ms == pytest.approx(one.floor_ms / 2)
     assert two.sentence.endswith("Times and launches are those of the first of its 2 GPUs, the floor is shared.")

@@ -38,7 +38,7 @@ def model(name: str, **fields) -> ModelManifest:
         ),
         (
             stage_input("verify"),
-            plan(runner="megakernel", gpus=2),
+            plan(runner="megakernel", tensor_parallel_size=2),
             "The plan is for 2 GPUs, and the server runs on one.",
         ),
         (stage_input("verify"), plan(options={"weights": "fp8"}), "The plan rounds weights; "),

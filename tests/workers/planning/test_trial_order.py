@@ -34,7 +34,7 @@ def document(stage="compose", objectives=(PROMISE,), gpu_class="h200", **constra
 
 
 def trial(label, ms, runner, keeps="missed", gpus=1, **more):
-    plan = {"model_digest": "d", "gpu": "h200", "runner": runner, "dtype": "bf16", "gpus": gpus}
+    plan = {"model_digest": "d", "gpu": "h200", "runner": runner, "dtype": "bf16", "tensor_parallel_size": gpus}
     primary = Interval(value=ms, low=0.99 * ms, high=1.01 * ms)
     return PlanTrial(label=label, plan=plan, primary=primary, gate="pass", keeps=keeps, **more)
 

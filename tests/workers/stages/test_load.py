@@ -101,7 +101,7 @@ def test_both_sides_have_a_curve_of_three_loads(tmp_path, monkeypatch, verified)
         assert "held against the model's logits" in side.served_ids.sentence
 
     chosen = serving.served_plan(Results(verify=verified, load=found))["serving"]
-    assert (chosen["basis"], chosen["running"], chosen["graph_rows"]) == ("measured", 4, [1, 2, 4])
+    assert (chosen["basis"], chosen["max_num_seqs"], chosen["graph_rows"]) == ("measured", 4, [1, 2, 4])
     assert chosen["exclude"] == ["skinny", "step_hopper"]
     assert chosen["kv_bytes"] > 0
     assert Plan.model_validate(verified.plan | {"serving": chosen}).serving.device == found.after.server.hardware
@@ -207,7 +207,7 @@ def test_of_a_plan_of_another_runner_after_is_the_form_that_holds_more(tmp_path,
     ("plan", "said"),
     [
         (
-            {"runner": "megakernel", "gpus": 2},
+            {"runner": "megakernel", "tensor_parallel_size": 2},
             "This workbench's server does not run megakernel plans on 2 GPUs, so after is in batches.",
         ),
         (

@@ -32,7 +32,9 @@ def in_parts(monkeypatch: pytest.MonkeyPatch, slow_runners: None) -> None:
 
 def document_and_plan() -> tuple[StageInput, Plan]:
     document = stage_input("verify", baseline_runner="compiled")
-    plan = Plan(model_digest=document.model.digest, gpu="cpu", gpus=2, runner="megakernel", dtype="fp32")
+    plan = Plan(
+        model_digest=document.model.digest, gpu="cpu", tensor_parallel_size=2, runner="megakernel", dtype="fp32"
+    )
     with watched(document) as environment:
         pass
     document.results.compose = ComposeResult(environment=environment(), trials=[], plan=plan.model_dump())
@@ -46,7 +48,7 @@ def test_verify_measures_parts_beside_what_runs_today(context: Context) -> None:
     assert found.served_ids is not None
     assert found.served_ids.acceptable, found.served_ids.sentence
     assert found.recommended, found.sentence
-    assert found.plan["gpus"] == 2
+    assert found.plan["tensor_parallel_size"] == 2
 
 
 def test_a_fresh_process_measures_them_too(context: Context) -> None:
@@ -61,7 +63,7 @@ def test_the_floor_of_a_plan_in_parts_is_that_of_the_whole_model(context: Contex
     """By its configuration: no GPU holds the model whose bytes would be counted."""
     config, _ = catalogue.entry("llama-3.2-1b")
     document = stage_input("verify", manifest(config)).model_copy(update={"gpu_class": "h200x2"})
-    plan = Plan(model_digest="", gpu="h200", gpus=2, runner="megakernel")
+    plan = Plan(model_digest="", gpu="h200", tensor_parallel_size=2, runner="megakernel")
     part: Any = SimpleNamespace(model=None)
 
     def clients(ms: float) -> Any:
@@ -88,7 +90,7 @@ def test_compose_gives_a_plan_for_several_gpus_no_ops(context: Context, monkeypa
     real = runners.apply
 
     def noted(model: Any, plan: Plan) -> Any:
-        seen[plan.gpus] = plan
+        seen[plan.tensor_parallel_size] = plan
         return real(model, plan)
 
     monkeypatch.setattr(runners, "apply", noted)

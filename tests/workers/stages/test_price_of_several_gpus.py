@@ -18,12 +18,12 @@ from workers.stages.price import price as price_of
 
 
 def plan(gpus=1, **options) -> Plan:
-    return Plan(model_digest="d", gpu="h100", gpus=gpus, runner="megakernel", options=options)
+    return Plan(model_digest="d", gpu="h100", tensor_parallel_size=gpus, runner="megakernel", options=options)
 
 
 def trial(made: Plan, rate: float, ms: float) -> PlanTrial:
     found = Interval(value=ms, low=ms, high=ms)
-    label = f"megakernel on {made.gpus}"
+    label = f"megakernel on {made.tensor_parallel_size}"
     return PlanTrial(label=label, plan=made.model_dump(), primary=found, gate="pass", tokens_per_second=rate)
 
 

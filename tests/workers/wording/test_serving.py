@@ -37,14 +37,20 @@ def test_the_command_is_one_that_serve_takes(runner: str) -> None:
 
 def test_the_size_is_the_plans_and_a_catalogue_model_needs_no_directory() -> None:
     model = sample_results.manifest().model_copy(update={"name": "llama-3.2-1b", "source": "catalogue"})
-    size = {"basis": "default", "context": 1024, "running": 128}
+    size = {"basis": "default", "max_model_len": 1024, "max_num_seqs": 128}
     found = serving.offer(results(runner="kernels", options={}, ops=[], serving=size), model)
     assert "--model llama-3.2-1b" in found.command
     assert found.notes[-1] == "Up to 128 requests at once, in sequences of up to 1,024 tokens: defaults, not measured."
 
 
 def test_what_the_server_chose_under_load_stands_in_place_of_the_defaults() -> None:
-    chosen = {"basis": "measured", "context": 4096, "running": 32, "kv_bytes": 2**30, "graph_rows": [1, 8, 32]}
+    chosen = {
+        "basis": "measured",
+        "max_model_len": 4096,
+        "max_num_seqs": 32,
+        "kv_bytes": 2**30,
+        "graph_rows": [1, 8, 32],
+    }
     chosen |= {"megakernel_up_to": 4, "device": "NVIDIA H200", "driver": "590.2", "torch": "2.11"}
     chosen |= {"token_ms": {"1": {"kernels": 0.99, "megakernel": 0.57}, "8": {"kernels": 1.1, "megakernel": 1.2}}}
     found = results(runner="megakernel", options={}, ops=[], serving={"basis": "default"})

@@ -78,7 +78,7 @@ class Sides:
         """What this workbench's server is asked for; with the file of a plan."""
         excluded = tuple(of_server(self.document.workload.constraints.exclude))
         folder, seed = str(self.context.model_dir), self.document.model.seed
-        return Spec(folder, plan, self.device, dtype, seed, running=self.most, exclude=excluded)
+        return Spec(folder, plan, self.device, dtype, seed, max_num_seqs=self.most, exclude=excluded)
 
     @contextmanager
     def _served(self, plan: Plan, file: str | None) -> Iterator[tuple[HandedServer, str]]:
@@ -109,7 +109,7 @@ class Sides:
 
     def batches(self, name: str, runner_name: str, plan: Plan | None, until: float) -> LoadCurve:
         """A runner, that of `plan` where there is one, in batches formed as requests arrive."""
-        gpus = plan.gpus if plan else 1
+        gpus = plan.tensor_parallel_size if plan else 1
         self.context.say(0.1, f"loading the model for {name}")
         if self.device == "cpu":
             torch.set_num_threads(self._threads)

@@ -75,8 +75,8 @@ def _wanted(sides: Sides, caveats: list[str]) -> ServerSettings:
         name=NAME,
         dtype=dtype,
         port=reserved_port(),
-        context=min(positions_of_model, sum(longest(traffic, document.recording)) + SPARE_TOKENS),
-        running=sides.most,
+        max_model_len=min(positions_of_model, sum(longest(traffic, document.recording)) + SPARE_TOKENS),
+        max_num_seqs=sides.most,
         memory=min(MEMORY_SHARE, memory_share() or MEMORY_SHARE),
         shared_prefix=bool(traffic.shared_prefix or document.recording),
     )

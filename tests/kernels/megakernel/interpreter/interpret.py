@@ -91,4 +91,4 @@ def run(gpus: Sequence[SimulatedGpu], pick: Pick) -> NDArray[np.int64]:
 
 def _name(sm: StreamingMultiprocessor) -> str:
     gpu = sm.gpu.program
-    return f"GPU {gpu.rank}, SM {sm.number}" if gpu.layout.ranks > 1 else f"SM {sm.number}"
+    return f"GPU {gpu.rank}, SM {sm.number}" if gpu.layout.tensor_parallel_size > 1 else f"SM {sm.number}"
