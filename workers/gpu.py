@@ -40,8 +40,8 @@ from workers.host.stage_files import Folders, stage_modules
 from workers.host.stage_output import open_plain, read_stage_document
 from workers.host.stage_process import RunProcess, StageEnd
 from workers.host.template_process import Template
-from workers.loadtest.endpoint.client import Stopped
-from workers.loadtest.endpoint.session import AtEndpoint
+from workers.loadtest.endpoint.client import MeasurementStopped
+from workers.loadtest.endpoint.session import EndpointSession
 from workers.shared import logs
 from workers.shared.delivery import celery_app, worker_is_stopping
 from workers.shared.scratch import scratch
@@ -154,7 +154,7 @@ class _Run:
         return self._folders
 
     def process(self, document: StageInput, folders: Folders, reporter: Reporter) -> RunProcess:
-        """The process of its stages, which has the run's GPUs for itself. Raises GaveUp and ValueError."""
+        """The process of its stages, which has the run's GPUs for itself. Raises LockAbandoned and ValueError."""
         if self._process is None:
             uuids = gpus_for(document.gpu_class, list(visible_gpus()))
             outer = shown(os.environ, document.gpu_class, uuids)
@@ -187,9 +187,9 @@ def _perform(run: _Run, document: StageInput, key: StageKey, reporter: Reporter)
             with open_plain(folders.scratch, f"{key.stage}/kept/{artifact.sha256}") as kept:
                 outcome.receipts[artifact.sha256] = run.client.upload(key, kept, artifact.sha256)
         return outcome
-    except (_Stopped, Stopped, gpu_lock.GaveUp):
+    except (_Stopped, MeasurementStopped, gpu_lock.LockAbandoned):
         return _stopped(key, reporter)
-    except (BadModel, Rejected, child.Unconfined, ValueError) as error:
+    except (BadModel, Rejected, child.ConfinementRefused, ValueError) as error:
         return Outcome(**identity, failure=StageFailure(sentence=f"The worker could not run {key.stage}: {error}"))
     except OSError as error:
         log.exception("stage %s of run %s", document.stage, document.run_id)
@@ -198,7 +198,7 @@ def _perform(run: _Run, document: StageInput, key: StageKey, reporter: Reporter)
 
 def _at_endpoint(
     client: Client, document: StageInput, key: StageKey, reporter: Reporter, recordings: Path | None
-) -> AtEndpoint | None:
+) -> EndpointSession | None:
     """The workload's endpoint, at a stage beside which it is measured."""
     endpoint = document.workload.endpoint
     if endpoint is None or document.stage not in ENDPOINT_STAGES:
@@ -211,7 +211,7 @@ def _at_endpoint(
     def say(fraction: float, message: str) -> None:
         reporter.line(Progress(fraction=fraction, message=message).model_dump_json())
 
-    return AtEndpoint(document, endpoint, access, reporter.stop, say, recordings or Path())
+    return EndpointSession(document, endpoint, access, reporter.stop, say, recordings or Path())
 
 
 def _finish(client: Client, outcome: Outcome, worker: str) -> StageInput | None:

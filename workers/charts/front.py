@@ -22,7 +22,7 @@ OTHERS = (
 
 
 @dataclass(frozen=True)
-class Point:
+class CostPoint:
     """A plan on GPUs: the median of the promised metric in ms, and USD a million, None where no price is known.
 
     `basis` is that of the latency and the rate; `keeps` says in words whether the promises are kept. `group` is what
@@ -39,7 +39,7 @@ class Point:
     on_front: bool = False
 
 
-def with_front(points: Sequence[Point]) -> list[Point]:
+def with_front(points: Sequence[CostPoint]) -> list[CostPoint]:
     """The points by rising latency; on the front are the plans that no other measured one beats in both."""
     ordered = sorted(points, key=lambda each: (each.ms, each.usd or 0.0))
     least, found = float("inf"), []
@@ -51,7 +51,7 @@ def with_front(points: Sequence[Point]) -> list[Point]:
     return found
 
 
-def figure(points: Sequence[Point], objective: Objective, counted: Counted) -> Figure | None:
+def figure(points: Sequence[CostPoint], objective: Objective, counted: Counted) -> Figure | None:
     """The points with a price, the front through the measured ones, the promise, and an endpoint without a price."""
     priced = [each for each in points if each.usd is not None]
     if not priced:
@@ -76,7 +76,7 @@ def figure(points: Sequence[Point], objective: Objective, counted: Counted) -> F
     return {"data": traces, "layout": form | _lines(points, objective)}
 
 
-def _plans(points: Sequence[Point]) -> Iterator[tuple[str, str, str, list[Point]]]:
+def _plans(points: Sequence[CostPoint]) -> Iterator[tuple[str, str, str, list[CostPoint]]]:
     """The name, colour, symbol and points of each GPU's plans, measured ones first. Labels at points would overlap."""
     plans = [each for each in points if each.group == "plan"]
     kinds = dict.fromkeys((each.basis, each.gpu) for each in sorted(plans, key=lambda each: each.basis))
@@ -85,7 +85,7 @@ def _plans(points: Sequence[Point]) -> Iterator[tuple[str, str, str, list[Point]
         yield f"{gpu}, {basis}", colour, symbol, [each for each in plans if (each.basis, each.gpu) == (basis, gpu)]
 
 
-def _trace(name: str, points: Sequence[Point], mode: str, **style: Any) -> dict[str, Any]:
+def _trace(name: str, points: Sequence[CostPoint], mode: str, **style: Any) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": mode,
@@ -98,7 +98,7 @@ def _trace(name: str, points: Sequence[Point], mode: str, **style: Any) -> dict[
     }
 
 
-def _lines(points: Sequence[Point], objective: Objective) -> dict[str, list[dict[str, Any]]]:
+def _lines(points: Sequence[CostPoint], objective: Objective) -> dict[str, list[dict[str, Any]]]:
     """The promised limit, and the latency of an endpoint whose price nobody stated."""
     lines = [limit_line("x", objective.limit, f"promised, p{objective.percentile:g}")] if objective.limit else []
     for each in points:
@@ -110,7 +110,7 @@ def _lines(points: Sequence[Point], objective: Objective) -> dict[str, list[dict
     return {key: [each for line in lines for each in line[key]] for key in ("shapes", "annotations")}
 
 
-def table(points: Sequence[Point], objective: Objective, counted: Counted) -> Table:
+def table(points: Sequence[CostPoint], objective: Objective, counted: Counted) -> Table:
     """Every point, also those without a price."""
     headers = [
         "GPU",

@@ -7,7 +7,7 @@ themselves are compared: both sides at the same load, and after at the cheapest 
 from collections.abc import Sequence
 
 from workers.cost import unit_costs
-from workers.cost.loads import Priced, load_words
+from workers.cost.loads import PriceBreakdown, load_words
 from workers.documents.load import LoadCurve, LoadResult
 from workers.documents.model import ModelManifest
 from workers.documents.money import AnyLoad, AnyLoadRow, LoadPrice
@@ -20,11 +20,11 @@ def of_results(results: Results, workload: Workload, model: ModelManifest) -> An
     """What the price stage wrote, or for results of older versions what it would write today."""
     if results.price is None or results.verify is None:
         return None
-    priced = Priced(workload, model, results.price.book, results.verify.environment.gpu_class)
+    priced = PriceBreakdown(workload, model, results.price.book, results.verify.environment.gpu_class)
     return results.price.any_load or at_any_load(priced, results)
 
 
-def at_any_load(priced: Priced, results: Results) -> AnyLoad | None:
+def at_any_load(priced: PriceBreakdown, results: Results) -> AnyLoad | None:
     """Prices at the loads of both curves, void ones left out; None where not both sides were put under load."""
     load = results.load
     if load is None or load.before is None or load.after is None or not load.objectives:
@@ -46,7 +46,7 @@ def at_any_load(priced: Priced, results: Results) -> AnyLoad | None:
     )
 
 
-def _prices(priced: Priced, curve: LoadCurve, first: Objective) -> list[LoadPrice]:
+def _prices(priced: PriceBreakdown, curve: LoadCurve, first: Objective) -> list[LoadPrice]:
     """One side by rising load."""
     found = []
     for load in curve.limit.loads:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from workers.charts import plans
-from workers.charts.front import Point, with_front
+from workers.charts.front import CostPoint, with_front
 from workers.charts.under_load import WORDS
 from workers.cost.pricing import hourly_price, usd_per_mtok
 from workers.documents.base import Verdict
@@ -18,7 +18,7 @@ from workers.stats.verdicts import overall
 
 def points(
     workload: Workload, book: PriceBook, measured: Mapping[str, Results], predicted: Mapping[str, Prediction]
-) -> list[Point]:
+) -> list[CostPoint]:
     """Every point, by rising latency; [] where the first promise is no time. A class of several GPUs has the plans of
     one as well, which are one point.
 
@@ -28,7 +28,7 @@ def points(
     if first.unit != "ms":
         return []
     found = [point for gpu_class, known in measured.items() for point in _of_run(gpu_class, known, first, book)]
-    modelled: dict[tuple[str, str], Point] = {}
+    modelled: dict[tuple[str, str], CostPoint] = {}
     for gpu_class, prediction in predicted.items():
         made = (_modelled(gpu_class, each, workload, book) for each in prediction.plans)
         modelled |= {(point.gpu, point.plan): point for point in made if point is not None}
@@ -39,7 +39,7 @@ def points(
     return with_front(found)
 
 
-def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -> list[Point]:
+def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -> list[CostPoint]:
     """The plans that compose timed; of what runs today and of the verified plan, verify's figures."""
     if known.compose is None or known.compose.environment.telemetry.void:
         return []
@@ -60,7 +60,7 @@ def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -
             continue
         gpus = int(trial.plan.get("gpus", 1))
         usd = _usd(book, gpu_class, gpus, rate)
-        found.append(Point(_gpus(gpu_class, gpus), _name(trial), ms, usd, "measured", _words(keeps), group))
+        found.append(CostPoint(_gpus(gpu_class, gpus), _name(trial), ms, usd, "measured", _words(keeps), group))
     return found
 
 
@@ -86,7 +86,7 @@ def _median(found: list[Distribution], first: Objective) -> float | None:
     return next((each.percentiles.get("p50") for each in known), None)
 
 
-def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: PriceBook) -> Point | None:
+def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: PriceBook) -> CostPoint | None:
     """A prediction at one request at a time; None where the first promise is not predicted."""
     first = workload.objectives[0]
     figures = {(figure.metric, figure.n): figure.value for figure in plan.figures if figure.users is None}
@@ -94,10 +94,10 @@ def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: Pri
     if ms is None or not rate:
         return None
     usd = _usd(book, gpu_class, plan.gpus, rate)
-    return Point(_gpus(gpu_class, plan.gpus), f"{plan.runner}, {plan.weights}", ms, usd, "modelled")
+    return CostPoint(_gpus(gpu_class, plan.gpus), f"{plan.runner}, {plan.weights}", ms, usd, "modelled")
 
 
-def _own(known: Results, workload: Workload) -> list[Point]:
+def _own(known: Results, workload: Workload) -> list[CostPoint]:
     """What the customer runs: the endpoint as measured, and the present deployment as stated."""
     first, present, found = workload.objectives[0], workload.present, []
     there = known.verify.endpoint.load if known.verify and known.verify.endpoint else None
@@ -108,8 +108,8 @@ def _own(known: Results, workload: Workload) -> list[Point]:
             usd = usd_per_mtok(hour, there.tokens_per_second) if hour and there.tokens_per_second else None
             gpu = known.verify.endpoint.server.hardware if known.verify and known.verify.endpoint else ""
             ms, keeps = metric.percentiles["p50"].value, _words(there.verdict)
-            found.append(Point(gpu or "not stated", "your endpoint", ms, usd, "measured", keeps, "endpoint"))
+            found.append(CostPoint(gpu or "not stated", "your endpoint", ms, usd, "measured", keeps, "endpoint"))
     if present and (present.metric, present.n) == (first.metric, first.n) and known.price:
         usd = next((each.usd_per_mtok for each in known.price.lines if each.label == "present deployment"), None)
-        found.append(Point(present.gpu, "your deployment", present.latency_ms, usd, "stated", group="stated"))
+        found.append(CostPoint(present.gpu, "your deployment", present.latency_ms, usd, "stated", group="stated"))
     return found

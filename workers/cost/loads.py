@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workers.cost import unit_costs
-from workers.cost.energy import energy_of
 from workers.cost.pricing import gpu_price
 from workers.documents.load import LoadCurve, LoadMetric, LoadResult
-from workers.documents.measurement import Distribution, Interval
+from workers.documents.measurement import Distribution, Energy, Interval, Telemetry
 from workers.documents.model import ModelManifest
 from workers.documents.money import HIGHEST, ServedLoad
 from workers.documents.prices import PriceBook
@@ -17,6 +16,8 @@ from workers.stats.verdicts import overall
 from workers.wording.text import plain, speed_words
 
 LoadPair = tuple[ServedLoad | None, ServedLoad | None]
+LARGEST_GAP_S = 3.0
+"""The longest time between two readings of power. What a device drew in a longer one is not known."""
 
 
 def load_words(users: int, rate: float | None = None, speed: float | None = None) -> str:
@@ -29,7 +30,7 @@ def load_words(users: int, rate: float | None = None, speed: float | None = None
 
 
 @dataclass(frozen=True)
-class Priced:
+class PriceBreakdown:
     """What the loads of a run are priced by."""
 
     workload: Workload
@@ -133,3 +134,22 @@ def _median(found: Sequence[Distribution], metric: str) -> float | None:
 
 def _metric(found: Sequence[LoadMetric], metric: str) -> float | None:
     return next((each.percentiles["p50"].value for each in found if each.metric == metric and each.percentiles), None)
+
+
+def energy_of(seen: Telemetry, per_second: float) -> Energy:
+    """Joules for each of what was given `per_second`: mean watts / per_second.
+
+    `seen` is of a time in which one side alone was served. Its mean is weighted by time (`power_record` in
+    `kernels/measure/telemetry.py`). There are no joules, and a reason, where the device tells no power, where
+    more than LARGEST_GAP_S pass between two readings, and where another program used the GPU.
+    """
+    reason = ""
+    if seen.power_w_mean is None:
+        reason = "The device tells no power."
+    elif seen.power_gap_s is None or seen.power_gap_s > LARGEST_GAP_S:
+        gap = "an unknown time" if seen.power_gap_s is None else f"{seen.power_gap_s:.1f} s"
+        reason = f"Power was not read for {gap}, and more than {LARGEST_GAP_S:g} s void it."
+    elif seen.void:
+        reason = seen.void
+    joules = seen.power_w_mean / per_second if seen.power_w_mean is not None and not reason else None
+    return Energy(joules=joules, watts=seen.power_w_mean, reason=reason)

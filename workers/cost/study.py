@@ -1,7 +1,7 @@
 """The unit economics of a run: what each side costs by the unit, and what moves it."""
 
 from workers.cost import fleet, unit_costs
-from workers.cost.loads import LoadPair, Priced
+from workers.cost.loads import LoadPair, PriceBreakdown
 from workers.cost.pricing import GpuPrice, gpu_price
 from workers.documents.base import Basis
 from workers.documents.load import LoadCurve
@@ -18,8 +18,8 @@ LENGTHS = (0.5, 1.0, 2.0)
 THOUSAND = 1000.0
 
 
-def study(priced: Priced, results: Results) -> UnitEconomics | None:
-    """Unit costs before and after at the load of `Priced.sides`; None where neither side has one."""
+def study(priced: PriceBreakdown, results: Results) -> UnitEconomics | None:
+    """Unit costs before and after at the load of `PriceBreakdown.sides`; None where neither side has one."""
     sides = priced.sides(results)
     if sides == (None, None):
         return None
@@ -46,7 +46,7 @@ def of_results(results: Results, workload: Workload, model: ModelManifest) -> Un
     """
     if results.price is None or results.verify is None:
         return None
-    priced = Priced(workload, model, results.price.book, results.verify.environment.gpu_class)
+    priced = PriceBreakdown(workload, model, results.price.book, results.verify.environment.gpu_class)
     return results.price.economics or study(priced, results)
 
 
@@ -129,7 +129,7 @@ def _own(found: UnitEconomics) -> str:
     return side.gpu if side else ""
 
 
-def _over_load(priced: Priced, results: Results) -> list[PricePoint]:
+def _over_load(priced: PriceBreakdown, results: Results) -> list[PricePoint]:
     """USD per thousand requests at every load that was measured on both sides or one."""
     if results.load is None:
         return []
@@ -146,7 +146,7 @@ def _over_load(priced: Priced, results: Results) -> list[PricePoint]:
     return points
 
 
-def _by_level(priced: Priced, curve: LoadCurve | None) -> dict[float, ServedLoad]:
+def _by_level(priced: PriceBreakdown, curve: LoadCurve | None) -> dict[float, ServedLoad]:
     found = {each.level: priced.tested(curve, each) for each in curve.limit.loads} if curve else {}
     return {level: each for level, each in found.items() if each is not None}
 

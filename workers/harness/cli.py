@@ -23,7 +23,7 @@ from pydantic import BaseModel, ValidationError
 
 from workers.documents.stages import StageFailure, StageInput
 from workers.harness.context import Context, GpuLost, StageError
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 
 StageFunction = Callable[[StageInput, Context], BaseModel]
 
@@ -51,7 +51,7 @@ def main(run: StageFunction) -> NoReturn:
             )
             code = perform(run, document, context, arguments.output)
         except (OSError, ValidationError) as error:
-            failure, code = StageFailure(sentence=f"{arguments.input}: {sentence_of(error)}"), 1
+            failure, code = StageFailure(sentence=f"{arguments.input}: {error_sentence(error)}"), 1
             _write(arguments.output, failure)
     leave(code)
 
@@ -101,7 +101,7 @@ def _attempt(run: StageFunction, document: StageInput, context: Context) -> tupl
         return StageFailure(sentence=f"The {document.stage} stage ended with {error}."), 1
     except Exception as error:
         traceback.print_exc()
-        return StageFailure(sentence=f"The {document.stage} stage failed: {sentence_of(error)}"), 1
+        return StageFailure(sentence=f"The {document.stage} stage failed: {error_sentence(error)}"), 1
 
 
 def _parser() -> argparse.ArgumentParser:

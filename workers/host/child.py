@@ -34,14 +34,14 @@ Why = Literal["exit", "stopped", "timeout"]
 
 
 @dataclass(frozen=True)
-class Ended:
+class ExitStatus:
     """How the command ended: by itself, stopped on request, or out of time. Negative codes are signals."""
 
     code: int
     why: Why
 
 
-class Unconfined(Exception):
+class ConfinementRefused(Exception):
     """The system refuses a protection that is required, so the command was not run; the message is a sentence."""
 
 
@@ -73,7 +73,7 @@ class Child:
         on_line: Callable[[str], None],
         template: Template | None = None,
     ) -> None:
-        """Start the command, in a fork of the template where that is ready. Raises Unconfined."""
+        """Start the command, in a fork of the template where that is ready. Raises ConfinementRefused."""
         self.on_line = on_line
         self._code: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -92,7 +92,7 @@ class Child:
             self.protection = _protection(report)
         if self.protection.missing and bounds.required:
             self.close()
-            raise Unconfined(f"it cannot be confined as required: {' '.join(self.protection.missing)}")
+            raise ConfinementRefused(f"it cannot be confined as required: {' '.join(self.protection.missing)}")
 
     def __enter__(self) -> Self:
         return self

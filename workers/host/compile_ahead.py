@@ -73,7 +73,7 @@ def start(document: StageInput, folders: Folders, config: WorkerConfig, outer: M
             required=config.require_sandbox,
         )
         return child.Child(command, LIMITS, bounds, on_line=lambda line: None)
-    except (OSError, child.Unconfined) as error:
+    except (OSError, child.ConfinementRefused) as error:
         log.warning("nothing is compiled ahead: %s", error)
         return None
 

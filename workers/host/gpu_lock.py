@@ -11,13 +11,13 @@ from pathlib import Path
 SECONDS_BETWEEN_TRIES = 0.2
 
 
-class GaveUp(Exception):
+class LockAbandoned(Exception):
     """The caller was told to stop before the GPU was free."""
 
 
 @contextmanager
 def held(uuids: Iterable[str], stopped: Callable[[], bool], folder: Path | None = None) -> Iterator[None]:
-    """Holds the lock of every GPU in `uuids`; the kernel frees it when the process ends. Raises GaveUp.
+    """Holds the lock of every GPU in `uuids`; the kernel frees it when the process ends. Raises LockAbandoned.
 
     The lock is a file in `folder`, by default the temporary directory, which all workers of the host must share.
     """
@@ -27,7 +27,7 @@ def held(uuids: Iterable[str], stopped: Callable[[], bool], folder: Path | None 
             stack.callback(os.close, descriptor)
             while not _taken(descriptor):
                 if stopped():
-                    raise GaveUp
+                    raise LockAbandoned
                 time.sleep(SECONDS_BETWEEN_TRIES)
         yield
 

@@ -57,7 +57,7 @@ MOST_LEFT_OUT = 5
 class StageEnd(NamedTuple):
     """How a stage ended and what confined it; `failure` where its processes were ended too often."""
 
-    ended: child.Ended
+    ended: child.ExitStatus
     confinement: Confinement
     failure: StageFailure | None = None
 
@@ -80,7 +80,7 @@ class RunProcess:
         """Run the stage until it ends otherwise than by what it tries.
 
         It may be started again, in a new process; all of them share its time, and `seconds_left` of one that starts
-        when it is over is negative. What it leaves is in the folder of its name. Raises child.Unconfined.
+        when it is over is negative. What it leaves is in the folder of its name. Raises child.ConfinementRefused.
         """
         end = time.monotonic() + document.seconds_left
         while True:
@@ -104,7 +104,7 @@ class RunProcess:
         if self._child is not None:
             self._child.close()
 
-    def _run_once(self, document: StageInput, end: float, reporter: Reporter) -> tuple[child.Ended, Confinement]:
+    def _run_once(self, document: StageInput, end: float, reporter: Reporter) -> tuple[child.ExitStatus, Confinement]:
         codes: list[int] = []
 
         def on_line(line: str) -> None:
@@ -130,9 +130,9 @@ class RunProcess:
         seconds = max(0.0, document.seconds_left) * OVERTIME + OVERTIME_SECONDS
         why = process.wait(seconds, GRACE_SECONDS, reporter.stop, lambda: bool(codes))
         if (codes, why) == ([0], "exit"):
-            return child.Ended(0, "exit"), confinement
+            return child.ExitStatus(0, "exit"), confinement
         code = process.close()
-        ended = child.Ended(codes[0] if codes else code, why)
+        ended = child.ExitStatus(codes[0] if codes else code, why)
         said = read_end(scratch, LOG_FILE, LOG_TAIL)
         log.warning("stage %s of run %s ended with %s; it said:\n%s", document.stage, document.run_id, ended, said)
         return ended, confinement
@@ -173,7 +173,7 @@ class RunProcess:
         return self._child
 
 
-def _culprit(directory: Path, stage: str, ended: child.Ended) -> LeftOut | None:
+def _culprit(directory: Path, stage: str, ended: child.ExitStatus) -> LeftOut | None:
     """What the stage was trying when its process died of it; None when it ended otherwise."""
     if not ended.code or ended.why != "exit":
         return None

@@ -80,7 +80,7 @@ async def learn(test: LoadTest) -> TokenScale:
 
 
 async def put_on(test: LoadTest, progress: OnProgress = quiet) -> Sent:
-    """Learns how the server counts and puts the load on it. Raises NotMeasurable or BrokenRecording."""
+    """Learns how the server counts and puts the load on it. Raises NotMeasurable or InvalidRecording."""
     scale = await learn(test)
     try:
         return await sending(test.target, test.traffic, test.folder, test.limits, scale).run(progress)
@@ -99,7 +99,7 @@ def sent_under(test: LoadTest, progress: OnProgress = quiet) -> Sent:
     """Puts load on the server.
 
     Raises NotMeasurable when the server does not answer at all or a process that sends dies, ValueError for what makes
-    no sense, BrokenRecording where a recording is broken.
+    no sense, InvalidRecording where a recording is broken.
     """
     test.check()
     return asyncio.run(put_on(test, progress))

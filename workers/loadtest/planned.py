@@ -19,7 +19,7 @@ from workers.documents.traffic import (
     UniformLength,
 )
 from workers.loadtest import recording
-from workers.loadtest.recording import Recorded
+from workers.loadtest.recording import RecordedRequest
 
 PROMPTS, OUTPUTS, GAPS, PAUSES, CANCELLED = range(5)
 """Each quantity is drawn from a stream of its own, so that a change of one leaves the others as they were."""
@@ -29,7 +29,7 @@ def requests(traffic: Traffic, folder: Path) -> Iterator[PlannedRequest]:
     """The requests in the order in which they are sent, without end unless arrivals are recorded.
 
     `folder`: where the path of a recording begins. Recorded lengths start again at the first line behind the last one.
-    Raises BrokenRecording where the recording is broken, when that line is reached.
+    Raises InvalidRecording where the recording is broken, when that line is reached.
     """
     arrivals = traffic.arrivals or ClosedLoop()
     ends = isinstance(arrivals, RecordedArrivals)
@@ -52,7 +52,7 @@ def requests(traffic: Traffic, folder: Path) -> Iterator[PlannedRequest]:
         )
 
 
-def _lines(file: Path, again: bool) -> Iterator[Recorded]:
+def _lines(file: Path, again: bool) -> Iterator[RecordedRequest]:
     yield from recording.read(file)
     while again:
         yield from recording.read(file)

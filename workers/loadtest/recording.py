@@ -21,7 +21,7 @@ MOST_REQUESTS, MOST_BYTES = 1_000_000, 128 * 2**20
 """The largest recording that may be handed in."""
 
 
-class BrokenRecording(ValueError):
+class InvalidRecording(ValueError):
     """A recording cannot be read. The message is the `file` and the `reason`, which names the line."""
 
     def __init__(self, file: Path, reason: str) -> None:
@@ -33,7 +33,7 @@ class BrokenRecording(ValueError):
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedRequest:
     """One line: seconds since the first line's arrival, lengths in tokens, and the conversation, "" for none."""
 
     arrival_s: float
@@ -42,19 +42,19 @@ class Recorded:
     conversation: str = ""
 
 
-def read(file: Path) -> Iterator[Recorded]:
+def read(file: Path) -> Iterator[RecordedRequest]:
     """The lines of a recording, in order, one at a time. Empty lines and further columns are left out.
 
     A CSV file has a heading that names `prompt_tokens`, `output_tokens` and, where they are known, `arrival_s` and
     `conversation`; in JSON Lines each line is an object with these keys. `arrival_s` counts from any moment, such as
-    the Unix epoch; without it every request arrives at once. Raises BrokenRecording for a file that cannot be read, a
+    the Unix epoch; without it every request arrives at once. Raises InvalidRecording for a file that cannot be read, a
     broken line, and an arrival before the line above it.
     """
     return (each for _, each in _numbered(file))
 
 
 def facts(file: Path) -> RecordingFacts:
-    """What a whole recording holds. Raises what `read` raises, and BrokenRecording where it has too many requests."""
+    """What a whole recording holds. Raises what `read` raises, and InvalidRecording where it has too many requests."""
     requests = prompt = output = 0
     seconds = 0.0
     for number, each in _numbered(file):
@@ -66,7 +66,7 @@ def facts(file: Path) -> RecordingFacts:
     return RecordingFacts(requests=requests, seconds=seconds, longest_prompt=prompt, longest_output=output)
 
 
-def _numbered(file: Path) -> Iterator[tuple[int, Recorded]]:
+def _numbered(file: Path) -> Iterator[tuple[int, RecordedRequest]]:
     first = last = -math.inf
     for number, row in _rows(file):
         arrival = _arrival(file, number, row)
@@ -78,9 +78,12 @@ def _numbered(file: Path) -> Iterator[tuple[int, Recorded]]:
             raise _broken(file, number, f"arrival_s is {last - first:,.0f} s after the first one, more than a year")
         prompt = _length(file, number, row, "prompt_tokens", LONGEST_PROMPT)
         output = _length(file, number, row, "output_tokens", LONGEST_OUTPUT)
-        yield number, Recorded(last - first, prompt, output, _conversation(file, number, row.get("conversation")))
+        yield (
+            number,
+            RecordedRequest(last - first, prompt, output, _conversation(file, number, row.get("conversation"))),
+        )
     if first == -math.inf:
-        raise BrokenRecording(file, "holds no request")
+        raise InvalidRecording(file, "holds no request")
 
 
 def _rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -91,7 +94,7 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             lines = _Lines(file, content)
             yield from _json_rows(file, lines) if begins.startswith(b"{") else _csv_rows(file, lines)
     except OSError as error:
-        raise BrokenRecording(file, error.strerror or str(error)) from None
+        raise InvalidRecording(file, error.strerror or str(error)) from None
 
 
 class _Lines:
@@ -179,5 +182,5 @@ def _number(file: Path, number: int, row: dict[str, Any], name: str) -> float:
     return found
 
 
-def _broken(file: Path, number: int, reason: str) -> BrokenRecording:
-    return BrokenRecording(file, f"line {number}: {reason}")
+def _broken(file: Path, number: int, reason: str) -> InvalidRecording:
+    return InvalidRecording(file, f"line {number}: {reason}")

@@ -11,7 +11,7 @@ from kernels.model_files import AnswerKind
 from kernels.runners import Runner
 from workers.documents.measurement import Interval
 from workers.documents.quality import Measure, Quality
-from workers.measuring.allowed_rises import Allowed
+from workers.measuring.allowed_rises import Tolerances
 from workers.measuring.answer_distance import AnswerDistance, ClassDistance, distance_of, rows_of
 from workers.measuring.quality import upper_end
 from workers.stats.intervals import paired_difference
@@ -28,7 +28,7 @@ def largest_error(loss: float) -> float:
 
 
 @dataclass
-class Compared:
+class AnswerComparison:
     """What `compare` gives: of both runners, over so many requests, and rows of so many values each."""
 
     before: AnswerDistance
@@ -62,11 +62,11 @@ def compare(
     answer: AnswerKind,
     source: str,
     goes_on: Callable[[int, int], bool],
-) -> Compared:
+) -> AnswerComparison:
     """Runs batches of main inputs through reference, before and after while `goes_on(answers so far, needed)`; at least
     one.
     """
-    compared = Compared(distance_of(answer), distance_of(answer), answer, source)
+    compared = AnswerComparison(distance_of(answer), distance_of(answer), answer, source)
     for batch in inputs:
         if compared.answers and not goes_on(compared.answers, compared.needed):
             break
@@ -80,7 +80,7 @@ def compare(
     return compared
 
 
-def judge(compared: Compared, generated: bool, allowed: Allowed | None) -> Quality:
+def judge(compared: AnswerComparison, generated: bool, allowed: Tolerances | None) -> Quality:
     """The verdict on quality: acceptable when no distance and no KL divergence rises by more than is `allowed`, at the
     upper end of its interval, and no largest error by more than `largest_error` of the rate.
 
@@ -130,7 +130,7 @@ def _of_classes(
     return _mean(before.kl), _mean(after.kl), _mean(before.wrong), _mean(after.wrong)
 
 
-def _measures(compared: Compared) -> list[Measure]:
+def _measures(compared: AnswerComparison) -> list[Measure]:
     """What was compared, for tables."""
     before, after = compared.before, compared.after
     if isinstance(before, ClassDistance) and isinstance(after, ClassDistance):
@@ -149,7 +149,7 @@ def _measures(compared: Compared) -> list[Measure]:
 
 
 def _sentence(
-    compared: Compared, called: str, kl_change: Interval | None, allowed: Allowed | None, acceptable: bool
+    compared: AnswerComparison, called: str, kl_change: Interval | None, allowed: Tolerances | None, acceptable: bool
 ) -> str:
     noun = "sequences" if compared.answer.unit == "embeddings" else compared.answer.unit
     over = f"{called.capitalize()} over {compared.requests:,} {noun} ({compared.source})"
@@ -168,11 +168,11 @@ def _sentence(
     return f"{over}: {_findings(compared, kl_change)}; {may}, so this is {result}.{few}"
 
 
-def _what_may_rise(compared: Compared) -> str:
+def _what_may_rise(compared: AnswerComparison) -> str:
     return "answers" if compared.answer.form == "classes" else "the cosine distance"
 
 
-def _findings(compared: Compared, kl_change: Interval | None) -> str:
+def _findings(compared: AnswerComparison, kl_change: Interval | None) -> str:
     before, after = compared.before, compared.after
     if compared.answer.form == "vectors":
         pooled, token = (

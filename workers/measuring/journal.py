@@ -20,7 +20,7 @@ from workers.documents.left_out import HUNG_FILE, NOTE_BYTES, NOTE_FILE, LeftOut
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, GpuLost
 from workers.measuring.overruns import overrun_seconds, requests_seconds
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 
 SHARE = 0.5
 """What is tried may take this share of the time that is left; then its process is ended."""
@@ -159,7 +159,7 @@ class Journal:
             for gpu in range(self._gpus):
                 torch.cuda.synchronize(gpu)
         except Exception as error:
-            reason = f"the GPU no longer answered: {sentence_of(error)}"
+            reason = f"the GPU no longer answered: {error_sentence(error)}"
             if self._tried is None:
                 raise GpuLost(reason) from error
             self._write(self._tried.model_copy(update={"reason": reason}))

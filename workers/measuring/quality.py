@@ -10,7 +10,7 @@ from kernels.measure.fidelity import distances
 from kernels.runners import Runner
 from workers.documents.measurement import Interval
 from workers.documents.quality import Quality
-from workers.measuring.allowed_rises import Allowed
+from workers.measuring.allowed_rises import Tolerances
 from workers.measuring.quality_next_token import NextToken, scores
 from workers.measuring.quality_next_token import sentence as scores_sentence
 from workers.measuring.texts import Tokens, groups
@@ -67,7 +67,7 @@ def block_means(values: np.ndarray) -> np.ndarray:
     return values[: count * BLOCK].reshape(count, BLOCK).mean(axis=1) if count else values
 
 
-def is_acceptable(change: Interval, kl_change: Interval, allowed: Allowed | None) -> bool:
+def is_acceptable(change: Interval, kl_change: Interval, allowed: Tolerances | None) -> bool:
     """The one criterion of compose and verify: both rises, at the upper end of their 95 % intervals, are allowed.
 
     `change` is of the top-1 disagreement rate, `kl_change` of the mean KL divergence in nats. None allows any rise.
@@ -114,7 +114,9 @@ def compare(
     return done, *sides
 
 
-def judge(done: int, before: _Side, after: _Side, tokens: Tokens, generated: bool, allowed: Allowed | None) -> Quality:
+def judge(
+    done: int, before: _Side, after: _Side, tokens: Tokens, generated: bool, allowed: Tolerances | None
+) -> Quality:
     """The verdict on quality by `is_acceptable`, on the rises of after over before.
 
     `allowed` is None where the workload allows unverified quality: then it is enough that the logits are finite.

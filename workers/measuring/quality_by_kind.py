@@ -20,7 +20,7 @@ from workers.measuring import answers, quality, texts
 from workers.measuring.allowed_rises import allowed_rises
 from workers.measuring.served_model import dtype_of, load, vocabulary
 from workers.prediction.precisions import own_precision
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 
 QUALITY_SECONDS = 60.0
 """Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
@@ -45,7 +45,7 @@ def measure(
         reference = _float32(document, context, before)
         return _judge(document, context, reference, before, after, unverified), ""
     except Exception as error:  # a model may fail on inputs that timing never gave it
-        return None, sentence_of(error)
+        return None, error_sentence(error)
 
 
 def _float32(document: StageInput, context: Context, before: Runner) -> Runner:

@@ -32,7 +32,7 @@ MOST_PLANS = 3
 
 
 @dataclass
-class Attempt:
+class PlanMeasurement:
     """One plan, measured alternately with what runs today: its requests in each process, and what follows from them.
 
     `seconds` is the time that measuring took, `ready_seconds` that of loading and warming up both sides. Five texts are
@@ -168,8 +168,8 @@ def today_words(workload: Workload) -> str:
 
 
 def in_more_processes(
-    tried: Sequence[Attempt], document: StageInput, context: Context, usd_per_hour: float | None
-) -> list[Attempt]:
+    tried: Sequence[PlanMeasurement], document: StageInput, context: Context, usd_per_hour: float | None
+) -> list[PlanMeasurement]:
     """Measures the best of the attempts in further processes; the last attempt is a confirmed one.
 
     If these show that the plan is not to be recommended, the next confirmed attempt is measured in the same way.
@@ -183,7 +183,9 @@ def in_more_processes(
     return found
 
 
-def _measured_again(attempt: Attempt, document: StageInput, context: Context, usd_per_hour: float | None) -> Attempt:
+def _measured_again(
+    attempt: PlanMeasurement, document: StageInput, context: Context, usd_per_hour: float | None
+) -> PlanMeasurement:
     """The attempt with the requests of further processes, if the stage's time allows enough of them.
 
     It may then no longer be confirmed. The caller has freed the device's memory.
@@ -213,7 +215,9 @@ def _measured_again(attempt: Attempt, document: StageInput, context: Context, us
     )
 
 
-def unchanged(last: Attempt, document: StageInput, today: list[Alternation], usd_per_hour: float | None) -> Attempt:
+def unchanged(
+    last: PlanMeasurement, document: StageInput, today: list[Alternation], usd_per_hour: float | None
+) -> PlanMeasurement:
     """What runs today as the result, by its requests `today` of each process on both sides."""
     return replace(
         last,
@@ -228,7 +232,7 @@ def unchanged(last: Attempt, document: StageInput, today: list[Alternation], usd
     )
 
 
-def without_void_verdicts(attempt: Attempt) -> Attempt:
+def without_void_verdicts(attempt: PlanMeasurement) -> PlanMeasurement:
     """The attempt; where its figures are void, no objective is met or missed by them."""
     if not attempt.void:
         return attempt
@@ -236,14 +240,14 @@ def without_void_verdicts(attempt: Attempt) -> Attempt:
     return replace(attempt, outcomes=[each.model_copy(update=nothing) for each in attempt.outcomes])
 
 
-def gives_way(attempt: Attempt, document: StageInput) -> bool:
+def gives_way(attempt: PlanMeasurement, document: StageInput) -> bool:
     """Whether a confirmed plan was taken for its price, and does not keep every promise when it is verified."""
     composed = document.results.compose
     cheap = document.workload.constraints.prefer == "cheapest"
     return bool(composed and composed.choice and cheap and not attempt.keeps)
 
 
-def with_result_last(tried: list[Attempt]) -> list[Attempt]:
+def with_result_last(tried: list[PlanMeasurement]) -> list[PlanMeasurement]:
     """The attempts in an order in which the last one is the result, where any is confirmed.
 
     The result is the first confirmed attempt that keeps every promise, else the fastest confirmed one.

@@ -13,7 +13,7 @@ from kernels.megakernel.host import record, trace
 from kernels.megakernel.host.shares import ATTENTION_NAME, InstructionShare, TokenShares, shares_of
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import OpRow, PlanProfile
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 from workers.wording.plan_profile import INSIDE, MEGAKERNEL
 from workers.wording.text import percent, plain
 
@@ -70,7 +70,7 @@ def _recorded(runner: Any, prompt: torch.Tensor, steps: int, seconds: float) -> 
         keys = prompt.shape[1] + (steps + 1) / 2
         return shares_of(trace.timeline_of(recorded), [program for program, _ in recorded], keys)
     except (RuntimeError, ValueError, OSError) as error:
-        return f"its instrumented kernel failed ({sentence_of(error).rstrip('.')})"
+        return f"its instrumented kernel failed ({error_sentence(error).rstrip('.')})"
 
 
 def rows_of(row: OpRow, found: TokenShares, steps: int, read_tbps: float) -> list[OpRow]:

@@ -12,7 +12,7 @@ from workers.documents.measurement import Interval
 from workers.documents.stages import PeerTrial, StageInput
 from workers.harness.context import Context
 from workers.measuring.served_model import prepared
-from workers.planning.build_times import Builds
+from workers.planning.build_times import BuildTimes
 from workers.planning.confirmation import present_plan
 from workers.planning.served_checks import judged_ids, precisions_of
 from workers.planning.trials import JUDGED_BATCHES, OVERRUN_SECONDS, primary, served_rounds
@@ -34,7 +34,7 @@ def measure_vllm(document: StageInput, context: Context, model: torch.nn.Module,
         return _not_measured(document, "it is before under load, as a server")
     if not os.environ.get(PYTHON_VARIABLE):
         return _not_measured(document, "no environment is configured")
-    expected, left = Builds(document).expect(LABEL, WORST_START_SECONDS), context.seconds_left
+    expected, left = BuildTimes(document).expect(LABEL, WORST_START_SECONDS), context.seconds_left
     if expected > left:
         return _not_measured(document, f"starting it takes about {expected:.0f} s and {left:.0f} s were left")
     context.say(0.8, "measuring vLLM beside the plans")
@@ -56,7 +56,7 @@ def _measured(document: StageInput, model: torch.nn.Module, longest: float, seco
     start = time.monotonic()
     with prepared(runners.runner("vllm", model, options), document) as runner:
         start_seconds = time.monotonic() - start
-        Builds(document).note(LABEL, start_seconds)
+        BuildTimes(document).note(LABEL, start_seconds)
         clients = served_rounds(runner, document, seconds)
         settings = dict(runner.settings)
     kept, precisions = clients.sample(JUDGED_BATCHES), precisions_of(present_plan(document))

@@ -22,12 +22,12 @@ from workers.measuring.served_model import dtype_of
 from workers.planning import megakernel_profile
 from workers.planning.precision import lowers_precision
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
-from workers.traces.attribution import Work
+from workers.traces.attribution import DeviceWork
 from workers.traces.labels import EXPERTS, UNATTRIBUTED, TraceScope
 from workers.traces.op_counter import CountedOp
 from workers.traces.timed_requests import REQUESTS_TIMED, answer, median_ms, request
-from workers.traces.windows import MOST_STEPS, Sampled, Window, longer, windows
-from workers.wording.errors import sentence_of
+from workers.traces.windows import MOST_STEPS, TracedWindows, Window, longer, windows
+from workers.wording.errors import error_sentence
 from workers.wording.plan_profile import MEGAKERNEL
 from workers.wording.text import plain
 
@@ -65,7 +65,7 @@ def profile_plan(
     try:
         found = _profile(runner, plan, model, document, before, prompt, context)
     except (RuntimeError, OSError) as error:  # the verdict's samples are worth more than the profile
-        return f"The plan was not profiled: it could not be traced. {sentence_of(error)}"
+        return f"The plan was not profiled: it could not be traced. {error_sentence(error)}"
     if plan.runner != MEGAKERNEL:
         return found
     context.say(0.95, "recording what goes on inside the megakernel")
@@ -82,7 +82,7 @@ def _profile(
     request_ms = median_ms([answer(runner, prompt, steps + 1, generates) for _ in range(REQUESTS_TIMED)])
     spans = windows(steps) if plan.runner != "compiled" else [Window(0, min(steps, MOST_STEPS))]
     eager = runners.runner("eager", model)
-    found = Sampled()
+    found = TracedWindows()
     for index, window in enumerate(spans):
         ids = longer(prompt, window.skipped) if window.skipped else prompt
         shapes = capture.count(model, generates, request(eager, ids, window.steps + 1, generates))
@@ -136,7 +136,7 @@ def _steps_marked(runner: Runner) -> Iterator[None]:
         session.begin, session.step = begin, step  # type: ignore[method-assign]
 
 
-def _named(work: list[Work], counted: list[CountedOp], plan: Plan) -> list[Work]:
+def _named(work: list[DeviceWork], counted: list[CountedOp], plan: Plan) -> list[DeviceWork]:
     """The work with the names that CUDA graphs' kernels, and kernels outside modules, have by place or by name."""
     if not any(piece.launch >= 0 for piece in work):
         return work
@@ -144,7 +144,7 @@ def _named(work: list[Work], counted: list[CountedOp], plan: Plan) -> list[Work]
     return [piece._replace(label=_own_name(piece, plan)) if piece.label == UNATTRIBUTED else piece for piece in found]
 
 
-def _own_name(piece: Work, plan: Plan) -> str:
+def _own_name(piece: DeviceWork, plan: Plan) -> str:
     if plan.runner == MEGAKERNEL and piece.kernel == "decode":
         return MEGAKERNEL
     own = next((each.op for each in registry.variants() if piece.kernel in each.kernels), "")
@@ -152,7 +152,7 @@ def _own_name(piece: Work, plan: Plan) -> str:
 
 
 def _result(
-    found: Sampled, before: ProfileResult, document: StageInput, plan: Plan, request_ms: float, steps: int
+    found: TracedWindows, before: ProfileResult, document: StageInput, plan: Plan, request_ms: float, steps: int
 ) -> PlanProfile:
     scale = found.scale(steps)
     lower = lowers_precision(plan, dtype_of(document))

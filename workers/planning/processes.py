@@ -25,7 +25,7 @@ many seconds, within these bounds."""
 
 
 @dataclass
-class Further:
+class ProcessRuns:
     """The requests of the further processes, and the judgement on the ids that each of them served.
 
     `failure` says which process failed and how, `refusal` why the plan's requests in one of them are not valid; both
@@ -45,7 +45,7 @@ def measure_again(
     seconds: float,
     pairs: int,
     is_clear: Callable[[Sequence[Alternation]], bool],
-) -> Further:
+) -> ProcessRuns:
     """Measures `pairs` of the plan and what runs today in one process after another, expected to take `seconds` each.
 
     With verify's own there are LEAST_PROCESSES to MOST_PROCESSES of them, and no more than ENOUGH_PROCESSES where
@@ -53,7 +53,7 @@ def measure_again(
     none is started. The caller has freed the device's memory. The first process that fails, or whose figures are void,
     is the last one; the requests of those before it are kept.
     """
-    found = Further()
+    found = ProcessRuns()
     if context.seconds_left < (LEAST_PROCESSES - 1) * seconds:
         return found
     while len(found.alternations) < MOST_PROCESSES - 1 and context.seconds_left >= seconds:

@@ -4,12 +4,12 @@ import torch
 
 from kernels.model_files import AnswerKind
 from workers.measuring import quality
-from workers.measuring.allowed_rises import Allowed
+from workers.measuring.allowed_rises import Tolerances
 from workers.measuring.answer_distance import ClassDistance, distance_of, rows_of
 
 
 def of_tokens(
-    expected: torch.Tensor, logits: torch.Tensor, allowed: Allowed | None, generates: bool = True
+    expected: torch.Tensor, logits: torch.Tensor, allowed: Tolerances | None, generates: bool = True
 ) -> tuple[str, str]:
     """The gate and a sentence: `logits` beside the model's, both [sequences, length, vocab].
 

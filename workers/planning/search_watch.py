@@ -8,7 +8,7 @@ from kernels.plan import Plan, PlannedOp
 from kernels.tune.plan_search import PlanWatch, described, pass_name
 from workers.documents.stages import PlanTrial, StageInput
 from workers.measuring.journal import Journal
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 
 PREFIX = "pass"
 """The first word of the journal's keys for such plans. The others are digests of ops."""
@@ -49,7 +49,7 @@ class SearchWatch(PlanWatch):
         """The ops that had not run before are left out from now on."""
         new = self._new(self._running)
         self._running = {}
-        self._bad.append((frozenset(new), f"{_label(queries, new.values())}: Left out: {sentence_of(error)}."))
+        self._bad.append((frozenset(new), f"{_label(queries, new.values())}: Left out: {error_sentence(error)}."))
         self._say(self._bad[-1][1])
 
     def _new(self, ops: dict[str, PlannedOp]) -> dict[str, PlannedOp]:

@@ -11,7 +11,7 @@ from kernels.runners import Runner
 from kernels.tune.plan_search import usable
 from workers.documents.stages import PlanTrial
 from workers.measuring.journal import Journal
-from workers.planning.trials import Times, Trier
+from workers.planning.trials import TrialRunner, TrialTimeouts
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("attention", ("attention", "step_attention", "rope")),
@@ -24,7 +24,7 @@ RUNNER = "compact decoder"
 """The first step: the runner itself, where every op is torch's own."""
 LEAST_SECONDS = 60.0
 """Seconds that compose must have left for the steps to be measured."""
-STEP = Times(building=10.0, measuring=1.5)
+STEP = TrialTimeouts(building=10.0, measuring=1.5)
 
 
 def toggled(plan: Plan) -> list[tuple[str, Plan]]:
@@ -56,7 +56,7 @@ def _bare(plan: Plan) -> Plan | None:
     return None
 
 
-def measure(trier: Trier, model: Any, plan: Plan, whole: PlanTrial, seconds_left: float) -> list[PlanTrial]:
+def measure(trier: TrialRunner, model: Any, plan: Plan, whole: PlanTrial, seconds_left: float) -> list[PlanTrial]:
     """Trials of the steps of a plan that passed as `whole`, each labelled by the group it adds; [] where time lacks.
 
     The last step is `whole` itself, which is not measured again.
@@ -69,7 +69,7 @@ def measure(trier: Trier, model: Any, plan: Plan, whole: PlanTrial, seconds_left
 
 
 def of_kernels(
-    journal: Journal, trier: Trier, model: Any, trials: Sequence[PlanTrial], seconds_left: float
+    journal: Journal, trier: TrialRunner, model: Any, trials: Sequence[PlanTrial], seconds_left: float
 ) -> list[PlanTrial]:
     """The steps of the kernels plan among the trials; [] where none passed, or where they ended the stage's process."""
     whole = next((each for each in trials if each.plan["runner"] == "kernels" and each.gate == "pass"), None)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log
 
+from kernels import registry
 from kernels.hardware import GPUS
 from kernels.measure.request_case import request_case
 from kernels.measure.roofline import floor_ms, in_burst
@@ -19,10 +20,9 @@ from workers.cost.pricing import hourly_price
 from workers.documents.stages import PlanTrial, StageInput
 from workers.documents.workload import MOST_MINUTES, Objective
 from workers.harness.context import Context
-from workers.planning import ranking, several_gpus
-from workers.planning.build_times import Builds
+from workers.planning import kernels_plan, ranking, several_gpus
+from workers.planning.build_times import BuildTimes
 from workers.planning.precision import lowers_precision
-from workers.planning.whole_models import whole_models
 from workers.prediction.precisions import lossy_refusal, precisions_of_plans
 from workers.prediction.predict import MEDIAN, predicted, predicted_primary
 from workers.wording.text import quantity
@@ -75,14 +75,14 @@ class TrialOrder:
         today = self._document.workload.present_runner
         return [
             self.candidate(variant, gpus)
-            for variant in whole_models(self._document)
+            for variant in _whole_models(self._document)
             if variant.name != today
             for gpus in several_gpus.counts(variant, self._document)
         ]
 
     def candidate(self, variant: WholeModel, gpus: int = 1) -> CandidatePlan:
         """The variant on so many GPUs, with what is predicted of it."""
-        building = Builds(self._document).expect(variant.name, variant.build_seconds)
+        building = BuildTimes(self._document).expect(variant.name, variant.build_seconds)
         return CandidatePlan(variant, gpus, self.predicted(variant, gpus), building + MEASURING_SECONDS)
 
     def predicted(self, variant: WholeModel, gpus: int = 1, objective: Objective | None = None) -> float | None:
@@ -228,3 +228,16 @@ def _floor(document: StageInput) -> float:
     cases = [request_case(model.config, model.parameters, each, *shape) for each in (served, *lower)]
     rates = in_burst(profile.ceilings.model_dump())
     return min((floor_ms(case, rates) or 0.0 for case in cases if case), default=0.0)
+
+
+def _whole_models(document: StageInput) -> list[WholeModel]:
+    """The variants in the order of trial: the one that runs today first, then the quickest to build.
+
+    Variants that only make tokens are left out for a model that generates none. A kernels plan of lower precision is
+    made afterwards, from whatever lossy variants were explored.
+    """
+    today, generates = document.workload.present_runner, document.model.kind == "decoder"
+    found = [each for each in registry.variants("model") if isinstance(each, WholeModel) and each.in_plans]
+    found = [each for each in found if generates or each.encodes]
+    found = [each for each in found if not (each.lossy and each.runner_name == kernels_plan.VARIANT)]
+    return sorted(found, key=lambda each: (each.name != today, each.build_seconds))

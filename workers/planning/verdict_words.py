@@ -8,7 +8,7 @@ from workers.documents.quality import Quality
 from workers.documents.speedup import Speedup
 from workers.documents.stages import ObjectiveOutcome, PlanTrial
 from workers.documents.workload import Objective
-from workers.planning.confirmation import Attempt
+from workers.planning.confirmation import PlanMeasurement
 from workers.stats.verdicts import needed_requests, overall
 from workers.wording.text import capitalised, in_a_sentence, percent, plain, promised, quantity, times
 
@@ -35,7 +35,7 @@ def sentence(
 
 
 def no_change_sentence(
-    tried: Sequence[Attempt],
+    tried: Sequence[PlanMeasurement],
     left_out: Sequence[str],
     found: Sequence[ObjectiveOutcome],
     verdict: Verdict,

@@ -24,7 +24,7 @@ VLLM_GENERATES = "vllm is a baseline for models that do; take eager or compiled"
 
 
 @dataclass(frozen=True)
-class Known:
+class AvailableGpus:
     """What is known where a workload would run: the classes that have a worker now, and the ceilings that the newest
     runs measured, by the class of one GPU.
     """
@@ -33,7 +33,7 @@ class Known:
     ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
 
 
-def impossible(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, known: Known) -> str:
+def impossible(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, known: AvailableGpus) -> str:
     """A sentence when no runner can keep the promise on the GPUs of the class, with the floor; "" when one might.
 
     The floor: every weight, in the smallest precision that is allowed, and the keys and values are read once a token at
@@ -81,7 +81,7 @@ def rates_words(gpu_class: str, ceilings: Mapping[str, Ceilings]) -> str:
     return "by measured rates" if gpu in ceilings or GPUS[gpu].source == "measured" else "by the datasheet"
 
 
-def why_several(sla: Sla, model: ModelManifest, gpu_class: str, classes: Collection[str], known: Known) -> str:
+def why_several(sla: Sla, model: ModelManifest, gpu_class: str, classes: Collection[str], known: AvailableGpus) -> str:
     """Why a run goes to this class though `classes` has some of fewer GPUs: the first promise that one of those cannot
     keep, else the first that is predicted to be missed, as a sentence; "" for none.
     """
@@ -93,7 +93,7 @@ def why_several(sla: Sla, model: ModelManifest, gpu_class: str, classes: Collect
     return next(filter(None, (predicted_miss(sla, model, each, known.ceilings) for each in fewer)), "")
 
 
-def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, known: Known) -> str:
+def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, known: AvailableGpus) -> str:
     """How many GPUs that divide the model could keep the promise, and their class, behind a sentence; "" for none.
 
     They are more than those of the class that divide it. Their floor lies within the limit, and the median that is

@@ -29,7 +29,7 @@ class NoVerdict(ValueError):
     """The run has no verified result to report."""
 
 
-class Reported(Protocol):
+class ReportInput(Protocol):
     """What a report shows: a stage's input, or the snapshot of a frozen report."""
 
     @property
@@ -92,7 +92,7 @@ def speedup_words(verify: VerifyResult) -> str:
     return f"{text.times(ratio, verify.outcomes[0].objective.unit)} than {verify.compared_with} in the median"
 
 
-def _charts(document: Reported) -> list[dict[str, Any]]:
+def _charts(document: ReportInput) -> list[dict[str, Any]]:
     drawn = []
     for chart in CHARTS:
         figure = chart.figure(document.results)
@@ -109,7 +109,7 @@ def _charts(document: Reported) -> list[dict[str, Any]]:
     return [each for each in drawn if each["rows"]]
 
 
-def render(document: Reported, cover: Cover | None = None) -> str:
+def render(document: ReportInput, cover: Cover | None = None) -> str:
     """The report as HTML; without a cover it calls itself a draft. Raises NoVerdict."""
     verify = document.results.verify
     if verify is None:

@@ -24,7 +24,7 @@ from workers.harness.context import Context, StageError
 from workers.measuring import texts
 from workers.prediction.precisions import serving_dtype
 from workers.prediction.predict import predicted
-from workers.prediction.promises import VLLM_GENERATES, Known, why_several
+from workers.prediction.promises import VLLM_GENERATES, AvailableGpus, why_several
 from workers.wording.load_search import NO_VLLM
 
 GIB = 2**30
@@ -243,7 +243,11 @@ def run(document: StageInput, context: Context) -> AdmitResult:
         predicted=predicted(workload, document.model, document.gpu_class, document.ceilings),
         notes=notes,
         why_several=why_several(
-            workload, document.model, document.gpu_class, workload.constraints.gpu_classes, Known((), document.ceilings)
+            workload,
+            document.model,
+            document.gpu_class,
+            workload.constraints.gpu_classes,
+            AvailableGpus((), document.ceilings),
         ),
     )
 

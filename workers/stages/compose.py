@@ -23,12 +23,12 @@ from workers.measuring.conditions import watched
 from workers.measuring.journal import MOST_SECONDS, Journal
 from workers.measuring.served_model import dtype_of, load_once, planned
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps, summaries
-from workers.planning.build_times import Builds
+from workers.planning.build_times import BuildTimes
 from workers.planning.choosing import choose_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.search_watch import parts_left_out
 from workers.planning.trial_order import MEASURING_SECONDS, CandidatePlan, TrialOrder
-from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, Times, Trier, reference_of, untried
+from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, TrialRunner, TrialTimeouts, reference_of, untried
 
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
@@ -65,7 +65,7 @@ class _Composer:
         self.model = load_once(document, context)
         self._loading_seconds = context.shared["loading_seconds"]
         self.kind = kind_of(self.model)
-        self.trier = Trier(document)
+        self.trier = TrialRunner(document)
         self.done: list[PlanTrial] = []
         self.steps: list[PlanTrial] = []
         self.peers: list[PeerTrial] = []
@@ -178,7 +178,7 @@ class _Composer:
             if summaries.ended_for_time(trial):
                 trial.seconds_wanted = variant.build_seconds + MEASURING_SECONDS
             if trial.build_seconds is not None:
-                Builds(self.document).note(variant.name, trial.build_seconds)
+                BuildTimes(self.document).note(variant.name, trial.build_seconds)
 
     def _too_late(self, candidate: CandidatePlan) -> str:
         """Why there is no time for the candidate, as a sentence; "" where there is."""
@@ -261,7 +261,7 @@ class _Composer:
         """Tries the plan, whose build takes `worst` seconds at worst. The first plan, today's, may take any time."""
         count = len(self.done)
         self.context.say(min(0.9, 0.1 + 0.12 * count), f"trying the plan {label}")
-        times = Times(self._building_seconds(), self._measuring_seconds())
+        times = TrialTimeouts(self._building_seconds(), self._measuring_seconds())
         if said := self._journal.why_left_out(f"plan {label}"):
             trial = untried(label, plan, self.document, "error", said)
         else:

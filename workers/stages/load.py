@@ -25,7 +25,7 @@ from workers.loadtest.servers.curve import with_limits
 from workers.loadtest.servers.sides import OF_THE_SERVER, Sides
 from workers.measuring.served_model import device_of, dtype_of
 from workers.planning.precision import rounding_of
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 from workers.wording.load_search import choice_of, unlike_verify, whole_sentence
 
 SHARE_OF_AFTER = 0.55
@@ -142,7 +142,7 @@ def _judged(
     try:
         found = judging.judge(document, sides.context, answers, allowed)
     except (StageError, ValueError, RuntimeError) as error:
-        found, why = {}, str(error).rstrip(".") if isinstance(error, StageError) else sentence_of(error)
+        found, why = {}, str(error).rstrip(".") if isinstance(error, StageError) else error_sentence(error)
     return [_with_answers(name, curves[name], found.get(name), why, notes) for name in ("before", "after")]
 
 
@@ -166,7 +166,7 @@ def _attempt(name: str, measured: Callable[[], LoadCurve], notes: list[str]) -> 
         return measured()
     except (StageError, NotMeasurable, ValueError, RuntimeError, OSError) as error:
         own = isinstance(error, StageError | NotMeasurable | ServerDeclined)
-        said = str(error).rstrip(".") if own else sentence_of(error)
+        said = str(error).rstrip(".") if own else error_sentence(error)
         notes.append(f"{name} was not measured under load: {said}.")
         return None
 

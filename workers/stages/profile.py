@@ -25,7 +25,7 @@ from workers.traces import attribution, capture, graph_replays, reader, table, t
 from workers.traces.bottlenecks import RequestFacts, bottlenecks, paces, waits
 from workers.traces.cases import profiled_cases
 from workers.traces.timed_requests import REQUESTS_TIMED, answer, median_ms, request
-from workers.traces.windows import Sampled, Window, longer, sample, windows
+from workers.traces.windows import TracedWindows, Window, longer, sample, windows
 
 KNOWN_FOR = timedelta(hours=12)
 """So long the ceilings that a run has measured on a GPU hold for the next ones on it."""
@@ -50,7 +50,7 @@ def _phases_ms(answers: Sequence[Generation], generates: bool) -> dict[str, floa
     return {"prefill": first, "decode": median((each.times_ns[-1] - each.times_ns[0]) / 1e6 for each in answers)}
 
 
-def _sampled(runner: Runner, prompt: torch.Tensor, steps: int, generates: bool, folder: Path) -> Sampled:
+def _sampled(runner: Runner, prompt: torch.Tensor, steps: int, generates: bool, folder: Path) -> TracedWindows:
     """The windows of a request with `steps` decode steps, counted and traced."""
 
     def in_window(window: Window) -> Callable[[], float]:
@@ -63,7 +63,7 @@ def _sampled(runner: Runner, prompt: torch.Tensor, steps: int, generates: bool, 
 
 
 def _replayed(
-    document: StageInput, model: torch.nn.Module, prompt: torch.Tensor, sampled: Sampled, found: Ceilings,
+    document: StageInput, model: torch.nn.Module, prompt: torch.Tensor, sampled: TracedWindows, found: Ceilings,
     context: Context,
 ) -> list[OpRow]:  # fmt: skip
     """The table of the same request by the compiled runner, whose kernels CUDA graphs replay, with its idle time.
@@ -75,7 +75,7 @@ def _replayed(
         wall = median(request(runner, prompt, tokens, True)() for _ in range(REQUESTS_TIMED))
         capture.trace(model, True, request(runner, prompt, steps + 1, True), path)
     work = graph_replays.name_replays(attribution.attribute(reader.read(path)), sampled.counted)
-    scale = table.Scale(decode=(tokens - 1) / steps if steps else 1.0)
+    scale = table.TraceScale(decode=(tokens - 1) / steps if steps else 1.0)
     return table.with_idle(table.rows(work, sampled.counted, found, scale), wall)
 
 
@@ -146,7 +146,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     )
 
 
-def _notes(traffic: Traffic, sampled: Sampled, generates: bool) -> list[str]:
+def _notes(traffic: Traffic, sampled: TracedWindows, generates: bool) -> list[str]:
     notes, steps = [], traffic.output_tokens - 1
     if generates and sampled.steps < steps:
         where = "the first" if sampled.cut_short else "early, middle and late"

@@ -33,7 +33,7 @@ from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.served_model import dtype_of, load_once, planned, prepared, release
 from workers.planning import summaries
 from workers.planning.confirmation import (
-    Attempt,
+    PlanMeasurement,
     gives_way,
     in_more_processes,
     is_change,
@@ -96,13 +96,13 @@ class _Bench:
         self._loading_seconds = time.monotonic() - self.started
         self._journal = Journal(self.document, self.context)
 
-    def attempts(self, composed: Plan) -> tuple[list[Attempt], list[str]]:
+    def attempts(self, composed: Plan) -> tuple[list[PlanMeasurement], list[str]]:
         """The plans in the order of `to_verify` until one is confirmed, and the labels of those left out for time.
 
         The next plan is measured when as many seconds are left as the one before took. Where earlier processes of the
         stage have used up the overrun, today's plan alone is measured. Plans that they have measured are read back.
         """
-        tried, left_out = list[Attempt](), list[str]()
+        tried, left_out = list[PlanMeasurement](), list[str]()
         for label, plan in to_verify(self.document, composed):
             if tried and not tried[-1].why_not and not gives_way(tried[-1], self.document):
                 break
@@ -114,7 +114,7 @@ class _Bench:
         present = self.document.workload.present_runner, present_plan(self.document)
         return with_result_last(tried or [self._attempt(*present)]), left_out
 
-    def _noted_attempt(self, label: str, plan: Plan) -> Attempt:
+    def _noted_attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         """An attempt that the journal notes: if the plan ends the process, verify starts again without it.
 
         An attempt at today's plan is not noted, since verify cannot do without it.
@@ -124,16 +124,16 @@ class _Bench:
         trials = self.document.results.compose.trials if self.document.results.compose else []
         built = max((each.build_seconds or 0.0 for each in trials if each.label == label), default=0.0)
 
-        def attempt() -> Attempt:
+        def attempt() -> PlanMeasurement:
             self._journal.note_parts(label, f"the plan {label}", 2 * (built + self._loading_seconds))
             return self._attempt(label, plan)
 
-        found: Attempt = self._journal.once(label, Attempt, attempt)
+        found: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
         files = (found.profile.trace, found.profile.timeline and found.profile.timeline.file) if found.profile else ()
         self.context.kept += [each for each in files if each and each not in self.context.kept]
         return found
 
-    def _attempt(self, label: str, plan: Plan) -> Attempt:
+    def _attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         document, context, start = self.document, self.context, time.monotonic()
         objectives, reserve = document.workload.objectives, context.seconds_left * (1 - TIMING_SHARE)
         context.say(0.05, f"preparing the plan {label}")
@@ -146,7 +146,7 @@ class _Bench:
                 document, context, self.runner, after, unverified=unverified(document, plan)
             )
             alternations = [Alternation(self.today.served, now.served)]
-            attempt = Attempt(
+            attempt = PlanMeasurement(
                 label=label,
                 plan=plan,
                 changed=is_change(plan, document),
@@ -184,7 +184,7 @@ class _Bench:
             alternate(self.today, now, self.document.workload, hours, self.context, reserve)
         return now, ready_seconds, environment()
 
-    def no_change(self, last: Attempt) -> Attempt:
+    def no_change(self, last: PlanMeasurement) -> PlanMeasurement:
         """What runs today as the result. It is measured until it is decided, unless it was the last attempt's plan.
 
         Requests that an earlier process of the stage served do not count here: there are LEAST_PAIRS of this one.
@@ -207,7 +207,7 @@ class _Bench:
 
 def _in_this_process(
     document: StageInput, context: Context, usd: float | None
-) -> tuple[list[Attempt], list[str], Attempt]:
+) -> tuple[list[PlanMeasurement], list[str], PlanMeasurement]:
     """The plans that were measured, the labels of those left out, and the result. The models are freed at its end."""
     composed = plan_of(document)
     with ExitStack() as stack:

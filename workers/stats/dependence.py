@@ -50,7 +50,7 @@ LEAST_TOGETHER_S = 0.005
 """They are also of one cluster where they come within so many seconds: the generator's own lag may be as large."""
 
 
-class Judged(NamedTuple):
+class LoadVerdict(NamedTuple):
     """A verdict, how many requests count as one in it, and how many without one beyond the limit prove *met*."""
 
     verdict: Verdict
@@ -157,7 +157,7 @@ def judged(
     together: float | None = None,
     limit: float | None = None,
     counts: Sequence[int] = (),
-) -> Judged:
+) -> LoadVerdict:
     """The verdict on the requests of a load, whose `values` and `shares` stand in the order of their times.
 
     `together` and `limit` as in `alike`. `counts`: how many samples each request has, where they have several.
@@ -170,4 +170,4 @@ def judged(
     needed = size * max(clean * max(counts) / fmean(counts) if counts else clean, least)
     if found == "too_close" and len(shares) < needed:
         found = "not_enough_samples"
-    return Judged(found, size, math.ceil(needed))
+    return LoadVerdict(found, size, math.ceil(needed))

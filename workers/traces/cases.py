@@ -8,7 +8,7 @@ from typing import Any
 from kernels.ops import AttentionCase, Case
 from workers.documents.profile import OpRow
 from workers.traces.op_counter import CountedOp
-from workers.traces.table import Scale
+from workers.traces.table import TraceScale
 
 
 @dataclass
@@ -19,7 +19,7 @@ class _Use:
 
 
 def profiled_cases(
-    counted: Sequence[CountedOp], rows: Sequence[OpRow], scale: Scale, prompt: int, tokens: int
+    counted: Sequence[CountedOp], rows: Sequence[OpRow], scale: TraceScale, prompt: int, tokens: int
 ) -> list[dict[str, Any]]:
     """[{op, label, phase, case, per_request, ms}], the costliest first; ms is that of all its calls in one request.
 

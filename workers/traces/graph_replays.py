@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from kernels.runners.modules import GROUPS
-from workers.traces.attribution import Work
+from workers.traces.attribution import DeviceWork
 from workers.traces.labels import CONVOLUTION, COPIES, ELEMENTWISE, EXPERTS, ROUTING, UNATTRIBUTED
 from workers.traces.op_counter import CountedOp
 
@@ -40,7 +40,7 @@ _NAMED = (
 operation, so their time is not attributed."""
 
 
-def name_replays(work: Sequence[Work], counted: Sequence[CountedOp]) -> list[Work]:
+def name_replays(work: Sequence[DeviceWork], counted: Sequence[CountedOp]) -> list[DeviceWork]:
     """The work with the labels and phases of graph kernels filled in; what runs between replays counts as decoding.
 
     `work` is that of one request, in the order it ran: the first replay is the prompt's, the others are decode steps.
@@ -66,13 +66,13 @@ def _is_matrix_label(label: str) -> bool:
     return label.startswith(("linear ", "lm_head", CONVOLUTION, EXPERTS))
 
 
-def _replays(work: Sequence[Work]) -> list[list[Work]]:
-    """Graph kernels grouped by the launch that replayed them (`Work.launch`), in order."""
+def _replays(work: Sequence[DeviceWork]) -> list[list[DeviceWork]]:
+    """Graph kernels grouped by the launch that replayed them (`DeviceWork.launch`), in order."""
     graph = sorted(piece for piece in work if piece.graph)
     return [list(group) for _, group in groupby(graph, key=lambda piece: piece.launch)]
 
 
-def _named(replay: list[Work], sequence: list[str], phase: str) -> list[Work]:
+def _named(replay: list[DeviceWork], sequence: list[str], phase: str) -> list[DeviceWork]:
     matrix = [index for index, piece in enumerate(replay) if _is_matrix(piece.kernel)]
     labels = _fitting(sequence, len(matrix))
     placed = dict(zip(matrix, labels, strict=True)) if labels else {}

@@ -8,7 +8,7 @@ from typing import Literal
 from kernels.measure.roofline import LARGEST_SHARE, doubt, floors_ms
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import OpRow
-from workers.traces.attribution import Work
+from workers.traces.attribution import DeviceWork
 from workers.traces.labels import NOT_ATTRIBUTED
 from workers.traces.op_counter import CountedOp
 
@@ -19,7 +19,7 @@ FAR_FROM_FLOOR = 0.5
 
 
 @dataclass(frozen=True)
-class Scale:
+class TraceScale:
     """Scales the traced part of a request to the whole request.
 
     `decode`: decode steps of a request per traced one; they are alike but for the length of their cache. `host`: time
@@ -50,7 +50,9 @@ def floors_of(counted: CountedOp, ceilings: Ceilings) -> tuple[float, float]:
     return floors_ms(counted.flops, counted.least_bytes, (counted.dtype,), best.matrix_tflops, best.read_tbps)
 
 
-def rows(work: Sequence[Work], counted: Sequence[CountedOp], ceilings: Ceilings, scale: Scale) -> list[OpRow]:
+def rows(
+    work: Sequence[DeviceWork], counted: Sequence[CountedOp], ceilings: Ceilings, scale: TraceScale
+) -> list[OpRow]:
     """The op table of one request, costliest first. `share` is of the device's time; `with_idle` rebases it.
 
     Raises nothing: an operation without shapes has no floor, one without time is left out.
@@ -118,7 +120,7 @@ def beyond(device_ms: float, request_ms: float) -> str:
     )
 
 
-def launches(work: Sequence[Work], scale: Scale) -> int:
+def launches(work: Sequence[DeviceWork], scale: TraceScale) -> int:
     """How many pieces of work, kernels on a GPU, a whole request has."""
     return round(sum(scale.of(piece.phase) for piece in work))
 

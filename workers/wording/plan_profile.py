@@ -12,7 +12,7 @@ MOST = 16
 
 
 @dataclass(frozen=True)
-class Line:
+class ProfileLine:
     """A line of the table; `part` says that the line above it contains its time."""
 
     label: str
@@ -24,7 +24,7 @@ class Line:
     part: bool = False
 
 
-def lines(profile: PlanProfile) -> list[Line]:
+def lines(profile: PlanProfile) -> list[ProfileLine]:
     """The operations by falling time, all of them: times and shares of the lines that are no part add up.
 
     A megakernel that is divided has one line with the sums, and its parts below.
@@ -47,11 +47,13 @@ def lines(profile: PlanProfile) -> list[Line]:
     return found
 
 
-def _line(row: OpRow, part: bool = False) -> Line:
+def _line(row: OpRow, part: bool = False) -> ProfileLine:
     label = row.op.removeprefix(INSIDE) if part else row.op
-    return Line(label, row.phase, row.ms, row.share, row.floor_ms, row.launches, part)
+    return ProfileLine(label, row.phase, row.ms, row.share, row.floor_ms, row.launches, part)
 
 
-def _sum(label: str, of: list[Line], launches: int, floor_ms: float | None = None) -> Line:
+def _sum(label: str, of: list[ProfileLine], launches: int, floor_ms: float | None = None) -> ProfileLine:
     phases = " and ".join(dict.fromkeys(line.phase for line in of))
-    return Line(label, phases, sum(line.ms for line in of), sum(line.share for line in of), floor_ms, launches or None)
+    return ProfileLine(
+        label, phases, sum(line.ms for line in of), sum(line.share for line in of), floor_ms, launches or None
+    )

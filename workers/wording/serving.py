@@ -23,7 +23,7 @@ SEVERAL = "The plan is for {gpus} GPUs, and the server runs on one."
 
 
 @dataclass(frozen=True)
-class Offer:
+class ServeInstructions:
     """`install` is run once in the workbench's source folder, `command` serves the plan and `request` asks it
     something; `notes` are sentences. With `refusal` there is none of them but the reason.
     """
@@ -35,18 +35,18 @@ class Offer:
     refusal: str = ""
 
 
-def offer(results: Results, model: ModelManifest | None) -> Offer | None:
+def offer(results: Results, model: ModelManifest | None) -> ServeInstructions | None:
     """None without a verified plan, and for models that generate no text."""
     if results.verify is None or model is None or model.kind != "decoder":
         return None
     plan = served_plan(results)
     if refusal := _refusal(plan, results.verify):
-        return Offer(refusal=refusal)
+        return ServeInstructions(refusal=refusal)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.name).strip("-.") or "model"
     directory = model.name if model.source == "catalogue" else "DIR"
     asked = {"model": name, "prompt": "A list is", "max_tokens": 20}
     extras = "serve" if results.verify.environment.gpu_class == "cpu" else "gpu,serve"
-    return Offer(
+    return ServeInstructions(
         install=f"pip install '.[{extras}]'",
         command=f"python -m kernels serve --plan plan.json --model {directory} --name {name} --port {PORT}",
         request=f"curl localhost:{PORT}/v1/completions -H 'Content-Type: application/json' -d '{json.dumps(asked)}'",

@@ -18,9 +18,9 @@ from workers.documents.stages import StageInput
 from workers.documents.traffic import Traffic
 from workers.documents.worker_api import EndpointAccess
 from workers.documents.workload import Objective
-from workers.loadtest.endpoint.client import FAILURES, Asking
+from workers.loadtest.endpoint.client import FAILURES, EndpointClient
 from workers.loadtest.endpoint.comparing import judged_there, ratios, read, rounds_sentence, server_of, users
-from workers.loadtest.endpoint.load_search import Rising
+from workers.loadtest.endpoint.load_search import EndpointLoadSearch
 from workers.loadtest.measuring import LoadTest, judged
 from workers.loadtest.sending import LoadTarget
 from workers.loadtest.summary import LoadSummary
@@ -44,7 +44,7 @@ def _quiet(fraction: float, message: str) -> None:
     """Says nothing."""
 
 
-class AtEndpoint:
+class EndpointSession:
     """Measures one endpoint during one attempt at a stage.
 
     It sends a round of requests before and another after the verify stage, and rising load after the load stage.
@@ -62,7 +62,7 @@ class AtEndpoint:
         recordings: Path = Path(),
     ) -> None:
         self._document, self._endpoint, self._say, self._recordings = document, endpoint, say, recordings
-        self._asking = Asking(endpoint, access, stop)
+        self._client = EndpointClient(endpoint, access, stop)
         self._rounds: list[tuple[str, str, Sent]] = []
         self._failure = access.refused
         self._test: LoadTest | None = None
@@ -71,13 +71,13 @@ class AtEndpoint:
         self.load_seconds = LOAD_SHARE * document.seconds_left
 
     def before_stage(self) -> None:
-        """Measures the round that precedes verify. Raises Stopped."""
+        """Measures the round that precedes verify. Raises MeasurementStopped."""
         if self._document.stage == "verify":
             self._say(0.0, "measuring the endpoint before verify")
             self.measure("before verify")
 
     def after_stage(self, result: dict[str, Any]) -> None:
-        """Measures after the stage and writes what was found into its result, as `endpoint`. Raises Stopped."""
+        """Measures after the stage and writes it into its result, as `endpoint`. Raises MeasurementStopped."""
         self._say(1.0, f"measuring the endpoint after {self._document.stage}")
         if self._document.stage == "verify":
             self.measure("after verify")
@@ -100,13 +100,13 @@ class AtEndpoint:
     def measure(self, when: str) -> None:
         """Sends one round; the result calls it `when`. Does nothing after a round has failed.
 
-        Raises Stopped.
+        Raises MeasurementStopped.
         """
         if self._failure:
             return
         at = datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            test, sent = self._asking.put(self._test_of)
+            test, sent = self._client.put(self._test_of)
         except FAILURES as error:
             self._fail(str(error))
             return
@@ -118,13 +118,13 @@ class AtEndpoint:
             self._fail(failed or f"No request ended within {self.seconds:.0f} s.")
 
     def under_load(self, promised: list[Objective]) -> LoadCurve | None:
-        """Latency and throughput over rising load at the endpoint; None if the endpoint fails. Raises Stopped."""
+        """Latency and throughput over rising load; None if the endpoint fails. Raises MeasurementStopped."""
         workload = self._document.workload
         if self._failure or workload.load is None:
             return None
-        rising = Rising(self._asking, self._document, promised, self._usd, self._recordings)
+        search = EndpointLoadSearch(self._client, self._document, promised, self._usd, self._recordings)
         try:
-            found = rising.measure(workload.load.most_users, self.load_seconds)
+            found = search.measure(workload.load.most_users, self.load_seconds)
         except FAILURES as error:
             self._fail(str(error))
             return None
@@ -153,7 +153,7 @@ class AtEndpoint:
         return present.usd_per_hour if present else None
 
     def _fail(self, sentence: str) -> None:
-        self._failure = self._asking.hidden(sentence)
+        self._failure = self._client.hidden(sentence)
         log.info("the endpoint is not measured: %s", self._failure)
 
     def _test_of(self, target: LoadTarget) -> LoadTest:

@@ -32,7 +32,7 @@ Loading = Callable[[LoadTest], Sent]
 """Puts the load of a test on a server."""
 
 
-class Curve:
+class CurveSearch:
     """Measures one side until `until` seconds of the stage are left.
 
     On the way up each load gets half of an equal share of the time. That may be too short for a verdict. Such a load is

@@ -29,7 +29,7 @@ from workers.loadtest.measuring import LoadTest, sent_under
 from workers.loadtest.sending import LoadTarget
 from workers.loadtest.servers import judging
 from workers.loadtest.servers.batches import BatchLoop
-from workers.loadtest.servers.curve import Curve, Loading
+from workers.loadtest.servers.curve import CurveSearch, Loading
 from workers.measuring.served_model import device_of, load, planned
 from workers.wording.load_search import batches_words, curve_of, server_words
 
@@ -157,6 +157,6 @@ class Sides:
         recorded = self.document.recording
         traffic = self.document.workload.traffic.model_copy(update={"batch": 1})
         ladder = Ladder(traffic, self.most, recorded.seconds if recorded else math.inf)
-        curve = Curve(self.context, self.device, ladder, until, gpus)
+        curve = CurveSearch(self.context, self.device, ladder, until, gpus)
         self.answers[name] = curve.answers
         return curve.measure(name, test, loading)
