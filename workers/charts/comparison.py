@@ -89,10 +89,10 @@ def sections(sides: Sequence[ComparedRun]) -> list[ComparisonSection]:
 def _objectives(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
     cells: dict[str, dict[str, str]] = {}
     for side in sides:
-        for each in side.results.verify.outcomes if side.results.verify else []:
-            promise = each.objective
-            text = f"{quantity(each.after, promise.unit)} ({promised(promise)})"
-            cells.setdefault(promise.label, {})[side.label] = f"{text}, {VERDICTS[each.verdict]}"
+        for outcome in side.results.verify.outcomes if side.results.verify else []:
+            promise = outcome.objective
+            text = f"{quantity(outcome.after, promise.unit)} ({promised(promise)})"
+            cells.setdefault(promise.label, {})[side.label] = f"{text}, {VERDICTS[outcome.verdict]}"
     reference = next((side for side in sides if _gain(side)), None)
     for side in sides:
         if gain := _gain(side):
@@ -131,32 +131,42 @@ def _metrics(sides: Sequence[ComparedRun]) -> list[tuple[latency.MetricKey, str]
         [(metric, each.unit) for metric in latency.metrics(side.results) if (each := _after(side, metric))]
         for side in sides
     ]
-    every = dict.fromkeys(each for measured in found for each in measured)
-    return [each for each in every if sum(each in measured for measured in found) > 1]
+    every = dict.fromkeys(key for measured in found for key in measured)
+    return [key for key in every if sum(key in measured for measured in found) > 1]
 
 
 def _after(side: ComparedRun, metric: latency.MetricKey, unit: str = "") -> Distribution | None:
     """What a run measured of the plan, in this unit if one is named."""
     measured = side.results.verify.after if side.results.verify else []
-    known = (each for each in measured if (each.metric, each.n) == metric and each.samples)
-    return next((each for each in known if unit in ("", each.unit)), None)
+    known = (
+        distribution
+        for distribution in measured
+        if (distribution.metric, distribution.n) == metric and distribution.samples
+    )
+    return next((distribution for distribution in known if unit in ("", distribution.unit)), None)
 
 
 def _distribution(sides: Sequence[ComparedRun], metric: latency.MetricKey, unit: str) -> ComparisonSection:
     """The distributions of a metric over each other, and their percentiles; a dash for a run that has none."""
     name = metric_title(*metric)
     found = [(side, _after(side, metric, unit)) for side in sides]
-    known = [each for _, each in found if each is not None]
+    known = [distribution for _, distribution in found if distribution is not None]
     form = layout(f"{name}, {unit}", "requests within, %", xaxis={"rangemode": "tozero"}, yaxis={"range": [0, 103]})
     traces = [
-        _trace(side, each, colour) for (side, each), colour in zip(found, PALETTE, strict=False) if each is not None
+        _trace(side, distribution, colour)
+        for (side, distribution), colour in zip(found, PALETTE, strict=False)
+        if distribution is not None
     ]
-    names = sorted({name for each in known for name in each.percentiles}, key=lambda name: float(name.strip("p")))
+    names = sorted(
+        {name for distribution in known for name in distribution.percentiles}, key=lambda name: float(name.strip("p"))
+    )
     rows: list[list[Cell]] = [
-        [f"{capitalised(name)} {each}", *(_percentile(distribution, each) for _, distribution in found)]
-        for each in names
+        [f"{capitalised(name)} {percentile}", *(_percentile(distribution, percentile) for _, distribution in found)]
+        for percentile in names
     ]
-    rows.append(["Samples", *(MISSING if each is None else len(each.samples) for _, each in found)])
+    rows.append(
+        ["Samples", *(MISSING if distribution is None else len(distribution.samples) for _, distribution in found)]
+    )
     key = f"latency-{metric[0]}-{metric[1] or 0}-{unit.partition('/')[0]}"
     table: Table = (["Percentile", *(side.label for side in sides)], rows)
     title = capitalised(name) if unit == "ms" else f"{capitalised(name)}, {unit}"
@@ -191,7 +201,11 @@ def _operations(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
 
 def _chosen(side: ComparedRun) -> dict[str, Candidate]:
     found = side.results.explore.candidates if side.results.explore else []
-    return {case_label(each.op, each.case): each for each in found if each.chosen and each.ms is not None}
+    return {
+        case_label(candidate.op, candidate.case): candidate
+        for candidate in found
+        if candidate.chosen and candidate.ms is not None
+    }
 
 
 def _timed(found: Candidate | None, reference: Candidate | None) -> str:
@@ -283,11 +297,11 @@ def _under_load(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
             held = curve.limit.held
             words = _gave(held) if held else "none is shown to hold"
             cells.setdefault(f"{name}, every promise holds", {})[side.label] = f"{words} ({curve.server.label})"
-            most = max(curve.limit.loads, key=lambda each: each.tokens_per_second)
+            most = max(curve.limit.loads, key=lambda load: load.tokens_per_second)
             cells.setdefault(f"{name}, most tokens per second", {})[side.label] = _gave(most)
     return _rows(sides, cells)
 
 
 def labelled(found: Iterable[tuple[Workload | None, str, Results]]) -> list[ComparedRun]:
     """Runs, each as workload, model digest and results, as sides A to F in their order."""
-    return [ComparedRun(label, *each) for label, each in zip("ABCDEF", found, strict=False)]
+    return [ComparedRun(label, *run) for label, run in zip("ABCDEF", found, strict=False)]

@@ -24,30 +24,30 @@ def lines(results: Results) -> list[tuple[str, CostLine]]:
     """The deployments with their prices, each under the name that people read."""
     shown = sides(results)
     return [
-        (shown.get(each.label) or capitalised(each.label), each)
-        for each in (results.price.lines if results.price else [])
-        if each.label in shown or each.label not in ("before", "after")
+        (shown.get(line.label) or capitalised(line.label), line)
+        for line in (results.price.lines if results.price else [])
+        if line.label in shown or line.label not in ("before", "after")
     ]
 
 
 def figure(results: Results) -> Figure | None:
     if results.price is None or not results.price.sensitivity:
         return None
-    points = sorted(results.price.sensitivity, key=lambda each: each.usd_per_hour)
+    points = sorted(results.price.sensitivity, key=lambda point: point.usd_per_hour)
     each_million = f"M {results.price.counted}"
     traces = [
         {
             "type": "scatter",
             "mode": "lines+markers",
             "name": name,
-            "x": [each.usd_per_hour for each in points],
-            "y": [getattr(each, key) for each in points],
+            "x": [point.usd_per_hour for point in points],
+            "y": [getattr(point, key) for point in points],
             "line": {"color": COLOURS[key], "width": 2.5},
             "marker": {"size": 6, "color": COLOURS[key]},
             "hovertemplate": f"{name}: $%{{y:.4g}} per {each_million} at $%{{x:.2f}} per GPU-hour<extra></extra>",
         }
         for key, name in sides(results).items()
-        if any(getattr(each, key) is not None for each in points)
+        if any(getattr(point, key) is not None for point in points)
     ]
     if not traces:
         return None
@@ -59,7 +59,7 @@ def table(results: Results) -> Table:
     points = results.price.sensitivity if results.price else []
     unit = f"USD per M {results.price.counted}" if results.price else ""
     shown = sides(results)
-    rows: list[list[Cell]] = [[each.usd_per_hour, *(getattr(each, key) for key in shown)] for each in points]
+    rows: list[list[Cell]] = [[point.usd_per_hour, *(getattr(point, key) for key in shown)] for point in points]
     headers = ["USD per GPU-hour", *(f"{name.lower()}, {unit}" for name in shown.values())]
     return headers, [row for row in rows if any(cell is not None for cell in row[1:])]
 
@@ -93,12 +93,12 @@ def unit_rows(found: UnitEconomics | None) -> list[UnitRow]:
         return []
     return [
         UnitRow(
-            each.key if each.key != "counted" else "m-tokens",
-            COSTS[each.key].format(found.counted),
-            each.basis,
-            *(amount(side, each.key == "energy") for side in (each.before, each.after)),
+            cost.key if cost.key != "counted" else "m-tokens",
+            COSTS[cost.key].format(found.counted),
+            cost.basis,
+            *(amount(side, cost.key == "energy") for side in (cost.before, cost.after)),
         )
-        for each in found.costs
+        for cost in found.costs
     ]
 
 
@@ -107,7 +107,7 @@ def amount(found: Interval | None, joules: bool = False) -> str:
     if found is None:
         return MISSING
     value, low, high = (
-        quantity(each, "J") if joules else dollars(each) for each in (found.value, found.low, found.high)
+        quantity(value, "J") if joules else dollars(value) for value in (found.value, found.low, found.high)
     )
     return value if low == high else f"{value} ({low} to {high})"
 

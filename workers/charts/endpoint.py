@@ -39,12 +39,12 @@ def promises(results: Results) -> list[EndpointPromise]:
     found = measured(results)
     if results.verify is None or found is None or found.load is None:
         return []
-    return [_promise(each, found.load) for each in results.verify.outcomes]
+    return [_promise(outcome, found.load) for outcome in results.verify.outcomes]
 
 
 def _promise(outcome: ObjectiveOutcome, load: LoadResult) -> EndpointPromise:
     objective = outcome.objective
-    judged = next((each for each in load.outcomes if _same(each.objective, objective)), None)
+    judged = next((outcome for outcome in load.outcomes if _same(outcome.objective, objective)), None)
     spread = _percentile(load, objective)
     value = judged.value if judged else spread.value if spread else None
     verdict = None if judged is None or load.lag.void else judged.verdict
@@ -57,7 +57,7 @@ def _same(one: Objective, other: Objective) -> bool:
 
 
 def _percentile(load: LoadResult, objective: Objective) -> Interval | None:
-    known = (each for each in load.metrics if (each.metric, each.n) == (objective.metric, objective.n))
+    known = (metric for metric in load.metrics if (metric.metric, metric.n) == (objective.metric, objective.n))
     metric = next(known, None)
     return metric.percentiles.get(f"p{objective.percentile:g}") if metric else None
 
@@ -75,7 +75,7 @@ def ratio(results: Results) -> EndpointRatio | None:
     if results.verify is None or found is None or not found.ratios:
         return None
     first = results.verify.outcomes[0].objective
-    same = (each for each in found.ratios if (each.metric, each.n) == (first.metric, first.n))
+    same = (ratio for ratio in found.ratios if (ratio.metric, ratio.n) == (first.metric, first.n))
     return next(same, found.ratios[0])
 
 
@@ -102,7 +102,14 @@ def figure(results: Results) -> Figure | None:
         ("After, here", AFTER, found.after),
         ("Your endpoint", THERE, found.endpoint),
     ]
-    before = next((each for each in results.verify.before if (each.metric, each.n) == (found.metric, found.n)), None)
+    before = next(
+        (
+            distribution
+            for distribution in results.verify.before
+            if (distribution.metric, distribution.n) == (found.metric, found.n)
+        ),
+        None,
+    )
     if before is not None and "p50" in before.percentiles:
         middle = before.percentiles["p50"]
         name = f"{results.verify.compared_with.capitalize()}, here"
@@ -118,19 +125,20 @@ def table(results: Results) -> Table:
     if results.verify is None or found is None or found.load is None:
         return [], []
     rows: list[list[Cell]] = []
-    for each in found.load.metrics:
-        sides = [_side(results, name, each.metric, each.n) for name in ("before", "after")]
-        for name, spread in each.percentiles.items():
+    for metric in found.load.metrics:
+        sides = [_side(results, name, metric.metric, metric.n) for name in ("before", "after")]
+        for name, spread in metric.percentiles.items():
             here = [side.get(name) for side in sides]
-            title = f"{metric_title(each.metric, each.n)} {name}"
-            rows.append([title, spread.value, spread.low, spread.high, *here, each.unit])
+            title = f"{metric_title(metric.metric, metric.n)} {name}"
+            rows.append([title, spread.value, spread.low, spread.high, *here, metric.unit])
     rows.append(["requests", found.load.requests, None, None, None, None, ""])
     return ["metric", "your endpoint", "low", "high", results.verify.compared_with, "after", "unit"], rows
 
 
 def _side(results: Results, name: str, metric: str, n: int | None) -> dict[str, float]:
-    known = getattr(results.verify, name)
-    return next((each.percentiles for each in known if (each.metric, each.n) == (metric, n)), {})
+    return next(
+        (known.percentiles for known in getattr(results.verify, name) if (known.metric, known.n) == (metric, n)), {}
+    )
 
 
 CHART = Chart(

@@ -16,10 +16,10 @@ def metrics(results: Results) -> list[MetricKey]:
     """The metrics measured before and after, the first objective's first."""
     if results.verify is None:
         return []
-    promised = [(each.objective.metric, each.objective.n) for each in results.verify.outcomes]
-    after = [(each.metric, each.n) for each in results.verify.after if each.samples]
-    return [each for each in dict.fromkeys(promised) if each in after] + [
-        each for each in after if each not in promised
+    promised = [(outcome.objective.metric, outcome.objective.n) for outcome in results.verify.outcomes]
+    after = [(distribution.metric, distribution.n) for distribution in results.verify.after if distribution.samples]
+    return [metric for metric in dict.fromkeys(promised) if metric in after] + [
+        metric for metric in after if metric not in promised
     ]
 
 
@@ -31,17 +31,17 @@ def _pair(results: Results, metric: MetricKey) -> list[tuple[str, str, Distribut
     if not verify.recommended:
         sides = [(today(verify.compared_with).capitalize(), BEFORE, verify.before)]
     return [
-        (name, colour, each)
+        (name, colour, distribution)
         for name, colour, side in sides
-        for each in side
-        if (each.metric, each.n) == metric and each.samples
+        for distribution in side
+        if (distribution.metric, distribution.n) == metric and distribution.samples
     ]
 
 
 def _objectives(results: Results, metric: MetricKey) -> list[Objective]:
     outcomes = results.verify.outcomes if results.verify else []
-    found = [each.objective for each in outcomes if (each.objective.metric, each.objective.n) == metric]
-    return [each for each in found if each.limit is not None]
+    found = [outcome.objective for outcome in outcomes if (outcome.objective.metric, outcome.objective.n) == metric]
+    return [objective for objective in found if objective.limit is not None]
 
 
 def steps(samples: list[float]) -> tuple[list[float], list[float]]:
@@ -58,18 +58,18 @@ def figure_of(results: Results, metric: MetricKey) -> Figure | None:
     if not pair:
         return None
     traces = []
-    for name, colour, each in pair:
-        ordered, shares = steps(each.samples)
+    for name, colour, distribution in pair:
+        ordered, shares = steps(distribution.samples)
         traces.append(
             {
                 "type": "scatter",
                 "mode": "lines+markers" if len(ordered) < 60 else "lines",
-                "name": f"{name} ({len(each.samples):,} samples)",
+                "name": f"{name} ({len(distribution.samples):,} samples)",
                 "x": [ordered[0], *ordered],
                 "y": [0.0, *shares],
                 "line": {"color": colour, "width": 2.5, "shape": "hv"},
                 "marker": {"size": 4, "color": colour},
-                "hovertemplate": f"{name}: %{{y:.1f}} % within %{{x:.4g}} {each.unit}<extra></extra>",
+                "hovertemplate": f"{name}: %{{y:.1f}} % within %{{x:.4g}} {distribution.unit}<extra></extra>",
             }
         )
     form = layout(
@@ -78,7 +78,7 @@ def figure_of(results: Results, metric: MetricKey) -> Figure | None:
         xaxis={"rangemode": "tozero"},
         yaxis={"range": [0, 103]},
     )
-    slowest = max(sample for _, _, each in pair for sample in each.samples)
+    slowest = max(sample for _, _, distribution in pair for sample in distribution.samples)
     for objective in _objectives(results, metric)[:1]:
         limit = objective.limit or 0.0
         words = f"limit {number(limit)} {objective.unit}"
@@ -90,13 +90,19 @@ def figure_of(results: Results, metric: MetricKey) -> Figure | None:
 def table_of(results: Results, metric: MetricKey) -> Table:
     """Percentiles of one metric before and after."""
     pair = _pair(results, metric)
-    names = sorted({name for _, _, each in pair for name in each.percentiles}, key=lambda name: float(name.strip("p")))
+    names = sorted(
+        {name for _, _, distribution in pair for name in distribution.percentiles},
+        key=lambda name: float(name.strip("p")),
+    )
     rows: list[list[str | float | int | None]] = [
-        [name if name.startswith("p") else f"p{name}", *(each.percentiles.get(name) for _, _, each in pair)]
+        [
+            name if name.startswith("p") else f"p{name}",
+            *(distribution.percentiles.get(name) for _, _, distribution in pair),
+        ]
         for name in names
     ]
-    rows.append(["samples", *(len(each.samples) for _, _, each in pair)])
-    return ["percentile", *(f"{name.lower()}, {each.unit}" for name, _, each in pair)], rows
+    rows.append(["samples", *(len(distribution.samples) for _, _, distribution in pair)])
+    return ["percentile", *(f"{name.lower()}, {distribution.unit}" for name, _, distribution in pair)], rows
 
 
 def figure(results: Results) -> Figure | None:

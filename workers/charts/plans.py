@@ -22,7 +22,7 @@ def verified(results: Results) -> list[PlanTrial]:
     if verify is None or not verify.checks:
         return trials
     found = []
-    reasons = {each.label: each.reason for each in verify.checks if each.reason}
+    reasons = {check.label: check.reason for check in verify.checks if check.reason}
     for trial in trials:
         chosen = _runs(trial.plan) == _runs(verify.plan)
         reason = f"Not confirmed by verify. {reasons[trial.label]}" if trial.label in reasons else trial.reason
@@ -43,10 +43,10 @@ def _runs(plan: dict[str, Any]) -> list[Any]:
 def ranked(results: Results) -> list[PlanTrial]:
     """The trials, best first. Trials without a measurement come last."""
     trials = verified(results)
-    timed = [each for each in trials if each.primary is not None]
-    timed.sort(key=lambda each: (not each.chosen, _cost(each)))
-    others = [each for each in trials if each.primary is None]
-    return timed + sorted(others, key=lambda each: each.gate == "refused")
+    timed = [trial for trial in trials if trial.primary is not None]
+    timed.sort(key=lambda trial: (not trial.chosen, _cost(trial)))
+    others = [trial for trial in trials if trial.primary is None]
+    return timed + sorted(others, key=lambda trial: trial.gate == "refused")
 
 
 def _cost(trial: PlanTrial) -> float:
@@ -62,19 +62,22 @@ def _primary(trial: PlanTrial) -> Interval:
 
 def chosen(results: Results) -> PlanTrial | None:
     """The plan that was taken."""
-    return next((each for each in ranked(results) if each.chosen), None)
+    return next((trial for trial in ranked(results) if trial.chosen), None)
 
 
 def why(results: Results) -> str:
     """`44.6 ms in a quick comparison of 5 plans: 1.72x faster than the next, compiled (76.7 ms), and …`, or ""."""
-    best, timed = chosen(results), [each for each in ranked(results) if each.primary is not None and not each.chosen]
+    best, timed = (
+        chosen(results),
+        [trial for trial in ranked(results) if trial.primary is not None and not trial.chosen],
+    )
     if best is None or best.primary is None or not timed:
         return ""
     if results.verify is not None and not results.verify.recommended:
         return "It is the baseline, and no change is recommended."
     if results.compose and results.compose.choice and _runs(results.compose.plan) == _runs(best.plan):
         return results.compose.choice
-    today = next(each for each in results.compose.trials if each.primary) if results.compose else best
+    today = next(trial for trial in results.compose.trials if trial.primary) if results.compose else best
     gain = results.verify.speedup if results.verify else None
     if gain is not None and not _agree(best, today, gain):
         return f"Beside the baseline it is {times(gain.ratio.value, best.unit)} in the median, as verified."
@@ -84,7 +87,7 @@ def why(results: Results) -> str:
     rivals = {f"the next, {timed[0].label}": timed[0]}
     if today is not timed[0]:
         rivals[f"{today.label}, the baseline"] = today
-    against = ", and ".join(f"{_times(best, each)} {name} ({_said(each)})" for name, each in rivals.items())
+    against = ", and ".join(f"{_times(best, rival)} {name} ({_said(rival)})" for name, rival in rivals.items())
     return f"{_said(best)} in a quick comparison of {len(timed) + 1} plans: {against}."
 
 
@@ -99,7 +102,7 @@ def precisions_of(plan: dict[str, Any]) -> set[str]:
     """The precisions that the plan's activations and weights are in."""
     held = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
     own = str(plan.get("dtype", "bf16"))
-    return {own, str((plan.get("options") or {}).get("weights", own)), *(str(each) for each in held if each)}
+    return {own, str((plan.get("options") or {}).get("weights", own)), *(str(weights) for weights in held if weights)}
 
 
 def _times(best: PlanTrial, other: PlanTrial) -> str:
@@ -135,10 +138,10 @@ def _colour(trial: PlanTrial | PeerTrial) -> str:
 
 def figure(results: Results) -> Figure | None:
     tried: list[PlanTrial | PeerTrial] = [*ranked(results), *peers(results)]
-    timed = [(name_of(each), _colour(each), each.primary) for each in reversed(tried) if each.primary is not None]
+    timed = [(name_of(trial), _colour(trial), trial.primary) for trial in reversed(tried) if trial.primary is not None]
     if not timed:
         return None
-    unit = next(each.unit for each in tried if each.primary is not None)
+    unit = next(trial.unit for trial in tried if trial.primary is not None)
     form = layout(unit, "", height=120 + 44 * len(timed), xaxis={"rangemode": "tozero"})
     return {"data": [interval_bars("plan", unit, timed)], "layout": form}
 
@@ -146,10 +149,10 @@ def figure(results: Results) -> Figure | None:
 def table(results: Results) -> Table:
     headers = ["plan", "what it runs", "predicted", "median", "low", "high", "unit", "gate", "chosen", "reason"]
     rows: list[list[Cell]] = []
-    for each in ranked(results):
-        answer = "yes" if each.chosen else "no"
+    for trial in ranked(results):
+        answer = "yes" if trial.chosen else "no"
         rows.append(
-            [each.label, each.summary, each.predicted, *_spread(each), each.unit, each.gate, answer, each.reason]
+            [trial.label, trial.summary, trial.predicted, *_spread(trial), trial.unit, trial.gate, answer, trial.reason]
         )
     for peer in peers(results):
         what = "; ".join(f"{name} {value}" for name, value in peer.settings.items())

@@ -38,7 +38,11 @@ def unlike_after(results: Results, workload: Workload | None) -> str:
 
 
 def _unlike(request_ms: float, served: list[Distribution], workload: Workload) -> str:
-    whole = [each for each in served if each.metric in ("e2e", "batch_latency") and each.samples]
+    whole = [
+        distribution
+        for distribution in served
+        if distribution.metric in ("e2e", "batch_latency") and distribution.samples
+    ]
     if not whole or workload.traffic.concurrency > 1:  # several users wait for each other, the profile's request not
         return ""
     verified = whole[0].percentiles["p50"]

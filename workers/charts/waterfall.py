@@ -53,15 +53,15 @@ def steps(results: Results) -> list[WaterfallBar]:
 def _between(results: Results) -> list[tuple[str, float]]:
     """The plans from today's to the one that was chosen, each by the change that leads to it, in ms."""
     trials = verified(results)
-    chosen = next((each for each in trials if each.chosen and each.primary), None)
+    chosen = next((trial for trial in trials if trial.chosen and trial.primary), None)
     if chosen is None or results.compose is None or chosen is trials[0]:
         return []
-    by = {each.label: each for each in trials if each.primary is not None}
+    by = {trial.label: trial for trial in trials if trial.primary is not None}
     found: list[tuple[str, PlanTrial]] = []
     runner = chosen.plan.get("runner")
     if runner in ("kernels", "megakernel"):
         found += [(HOST, by["cuda_graphs"])] if "cuda_graphs" in by and trials[0].label == "eager" else []
-        kernels = [(each.label, each) for each in results.compose.steps if each.primary is not None]
+        kernels = [(step.label, step) for step in results.compose.steps if step.primary is not None]
         found += kernels or ([(LIBRARY, by["kernels"])] if "kernels" in by else [])
     last, gpus = LAUNCH if runner == "megakernel" else chosen.label, chosen.plan.get("gpus", 1)
     if gpus > 1:
@@ -69,7 +69,7 @@ def _between(results: Results) -> list[tuple[str, float]]:
         last = f"{gpus} GPUs"
     if not found or found[-1][1].plan != chosen.plan:
         found.append((last, chosen))
-    return [(name, each.primary.value) for name, each in found if each.primary is not None]
+    return [(name, trial.primary.value) for name, trial in found if trial.primary is not None]
 
 
 def usd_per_thousand(results: Results) -> float | None:
@@ -98,7 +98,7 @@ def batching(results: Results) -> tuple[str, float] | None:
     units = results.price.economics if results.price else None
     if units is None or units.after is None or not units.after.highest:
         return None
-    found = next((each.after for each in units.costs if each.key == "thousand-requests"), None)
+    found = next((cost.after for cost in units.costs if cost.key == "thousand-requests"), None)
     return (f"batching, {units.after.users:,} at once", found.value) if found else None
 
 
@@ -107,18 +107,18 @@ def figure(results: Results) -> Figure | None:
     if not found:
         return None
     colours = {"side": BEFORE, "residual": PALETTE[2], "floor": PALETTE[1]}
-    named = [capitalised(each.name) for each in found]
+    named = [capitalised(bar.name) for bar in found]
     trace = {
         "type": "bar",
         "orientation": "h",
         "name": "ms",
         "y": named,
-        "base": [min(each.start, each.end) for each in found],
-        "x": [abs(each.saved) for each in found],
-        "text": [_words(each) for each in found],
+        "base": [min(bar.start, bar.end) for bar in found],
+        "x": [abs(bar.saved) for bar in found],
+        "text": [_words(bar) for bar in found],
         "textposition": "auto",
         "textangle": 0,
-        "marker": {"color": [_colour(each, colours) for each in found]},
+        "marker": {"color": [_colour(bar, colours) for bar in found]},
         "hovertemplate": "%{y}: %{text}<extra></extra>",
     }
     form = layout("ms", "", height=130 + 34 * len(found), showlegend=False, xaxis={"rangemode": "tozero"})
@@ -140,12 +140,12 @@ def _words(step: WaterfallBar) -> str:
 def table(results: Results) -> Table:
     usd = usd_per_thousand(results)
     rows: list[list[Cell]] = []
-    for each in steps(results):
-        side = each.kind in ("side", "floor")
-        change, reached = None if side else -each.saved, each.end
+    for bar in steps(results):
+        side = bar.kind in ("side", "floor")
+        change, reached = None if side else -bar.saved, bar.end
         money = [None if change is None else change * usd, reached * usd] if usd else []
-        rows.append([each.name, change, reached, *money])
-    after = next((each for each in steps(results) if each.name == "after"), None)
+        rows.append([bar.name, change, reached, *money])
+    after = next((bar for bar in steps(results) if bar.name == "after"), None)
     last = batching(results)
     if usd and last and after:
         rows.append([last[0], None, None, last[1] - after.end * usd, last[1]])

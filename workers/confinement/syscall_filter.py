@@ -81,7 +81,7 @@ def stage_filter(connects: bool = False) -> list[Instruction]:
 def _only(families: Sequence[int]) -> list[Instruction]:
     """Let a socket of none of these families fail."""
     count = len(families)
-    return [*(Instruction(_EQUAL, count - at, 0, each) for at, each in enumerate(families)), _fail(errno.EACCES)]
+    return [*(Instruction(_EQUAL, count - at, 0, family) for at, family in enumerate(families)), _fail(errno.EACCES)]
 
 
 def refuse(numbers: Iterable[int], code: int = errno.EPERM) -> list[Instruction]:

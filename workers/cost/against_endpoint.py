@@ -18,10 +18,10 @@ def sentences(results: Results, workload: Workload | None) -> list[str]:
     if verify is None or not verify.recommended or found is None or found.load is None or found.load.lag.void:
         return []
     said = [endpoint.words(results), _loads(results), _prices(results, workload.present if workload else None)]
-    if found.load.verdict and all(each.verdict for each in endpoint.promises(results)):
-        there, after = (in_a_sentence(each) for each in (found.load.verdict, verify.verdict))
+    if found.load.verdict and all(promise.verdict for promise in endpoint.promises(results)):
+        there, after = (in_a_sentence(verdict) for verdict in (found.load.verdict, verify.verdict))
         said.insert(0, f"The SLA is {there} at the endpoint and {after} after.")
-    return [each for each in said if each]
+    return [sentence for sentence in said if sentence]
 
 
 def _loads(results: Results) -> str:

@@ -33,8 +33,8 @@ def at_any_load(priced: PriceBreakdown, results: Results) -> AnyLoad | None:
     before, after = (_prices(priced, curve, first) for curve in (load.before, load.after))
     if not before or not after:
         return None
-    rows = [_row(each, after, first) for each in before]
-    most = [min(side, key=lambda each: each.usd_per_mtok.value) for side in (before, after)]
+    rows = [_row(price, after, first) for price in before]
+    most = [min(side, key=lambda price: price.usd_per_mtok.value) for side in (before, after)]
     said = [same_load(rows), *_no_slower(rows, first), _most(before, after, *most)]
     return AnyLoad(
         promise=first.label,
@@ -67,11 +67,11 @@ def _prices(priced: PriceBreakdown, curve: LoadCurve, first: Objective) -> list[
 
 
 def _value(load: LoadResult, first: Objective) -> float | None:
-    return next((each.value for each in load.outcomes if each.objective == first), None)
+    return next((outcome.value for outcome in load.outcomes if outcome.objective == first), None)
 
 
 def _row(before: LoadPrice, after: Sequence[LoadPrice], first: Objective) -> AnyLoadRow:
-    same = next((each for each in after if each.level == before.level), None)
+    same = next((price for price in after if price.level == before.level), None)
     return AnyLoadRow(before=before, same=same, no_slower=_cheapest(before, after, first))
 
 
@@ -79,8 +79,8 @@ def _cheapest(before: LoadPrice, after: Sequence[LoadPrice], first: Objective) -
     """The cheapest load of after at which a time is no longer than before's; None where the promise is of no time."""
     if before.value is None or first.unit != "ms":
         return None
-    within = [each for each in after if each.value is not None and each.value <= before.value]
-    return min(within, key=lambda each: each.usd_per_mtok.value, default=None)
+    within = [price for price in after if price.value is not None and price.value <= before.value]
+    return min(within, key=lambda price: price.usd_per_mtok.value, default=None)
 
 
 def _usd(price: LoadPrice) -> str:
@@ -100,7 +100,7 @@ def _no_slower(rows: Sequence[AnyLoadRow], first: Objective) -> list[str]:
     row = rows[-1]
     if row.no_slower is None:
         return []
-    values = (quantity(each.value, first.unit) for each in (row.no_slower, row.before))
+    values = (quantity(price.value, first.unit) for price in (row.no_slower, row.before))
     return [
         f"No slower than before at {row.before.load}, after costs {_usd(row.no_slower)} at {row.no_slower.load}: "
         f"{first.label} is {' where before takes '.join(values)}."

@@ -40,9 +40,9 @@ def _servers(demand: Demand, load: ServedLoad) -> Interval:
         needs.append((count, count, count))
     if asked := _asked(demand):
         rate = load.requests_per_second
-        value, low, high = (gpus_needed(asked, each, demand.spare) for each in (rate.value, rate.high, rate.low))
+        value, low, high = (gpus_needed(asked, value, demand.spare) for value in (rate.value, rate.high, rate.low))
         needs.append((value, low, high))
-    largest = [max(each) for each in zip(*needs, strict=True)]
+    largest = [max(need) for need in zip(*needs, strict=True)]
     return Interval(value=largest[0], low=largest[1], high=largest[2])
 
 
@@ -59,7 +59,7 @@ def fleet(demand: Demand, load: ServedLoad) -> Fleet:
 
     def billed(days: float) -> Interval:
         value, low, high = (
-            bill(each, usd, demand.hours_per_day, days) for each in (servers.value, servers.low, servers.high)
+            bill(value, usd, demand.hours_per_day, days) for value in (servers.value, servers.low, servers.high)
         )
         return Interval(value=value, low=low, high=high)
 

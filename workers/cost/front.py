@@ -30,7 +30,7 @@ def points(
     found = [point for gpu_class, known in measured.items() for point in _of_run(gpu_class, known, first, book)]
     modelled: dict[tuple[str, str], CostPoint] = {}
     for gpu_class, prediction in predicted.items():
-        made = (_modelled(gpu_class, each, workload, book) for each in prediction.plans)
+        made = (_modelled(gpu_class, plan, workload, book) for plan in prediction.plans)
         modelled |= {(point.gpu, point.plan): point for point in made if point is not None}
     found += modelled.values()
     for known in measured.values():
@@ -44,7 +44,7 @@ def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -
     if known.compose is None or known.compose.environment.telemetry.void:
         return []
     verify = known.verify if known.verify and not known.verify.environment.telemetry.void else None
-    today = next((each.label for each in known.compose.trials if each.primary), "")
+    today = next((trial.label for trial in known.compose.trials if trial.primary), "")
     found = []
     for trial in plans.ranked(known):
         if trial.gate != "pass" or trial.primary is None:
@@ -53,7 +53,7 @@ def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -
         group = "today" if trial.label == today else "plan"
         if verify is not None and group == "today":
             ms, rate = _median(verify.before, first) or ms, verify.tokens_per_second_before or rate
-            keeps = overall([each.verdict_before for each in verify.outcomes])
+            keeps = overall([outcome.verdict_before for outcome in verify.outcomes])
         elif verify is not None and trial.chosen:
             ms, rate, keeps = _median(verify.after, first) or ms, verify.tokens_per_second_after or rate, verify.verdict
         if not rate:
@@ -82,8 +82,8 @@ def _usd(book: PriceBook, gpu_class: str, gpus: int, rate: float) -> float | Non
 
 
 def _median(found: list[Distribution], first: Objective) -> float | None:
-    known = (each for each in found if (each.metric, each.n) == (first.metric, first.n))
-    return next((each.percentiles.get("p50") for each in known), None)
+    known = (distribution for distribution in found if (distribution.metric, distribution.n) == (first.metric, first.n))
+    return next((distribution.percentiles.get("p50") for distribution in known), None)
 
 
 def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: PriceBook) -> CostPoint | None:
@@ -102,7 +102,9 @@ def _own(known: Results, workload: Workload) -> list[CostPoint]:
     first, present, found = workload.objectives[0], workload.present, []
     there = known.verify.endpoint.load if known.verify and known.verify.endpoint else None
     if there is not None and not there.lag.void:
-        metric = next((each for each in there.metrics if (each.metric, each.n) == (first.metric, first.n)), None)
+        metric = next(
+            (metric for metric in there.metrics if (metric.metric, metric.n) == (first.metric, first.n)), None
+        )
         hour = present.usd_per_hour if present else None
         if metric is not None and "p50" in metric.percentiles:
             usd = usd_per_mtok(hour, there.tokens_per_second) if hour and there.tokens_per_second else None
@@ -110,6 +112,6 @@ def _own(known: Results, workload: Workload) -> list[CostPoint]:
             ms, keeps = metric.percentiles["p50"].value, _words(there.verdict)
             found.append(CostPoint(gpu or "not stated", "your endpoint", ms, usd, "measured", keeps, "endpoint"))
     if present and (present.metric, present.n) == (first.metric, first.n) and known.price:
-        usd = next((each.usd_per_mtok for each in known.price.lines if each.label == "present deployment"), None)
+        usd = next((line.usd_per_mtok for line in known.price.lines if line.label == "present deployment"), None)
         found.append(CostPoint(present.gpu, "your deployment", present.latency_ms, usd, "stated", group="stated"))
     return found

@@ -61,12 +61,12 @@ class PriceBreakdown:
         if not rate:
             return None
         processes = verify.speedup.processes if verify.speedup else []
-        medians = [each.after if after else each.before for each in processes]
+        medians = [process.after if after else process.before for process in processes]
         served = unit_costs.rate_interval(rate, _samples(distributions, "throughput"), medians)
         requests = unit_costs.scaled(served, 1 / self.counted_per_request)
         users, price = traffic.batch * traffic.concurrency, gpu_price(self.book, self.gpu_class)
         gpus = verify.gpus if after else 1
-        verdict = verify.verdict if after else overall([each.verdict_before for each in verify.outcomes])
+        verdict = verify.verdict if after else overall([outcome.verdict_before for outcome in verify.outcomes])
         return ServedLoad(
             load=load_words(users),
             users=users,
@@ -125,15 +125,24 @@ class PriceBreakdown:
 
 
 def _samples(found: Sequence[Distribution], metric: str) -> list[float]:
-    return next((each.samples for each in found if each.metric == metric), [])
+    return next((distribution.samples for distribution in found if distribution.metric == metric), [])
 
 
 def _median(found: Sequence[Distribution], metric: str) -> float | None:
-    return next((each.percentiles["p50"] for each in found if each.metric == metric and each.percentiles), None)
+    return next(
+        (
+            distribution.percentiles["p50"]
+            for distribution in found
+            if distribution.metric == metric and distribution.percentiles
+        ),
+        None,
+    )
 
 
-def _metric(found: Sequence[LoadMetric], metric: str) -> float | None:
-    return next((each.percentiles["p50"].value for each in found if each.metric == metric and each.percentiles), None)
+def _metric(metrics: Sequence[LoadMetric], metric: str) -> float | None:
+    return next(
+        (entry.percentiles["p50"].value for entry in metrics if entry.metric == metric and entry.percentiles), None
+    )
 
 
 def energy_of(seen: Telemetry, per_second: float) -> Energy:

@@ -36,9 +36,10 @@ def _in_latency(present: Deployment, traffic: Traffic, model: ModelManifest) -> 
 def present_line(present: Deployment, workload: Workload, model: ModelManifest) -> CostLine:
     rate, basis, note = stated_rate(present, workload.traffic, model)
     limits = [
-        each.limit
-        for each in workload.objectives
-        if (each.metric, each.n, each.direction) == (present.metric, present.n, "at_most") and each.limit is not None
+        objective.limit
+        for objective in workload.objectives
+        if (objective.metric, objective.n, objective.direction) == (present.metric, present.n, "at_most")
+        and objective.limit is not None
     ]
     return CostLine(
         label="present deployment",
@@ -60,9 +61,9 @@ def _like_for_like_rate(
     """The rate after, counted the way the present deployment's are: stated, or from the same metric."""
     if present.tokens_per_second is not None:
         return after.per_second.value if after else None
-    for each in verify.after:
-        if (each.metric, each.n) == (present.metric, present.n):
-            same = present.model_copy(update={"latency_ms": each.percentiles["p50"]})
+    for distribution in verify.after:
+        if (distribution.metric, distribution.n) == (present.metric, present.n):
+            same = present.model_copy(update={"latency_ms": distribution.percentiles["p50"]})
             return stated_rate(same, traffic, model)[0]
     return None
 

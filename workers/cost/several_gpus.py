@@ -21,9 +21,9 @@ def several_gpus(
     if verify.gpus == 1:
         return ""
     verified = Plan.model_validate(verify.plan).model_copy(update={"expected": None, "serving": None})
-    known = [(Plan.model_validate(each.plan), each) for each in trials if each.tokens_per_second]
-    own = next((each for plan, each in known if plan == verified), None)
-    alone = max((each for plan, each in known if plan.gpus == 1), key=_rate, default=None)
+    known = [(Plan.model_validate(trial.plan), trial) for trial in trials if trial.tokens_per_second]
+    own = next((trial for plan, trial in known if plan == verified), None)
+    alone = max((trial for plan, trial in known if plan.gpus == 1), key=_rate, default=None)
     if own is None or alone is None:
         return ""
     several, one = usd_per_mtok(usd_per_hour * verify.gpus, _rate(own)), usd_per_mtok(usd_per_hour, _rate(alone))

@@ -105,18 +105,18 @@ def moves(found: UnitEconomics, price: GpuPrice) -> list[PricePoint]:
     points = []
     for usd in sorted({price.low, price.typical, price.high}):
         factors = [usd / price.typical if side and side.gpu == _own(found) else 1.0 for side in sides]
-        each = [_thousand(side, hour, by) for side, hour, by in zip(sides, hourly, factors, strict=True)]
-        points.append(_point("price", f"{dollars(usd)} per GPU-hour", each))
+        costs = [_thousand(side, hour, by) for side, hour, by in zip(sides, hourly, factors, strict=True)]
+        points.append(_point("price", f"{dollars(usd)} per GPU-hour", costs))
     for duty in dict.fromkeys((found.duty_cycle, *DUTY_CYCLES)):
-        each = [_thousand(side, hour, 1 / duty) for side, hour in zip(sides, hourly, strict=True)]
-        points.append(_point("duty cycle", f"{100 * duty:.0f} % of the hour", each))
+        costs = [_thousand(side, hour, 1 / duty) for side, hour in zip(sides, hourly, strict=True)]
+        points.append(_point("duty cycle", f"{100 * duty:.0f} % of the hour", costs))
     for prompt, output in _lengths(found) if found.generates else []:
-        each = [
+        costs = [
             _thousand(side, hour, length_factor(found, side, prompt, output) if side else None)
             for side, hour in zip(sides, hourly, strict=True)
         ]
-        points.append(_point("lengths", f"{prompt:,} prompt and {output:,} output tokens", each))
-    return [each for each in points if each.before is not None or each.after is not None]
+        points.append(_point("lengths", f"{prompt:,} prompt and {output:,} output tokens", costs))
+    return [point for point in points if point.before is not None or point.after is not None]
 
 
 def _point(what: str, value: str, both: list[float | None]) -> PricePoint:
@@ -141,14 +141,14 @@ def _over_load(priced: PriceBreakdown, results: Results) -> list[PricePoint]:
     points = []
     for level in sorted(words):
         loads = [side.get(level) for side in sides]
-        each = [_thousand(load, load.usd_per_hour if load else None) for load in loads]
-        points.append(_point("load", words[level], each))
+        costs = [_thousand(load, load.usd_per_hour if load else None) for load in loads]
+        points.append(_point("load", words[level], costs))
     return points
 
 
 def _by_level(priced: PriceBreakdown, curve: LoadCurve | None) -> dict[float, ServedLoad]:
-    found = {each.level: priced.tested(curve, each) for each in curve.limit.loads} if curve else {}
-    return {level: each for level, each in found.items() if each is not None}
+    found = {load.level: priced.tested(curve, load) for load in curve.limit.loads} if curve else {}
+    return {level: load for level, load in found.items() if load is not None}
 
 
 def _lengths(found: UnitEconomics) -> list[tuple[int, int]]:

@@ -70,7 +70,7 @@ def rate_interval(rate: float, per_batch: Sequence[float], medians: Sequence[flo
         low, high = found.low / found.value, found.high / found.value
     if len(medians) >= 3:
         middle = float(np.exp(np.mean(np.log(medians))))
-        spread = ratio_across_processes([each / middle for each in medians])
+        spread = ratio_across_processes([median / middle for median in medians])
         low, high = min(low, 1 / spread.high, spread.low), max(high, 1 / spread.low, spread.high)
     return Interval(value=rate, low=rate * min(low, 1.0), high=rate * max(high, 1.0))
 

@@ -57,7 +57,7 @@ def granted(stage: Stage, workload: Workload, spent: float) -> float:
         return max(LEAST_SECONDS, minutes - spent if workload.load else 0.0)
     left = minutes * (1 - load_share(workload)) - spent
     own = NEEDED_SECONDS.get(stage, LEAST_SECONDS)
-    later = sum(NEEDED_SECONDS.get(each, 0.0) for each in GPU_STAGES[GPU_STAGES.index(stage) + 1 :])
+    later = sum(NEEDED_SECONDS.get(name, 0.0) for name in GPU_STAGES[GPU_STAGES.index(stage) + 1 :])
     least = LEAST_SECONDS
     if stage == "verify" and not workload.constraints.strict_minutes:
         least = max(least, min(own, 2 * minutes - spent))
@@ -76,7 +76,7 @@ def sentence(workload: Workload, taken: Mapping[str, float]) -> str:
     if sum(taken.values()) <= 60 * minutes:
         return f"The stages took {total} of the {allowed} that the workload allows."
     over, spent = [], 0.0
-    for stage in (each for each in STAGES if each in taken):
+    for stage in (name for name in STAGES if name in taken):
         seconds = granted(stage, workload, spent)
         spent += taken[stage]
         if stage in LEAST_WORK and taken[stage] > seconds + WORTH_NAMING:

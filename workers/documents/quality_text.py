@@ -62,12 +62,12 @@ def _content(found: Any) -> Record | None:
     messages = found.get("messages")
     if not isinstance(messages, list) or not messages:
         return None
-    kept = [_message(each) for each in messages]
-    return None if None in kept else [each for each in kept if each is not None]
+    kept = [_message(message) for message in messages]
+    return None if None in kept else [content for content in kept if content is not None]
 
 
 def _message(found: Any) -> ChatMessage | None:
     if not isinstance(found, dict):
         return None
     kept = {name: found.get(name) for name in ("role", "content")}
-    return kept if all(isinstance(each, str) for each in kept.values()) else None  # type: ignore[return-value]
+    return kept if all(isinstance(value, str) for value in kept.values()) else None  # type: ignore[return-value]

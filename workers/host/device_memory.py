@@ -23,7 +23,7 @@ def visible_gpus() -> dict[str, float | None]:
 
 def parsed(listed: str, visible: str | None) -> dict[str, float | None]:
     """GiB by UUID in nvidia-smi's answer to QUERY, of the GPUs that CUDA_VISIBLE_DEVICES names where it is set."""
-    wanted = None if visible is None else {each.strip() for each in visible.split(",")}
+    wanted = None if visible is None else {name.strip() for name in visible.split(",")}
     found: dict[str, float | None] = {}
     for line in listed.splitlines():
         index, uuid, mebibytes = (part.strip() for part in line.split(","))

@@ -92,7 +92,7 @@ class RunProcess:
             sentence = f"{culprit.label}: {culprit.sentence}"
             reporter.line(Progress(fraction=0, message=sentence).model_dump_json())
             if len(left_out) > MOST_LEFT_OUT:
-                names = "; ".join(f"{each.label} ({each.reason})" for each in left_out)
+                names = "; ".join(f"{item.label} ({item.reason})" for item in left_out)
                 said = (
                     f"The {document.stage} stage's process was ended {len(left_out)} times by what it tried: {names}."
                 )

@@ -72,9 +72,9 @@ def searched(
 
     rung = search.run(verdict_at, rises)
     searching = False
-    for lower in sorted((each for each in few if saturate and each < rung), reverse=True):
+    for lower in sorted((rung_below for rung_below in few if saturate and rung_below < rung), reverse=True):
         verdict_at(lower)
-    held = max((each for each, load in kept.items() if load.verdict == "met" and each <= rung), default=0)
+    held = max((users for users, load in kept.items() if load.verdict == "met" and users <= rung), default=0)
     return ladder.result(search, held, loads, reason)
 
 
@@ -82,4 +82,4 @@ def _by_falling(result: LoadResult) -> Verdict:
     """The verdict without promises that more load brings nearer, where one of these is not kept."""
     if result.verdict not in ("missed", "too_close"):
         return result.verdict or "too_close"
-    return overall([each.verdict for each in result.outcomes if each.objective.metric not in OF_WINDOWS])
+    return overall([outcome.verdict for outcome in result.outcomes if outcome.objective.metric not in OF_WINDOWS])

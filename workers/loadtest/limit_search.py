@@ -102,9 +102,9 @@ def saturation(rates: Sequence[tuple[float, float]]) -> Saturation | None:
         return (high[1] - low[1]) / (high[0] - low[0]) / alone
 
     ends = (
-        each
-        for at, each in enumerate(rates[:-1], start=1)
-        if all(slope(each, higher) < LEAST_SLOPE for higher in rates[at:])
+        rate
+        for at, rate in enumerate(rates[:-1], start=1)
+        if all(slope(rate, higher) < LEAST_SLOPE for higher in rates[at:])
     )
     slopes = list(itertools.starmap(slope, itertools.pairwise(rates)))
     return next((Saturation(users=users, least=LEAST_SLOPE, slopes=slopes) for users, _ in ends), None)

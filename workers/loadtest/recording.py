@@ -50,19 +50,19 @@ def read(file: Path) -> Iterator[RecordedRequest]:
     the Unix epoch; without it every request arrives at once. Raises InvalidRecording for a file that cannot be read, a
     broken line, and an arrival before the line above it.
     """
-    return (each for _, each in _numbered(file))
+    return (request for _, request in _numbered(file))
 
 
 def facts(file: Path) -> RecordingFacts:
     """What a whole recording holds. Raises what `read` raises, and InvalidRecording where it has too many requests."""
     requests = prompt = output = 0
     seconds = 0.0
-    for number, each in _numbered(file):
+    for number, request in _numbered(file):
         requests += 1
         if requests > MOST_REQUESTS:
             raise _broken(file, number, f"has request {requests:,}; a recording has at most {MOST_REQUESTS:,}")
-        seconds = each.arrival_s
-        prompt, output = max(prompt, each.prompt_tokens), max(output, each.output_tokens)
+        seconds = request.arrival_s
+        prompt, output = max(prompt, request.prompt_tokens), max(output, request.output_tokens)
     return RecordingFacts(requests=requests, seconds=seconds, longest_prompt=prompt, longest_output=output)
 
 

@@ -35,7 +35,7 @@ class LoadSummary(LoadFigures):
         super().__init__([sent, *more])
         self._usd_per_hour = usd_per_hour
         if not self.open_loop:
-            self.answered.sort(key=lambda each: _first_ns(*each))
+            self.answered.sort(key=lambda answer: _first_ns(*answer))
 
     def grouped(self, metric: str, n: int | None = None) -> list[list[float]]:
         """A metric's samples, one list for each request, or for each second of metrics of the whole server."""
@@ -76,7 +76,7 @@ class LoadSummary(LoadFigures):
 
     def goodput(self, objectives: Sequence[Objective]) -> float | None:
         """Requests per second that met every objective; None where none is about single requests."""
-        own = [each for each in objectives if each.metric not in OF_WINDOWS]
+        own = [objective for objective in objectives if objective.metric not in OF_WINDOWS]
         return self.kept_per_second(lambda served: meets(served, own)) if own and self.seconds else None
 
     def metric(self, metric: str, n: int | None = None, extra: Sequence[float] = ()) -> LoadMetric | None:
@@ -99,8 +99,8 @@ class LoadSummary(LoadFigures):
         requests: Sequence[list[float] | None] = (
             self.grouped(objective.metric) if windows else self._requests(objective.metric, objective.n)
         )
-        shares = [1.0 if each is None else count_over(objective, each) / len(each) for each in requests]
-        samples = list(itertools.chain.from_iterable(each or () for each in requests))
+        shares = [1.0 if request is None else count_over(objective, request) / len(request) for request in requests]
+        samples = list(itertools.chain.from_iterable(request or () for request in requests))
         together = 1.0 if windows else self._together(objective.metric, objective.n)
         counts = self._gaps() if objective.metric == "itl" else ()
         found = judged(percentile, _values(requests), shares, confidence, together, objective.limit, counts)
@@ -120,7 +120,7 @@ class LoadSummary(LoadFigures):
             return None
         found = [(exchange, served) for exchange, served, _ in self._by_request(metric, n)]
         took_s = [(exchange.end_ns - exchange.intended_ns) / 1e9 for exchange, _ in found]
-        return answered_together([_first_ns(*each) / 1e9 for each in found], median(took_s)) if found else 1.0
+        return answered_together([_first_ns(*answer) / 1e9 for answer in found], median(took_s)) if found else 1.0
 
     def _requests(self, metric: str, n: int | None) -> list[list[float] | None]:
         """A metric's samples of each request, None where it failed, as `_by_request`."""
@@ -155,31 +155,31 @@ class LoadSummary(LoadFigures):
     def failures(self) -> list[LoadFailure]:
         """Failures by kind, the most frequent first."""
         kinds: dict[str, list[str]] = {}
-        for each in self.exchanges:
-            if each.error:
-                kinds.setdefault(each.error, []).append(each.sentence)
+        for exchange in self.exchanges:
+            if exchange.error:
+                kinds.setdefault(exchange.error, []).append(exchange.sentence)
         found = [LoadFailure(kind=kind, count=len(said), sentence=said[0]) for kind, said in kinds.items()]
-        return sorted(found, key=lambda each: -each.count)
+        return sorted(found, key=lambda failure: -failure.count)
 
     def tokens(self) -> LoadTokens:
         """Tokens wanted and counted, over the requests that ended as planned."""
-        whole = [each for each in self.exchanges if each.ended and each.ended != CANCELLED]
-        prompts = [each.counted_prompt for each in whole]
+        whole = [exchange for exchange in self.exchanges if exchange.ended and exchange.ended != CANCELLED]
+        prompts = [exchange.counted_prompt for exchange in whole]
         return LoadTokens(
-            prompt_wanted=sum(each.planned.prompt_tokens for each in whole),
-            prompt=None if None in prompts else sum(each or 0 for each in prompts),
-            output_wanted=sum(each.planned.output_tokens for each in whole),
-            output=sum(each.tokens for each in whole),
-            several=sum(each.several_in_an_event for each in whole),
-            uncounted=sum(each.counted_output is None for each in whole),
+            prompt_wanted=sum(exchange.planned.prompt_tokens for exchange in whole),
+            prompt=None if None in prompts else sum(prompt or 0 for prompt in prompts),
+            output_wanted=sum(exchange.planned.output_tokens for exchange in whole),
+            output=sum(exchange.tokens for exchange in whole),
+            several=sum(exchange.several_in_an_event for exchange in whole),
+            uncounted=sum(exchange.counted_output is None for exchange in whole),
         )
 
 
 def _values(requests: Sequence[Sequence[float] | None]) -> list[float]:
     """The mean of each request's samples; that of a failed one is the worst of all."""
-    known = [fmean(each) for each in requests if each is not None]
+    known = [fmean(request) for request in requests if request is not None]
     worst = max(known, default=0.0)
-    return [worst if each is None else fmean(each) for each in requests]
+    return [worst if request is None else fmean(request) for request in requests]
 
 
 def _first_ns(exchange: Exchange, served: Served | None) -> int:
@@ -190,7 +190,7 @@ def _first_ns(exchange: Exchange, served: Served | None) -> int:
 def _inside_ns(sent: Sent) -> list[int]:
     """How long each request was open within the steady part."""
     since, until = sent.counted_from_ns, sent.stopped_ns
-    return [max(min(each.end_ns, until) - max(each.begun_ns, since), 0) for each in sent.exchanges]
+    return [max(min(exchange.end_ns, until) - max(exchange.begun_ns, since), 0) for exchange in sent.exchanges]
 
 
 def _of_singles(samples: Sequence[float], p: float, size: float) -> Interval:
@@ -204,7 +204,7 @@ def _of_groups(groups: Sequence[Sequence[float]], shown: Sequence[float], size: 
     Gaps of one request are alike, and so are the requests that count as one.
     """
     drawn = max(1, int(len(groups) / size))
-    owner = np.repeat(np.arange(len(groups)) * drawn // len(groups), [len(each) for each in groups])
+    owner = np.repeat(np.arange(len(groups)) * drawn // len(groups), [len(group) for group in groups])
     values = np.fromiter(itertools.chain.from_iterable(groups), dtype=float, count=len(owner))
     order = np.argsort(values, kind="stable")
     values, owner = values[order], owner[order]
@@ -224,4 +224,4 @@ def _of_groups(groups: Sequence[Sequence[float]], shown: Sequence[float], size: 
 
 def records(sent: Sent) -> list[dict[str, Any]]:
     """Every exchange as one line of JSON, those of the warm-up included and marked."""
-    return [each.record() | {"counted": sent.is_steady(each.intended_ns)} for each in sent.exchanges]
+    return [exchange.record() | {"counted": sent.is_steady(exchange.intended_ns)} for exchange in sent.exchanges]

@@ -48,7 +48,7 @@ def warm_clients(document: StageInput, runner: Runner, seed: int) -> Clients:
 
 
 def _is_far_slower(before: Sequence[Served], after: Sequence[Served]) -> bool:
-    past, now = (median(each.service_s for each in side) for side in (before, after))
+    past, now = (median(request.service_s for request in side) for side in (before, after))
     return past >= FAR_SLOWER * now
 
 
@@ -65,7 +65,7 @@ def alternate(
     time.
     """
     objectives = workload.objectives
-    limited = [each for each in objectives if each.limit is not None]
+    limited = [objective for objective in objectives if objective.limit is not None]
     least_pairs = LEAST_PAIRS if limited == list(objectives) else LEAST_REQUESTS
     soonest, spent, alone = time.monotonic() + LEAST_SECONDS, 0.0, False
     while True:
@@ -80,7 +80,7 @@ def alternate(
         if pairs >= LEAST_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
             return
         if paired and not alone:
-            wanted = max([LEAST_REQUESTS, *(needed(each, [after.served], hours[1]) for each in limited)])
+            wanted = max([LEAST_REQUESTS, *(needed(objective, [after.served], hours[1]) for objective in limited)])
             short = 2 * (wanted - done) * spent / done >= context.seconds_left - reserve
             alone = short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == LEAST_PAIRS)
         if not alone:

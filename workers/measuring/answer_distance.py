@@ -116,7 +116,7 @@ class VectorDistance:
 
 def cosine_distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """1 − cos [n] of rows [n, width], as half the squared distance of their directions: exactly 0 for equal rows."""
-    one, other = (torch.nn.functional.normalize(each, dim=-1) for each in (a, b))
+    one, other = (torch.nn.functional.normalize(tensor, dim=-1) for tensor in (a, b))
     return (one - other).square().sum(-1) / 2
 
 

@@ -72,8 +72,8 @@ def compare(
             break
         expected, *found = (rows_of(runner.logits(batch)).double().cpu() for runner in runners)
         for row, known in enumerate(expected):
-            for side, each in zip((compared.before, compared.after), found, strict=True):
-                side.add(known, each[row])
+            for side, tensor in zip((compared.before, compared.after), found, strict=True):
+                side.add(known, tensor[row])
         compared.requests += len(expected)
         compared.rows += expected[..., 0].numel()
         compared.values = expected.shape[-1]
@@ -92,7 +92,7 @@ def judge(compared: AnswerComparison, generated: bool, allowed: Tolerances | Non
     kl_change = _divergence_change(before, after)
     acceptable = not after.broken
     if allowed is not None:
-        acceptable &= max(each.high for each in changes) <= allowed.rate
+        acceptable &= max(change.high for change in changes) <= allowed.rate
         acceptable &= kl_change is None or kl_change.high <= allowed.nats
         acceptable &= max(rises) <= largest_error(allowed.rate)
     called = "numerical fidelity" if generated else "quality"
@@ -179,7 +179,7 @@ def _findings(compared: AnswerComparison, kl_change: Interval | None) -> str:
             f"{_mean(a):.2g} and {_mean(b):.2g}" for a, b in zip(before.distances, after.distances, strict=True)
         )
         errors = " and ".join(f"{100 * max(side.errors[:2]):.2g} %" for side in (before, after))
-        boxes = " and ".join(f"{100 * each:.2g} %" for side in (before, after) for each in side.errors[2:])
+        boxes = " and ".join(f"{100 * error:.2g} %" for side in (before, after) for error in side.errors[2:])
         return (
             f"the cosine distance to the float32 model's vectors is {pooled} before and after for the mean over a "
             f"request's tokens, {token} for single tokens; the largest error is {errors} of the largest value"

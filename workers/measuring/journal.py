@@ -56,7 +56,7 @@ class Journal:
 
     def why_left_out(self, key: str) -> str:
         """Why this is not to be tried, in a sentence; "" where it is."""
-        return next((each.sentence for each in self.left_out if each.key == key), "")
+        return next((left_out.sentence for left_out in self.left_out if left_out.key == key), "")
 
     @property
     def most_seconds(self) -> float:

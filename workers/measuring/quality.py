@@ -36,7 +36,7 @@ class _Side:
         `ids` [length] where logits are of the token that follows.
         """
         own = torch.log_softmax(logits.float(), dim=-1)
-        kl, wrong = (each.flatten().cpu() for each in distances(reference, own))
+        kl, wrong = (distance.flatten().cpu() for distance in distances(reference, own))
         self.broken += int((~kl.isfinite()).sum())
         self.kl.append(torch.where(kl.isfinite(), kl, 0.0))
         self.wrong.append((wrong | ~kl.isfinite()).double())
@@ -82,8 +82,8 @@ def rises(reference: torch.Tensor, logits: torch.Tensor) -> tuple[Interval, Inte
     side = _Side()
     for known, own in zip(reference, logits, strict=True):
         side.add(torch.log_softmax(known.float(), dim=-1), own, None)
-    found = [each() for each in (side.blocks, side.kl_blocks)]
-    return tuple(paired_difference(list(np.zeros_like(each)), list(each)) for each in found)  # type: ignore[return-value]
+    found = [blocks() for blocks in (side.blocks, side.kl_blocks)]
+    return tuple(paired_difference(list(np.zeros_like(blocks)), list(blocks)) for blocks in found)  # type: ignore[return-value]
 
 
 @torch.no_grad()

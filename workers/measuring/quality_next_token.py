@@ -34,7 +34,7 @@ def scores(before: NextToken, after: NextToken, tokens: Tokens) -> TextScores | 
     The 95 % intervals resample whole sequences, since neighbouring tokens depend on each other.
     """
     count = min(tokens.written, len(before.right), len(after.right))
-    sides = [np.column_stack([each.right[:count], each.surprise[:count]]) for each in (before, after)]
+    sides = [np.column_stack([side.right[:count], side.surprise[:count]]) for side in (before, after)]
     if not count or not np.isfinite(sides).all():
         return None
     accuracy = [bootstrap(lambda rows: rows[..., 0].mean(axis=-1), side) for side in sides]

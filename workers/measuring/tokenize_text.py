@@ -88,7 +88,7 @@ def _template(directory: Path, settings: dict[str, Any]) -> str:
         return path.read_text("utf-8")
     found = settings.get("chat_template")
     if isinstance(found, list):  # several, by name
-        named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
+        named = {template.get("name"): template.get("template") for template in found if isinstance(template, dict)}
         found = named.get("default")
     if not isinstance(found, str):
         raise TextRefused("the text holds chats, but the model has no chat template")

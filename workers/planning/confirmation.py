@@ -64,12 +64,12 @@ class PlanMeasurement:
     @property
     def before(self) -> list[Served]:
         """The requests of all processes that ran the present deployment, as if served one after the other."""
-        return joined([each.before for each in self.processes])
+        return joined([process.before for process in self.processes])
 
     @property
     def after(self) -> list[Served]:
         """The requests of all processes that ran the plan, as if served one after the other."""
-        return joined([each.after for each in self.processes])
+        return joined([process.after for process in self.processes])
 
     @property
     def void(self) -> str:
@@ -89,7 +89,7 @@ class PlanMeasurement:
     @property
     def _pair_seconds(self) -> float:
         first = self.processes[0]
-        return sum(median(each.service_s for each in side) for side in (first.before, first.after))
+        return sum(median(request.service_s for request in side) for side in (first.before, first.after))
 
     def process_seconds(self, context: Context) -> float | None:
         """The expected seconds of a further process; None where the stage has no process of its own."""
@@ -117,8 +117,8 @@ class PlanMeasurement:
             return f"The plan is refused. {self.refusal}"
         if self.quality is not None and not self.quality.acceptable:
             return self.quality.sentence
-        today = overall([each.verdict_before for each in self.outcomes])
-        after = overall([each.verdict for each in self.outcomes])
+        today = overall([outcome.verdict_before for outcome in self.outcomes])
+        after = overall([outcome.verdict for outcome in self.outcomes])
         if (today, after) == ("met", "missed"):
             return f"It misses the SLA, which is met with {self.today}."
         if (today, after) == ("missed", "met"):
@@ -128,7 +128,7 @@ class PlanMeasurement:
     @property
     def keeps(self) -> bool:
         """Whether every promise is met."""
-        return overall([each.verdict for each in self.outcomes]) == "met"
+        return overall([outcome.verdict for outcome in self.outcomes]) == "met"
 
     def _not_faster(self) -> str:
         ratio, objective = self.speedup.ratio, self.outcomes[0].objective
@@ -179,7 +179,7 @@ def in_more_processes(
         found[-1] = _measured_again(found[-1], document, context, usd_per_hour)
         if not found[-1].why_not:
             break
-        found = with_result_last([replace(each, passed_over="") for each in found])
+        found = with_result_last([replace(measurement, passed_over="") for measurement in found])
     return found
 
 
@@ -199,8 +199,8 @@ def _measured_again(
         processes = [*attempt.processes, *further]
         gain = speedup(objectives[0], processes, usd_per_hour, attempt.plan.gpus)
         outcomes = outcomes_of(objectives, processes, usd_per_hour, attempt.plan.gpus)
-        faster = all(each.ratio >= CLEARLY_FASTER for each in gain.processes)
-        return faster and all(each.verdict in ("met", "missed") for each in outcomes)
+        faster = all(process.ratio >= CLEARLY_FASTER for process in gain.processes)
+        return faster and all(outcome.verdict in ("met", "missed") for outcome in outcomes)
 
     further = measure_again(document, attempt.plan, context, seconds, attempt.further_pairs, is_clear)
     processes = [*attempt.processes, *further.alternations]
@@ -237,7 +237,7 @@ def without_void_verdicts(attempt: PlanMeasurement) -> PlanMeasurement:
     if not attempt.void:
         return attempt
     nothing: dict[str, object] = {"void": True, "verdict_before": "not_enough_samples", "verdict": "not_enough_samples"}
-    return replace(attempt, outcomes=[each.model_copy(update=nothing) for each in attempt.outcomes])
+    return replace(attempt, outcomes=[outcome.model_copy(update=nothing) for outcome in attempt.outcomes])
 
 
 def gives_way(attempt: PlanMeasurement, document: StageInput) -> bool:
@@ -252,12 +252,19 @@ def with_result_last(tried: list[PlanMeasurement]) -> list[PlanMeasurement]:
 
     The result is the first confirmed attempt that keeps every promise, else the fastest confirmed one.
     """
-    confirmed = [each for each in tried if not each.why_not]
+    confirmed = [measurement for measurement in tried if not measurement.why_not]
     if not confirmed:
         return tried
-    best = max(confirmed, key=lambda each: (each.keeps, each.speedup.ratio.value if not each.keeps else 0.0))
+    best = max(
+        confirmed,
+        key=lambda measurement: (measurement.keeps, measurement.speedup.ratio.value if not measurement.keeps else 0.0),
+    )
     said = f"It does not keep every promise as verified; {best.label} stands instead."
-    others = [each if each.why_not else replace(each, passed_over=said) for each in tried if each is not best]
+    others = [
+        measurement if measurement.why_not else replace(measurement, passed_over=said)
+        for measurement in tried
+        if measurement is not best
+    ]
     return [*others, best]
 
 
@@ -275,25 +282,25 @@ def to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
     Only what runs today where it is the composed plan, or where no other plan can be verified.
     """
     trials = document.results.compose.trials if document.results.compose else []
-    label = next((each.label for each in trials if each.chosen), composed.runner)
+    label = next((trial.label for trial in trials if trial.chosen), composed.runner)
     if not is_change(composed, document):
         return [(label, composed)]
-    others = [(each.label, Plan.model_validate(each.plan)) for each in _rivals(trials, document)]
-    gone = {each.key for each in document.left_out}
-    left = [each for each in [(label, composed), *others][:MOST_PLANS] if each[0] not in gone]
+    others = [(trial.label, Plan.model_validate(trial.plan)) for trial in _rivals(trials, document)]
+    gone = {left_out.key for left_out in document.left_out}
+    left = [candidate for candidate in [(label, composed), *others][:MOST_PLANS] if candidate[0] not in gone]
     return left or [(document.workload.present_runner, present_plan(document))]
 
 
 def _rivals(trials: Sequence[PlanTrial], document: StageInput) -> list[PlanTrial]:
     """The trials that passed, were not chosen and are better than today's, best first."""
     lower = document.workload.objectives[0].direction != "at_least"
-    passed = [each for each in trials if each.gate == "pass" and each.primary is not None]
-    today = next((each for each in passed if not is_change(Plan.model_validate(each.plan), document)), None)
-    found = [each for each in passed if not each.chosen and is_change(Plan.model_validate(each.plan), document)]
+    passed = [trial for trial in trials if trial.gate == "pass" and trial.primary is not None]
+    today = next((trial for trial in passed if not is_change(Plan.model_validate(trial.plan), document)), None)
+    found = [trial for trial in passed if not trial.chosen and is_change(Plan.model_validate(trial.plan), document)]
     if today is not None:
-        found = [each for each in found if ranking.better(each, today, lower)]
-    found.sort(key=lambda each: each.primary.value if each.primary else 0.0, reverse=not lower)
+        found = [trial for trial in found if ranking.better(trial, today, lower)]
+    found.sort(key=lambda trial: trial.primary.value if trial.primary else 0.0, reverse=not lower)
     if document.workload.constraints.prefer == "cheapest":
         keepers = choosing.keeping(trials, document.workload.objectives)
-        found.sort(key=lambda each: choosing.cost_of(each) if each in keepers else math.inf)
+        found.sort(key=lambda trial: choosing.cost_of(trial) if trial in keepers else math.inf)
     return found

@@ -76,7 +76,7 @@ def chosen_ops(
     Without candidates for a decode step, as where explore expected another plan to be taken, ops are tuned here.
     """
     wanted, watch = layer_ops(document, model), SearchWatch(journal)
-    tried = [case_from.validate_python(each.case) for each in candidates]
+    tried = [case_from.validate_python(candidate.case) for candidate in candidates]
     if all(defaults.is_of_prompts(case, wanted.traffic) for case in tried):
         from kernels.runners.defaults import default_ops  # it imports transformers
 
@@ -119,15 +119,15 @@ def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> li
 def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Option]]:
     """Candidates that passed the gate and were timed, fastest first; keys are cases in the model's precision."""
     found: dict[str, list[Option]] = {}
-    for each in candidates:
-        variant = registry.variant(each.variant)
-        if each.gate != "pass" or each.ms is None or (variant.lossy and not lossy):
+    for candidate in candidates:
+        variant = registry.variant(candidate.variant)
+        if candidate.gate != "pass" or candidate.ms is None or (variant.lossy and not lossy):
             continue
-        case = case_from.validate_python(each.case)
-        if not usable(case, each.variant):
+        case = case_from.validate_python(candidate.case)
+        if not usable(case, candidate.variant):
             continue
-        op = planned_op(case, each.variant, each.params, each.id)
-        found.setdefault(own_precision(case).key, []).append(Option(op, each.ms))
+        op = planned_op(case, candidate.variant, candidate.params, candidate.id)
+        found.setdefault(own_precision(case).key, []).append(Option(op, candidate.ms))
     return {key: sorted(group, key=lambda option: option.ms) for key, group in found.items()}
 
 

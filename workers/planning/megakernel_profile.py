@@ -39,7 +39,7 @@ def divided(
 
     `runner` is the plan's, prepared; `steps` tokens of each sequence were made by the launch. `seconds` may be spent.
     """
-    row = next((each for each in profile.rows if each.op == MEGAKERNEL), None)
+    row = next((row for row in profile.rows if row.op == MEGAKERNEL), None)
     if row is None or steps < 1:
         return profile
     found = _recorded(runner, prompt, steps, seconds)
@@ -51,12 +51,12 @@ def divided(
 
 def divided_by(profile: PlanProfile, found: TokenShares, steps: int, ceilings: Ceilings) -> PlanProfile:
     """The profile with its row of the megakernel divided by these shares, and a sentence about them."""
-    row = next(each for each in profile.rows if each.op == MEGAKERNEL)
+    row = next(row for row in profile.rows if row.op == MEGAKERNEL)
     tbps = ceilings.of_single_calls.read_tbps
-    rows = [each for each in profile.rows if each is not row] + rows_of(row, found, steps, tbps)
+    rows = [other for other in profile.rows if other is not row] + rows_of(row, found, steps, tbps)
     said = sentence(row, found, steps, tbps)
     return profile.model_copy(
-        update={"rows": sorted(rows, key=lambda each: -each.ms), "sentence": f"{profile.sentence} {said}"}
+        update={"rows": sorted(rows, key=lambda row: -row.ms), "sentence": f"{profile.sentence} {said}"}
     )
 
 
@@ -124,8 +124,10 @@ def sentence(row: OpRow, found: TokenShares, steps: int, read_tbps: float) -> st
     if not read_tbps:
         return f"{said}."
     floor = found.read_bytes / read_tbps / 1e9
-    each = " on each GPU" if found.gpus > 1 else ""
-    said += f". A token reads {plain(found.read_bytes / 1e9)} GB{each}, which takes {plain(floor)} ms at the measured"
+    on_each = " on each GPU" if found.gpus > 1 else ""
+    said += (
+        f". A token reads {plain(found.read_bytes / 1e9)} GB{on_each}, which takes {plain(floor)} ms at the measured"
+    )
     if doubt(floor, step_ms):
         return f"{said} bandwidth, longer than the token takes: one of the two is wrong."
     return (

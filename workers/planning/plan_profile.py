@@ -147,7 +147,7 @@ def _named(work: list[DeviceWork], counted: list[CountedOp], plan: Plan) -> list
 def _own_name(piece: DeviceWork, plan: Plan) -> str:
     if plan.runner == MEGAKERNEL and piece.kernel == "decode":
         return MEGAKERNEL
-    own = next((each.op for each in registry.variants() if piece.kernel in each.kernels), "")
+    own = next((variant.op for variant in registry.variants() if piece.kernel in variant.kernels), "")
     return OPERATIONS.get(own) or graph_replays.by_name(piece.kernel)
 
 

@@ -30,7 +30,7 @@ def of_tokens(
 def of_answers(expected: torch.Tensor, output: torch.Tensor, answer: AnswerKind) -> str:
     """A sentence about classes or vectors beside the model's. They are too few here to be judged; verify does that."""
     distance = distance_of(answer)
-    for known, own in zip(*(rows_of(each).double() for each in (expected, output)), strict=True):
+    for known, own in zip(*(rows_of(tensor).double() for tensor in (expected, output)), strict=True):
         distance.add(known, own)
     requests, error = len(expected), f"{max(distance.errors):.2g} of the largest"
     mean = sum(distance.distances[0]) / requests

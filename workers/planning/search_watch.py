@@ -26,9 +26,9 @@ class SearchWatch(PlanWatch):
         self._ran: set[str] = set()
         self._running: dict[str, PlannedOp] = {}
         self._bad = [
-            (frozenset(each.key.split()[1:]), f"{each.label}: {each.sentence}")
-            for each in journal.left_out
-            if each.key.split()[0] == PREFIX
+            (frozenset(left_out.key.split()[1:]), f"{left_out.label}: {left_out.sentence}")
+            for left_out in journal.left_out
+            if left_out.key.split()[0] == PREFIX
         ]
 
     def runs(self, queries: int, plan: Sequence[PlannedOp]) -> bool:
@@ -65,9 +65,9 @@ def parts_left_out(document: StageInput, plan: Plan) -> list[PlanTrial]:
     """A trial of each part of a plan, or of its steps, that ended compose's process; `plan` is the one without ops."""
     unit = document.workload.objectives[0].unit
     return [
-        PlanTrial(label=each.label, plan=plan.model_dump(), unit=unit, gate="error", reason=each.sentence)
-        for each in document.left_out
-        if not each.key.startswith("plan ")
+        PlanTrial(label=left_out.label, plan=plan.model_dump(), unit=unit, gate="error", reason=left_out.sentence)
+        for left_out in document.left_out
+        if not left_out.key.startswith("plan ")
     ]
 
 

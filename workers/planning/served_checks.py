@@ -27,7 +27,7 @@ def judge_served(
     the clients' clock and the chip. `runner` is asked for some requests more, so it must still be prepared for the
     workload's requests.
     """
-    early = [1, *(each.n for each in document.workload.objectives if each.n)]
+    early = [1, *(objective.n for objective in document.workload.objectives if objective.n)]
     found = judge_answers(reference, clients, precisions_of(plan), early, batches)
     judged = None if found.ids is None else judged_ids(found.ids, len(found.kept))
     return judged, found.refusal or too_fast(runner, plan, document, clients) or ""
@@ -51,17 +51,15 @@ def of_processes(judged: Sequence[ServedIds]) -> ServedIds | None:
     """The judged ids of several processes as one; None of none."""
     if len(judged) < 2:
         return judged[0] if judged else None
-    tokens, largest = sum(each.tokens for each in judged), max(each.largest_gap for each in judged)
-    own = [(each.tokens, each.own_mean_gap) for each in judged if each.own_mean_gap is not None]
-    wrong = next((each.sentence for each in judged if not each.acceptable), "")
+    tokens, largest = sum(ids.tokens for ids in judged), max(ids.largest_gap for ids in judged)
+    own = [(ids.tokens, ids.own_mean_gap) for ids in judged if ids.own_mean_gap is not None]
+    wrong = next((ids.sentence for ids in judged if not ids.acceptable), "")
     return ServedIds(
         tokens=tokens,
-        mean_gap=sum(each.mean_gap * each.tokens for each in judged) / tokens,
+        mean_gap=sum(ids.mean_gap * ids.tokens for ids in judged) / tokens,
         largest_gap=largest,
         own_mean_gap=sum(count * mean for count, mean in own) / sum(count for count, _ in own) if own else None,
-        own_largest_gap=max(
-            (each.own_largest_gap for each in judged if each.own_largest_gap is not None), default=None
-        ),
+        own_largest_gap=max((ids.own_largest_gap for ids in judged if ids.own_largest_gap is not None), default=None),
         acceptable=not wrong,
         sentence=wrong
         or f"Over {tokens:,} ids of timed batches in {len(judged)} processes the largest logit gap is {largest:.2g}.",
@@ -83,4 +81,4 @@ def too_fast(runner: Runner, plan: Plan, document: StageInput, clients: Clients)
     if case.parameters * BYTES[fewest] < CACHED_BYTES:
         return None
     case = case.with_weights(fewest).model_copy(update={"gpus": shared})
-    return exceeds_peak(case, 1e3 * median(each.service_s for each in clients.served), gpu)
+    return exceeds_peak(case, 1e3 * median(request.service_s for request in clients.served), gpu)

@@ -72,7 +72,7 @@ def of_kernels(
     journal: Journal, trier: TrialRunner, model: Any, trials: Sequence[PlanTrial], seconds_left: float
 ) -> list[PlanTrial]:
     """The steps of the kernels plan among the trials; [] where none passed, or where they ended the stage's process."""
-    whole = next((each for each in trials if each.plan["runner"] == "kernels" and each.gate == "pass"), None)
+    whole = next((trial for trial in trials if trial.plan["runner"] == "kernels" and trial.gate == "pass"), None)
     if whole is None or journal.why_left_out("steps"):
         return []
     plan = Plan.model_validate(whole.plan)

@@ -25,10 +25,10 @@ def of_plan(plan: Plan, generates: bool = True) -> str:
     Torch's own variants, which run wherever nothing else is named, are not told. A model that does not generate runs
     one forward pass, without a cache.
     """
-    known = (each for each in registry.variants("model") if isinstance(each, WholeModel))
-    runners = [each for each in known if each.runner_name == plan.runner]
+    known = (variant for variant in registry.variants("model") if isinstance(variant, WholeModel))
+    runners = [variant for variant in known if variant.runner_name == plan.runner]
     stated = {key: value for key, value in plan.options.items() if key != ROUNDING}
-    alike = (each for each in runners if {k: v for k, v in each.options.items() if k != ROUNDING} == stated)
+    alike = (variant for variant in runners if {k: v for k, v in variant.options.items() if k != ROUNDING} == stated)
     runner = next(alike, runners[0] if runners else None)
     parts = ", ".join(f"{part} by {_joined(names)}" for part, names in _by_part(plan.ops).items())
     if parts and plan.runner == "megakernel":
@@ -40,7 +40,7 @@ def of_plan(plan: Plan, generates: bool = True) -> str:
         runs += ", rounded by GPTQ"
     if plan.gpus > 1:
         runs += f", over {plan.gpus} GPUs"
-    said = "; ".join(each for each in (runs, parts) if each)
+    said = "; ".join(part for part in (runs, parts) if part)
     return f"{capitalised(said)}."
 
 
@@ -85,7 +85,7 @@ def nothing_else(trials: Sequence[PlanTrial]) -> str:
     if not others or any(trial.primary for trial in others):
         return ""
     told = [trial for trial in others if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
-    reasons = [(each.label, each.reason.removeprefix(NOT_TRIED).removeprefix(NOT_MEASURED)) for each in told]
+    reasons = [(trial.label, trial.reason.removeprefix(NOT_TRIED).removeprefix(NOT_MEASURED)) for trial in told]
     why = " ".join(f"{label}: {reason}" for label, reason in reasons)
     said = f"No other plan was measured, so none is known to be faster. {why}".rstrip()
     return f"{said} A run with more minutes may measure more." if SHORT_OF_TIME.search(why) else said

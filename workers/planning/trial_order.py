@@ -93,7 +93,7 @@ class TrialOrder:
 
     def ranked(self, candidates: Sequence[CandidatePlan], best: PlanTrial | None) -> list[CandidatePlan]:
         """The candidates, the most valuable first. Without a `best`, gains are over the worst prediction."""
-        known = [each.predicted for each in candidates if each.predicted is not None]
+        known = [candidate.predicted for candidate in candidates if candidate.predicted is not None]
         worst = max(known, default=0.0) if self._lower else min(known, default=0.0)
         reference = best.primary.value if best and best.primary else worst
 
@@ -125,7 +125,7 @@ class TrialOrder:
 
         A plan that keeps the precision is compared with others that do: verify may refuse the quality of the rest.
         """
-        lossless = [each for each in tried if not lowers_precision(Plan.model_validate(each.plan), self._precision)]
+        lossless = [trial for trial in tried if not lowers_precision(Plan.model_validate(trial.plan), self._precision)]
         best = ranking.fastest(tried if candidate.variant.lossy else lossless, self._lower)
         if said := self._no_more_gpus(candidate, tried):
             return said
@@ -146,7 +146,7 @@ class TrialOrder:
     def beyond(self, context: Context, tried: Sequence[PlanTrial]) -> float:
         """Seconds until the run has taken twice its minutes; 0 where they are strict, or a plan keeps the promises."""
         constraints = self._document.workload.constraints
-        if constraints.strict_minutes or any(each.keeps == "met" for each in tried):
+        if constraints.strict_minutes or any(trial.keeps == "met" for trial in tried):
             return 0.0
         return context.seconds_left - context.overtime + 60 * constraints.minutes
 
@@ -166,7 +166,7 @@ class TrialOrder:
         """Why more GPUs are not tried: where the cheapest plan is wanted and fewer GPUs keep every promise."""
         if candidate.gpus == 1 or self._document.workload.constraints.prefer == "fastest":
             return ""
-        fewer = [each for each in tried if each.keeps == "met" and each.plan.get("gpus", 1) < candidate.gpus]
+        fewer = [trial for trial in tried if trial.keeps == "met" and trial.plan.get("gpus", 1) < candidate.gpus]
         return f"Not tried: {fewer[0].label} keeps every promise on fewer GPUs." if fewer else ""
 
     def keeps(self, candidate: CandidatePlan) -> bool:
@@ -186,7 +186,11 @@ def keeps_promise(value: float | None, objective: Objective) -> bool:
 def leading(document: StageInput) -> CandidatePlan | None:
     """The plan that compose tries first, by its prediction; None where nothing is predicted."""
     order = TrialOrder(document)
-    allowed = [each for each in order.candidates() if each.predicted is not None and not order.refusal(each)]
+    allowed = [
+        candidate
+        for candidate in order.candidates()
+        if candidate.predicted is not None and not order.refusal(candidate)
+    ]
     baseline = document.results.baseline
     best = PlanTrial(label="", plan={}, gate="pass", primary=baseline.primary) if baseline else None
     return next(iter(order.ranked(allowed, best)), None)
@@ -195,12 +199,12 @@ def leading(document: StageInput) -> CandidatePlan | None:
 def left_out_for_time(document: StageInput) -> list[PlanTrial]:
     """The plans that compose did not try because too little time was left."""
     composed = document.results.compose
-    return [each for each in composed.trials if each.seconds_wanted is not None] if composed else []
+    return [trial for trial in composed.trials if trial.seconds_wanted is not None] if composed else []
 
 
 def predicted_to_keep(trials: Sequence[PlanTrial], objective: Objective) -> list[PlanTrial]:
     """Those of the trials whose prediction keeps the promise."""
-    return [each for each in trials if keeps_promise(each.predicted, objective)]
+    return [trial for trial in trials if keeps_promise(trial.predicted, objective)]
 
 
 def minutes_wanted(document: StageInput, context: Context, left_out: Sequence[PlanTrial]) -> float | None:
@@ -209,7 +213,7 @@ def minutes_wanted(document: StageInput, context: Context, left_out: Sequence[Pl
     """
     if not left_out or document.workload.constraints.minutes >= MOST_MINUTES:
         return None
-    wanted = sum(each.seconds_wanted or 0.0 for each in left_out)
+    wanted = sum(trial.seconds_wanted or 0.0 for trial in left_out)
     missing = max(wanted, wanted + context.overtime - context.seconds_left)
     return min(MOST_MINUTES, ceil((60 * document.workload.constraints.minutes + 1.2 * missing) / 30) / 2)
 
@@ -225,7 +229,7 @@ def _floor(document: StageInput) -> float:
         return 0.0
     served, lower = precisions_of_plans(workload, model, document.gpu_class)
     shape = traffic.batch, traffic.prompt_tokens, traffic.output_tokens
-    cases = [request_case(model.config, model.parameters, each, *shape) for each in (served, *lower)]
+    cases = [request_case(model.config, model.parameters, precision, *shape) for precision in (served, *lower)]
     rates = in_burst(profile.ceilings.model_dump())
     return min((floor_ms(case, rates) or 0.0 for case in cases if case), default=0.0)
 
@@ -237,7 +241,7 @@ def _whole_models(document: StageInput) -> list[WholeModel]:
     made afterwards, from whatever lossy variants were explored.
     """
     today, generates = document.workload.present_runner, document.model.kind == "decoder"
-    found = [each for each in registry.variants("model") if isinstance(each, WholeModel) and each.in_plans]
-    found = [each for each in found if generates or each.encodes]
-    found = [each for each in found if not (each.lossy and each.runner_name == kernels_plan.VARIANT)]
-    return sorted(found, key=lambda each: (each.name != today, each.build_seconds))
+    found = [variant for variant in registry.variants("model") if isinstance(variant, WholeModel) and variant.in_plans]
+    found = [variant for variant in found if generates or variant.encodes]
+    found = [variant for variant in found if not (variant.lossy and variant.runner_name == kernels_plan.VARIANT)]
+    return sorted(found, key=lambda variant: (variant.name != today, variant.build_seconds))

@@ -162,7 +162,7 @@ def served_rounds(runner: Runner, document: StageInput, seconds: float, gpus: in
     """Times a few requests of the workload's traffic on a prepared runner; more where a promise takes more to prove."""
     clients = Clients(runner, document.workload.traffic, secrets.randbits(32))
     usd = hourly_price(document.prices, document.gpu_class, gpus)
-    limited = [each for each in document.workload.objectives if each.limit is not None]
+    limited = [objective for objective in document.workload.objectives if objective.limit is not None]
     end = time.monotonic() + seconds
     clients.warm_up()
     while True:
@@ -170,7 +170,7 @@ def served_rounds(runner: Runner, document: StageInput, seconds: float, gpus: in
         done, late = len(clients.served), time.monotonic() - end
         if (late > 0 and done >= ENOUGH_ROUNDS) or (late > seconds and done >= LEAST_ROUNDS):
             break
-        if done >= MOST_ROUNDS and all(done >= needed(each, [clients.served], usd) for each in limited):
+        if done >= MOST_ROUNDS and all(done >= needed(objective, [clients.served], usd) for objective in limited):
             break
     return clients
 

@@ -22,7 +22,7 @@ def sentence(
     before: str = "before",
 ) -> str:
     """The result in a few sentences. `no_quality` is why quality was not judged; `before` names what ran before."""
-    parts = [_objective_words(each) for each in found]
+    parts = [_objective_words(outcome) for outcome in found]
     parts += [_change_words(found[0].objective, gain, before), gain.drift_words if gain.difference else ""]
     if judged is None:
         parts += [f"Quality could not be measured: {no_quality}."]
@@ -45,11 +45,14 @@ def no_change_sentence(
 
     `left_out` are labels of plans that time was short for, `ended` are plans that ended verify's process.
     """
-    reasons = [f"{each.key}: {each.sentence}" for each in ended]
-    reasons += [f"{each.label}: {each.why_not}" if each.changed else each.why_not for each in tried]
+    reasons = [f"{item.key}: {item.sentence}" for item in ended]
+    reasons += [
+        f"{measurement.label}: {measurement.why_not}" if measurement.changed else measurement.why_not
+        for measurement in tried
+    ]
     if left_out:
         reasons.append(f"Time was short to verify {' and '.join(left_out)}.")
-    values = " ".join(_objective_words(each.model_copy(update={"before": None})) for each in found)
+    values = " ".join(_objective_words(outcome.model_copy(update={"before": None})) for outcome in found)
     if tried[-1].no_quality:
         reasons.append(f"Quality could not be measured: {tried[-1].no_quality}.")
     sla = f"With {tried[-1].today} the SLA is {in_a_sentence(verdict)}."
@@ -62,8 +65,8 @@ def busy_words(found: Sequence[ObjectiveOutcome], busy: float | None) -> str:
     "" where the share is None, or a promise is missed by more than that: the plan had 1 - `busy` of the machine, so
     alone on it no time would be shorter by more than this factor.
     """
-    missed = [each for each in found if each.verdict == "missed"]
-    if busy is None or not missed or not all(_within_reach(each, 1 - busy) for each in missed):
+    missed = [outcome for outcome in found if outcome.verdict == "missed"]
+    if busy is None or not missed or not all(_within_reach(outcome, 1 - busy) for outcome in missed):
         return ""
     return (
         f"Nothing is decided: the machine was busy. Other programs used {percent(busy, 0)} of the CPU, without which "
@@ -88,8 +91,8 @@ def left_out_words(left_out: Sequence[PlanTrial], objective: Objective, verdict:
     if not left_out or verdict == "met":
         return ""
     names = ", ".join(
-        f"{each.label} (predicted: {quantity(each.predicted, each.unit)})" if each.predicted else each.label
-        for each in left_out
+        f"{trial.label} (predicted: {quantity(trial.predicted, trial.unit)})" if trial.predicted else trial.label
+        for trial in left_out
     )
     if verdict == "missed":
         return f"Missed by the plans that were tried; left out for want of time: {names}."
@@ -150,6 +153,6 @@ def overall_verdict(found: Sequence[ObjectiveOutcome], judged: Quality | None, c
     """The verdict on objectives and quality. A plan that `changed` the model is met only with proven quality."""
     if judged is not None and not judged.acceptable:
         return "missed"
-    verdict = overall([each.verdict for each in found])
+    verdict = overall([outcome.verdict for outcome in found])
     proven = judged is not None and judged.tokens >= judged.needed
     return "not_enough_samples" if verdict == "met" and changed and not proven else verdict

@@ -151,9 +151,9 @@ def _latencies(request: _Request, workload: Sla, rates: Rates) -> list[Predicted
     """TTFT, TTF-N, TPOT, E2E and tokens per second of requests that are served batch by batch."""
     batch, output = workload.traffic.batch, request.output
     first, step = request.prompt_ms(batch, rates), request.step_ms(batch, rates)
-    wanted = [each.n for each in workload.objectives if each.n is not None] or [DEFAULT_N]
+    wanted = [objective.n for objective in workload.objectives if objective.n is not None] or [DEFAULT_N]
     figures = [PredictedFigure(metric="ttft", value=first)]
-    for n in sorted({each for each in wanted if each <= output}):
+    for n in sorted({length for length in wanted if length <= output}):
         figures.append(PredictedFigure(metric="ttf_n", n=n, value=first + (n - 1) * step))
     if output > 1:
         figures.append(PredictedFigure(metric="tpot", value=step))

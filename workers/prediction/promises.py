@@ -66,12 +66,12 @@ def predicted_miss(sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Map
 
     What is not predicted counts as kept, and so does a promise below the median or of a rate.
     """
-    for each in sla.objectives:
-        found = _fastest_ms(each, sla, model, gpu_class, ceilings) if each.limit is not None else None
-        if found and each.limit is not None and _beyond(each, found):
+    for objective in sla.objectives:
+        found = _fastest_ms(objective, sla, model, gpu_class, ceilings) if objective.limit is not None else None
+        if found and objective.limit is not None and _beyond(objective, found):
             by = rates_words(gpu_class, ceilings)
-            took = f"the median {each.title} is predicted to be {plain(found)} ms (modelled, {by})"
-            return f"On {gpu_class} {took}; promised are at most {plain(each.limit)} ms."
+            took = f"the median {objective.title} is predicted to be {plain(found)} ms (modelled, {by})"
+            return f"On {gpu_class} {took}; promised are at most {plain(objective.limit)} ms."
     return ""
 
 
@@ -85,12 +85,12 @@ def why_several(sla: Sla, model: ModelManifest, gpu_class: str, classes: Collect
     """Why a run goes to this class though `classes` has some of fewer GPUs: the first promise that one of those cannot
     keep, else the first that is predicted to be missed, as a sentence; "" for none.
     """
-    fewer = [each for each in classes if gpus_of(each) < gpus_of(gpu_class)]
+    fewer = [name for name in classes if gpus_of(name) < gpus_of(gpu_class)]
     for name in fewer:
-        for each in sla.objectives:
-            if said := impossible(each, sla, model, name, known):
+        for objective in sla.objectives:
+            if said := impossible(objective, sla, model, name, known):
                 return f"{said}."
-    return next(filter(None, (predicted_miss(sla, model, each, known.ceilings) for each in fewer)), "")
+    return next(filter(None, (predicted_miss(sla, model, name, known.ceilings) for name in fewer)), "")
 
 
 def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, known: AvailableGpus) -> str:
@@ -103,15 +103,17 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     gpu, limit = single_gpu_class(gpu_class), objective.limit or 0.0
     floor = floor_ms(objective, sla, model, gpu)
     now = _dividing(model, gpu_class)
-    more = [each for each in RANKS if each > now and floor / each <= limit and divides(model, each)]
-    classes = {each: class_of_several(gpu, each) for each in more}
+    more = [ranks for ranks in RANKS if ranks > now and floor / ranks <= limit and divides(model, ranks)]
+    classes = {ranks: class_of_several(gpu, ranks) for ranks in more}
     rates = known.ceilings
-    median = {each: _fastest_ms(objective, sla, model, name, rates) if name else None for each, name in classes.items()}
-    kept = [each for each in more if not _beyond(objective, median[each])]
+    median = {
+        ranks: _fastest_ms(objective, sla, model, name, rates) if name else None for ranks, name in classes.items()
+    }
+    kept = [ranks for ranks in more if not _beyond(objective, median[ranks])]
     if not (enough := kept or more):
         return ""
     there = {*sla.constraints.gpu_classes, *known.living}
-    gpus = next((each for each in enough if classes[each] in there), enough[0])
+    gpus = next((ranks for ranks in enough if classes[ranks] in there), enough[0])
     choice, likely = classes[gpus], median[gpus]
     said = f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms"
     if likely and objective.percentile >= MEDIAN:

@@ -78,7 +78,7 @@ def _under_load(load: UnderLoadResult | None) -> str:
     if load is None or load.before is None or load.after is None:
         return ""
     after, before = (curve.limit.held for curve in (load.after, load.before))
-    said = [text.traffic_words(each.traffic) if each else "none" for each in (after, before)]
+    said = [text.traffic_words(load.traffic) if load else "none" for load in (after, before)]
     return f"; shown to hold under load: {said[0]} after, {said[1]} before"
 
 
@@ -106,7 +106,7 @@ def _charts(document: ReportInput) -> list[dict[str, Any]]:
                 "provenance": provenance.sentence(document.results, chart.stage),
             }
         )
-    return [each for each in drawn if each["rows"]]
+    return [chart for chart in drawn if chart["rows"]]
 
 
 def render(document: ReportInput, cover: Cover | None = None) -> str:

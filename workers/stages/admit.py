@@ -120,7 +120,7 @@ def _refuse_mismatches(report: Any, model_dir: Path) -> None:
 def _file_of(model_dir: Path, tensor: str) -> str:
     """The shard that holds the tensor. In the shard the name may lack the model's prefix."""
     for shard in sorted(model_dir.glob("*.safetensors")):
-        names = {each.name for each in model_files.read_header(shard.name, shard)}
+        names = {tensor.name for tensor in model_files.read_header(shard.name, shard)}
         if any(tensor == name or tensor.endswith(f".{name}") for name in names):
             return shard.name
     return "config.json"
@@ -151,7 +151,7 @@ def check_workload(
         except ValueError as error:
             raise StageError(f"{objective.label}: {error}.", refused=True, field=f"objectives.{index}.unit") from error
         if objective.metric == "cost_per_mtok" and all(
-            each.gpu_class != single_gpu_class(gpu_class) for each in book.prices
+            price.gpu_class != single_gpu_class(gpu_class) for price in book.prices
         ):
             raise StageError(
                 f"{objective.label} needs a price for {gpu_class}, but the price book {book.name!r} has none.",
@@ -225,9 +225,9 @@ def run(document: StageInput, context: Context) -> AdmitResult:
     dtype = serving_dtype(facts.dtype, list(workload.constraints.precisions), document.gpu_class)
     needs = memory_needed(config, facts.parameters, dtype, workload)
     wanted = dict.fromkeys([document.gpu_class, *workload.constraints.gpu_classes])
-    classes = [feasibility(each, needs, facts.parameters, dtype) for each in wanted]
+    classes = [feasibility(name, needs, facts.parameters, dtype) for name in wanted]
     if not classes[0].feasible:
-        others = [each.gpu_class for each in classes if each.feasible]
+        others = [item.gpu_class for item in classes if item.feasible]
         hint = f" {', '.join(others)} could hold it." if others else " No allowed GPU class can hold it."
         raise StageError(classes[0].reason + hint, refused=True, field="constraints.gpu_classes")
     context.say(1.0, f"{facts.architecture} fits {document.gpu_class}")

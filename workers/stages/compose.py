@@ -125,7 +125,9 @@ class _Composer:
     def _set_reference(self) -> None:
         """Sets the logits that trials are compared with, of more tokens where precision may be lowered."""
         lossy = self._lower_dtype() is not None or bool(ranking.winners(self._candidates, lossy=True))
-        lossy = lossy or any(each.variant.lossy and not self._order.refusal(each) for each in self._order.candidates())
+        lossy = lossy or any(
+            candidate.variant.lossy and not self._order.refusal(candidate) for candidate in self._order.candidates()
+        )
         self.trier.reference = reference_of(self.document, self.context, self.model, COMPARED_TOKENS if lossy else 0)
 
     def _lower_dtype(self) -> str | None:
@@ -133,7 +135,7 @@ class _Composer:
         constraints, generated = self.document.workload.constraints, self.document.model.generated
         if self.dtype != "fp32" or (generated and not constraints.allow_unverified_quality):
             return None
-        return next((each for each in ("bf16", "fp16") if each in constraints.precisions), None)
+        return next((dtype for dtype in ("bf16", "fp16") if dtype in constraints.precisions), None)
 
     @property
     def _candidates(self) -> list[Candidate]:
@@ -238,8 +240,8 @@ class _Composer:
         ops = ranking.winners(self._candidates, lossy)
         if not ops or (lossy and ops == ranking.winners(self._candidates, lossy=False)):
             return
-        plan = base.model_copy(update={"ops": [ranking.planned(each) for each in ops]})
-        name = f"{label} + {' + '.join(dict.fromkeys(each.variant for each in ops))}"
+        plan = base.model_copy(update={"ops": [ranking.planned(candidate) for candidate in ops]})
+        name = f"{label} + {' + '.join(dict.fromkeys(candidate.variant for candidate in ops))}"
         self._rebuild(label, name, plan, lossy or lowers_precision(base, self.dtype))
 
     def _try_lower_dtype(self, label: str, base: Plan) -> None:
@@ -251,7 +253,7 @@ class _Composer:
 
     def _rebuild(self, base: str, label: str, plan: Plan, lossy: bool) -> None:
         """Tries the plan on a model of its own, if building the plan `base` took less time than is left."""
-        took = next((each.build_seconds or 0.0 for each in self.done if each.label == base), 0.0)
+        took = next((trial.build_seconds or 0.0 for trial in self.done if trial.label == base), 0.0)
         if took > self.context.seconds_left:
             self._refuse(label, plan, f"Not tried: {self.context.seconds_left:.0f} s were left.")
         else:

@@ -72,7 +72,7 @@ def run(document: StageInput, context: Context) -> ExploreResult:
         only=offered(document.workload),
         note=lambda trial, building: journal.note(trial.id, trial.label, journal.variant_seconds + building),
         note_reference=lambda case: journal.note(case.key, f"the reference of {case.key}", journal.most_seconds),
-        left_out={each.key: each.sentence for each in journal.left_out},
+        left_out={left_out.key: left_out.sentence for left_out in journal.left_out},
     )
     wanted, sentence = wanted_cases(document, profile)
     with watched(document) as environment:
@@ -119,14 +119,17 @@ def _explore(
     candidates: list[Candidate] = []
     if kernels_plan.cases(document):
         bench = replace(bench, rule=replace(CASE_RULE, seconds=COMPOSED_SECONDS))
-    for position, (each, seconds) in enumerate(_shares(wanted, context)):
-        known = _known(candidates)
-        context.say(position / len(wanted), f"trying {each.case.op} variants: {_shape(each.case)}", known)
-        lossy, forbidden = lossy_cases(each.case, document.workload.constraints, document.model)
-        make = partial(_tried, bench, choices, each, lossy, seconds, forbidden)
-        candidates += journal.once(each.case.key, list[Candidate], make)
+    for position, (profiled, seconds) in enumerate(_shares(wanted, context)):
+        context.say(
+            position / len(wanted),
+            f"trying {profiled.case.op} variants: {_shape(profiled.case)}",
+            _progress(candidates),
+        )
+        lossy, forbidden = lossy_cases(profiled.case, document.workload.constraints, document.model)
+        make = partial(_tried, bench, choices, profiled, lossy, seconds, forbidden)
+        candidates += journal.once(profiled.case.key, list[Candidate], make)
         runners.free()
-    refused = sum(each.gate == "refused" for each in candidates)
+    refused = sum(candidate.gate == "refused" for candidate in candidates)
     context.say(1.0, f"candidates tried: {len(candidates) - refused}, refused: {refused}; cases: {len(wanted)}")
     return candidates
 
@@ -142,14 +145,14 @@ def _tried(
 
 def offered(workload: Workload) -> frozenset[str]:
     """The variants that the workload does not exclude."""
-    return frozenset(each.name for each in registry.variants()) - set(workload.constraints.exclude)
+    return frozenset(variant.name for variant in registry.variants()) - set(workload.constraints.exclude)
 
 
 def composed_cases(cases: Mapping[Case, float], ceilings: Ceilings) -> list[ProfiledCase]:
     """The cases of a plan of composed variants, which packs matrices and fuses what follows them, costliest first."""
     rates = in_burst(ceilings.model_dump())
     wanted = [ProfiledCase(case, count, count * (floor_ms(case, rates) or 0.0)) for case, count in cases.items()]
-    return sorted(wanted, key=lambda each: -each.ms)
+    return sorted(wanted, key=lambda case: -case.ms)
 
 
 def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledCase]:
@@ -169,19 +172,19 @@ def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledC
             calls = float(row.get("per_request") or 0)
             ms = float(row.get("ms") or calls * (floor_ms(case, in_burst(ceilings.model_dump())) or 0.0))
             found[case.key] = ProfiledCase(case, before.per_request + calls, before.ms + ms)
-    return sorted(found.values(), key=lambda each: -each.ms)
+    return sorted(found.values(), key=lambda case: -case.ms)
 
 
 def _shares(wanted: list[ProfiledCase], context: Context) -> Iterator[tuple[ProfiledCase, float]]:
     """Each case with its seconds, in proportion to its time, but at least half of an even share."""
     reserve = context.seconds_left * (1 - CASES_SHARE) if context.seconds_left != float("inf") else 0.0
     end = time.monotonic() + MOST_SECONDS
-    for position, each in enumerate(wanted):
-        left = min(end - time.monotonic(), context.seconds_left - reserve)
+    for position, case in enumerate(wanted):
+        seconds_left = min(end - time.monotonic(), context.seconds_left - reserve)
         ahead = wanted[position:]
         cost = sum(other.ms for other in ahead)
-        share = max(each.ms / cost if cost else 0.0, 0.5 / len(ahead))
-        yield each, max(0.0, left * share)
+        share = max(case.ms / cost if cost else 0.0, 0.5 / len(ahead))
+        yield case, max(0.0, seconds_left * share)
 
 
 def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> tuple[list[Case], str]:
@@ -193,10 +196,10 @@ def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> t
     return lossy, lossy_refusal((allowed or LOSSY)[0], constraints, model)
 
 
-def _known(candidates: list[Candidate]) -> dict[str, str] | None:
+def _progress(candidates: list[Candidate]) -> dict[str, str] | None:
     """What is known so far, for the run's page."""
-    timed = [each for each in candidates if each.ms is not None]
-    better = [each for each in timed if each.chosen and "faster than" in each.reason]
+    timed = [candidate for candidate in candidates if candidate.ms is not None]
+    better = [candidate for candidate in timed if candidate.chosen and "faster than" in candidate.reason]
     if not timed:
         return None
     return {"candidates timed": str(len(timed)), "shapes with something faster": str(len(better))}

@@ -43,7 +43,7 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
         raise StageError("load: the run has no verified plan")
     objectives = with_limits(
         document.workload.objectives,
-        {(each.objective.metric, each.objective.n): each.before for each in verify.outcomes},
+        {(outcome.objective.metric, outcome.objective.n): outcome.before for outcome in verify.outcomes},
     )
     environment = Environment.model_validate(environment_info(device=device_of(document.gpu_class)))
     facts: dict[str, Any] = {"environment": environment, "traffic": document.workload.traffic}
@@ -126,7 +126,7 @@ def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -
 def _held(curve: LoadCurve) -> tuple[float, float]:
     """The highest load that holds and the tokens per second there; where none does 0, and the most at any load."""
     found = [curve.limit.held] if curve.limit.held else curve.limit.loads
-    return curve.limit.level, max((each.tokens_per_second for each in found), default=0.0)
+    return curve.limit.level, max((load.tokens_per_second for load in found), default=0.0)
 
 
 def _judged(

@@ -44,10 +44,10 @@ def _answers(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool)
 
 def _phases_ms(answers: Sequence[Generation], generates: bool) -> dict[str, float]:
     """The median wall time in ms of each phase of a request."""
-    first = median((each.times_ns[0] - each.start_ns) / 1e6 for each in answers)
+    first = median((answer.times_ns[0] - answer.start_ns) / 1e6 for answer in answers)
     if not generates:
         return {"forward": first}
-    return {"prefill": first, "decode": median((each.times_ns[-1] - each.times_ns[0]) / 1e6 for each in answers)}
+    return {"prefill": first, "decode": median((answer.times_ns[-1] - answer.times_ns[0]) / 1e6 for answer in answers)}
 
 
 def _sampled(runner: Runner, prompt: torch.Tensor, steps: int, generates: bool, folder: Path) -> TracedWindows:

@@ -122,7 +122,7 @@ class _Bench:
         if not is_change(plan, self.document):
             return self._attempt(label, plan)
         trials = self.document.results.compose.trials if self.document.results.compose else []
-        built = max((each.build_seconds or 0.0 for each in trials if each.label == label), default=0.0)
+        built = max((trial.build_seconds or 0.0 for trial in trials if trial.label == label), default=0.0)
 
         def attempt() -> PlanMeasurement:
             self._journal.note_parts(label, f"the plan {label}", 2 * (built + self._loading_seconds))
@@ -130,7 +130,7 @@ class _Bench:
 
         found: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
         files = (found.profile.trace, found.profile.timeline and found.profile.timeline.file) if found.profile else ()
-        self.context.kept += [each for each in files if each and each not in self.context.kept]
+        self.context.kept += [file for file in files if file and file not in self.context.kept]
         return found
 
     def _attempt(self, label: str, plan: Plan) -> PlanMeasurement:
@@ -241,10 +241,12 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         tried = in_more_processes(tried, document, context, usd)
         final = tried[-1]
         if final.why_not:
-            final = unchanged(final, document, [Alternation(each.before, each.before) for each in final.processes], usd)
+            final = unchanged(
+                final, document, [Alternation(process.before, process.before) for process in final.processes], usd
+            )
     recommended, final = not tried[-1].why_not, without_void_verdicts(final)
-    ended = "".join(each.sentence for each in document.left_out[:1])  # the composed plan is the first that is tried
-    refusal = next((each.refusal for each in tried if each.plan == plan_of(document)), ended)
+    ended = "".join(item.sentence for item in document.left_out[:1])  # the composed plan is the first that is tried
+    refusal = next((measurement.refusal for measurement in tried if measurement.plan == plan_of(document)), ended)
     workload, plan = document.workload, final.plan
     usd_after = usd and usd * plan.gpus
     verdict, waiting = overall_verdict(final.outcomes, final.quality, final.changed), left_out_for_time(document)
@@ -274,7 +276,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         tokens_per_second_after=tokens_per_second(final.after),
         goodput_after=goodput(final.after, workload.objectives),
         recommended=recommended,
-        checks=[*(_check(each) for each in document.left_out), *(each.check() for each in tried)],
+        checks=[*(_check(left_out) for left_out in document.left_out), *(measurement.check() for measurement in tried)],
         speedup=final.speedup if recommended else None,
         outcomes=final.outcomes,
         quality=final.quality,

@@ -63,13 +63,13 @@ def count_over(objective: Objective, samples: Sequence[float]) -> int:
 
 def shares_over(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:
     """The share of samples on the wrong side of the limit, for each served batch that has samples of the metric."""
-    each = (samples_of(one, objective.metric, objective.n, usd_per_hour) for one in served)
-    return [count_over(objective, samples) / len(samples) for samples in each if samples]
+    by_batch = (samples_of(batch, objective.metric, objective.n, usd_per_hour) for batch in served)
+    return [count_over(objective, samples) / len(samples) for samples in by_batch if samples]
 
 
 def independent_spacing(metric: str, served: Sequence[Served]) -> int:
     """The least distance, in batches, at which two batches have independent values of the metric."""
-    return max((each.waited for each in served), default=1) if metric in FROM_SENDING else 1
+    return max((request.waited for request in served), default=1) if metric in FROM_SENDING else 1
 
 
 def thinned(samples: Sequence[float], spacing: int) -> Sequence[float]:
@@ -81,7 +81,7 @@ def tokens_per_second(served: Sequence[Served]) -> float:
     """Tokens over the time from the first batch's start to the last one's end, on the clock of `served`."""
     if not served:
         return 0.0
-    return sum(each.requests * each.tokens for each in served) / _duration_s(served)
+    return sum(request.requests * request.tokens for request in served) / _duration_s(served)
 
 
 def _duration_s(served: Sequence[Served]) -> float:
@@ -95,10 +95,10 @@ def goodput(served: Sequence[Served], objectives: Sequence[Objective]) -> float 
     A request meets an itl objective when the percentile of its own gaps does. Costs are left out, and so are promises
     relative to before.
     """
-    own = [each for each in objectives if each.metric != "cost_per_mtok" and each.limit is not None]
+    own = [objective for objective in objectives if objective.metric != "cost_per_mtok" and objective.limit is not None]
     if not own or not served:
         return None
-    return sum(each.requests for each in served if meets(each, own)) / _duration_s(served)
+    return sum(request.requests for request in served if meets(request, own)) / _duration_s(served)
 
 
 def meets(served: Served, objectives: Sequence[Objective]) -> bool:
@@ -177,8 +177,10 @@ def noise_floor(*sides: Sequence[float], spacing: int = 1) -> Interval:
     found = [paired_ratio(side[0::2], side[1::2]) for side in taken if len(side) > 1]
     if not found:
         raise ValueError("a noise floor needs at least two samples of one side")
-    value = max((each.value for each in found), key=lambda ratio: abs(math.log(ratio)))
-    return Interval(value=value, low=min(each.low for each in found), high=max(each.high for each in found))
+    value = max((interval.value for interval in found), key=lambda ratio: abs(math.log(ratio)))
+    return Interval(
+        value=value, low=min(interval.low for interval in found), high=max(interval.high for interval in found)
+    )
 
 
 def is_difference(ratio: Interval, noise: Interval) -> bool:
@@ -220,15 +222,15 @@ def drift(samples: Sequence[float]) -> float | None:
 def joined(parts: Sequence[Sequence[Served]]) -> list[Served]:
     """What several processes served, each part moved in time to begin when the one before it ended."""
     found: list[Served] = []
-    for part in (each for each in parts if each):
+    for part in (part_ for part_ in parts if part_):
         by = found[-1].times_ns[-1] - part[0].start_ns if found else 0
         found += [
             replace(
-                each,
-                intended_ns=each.intended_ns + by,
-                start_ns=each.start_ns + by,
-                times_ns=tuple(time + by for time in each.times_ns),
+                request,
+                intended_ns=request.intended_ns + by,
+                start_ns=request.start_ns + by,
+                times_ns=tuple(time + by for time in request.times_ns),
             )
-            for each in part
+            for request in part
         ]
     return found

@@ -29,8 +29,8 @@ DEFAULT_METRICS = {
 
 def verdicts(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> list[Verdict]:
     """The verdict on each objective that has a limit, after what was served so far."""
-    limited = [each for each in objectives if each.limit is not None]
-    return [judged(each, [served], usd_per_hour) for each in limited]
+    limited = [objective for objective in objectives if objective.limit is not None]
+    return [judged(objective, [served], usd_per_hour) for objective in limited]
 
 
 def judged(objective: Objective, processes: Sequence[Sequence[Served]], usd_per_hour: float | None) -> Verdict:
@@ -69,8 +69,8 @@ def _by_process(
     """The mean of each batch's samples of the metric, and the share beyond the limit; of processes that have any."""
     values, shares = [], []
     for served in processes:
-        each = (samples_of(one, objective.metric, objective.n, usd_per_hour) for one in served)
-        if found := [fmean(samples) for samples in each if samples]:
+        by_batch = (samples_of(batch, objective.metric, objective.n, usd_per_hour) for batch in served)
+        if found := [fmean(samples) for samples in by_batch if samples]:
             values.append(found)
             shares.append(shares_over(objective, served, usd_per_hour))
     return values, shares
@@ -86,9 +86,9 @@ def _alike(
     """
     if objective.limit is None or not values:
         return 1.0
-    logs = [np.log(np.maximum(each, np.finfo(float).tiny)) for each in values]
-    small = SMALL * min(abs(math.log(objective.limit) - float(np.median(each))) for each in logs)
-    within, beyond = (np.concatenate([_centred(each) for each in side]) for side in (logs, shares))
+    logs = [np.log(np.maximum(process, np.finfo(float).tiny)) for process in values]
+    small = SMALL * min(abs(math.log(objective.limit) - float(np.median(logs_of_one))) for logs_of_one in logs)
+    within, beyond = (np.concatenate([_centred(values) for values in side]) for side in (logs, shares))
     found = max(cautious_inefficiency(within, small, spacing), statistical_inefficiency(beyond, spacing=spacing))
     return round(found, 1)
 
@@ -101,7 +101,11 @@ def _centred(values: Sequence[float] | np.ndarray) -> np.ndarray:
 
 def is_enough(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> bool:
     """Whether every objective is proven met or missed, and those relative to before have their requests."""
-    ratios = [PAIRS_OF_A_RATIO * independent_spacing(each.metric, served) for each in objectives if each.limit is None]
+    ratios = [
+        PAIRS_OF_A_RATIO * independent_spacing(objective.metric, served)
+        for objective in objectives
+        if objective.limit is None
+    ]
     least = max([LEAST_REQUESTS, *ratios])
     return len(served) >= least and {*verdicts(objectives, served, usd_per_hour)} <= {"met", "missed"}
 
@@ -110,12 +114,12 @@ def distributions(
     model: ModelManifest, objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None
 ) -> list[Distribution]:
     """The objectives' metrics first, with their percentiles, then the defaults of the kind of model."""
-    promised = [(each.metric, each.n) for each in objectives]
+    promised = [(objective.metric, objective.n) for objective in objectives]
     defaults = [(metric, None) for metric in DEFAULT_METRICS[model.kind]]
     found = []
     for metric, n in dict.fromkeys([*promised, *defaults]):
         samples = pooled(served, metric, n, usd_per_hour)
-        extra = [each.percentile for each in objectives if (each.metric, each.n) == (metric, n)]
+        extra = [objective.percentile for objective in objectives if (objective.metric, objective.n) == (metric, n)]
         if samples:
             found.append(distribution(samples, metric, n, extra, model.counted))
     return found

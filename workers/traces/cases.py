@@ -28,12 +28,12 @@ def profiled_cases(
     """
     uses: dict[Case, _Use] = {}
     totals: dict[tuple[str, str], float] = defaultdict(float)
-    for each in counted:
-        totals[each.label, each.phase] += each.least_bytes
-        if each.case is not None:
-            use = uses.setdefault(_halfway(each.case, prompt + tokens // 2), _Use(each.phase))
-            use.count += scale.of(each.phase)
-            use.least_bytes[each.label] += each.least_bytes
+    for op in counted:
+        totals[op.label, op.phase] += op.least_bytes
+        if op.case is not None:
+            use = uses.setdefault(_halfway(op.case, prompt + tokens // 2), _Use(op.phase))
+            use.count += scale.of(op.phase)
+            use.least_bytes[op.label] += op.least_bytes
     measured = {(row.op, row.phase): row.ms for row in rows}
     found = [
         {

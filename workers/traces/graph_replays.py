@@ -48,18 +48,18 @@ def name_replays(work: Sequence[DeviceWork], counted: Sequence[CountedOp]) -> li
     Kernels that cannot be placed in the sequence get a name of their kind, such as "linear" or "attention"; kernels
     whose names tell nothing are unattributed.
     """
-    first, later = ("forward",) * 2 if any(each.phase == "forward" for each in counted) else ("prefill", "decode")
+    first, later = ("forward",) * 2 if any(op.phase == "forward" for op in counted) else ("prefill", "decode")
     found = [piece._replace(phase=later) for piece in work if not piece.graph]
     for index, replay in enumerate(_replays(work)):
         phase = first if index == 0 else later
-        sequence = [each for each in counted if each.phase == phase and _is_matrix_label(each.label)]
+        sequence = [op for op in counted if op.phase == phase and _is_matrix_label(op.label)]
         once = sequence[: len(sequence) // max(1, _decode_steps(counted))] if phase == "decode" else sequence
-        found += _named(replay, [each.label for each in once], phase)
+        found += _named(replay, [op.label for op in once], phase)
     return sorted(found)
 
 
 def _decode_steps(counted: Sequence[CountedOp]) -> int:
-    return sum(each.label == "lm_head" and each.phase == "decode" for each in counted)
+    return sum(op.label == "lm_head" and op.phase == "decode" for op in counted)
 
 
 def _is_matrix_label(label: str) -> bool:
@@ -95,7 +95,7 @@ def _fitting(sequence: list[str], count: int) -> list[str]:
     The kernels of convolutions and of experts' products may have names that tell no product: then these are left out.
     """
     for without in ((), (CONVOLUTION, EXPERTS)):
-        left = [each for each in sequence if not each.startswith(without)]
+        left = [name for name in sequence if not name.startswith(without)]
         for candidate in (left, packed(left)):
             if len(candidate) == count:
                 return candidate

@@ -63,18 +63,18 @@ def rows(
         group.ms += piece.ms * scale.host
         group.kernels[piece.kernel] += piece.ms
         group.launches += 1
-    for each in counted:
-        if (each.label, each.phase) in groups:
-            groups[each.label, each.phase].counted.append(each)
+    for op in counted:
+        if (op.label, op.phase) in groups:
+            groups[op.label, op.phase].counted.append(op)
     total = sum(group.ms * scale.of(phase) for (_, phase), group in groups.items())
     found = [_row(name, phase, group, ceilings, scale.of(phase), total) for (name, phase), group in groups.items()]
     return sorted(found, key=lambda row: -row.ms)
 
 
 def _row(name: str, phase: str, group: _Group, ceilings: Ceilings, scale: float, total: float) -> OpRow:
-    floors = [floors_of(each, ceilings) for each in group.counted]
+    floors = [floors_of(op, ceilings) for op in group.counted]
     compute, memory = (sum(floor[side] for floor in floors) for side in (0, 1))
-    floor = sum(max(each) for each in floors) if floors else None
+    floor = sum(max(floor) for floor in floors) if floors else None
     doubtful = doubt(floor * scale, group.ms * scale) if floor is not None else ""
     bound = _bound(group, compute, memory, floor, ceilings)
     floor = None if doubtful else floor
@@ -87,8 +87,8 @@ def _row(name: str, phase: str, group: _Group, ceilings: Ceilings, scale: float,
         calls=round((len(group.counted) or group.launches) * scale),
         launches=round(group.launches * scale),
         shapes=_shapes(group.counted),
-        flops=sum(each.flops for each in group.counted) * scale if floors else None,
-        least_bytes=sum(each.least_bytes for each in group.counted) * scale if floors else None,
+        flops=sum(op.flops for op in group.counted) * scale if floors else None,
+        least_bytes=sum(op.least_bytes for op in group.counted) * scale if floors else None,
         floor_ms=floor * scale if floor is not None else None,
         headroom_ms=max(0.0, group.ms - floor) * scale if floor is not None else None,
         bound=bound,
@@ -106,7 +106,7 @@ def _bound(group: _Group, compute: float, memory: float, floor: float | None, ce
 
 def _shapes(counted: Sequence[CountedOp]) -> str:
     """The distinct shapes; only the first and the last when there are many, as with a growing cache."""
-    distinct = list(dict.fromkeys(each.shape for each in counted))
+    distinct = list(dict.fromkeys(op.shape for op in counted))
     return ", ".join(distinct) if len(distinct) <= 3 else f"{distinct[0]} … {distinct[-1]}"
 
 

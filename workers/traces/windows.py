@@ -64,7 +64,7 @@ class TracedWindows:
         if not self.steps:
             self.first = trace
         self.work += [piece for piece in work if not window.skipped or piece.phase == "decode"]
-        self.counted += [each for each in counted if not window.skipped or each.phase == "decode"]
+        self.counted += [op for op in counted if not window.skipped or op.phase == "decode"]
         self.steps += window.steps
 
     @property

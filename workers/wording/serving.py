@@ -83,7 +83,9 @@ def served_plan(results: Results) -> dict[str, Any]:
 def rounds_weights(plan: dict[str, Any]) -> bool:
     """Whether the plan holds weights in fewer bits than the model."""
     held = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
-    return any(str(each or "bf16") not in FULL for each in [(plan.get("options") or {}).get("weights"), *held])
+    return any(
+        str(precision or "bf16") not in FULL for precision in [(plan.get("options") or {}).get("weights"), *held]
+    )
 
 
 def _not_of_it(results: Results) -> str:

@@ -54,7 +54,7 @@ def judged_there(objectives: Sequence[Objective], endpoint: Endpoint, price: flo
     unjudged = {"cost_per_mtok"} if price is None else set()
     if endpoint.api == "embeddings":
         unjudged |= {"throughput", "cost_per_mtok"}
-    return [each for each in objectives if each.limit is not None and each.metric not in unjudged]
+    return [objective for objective in objectives if objective.limit is not None and objective.metric not in unjudged]
 
 
 def rounds_sentence(load: LoadResult, rounds: int) -> str:
@@ -78,19 +78,23 @@ def read(kind: type[list[Read]], written: Any) -> list[Read]:
 
 def ratios(metrics: Sequence[LoadMetric], after: Sequence[Distribution]) -> list[EndpointRatio]:
     """The ratio of the endpoint's median to the plan's, for every metric that both have."""
-    plan = {(each.metric, each.n): each for each in after if each.samples and each.unit == "ms"}
+    plan = {
+        (distribution.metric, distribution.n): distribution
+        for distribution in after
+        if distribution.samples and distribution.unit == "ms"
+    }
     found = []
-    for each in metrics:
-        beside = plan.get((each.metric, each.n))
-        if beside is None or each.unit != "ms" or "p50" not in each.percentiles:
+    for metric in metrics:
+        beside = plan.get((metric.metric, metric.n))
+        if beside is None or metric.unit != "ms" or "p50" not in metric.percentiles:
             continue
         value, low, high = median_interval(beside.samples)
-        there = each.percentiles["p50"]
+        there = metric.percentiles["p50"]
         if low <= 0:
             continue
         ratio = Interval(value=there.value / value, low=there.low / high, high=there.high / low)
         here = Interval(value=value, low=low, high=high)
         found.append(
-            EndpointRatio(metric=each.metric, n=each.n, unit=each.unit, endpoint=there, after=here, ratio=ratio)
+            EndpointRatio(metric=metric.metric, n=metric.n, unit=metric.unit, endpoint=there, after=here, ratio=ratio)
         )
     return found

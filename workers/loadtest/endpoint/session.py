@@ -110,11 +110,11 @@ class EndpointSession:
         except FAILURES as error:
             self._fail(str(error))
             return
-        if any(each.ended for each in sent.counted):
+        if any(exchange.ended for exchange in sent.counted):
             self._test = test
             self._rounds.append((when, at, sent))
         else:
-            failed = next((each.sentence for each in sent.exchanges if each.error), "")
+            failed = next((exchange.sentence for exchange in sent.exchanges if exchange.error), "")
             self._fail(failed or f"No request ended within {self.seconds:.0f} s.")
 
     def under_load(self, promised: list[Objective]) -> LoadCurve | None:
@@ -142,7 +142,7 @@ class EndpointSession:
             server=server,
             sentence=rounds_sentence(load, len(sents)) + missing,
             load=load,
-            rounds=[self._summary(*each) for each in self._rounds],
+            rounds=[self._summary(*entry) for entry in self._rounds],
             ratios=[] if load.lag.void else ratios(load.metrics, read(list[Distribution], after)),
         )
 
@@ -160,13 +160,15 @@ class EndpointSession:
         workload, limits = self._document.workload, LoadDuration(self.seconds, WARM_SHARE * self.seconds)
         traffic = _equal_requests(workload.traffic, len(self._rounds), self._document.seconds_left)
         promised = judged_there(workload.objectives, self._endpoint, self._usd)
-        shown = tuple((each.metric, each.n) for each in workload.objectives if each.metric not in OF_WINDOWS)
+        shown = tuple(
+            (objective.metric, objective.n) for objective in workload.objectives if objective.metric not in OF_WINDOWS
+        )
         return LoadTest(target, traffic, promised, limits, usd_per_hour=self._usd, shown=shown)
 
     def _summary(self, when: str, at: str, sent: Sent) -> EndpointRound:
         load, first = LoadSummary(sent), self._document.workload.objectives[0]
         found = load.metric(first.metric, first.n) if first.metric not in OF_WINDOWS else None
-        failed = sum(bool(each.error) for each in load.exchanges)
+        failed = sum(bool(exchange.error) for exchange in load.exchanges)
         median = found.percentiles["p50"] if found else None
         return EndpointRound(
             when=when, at=at, seconds=load.seconds, requests=len(load.exchanges), failed=failed, median=median

@@ -58,7 +58,7 @@ class BatchLoop:
         if due:  # the next one is due behind the end; until then the load goes on with nothing to serve
             time.sleep(max(0, end - time.monotonic_ns()) / 1e9)
         sent.stopped_ns = min(end, time.monotonic_ns())
-        sent.exchanges.sort(key=lambda each: each.intended_ns)
+        sent.exchanges.sort(key=lambda exchange: exchange.intended_ns)
         return sent
 
     def _taken(
@@ -96,9 +96,9 @@ class BatchLoop:
         begun = time.monotonic_ns()
         found = self._runner.generate(ids, output)
         exchanges = [self._exchange(due, planned, begun, found.times_ns) for due, _, planned in waiting]
-        for row, each in enumerate(exchanges):
-            if each.planned.index % ASKED_OF == 0:
-                each.prompt_ids, each.ids = ids[row].tolist(), found.tokens[row][: each.tokens]
+        for row, exchange in enumerate(exchanges):
+            if exchange.planned.index % ASKED_OF == 0:
+                exchange.prompt_ids, exchange.ids = ids[row].tolist(), found.tokens[row][: exchange.tokens]
         return exchanges
 
     def _exchange(self, due: int, planned: PlannedRequest, begun: int, times: list[int]) -> Exchange:

@@ -95,10 +95,10 @@ def _seconds_for(found: LoadResult) -> float:
 
     0 where it has a verdict, or answered none.
     """
-    undecided = [each for each in found.outcomes if each.verdict == "not_enough_samples"]
-    if found.verdict != "not_enough_samples" or not all(each.requests for each in undecided):
+    undecided = [outcome for outcome in found.outcomes if outcome.verdict == "not_enough_samples"]
+    if found.verdict != "not_enough_samples" or not all(outcome.requests for outcome in undecided):
         return 0.0
-    return SPARE * max(each.needed / each.requests for each in undecided) * found.seconds / (1 - WARM_UP)
+    return SPARE * max(outcome.needed / outcome.requests for outcome in undecided) * found.seconds / (1 - WARM_UP)
 
 
 def _in_time(test: LoadTest) -> LoadTest:
@@ -108,7 +108,9 @@ def _in_time(test: LoadTest) -> LoadTest:
     """
     if not test.traffic.open_loop:
         return test
-    limits = [each.limit / 1e3 for each in test.objectives if each.limit is not None and each.unit == "ms"]
+    limits = [
+        objective.limit / 1e3 for objective in test.objectives if objective.limit is not None and objective.unit == "ms"
+    ]
     longest = min(test.traffic.time_out_s, test.limits.seconds + max(limits, default=0.0))
     return replace(test, traffic=test.traffic.model_copy(update={"time_out_s": longest}))
 
@@ -127,9 +129,9 @@ def with_limits(objectives: list[Objective], before: dict[tuple[str, int | None]
     `before` is by metric and n. A promise whose median is not known is left out.
     """
     found = []
-    for each in objectives:
-        if each.limit is not None:
-            found.append(each)
-        elif limit := each.limit_beside(before.get((each.metric, each.n))):
-            found.append(each.model_copy(update={"limit": limit, "at_least_faster": None}))
+    for objective in objectives:
+        if objective.limit is not None:
+            found.append(objective)
+        elif limit := objective.limit_beside(before.get((objective.metric, objective.n))):
+            found.append(objective.model_copy(update={"limit": limit, "at_least_faster": None}))
     return found

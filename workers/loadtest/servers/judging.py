@@ -29,8 +29,8 @@ Answer = tuple[list[int], list[int]]
 
 def drawn(sent: Sent) -> list[Answer]:
     """Up to ANSWERS whole answers of a load whose ids are known, in an order drawn by chance."""
-    whole = [each for each in sent.counted if each.ended and each.ended != CANCELLED]
-    answers = [(each.prompt_ids, each.ids) for each in whole if each.prompt_ids and each.ids]
+    whole = [exchange for exchange in sent.counted if exchange.ended and exchange.ended != CANCELLED]
+    answers = [(exchange.prompt_ids, exchange.ids) for exchange in whole if exchange.prompt_ids and exchange.ids]
     return random.Random(len(answers)).sample(answers, min(ANSWERS, len(answers)))
 
 
@@ -65,7 +65,7 @@ def judge(
 
 def _round_robin(loads: Sequence[Sequence[Answer]]) -> list[Answer]:
     """The first answer of each load, then the second of each, and so on."""
-    return [each for turn in itertools.zip_longest(*loads) for each in turn if each is not None]
+    return [item for turn in itertools.zip_longest(*loads) for item in turn if item is not None]
 
 
 def _said(gaps: list[LogitGaps], allowed: float) -> ServedIds:
