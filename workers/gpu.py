@@ -96,9 +96,9 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
         log.error("dropped a message that names no stage of a run: %s", error)
         return
     began = time.monotonic()
-    with logs.bound(request_id=self.request.id), Client(config) as client, ExitStack() as held:
+    with logs.bound(request_id=self.request.id), Client(config) as client, ExitStack() as stack:
         try:
-            directory = held.enter_context(scratch(config.scratch))
+            directory = stack.enter_context(scratch(config.scratch))
         except OSError as error:
             log.error("claimed nothing, since a stage's files have no place: %s", error)
             return

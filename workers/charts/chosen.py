@@ -34,8 +34,10 @@ def parts(results: Results) -> list[PlanOperation]:
     candidates = results.explore.candidates if results.explore else []
     evidence = {candidate.id: candidate for candidate in candidates}
     steps_too = plan.get("runner") != MEGAKERNEL
-    found = [_part(op, evidence.get(op.get("evidence_id") or ""), candidates, steps_too) for op in plan.get("ops", [])]
-    return sorted(found, key=lambda part: -part.ms_per_request)
+    operations = [
+        _part(op, evidence.get(op.get("evidence_id") or ""), candidates, steps_too) for op in plan.get("ops", [])
+    ]
+    return sorted(operations, key=lambda part: -part.ms_per_request)
 
 
 def _part(

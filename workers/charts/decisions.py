@@ -33,10 +33,10 @@ def _label(candidate: Candidate) -> str:
     return case_label(candidate.op, candidate.case)
 
 
-def _by_cost(found: list[Candidate]) -> list[str]:
+def _by_cost(passed: list[Candidate]) -> list[str]:
     """The cases, ordered by the largest time that one of their candidates takes in a request."""
     weight: dict[str, float] = {}
-    for candidate in found:
+    for candidate in passed:
         weight[_label(candidate)] = max(weight.get(_label(candidate), 0), (candidate.ms or 0) * candidate.per_request)
     return sorted(weight, key=lambda label: -weight[label])
 
@@ -103,8 +103,8 @@ def figure(results: Results) -> Figure | None:
 
 
 def _percent(share: float | None) -> float | None:
-    found = text.possible(share)
-    return None if found is None else 100 * found
+    possible = text.possible(share)
+    return None if possible is None else 100 * possible
 
 
 def table(results: Results) -> Table:

@@ -87,27 +87,27 @@ class UnitRow:
     after: str
 
 
-def unit_rows(found: UnitEconomics | None) -> list[UnitRow]:
+def unit_rows(economics: UnitEconomics | None) -> list[UnitRow]:
     """The unit costs of both sides, each with its interval."""
-    if found is None:
+    if economics is None:
         return []
     return [
         UnitRow(
             cost.key if cost.key != "counted" else "m-tokens",
-            COSTS[cost.key].format(found.counted),
+            COSTS[cost.key].format(economics.counted),
             cost.basis,
             *(amount(side, cost.key == "energy") for side in (cost.before, cost.after)),
         )
-        for cost in found.costs
+        for cost in economics.costs
     ]
 
 
-def amount(found: Interval | None, joules: bool = False) -> str:
+def amount(figure: Interval | None, joules: bool = False) -> str:
     """`$0.68 ($0.67 to $0.69)`; one number where the interval is a point."""
-    if found is None:
+    if figure is None:
         return MISSING
     value, low, high = (
-        quantity(value, "J") if joules else dollars(value) for value in (found.value, found.low, found.high)
+        quantity(value, "J") if joules else dollars(value) for value in (figure.value, figure.low, figure.high)
     )
     return value if low == high else f"{value} ({low} to {high})"
 
@@ -121,12 +121,12 @@ class LoadCell:
     detail: str
 
 
-def any_load_rows(found: AnyLoad | None) -> list[tuple[str, list[LoadCell]]]:
+def any_load_rows(prices: AnyLoad | None) -> list[tuple[str, list[LoadCell]]]:
     """Each load of before with before's price, after's at the same load, and after's where it is no slower."""
     rows = []
-    for row in found.rows if found else []:
+    for row in prices.rows if prices else []:
         loads = (row.before, "", False), (row.same, "not measured", False), (row.no_slower, "no such load", True)
-        cells = [_load_cell(price, found.unit, none, named) for price, none, named in loads]  # type: ignore[union-attr]
+        cells = [_load_cell(price, prices.unit, none, named) for price, none, named in loads]  # type: ignore[union-attr]
         rows.append((capitalised(row.before.load), cells))
     return rows
 
@@ -140,26 +140,26 @@ def _load_cell(price: LoadPrice | None, unit: str, none: str, named: bool) -> Lo
     return LoadCell(dollars(cost.value), f"{dollars(cost.low)} to {dollars(cost.high)}", ", ".join(detail))
 
 
-def energy_words(found: UnitEconomics | None, shown: Mapping[str, str]) -> str:
+def energy_words(economics: UnitEconomics | None, shown: Mapping[str, str]) -> str:
     """Why a side of `shown` has no energy, in sentences; "" where all have one, none can have, or there is no price."""
-    if found is None:
+    if economics is None:
         return ""
     sides_of: dict[str, list[str]] = {}
     for key, name in shown.items():
-        side = getattr(found, key)
+        side = getattr(economics, key)
         if side is not None and side.energy is not None and side.energy.reason:
             sides_of.setdefault(side.energy.reason, []).append(name.lower())
     if sides_of:
         return " ".join(f"Energy {' and '.join(names)} is not known: {why}" for why, names in sides_of.items())
-    known = [side for side in (found.before, found.after) if side is not None and side.energy is not None]
-    if known or not found.generates:  # only models that generate are put under load
+    known = [side for side in (economics.before, economics.after) if side is not None and side.energy is not None]
+    if known or not economics.generates:  # only models that generate are put under load
         return ""
     return "Energy is not known: power is read of one side alone only while it is put under load."
 
 
-def loads(found: UnitEconomics | None, shown: Mapping[str, str]) -> list[str]:
+def loads(economics: UnitEconomics | None, shown: Mapping[str, str]) -> list[str]:
     """What the prices of each side of `shown` stand at: `32 requests at once, where the SLA does not hold`."""
-    return [_load(getattr(found, key)) for key in shown] if found else []
+    return [_load(getattr(economics, key)) for key in shown] if economics else []
 
 
 def _load(side: ServedLoad | None) -> str:

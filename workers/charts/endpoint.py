@@ -36,10 +36,10 @@ def measured(results: Results) -> EndpointResult | None:
 
 def promises(results: Results) -> list[EndpointPromise]:
     """Every promise at the endpoint beside before and after; empty where it was not measured."""
-    found = measured(results)
-    if results.verify is None or found is None or found.load is None:
+    result = measured(results)
+    if results.verify is None or result is None or result.load is None:
         return []
-    return [_promise(outcome, found.load) for outcome in results.verify.outcomes]
+    return [_promise(outcome, result.load) for outcome in results.verify.outcomes]
 
 
 def _promise(outcome: ObjectiveOutcome, load: LoadResult) -> EndpointPromise:
@@ -64,28 +64,28 @@ def _percentile(load: LoadResult, objective: Objective) -> Interval | None:
 
 def where(results: Results) -> str:
     """One line with the endpoint's address and model, and the host and time of the measurement; "" without one."""
-    found = measured(results)
-    load = found.load if found else None
+    result = measured(results)
+    load = result.load if result else None
     return f"{load.url}, model {load.model}; asked from {load.host}, {moment(load.at)}" if load else ""
 
 
 def ratio(results: Results) -> EndpointRatio | None:
     """The ratio of the endpoint's median to the plan's: of the first objective's metric, or else the first ratio."""
-    found = measured(results)
-    if results.verify is None or found is None or not found.ratios:
+    result = measured(results)
+    if results.verify is None or result is None or not result.ratios:
         return None
     first = results.verify.outcomes[0].objective
-    same = (ratio for ratio in found.ratios if (ratio.metric, ratio.n) == (first.metric, first.n))
-    return next(same, found.ratios[0])
+    same = (ratio for ratio in result.ratios if (ratio.metric, ratio.n) == (first.metric, first.n))
+    return next(same, result.ratios[0])
 
 
 def words(results: Results) -> str:
     """A sentence with that ratio, its interval and both medians; "" if nothing can be compared."""
-    found = ratio(results)
-    if found is None:
+    compared = ratio(results)
+    if compared is None:
         return ""
-    title, own = metric_title(found.metric, found.n), found.ratio
-    there, here = quantity(found.endpoint.value, found.unit), quantity(found.after.value, found.unit)
+    title, own = metric_title(compared.metric, compared.n), compared.ratio
+    there, here = quantity(compared.endpoint.value, compared.unit), quantity(compared.after.value, compared.unit)
     whose = "the plan's" if results.verify and results.verify.recommended else "the baseline runner's"
     return (
         f"The median {title} there is {there}, {own.value:.2f}x {whose} {here} here ({own.low:.2f} to "
@@ -95,18 +95,18 @@ def words(results: Results) -> str:
 
 def figure(results: Results) -> Figure | None:
     """A bar chart of the medians behind that ratio, with intervals: before, the endpoint, after."""
-    found = ratio(results)
-    if found is None or results.verify is None:
+    compared = ratio(results)
+    if compared is None or results.verify is None:
         return None
     bars: list[tuple[str, str, Interval]] = [
-        ("After, here", AFTER, found.after),
-        ("Your endpoint", THERE, found.endpoint),
+        ("After, here", AFTER, compared.after),
+        ("Your endpoint", THERE, compared.endpoint),
     ]
     before = next(
         (
             distribution
             for distribution in results.verify.before
-            if (distribution.metric, distribution.n) == (found.metric, found.n)
+            if (distribution.metric, distribution.n) == (compared.metric, compared.n)
         ),
         None,
     )
@@ -114,24 +114,24 @@ def figure(results: Results) -> Figure | None:
         middle = before.percentiles["p50"]
         name = f"{results.verify.compared_with.capitalize()}, here"
         bars.insert(1, (name, BEFORE, Interval(value=middle, low=middle, high=middle)))
-    title = f"median {metric_title(found.metric, found.n)}, {found.unit}"
+    title = f"median {metric_title(compared.metric, compared.n)}, {compared.unit}"
     form = layout(title, "", height=240, xaxis={"rangemode": "tozero"})
-    return {"data": [interval_bars("median", found.unit, bars)], "layout": form}
+    return {"data": [interval_bars("median", compared.unit, bars)], "layout": form}
 
 
 def table(results: Results) -> Table:
     """Percentiles of every metric at the endpoint with 95 % intervals, before and after beside them."""
-    found = measured(results)
-    if results.verify is None or found is None or found.load is None:
+    result = measured(results)
+    if results.verify is None or result is None or result.load is None:
         return [], []
     rows: list[list[Cell]] = []
-    for metric in found.load.metrics:
+    for metric in result.load.metrics:
         sides = [_side(results, name, metric.metric, metric.n) for name in ("before", "after")]
         for name, spread in metric.percentiles.items():
             here = [side.get(name) for side in sides]
             title = f"{metric_title(metric.metric, metric.n)} {name}"
             rows.append([title, spread.value, spread.low, spread.high, *here, metric.unit])
-    rows.append(["requests", found.load.requests, None, None, None, None, ""])
+    rows.append(["requests", result.load.requests, None, None, None, None, ""])
     return ["metric", "your endpoint", "low", "high", results.verify.compared_with, "after", "unit"], rows
 
 

@@ -42,13 +42,13 @@ class CostPoint:
 def with_front(points: Sequence[CostPoint]) -> list[CostPoint]:
     """The points by rising latency; on the front are the plans that no other measured one beats in both."""
     ordered = sorted(points, key=lambda point: (point.ms, point.usd or 0.0))
-    least, found = float("inf"), []
+    least, front = float("inf"), []
     for point in ordered:
         counts = point.basis == "measured" and point.group in ("plan", "today") and point.usd is not None
         on_front = counts and (point.usd or 0.0) < least
         least = (point.usd or 0.0) if on_front else least
-        found.append(replace(point, on_front=on_front))
-    return found
+        front.append(replace(point, on_front=on_front))
+    return front
 
 
 def figure(points: Sequence[CostPoint], objective: Objective, counted: Counted) -> Figure | None:

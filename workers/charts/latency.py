@@ -40,8 +40,8 @@ def _pair(results: Results, metric: MetricKey) -> list[tuple[str, str, Distribut
 
 def _objectives(results: Results, metric: MetricKey) -> list[Objective]:
     outcomes = results.verify.outcomes if results.verify else []
-    found = [outcome.objective for outcome in outcomes if (outcome.objective.metric, outcome.objective.n) == metric]
-    return [objective for objective in found if objective.limit is not None]
+    promised = [outcome.objective for outcome in outcomes if (outcome.objective.metric, outcome.objective.n) == metric]
+    return [objective for objective in promised if objective.limit is not None]
 
 
 def steps(samples: list[float]) -> tuple[list[float], list[float]]:
@@ -106,13 +106,13 @@ def table_of(results: Results, metric: MetricKey) -> Table:
 
 
 def figure(results: Results) -> Figure | None:
-    found = metrics(results)
-    return figure_of(results, found[0]) if found else None
+    keys = metrics(results)
+    return figure_of(results, keys[0]) if keys else None
 
 
 def table(results: Results) -> Table:
-    found = metrics(results)
-    return table_of(results, found[0]) if found else ([], [])
+    keys = metrics(results)
+    return table_of(results, keys[0]) if keys else ([], [])
 
 
 CHART = Chart(

@@ -21,7 +21,7 @@ def verified(results: Results) -> list[PlanTrial]:
     trials, verify = results.compose.trials if results.compose else [], results.verify
     if verify is None or not verify.checks:
         return trials
-    found = []
+    plans = []
     reasons = {check.label: check.reason for check in verify.checks if check.reason}
     for trial in trials:
         chosen = _runs(trial.plan) == _runs(verify.plan)
@@ -30,8 +30,8 @@ def verified(results: Results) -> list[PlanTrial]:
             reason = "The baseline; no change is recommended."
         elif chosen and not trial.chosen:
             reason = "The best of the plans that verify confirmed."
-        found.append(trial.model_copy(update={"chosen": chosen, "reason": reason}))
-    return found
+        plans.append(trial.model_copy(update={"chosen": chosen, "reason": reason}))
+    return plans
 
 
 def _runs(plan: dict[str, Any]) -> list[Any]:
@@ -100,9 +100,13 @@ def _agree(best: PlanTrial, today: PlanTrial, gain: Speedup) -> bool:
 
 def precisions_of(plan: dict[str, Any]) -> set[str]:
     """The precisions that the plan's activations and weights are in."""
-    held = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
+    precisions = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
     own = str(plan.get("dtype", "bf16"))
-    return {own, str((plan.get("options") or {}).get("weights", own)), *(str(weights) for weights in held if weights)}
+    return {
+        own,
+        str((plan.get("options") or {}).get("weights", own)),
+        *(str(weights) for weights in precisions if weights),
+    }
 
 
 def _times(best: PlanTrial, other: PlanTrial) -> str:
@@ -162,8 +166,8 @@ def table(results: Results) -> Table:
 
 
 def _spread(trial: PlanTrial | PeerTrial) -> list[Cell]:
-    found = trial.primary
-    return [found.value, found.low, found.high] if found else [None, None, None]
+    interval = trial.primary
+    return [interval.value, interval.low, interval.high] if interval else [None, None, None]
 
 
 CHART = Chart(

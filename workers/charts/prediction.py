@@ -39,8 +39,8 @@ def compared(results: Results) -> list[ComparedFigure]:
 
 def rows(results: Results) -> list[PredictionRow]:
     """The compared figures; where nothing was compared, every predicted one."""
-    found = compared(results)
-    if found:
+    figures = compared(results)
+    if figures:
         return [
             PredictionRow(
                 figure.label,
@@ -48,7 +48,7 @@ def rows(results: Results) -> list[PredictionRow]:
                 quantity(figure.measured, unit),
                 f"{100 * figure.error:+.0f} %",
             )
-            for figure, unit in ((figure, figure.unit) for figure in found)
+            for figure, unit in ((figure, figure.unit) for figure in figures)
         ]
     plans = results.admit.predicted.plans if results.admit and results.admit.predicted else []
     return [
@@ -106,12 +106,12 @@ def _measured(figure: PredictedFigure, results: Results) -> float | None:
             return None  # the server did not take the plan that was predicted
         loads = [load for load in curve.limit.loads if load.verdict is not None] if curve else []
         return next((load.tokens_per_second for load in loads if load.users == figure.users), None)
-    found = results.verify.after if results.verify else []
+    distributions = results.verify.after if results.verify else []
     key = (figure.metric, figure.n)
     return next(
         (
             distribution.percentiles.get("p50")
-            for distribution in found
+            for distribution in distributions
             if (distribution.metric, distribution.n) == key and distribution.samples
         ),
         None,

@@ -58,8 +58,8 @@ def _unlike(request_ms: float, served: list[Distribution], workload: Workload) -
 def _rows(results: Results) -> list[OpRow]:
     """The rows, costliest first. The time between kernels gets a name of its own."""
     rows = results.profile.rows if results.profile else []
-    told = [row.model_copy(update={"op": IDLE, "phase": IDLE_PHASE}) if row.bound == "idle" else row for row in rows]
-    return sorted(told, key=lambda row: -row.ms)
+    shown = [row.model_copy(update={"op": IDLE, "phase": IDLE_PHASE}) if row.bound == "idle" else row for row in rows]
+    return sorted(shown, key=lambda row: -row.ms)
 
 
 def _largest_ops(rows: list[OpRow]) -> list[str]:

@@ -67,11 +67,11 @@ def _traffic(results: Results) -> Traffic | None:
     return results.load.traffic if results.load else None
 
 
-def promises(results: Results, asked: Sequence[Objective]) -> list[tuple[str, str, Basis]]:
+def promises(results: Results, objectives: Sequence[Objective]) -> list[tuple[str, str, Basis]]:
     """The promises that loads are judged by: label, words, and whether a limit was stated or follows from today's."""
     return [
         (objective.label, promised(objective), "stated")
-        if objective in asked
+        if objective in objectives
         else (objective.label, f"{promised(objective)}, from the median that verify measured before", "measured")
         for objective in (results.load.objectives if results.load else [])
     ]
@@ -79,14 +79,14 @@ def promises(results: Results, asked: Sequence[Objective]) -> list[tuple[str, st
 
 def load_notes(results: Results) -> list[str]:
     """What is to be known of single loads. Notes that differ in figures alone are one, with those of the last load."""
-    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    levels_of: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for name, _, curve in sides(results):
         for load in curve.limit.loads:
             for note in load.notes:
-                found.setdefault((name, FIGURES.sub("", note)), []).append((load.level, note))
+                levels_of.setdefault((name, FIGURES.sub("", note)), []).append((load.level, note))
     return [
         f"{name} at {_levels(results, [level for level, _ in notes])}: {notes[-1][1]}"
-        for (name, _), notes in found.items()
+        for (name, _), notes in levels_of.items()
     ]
 
 
@@ -97,9 +97,9 @@ def _levels(results: Results, levels: Sequence[float]) -> str:
     return f"{words} {_axis(_traffic(results))}{f', with figures of {last}' if others else ''}"
 
 
-def kernels_by_load(found: UnderLoadResult | None) -> str:
+def kernels_by_load(result: UnderLoadResult | None) -> str:
     """Which kernels gave tokens after at how many requests at once; "" where this workbench's server did not say."""
-    chosen = _chosen(found)
+    chosen = _chosen(result)
     if not chosen:
         return ""
     few = change_over(chosen)
@@ -108,9 +108,9 @@ def kernels_by_load(found: UnderLoadResult | None) -> str:
     return f"{few} More at once, and all prompts, go to the library's kernels."
 
 
-def _chosen(found: UnderLoadResult | None) -> dict[str, Any]:
+def _chosen(result: UnderLoadResult | None) -> dict[str, Any]:
     """What this workbench's server chose for the plan when it started; {} where it is not after, or did not say."""
-    after = found.after if found else None
+    after = result.after if result else None
     return after.server.settings if after and after.server.kind == "server" else {}
 
 
@@ -136,12 +136,12 @@ def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit
         } | more
 
     line = {"line": {"color": colour, "width": 2.5}, "marker": {"size": 7, "color": colour}}
-    found = [trace(name, points, mode="lines+markers", **line)]
+    traces = [trace(name, points, mode="lines+markers", **line)]
     for label, marker in MARKERS.items():
         marked = [point for point in points if _marked(point[0]) == label]
         if marked:
-            found.append(trace(label, marked, mode="markers", marker=marker))
-    return found
+            traces.append(trace(label, marked, mode="markers", marker=marker))
+    return traces
 
 
 def _marked(load: LoadResult) -> str:
@@ -185,8 +185,8 @@ def promise_figure(results: Results) -> Figure | None:
     if objective is None or objective.limit is None:
         return None
     for name, colour, curve in sides(results):
-        found = [(load, _outcome(load, objective)) for load in curve.limit.loads]
-        points = [(load, one.value) for load, one in found if one is not None and one.value is not None]
+        judged = [(load, _outcome(load, objective)) for load in curve.limit.loads]
+        points = [(load, one.value) for load, one in judged if one is not None and one.value is not None]
         traces += _traces(name, colour, points, objective.unit) if points else []
     if not traces:
         return None
@@ -241,8 +241,8 @@ def promise_table(results: Results) -> Table:
     """The load that holds on each side, and what stands behind it."""
     body: list[list[Cell]] = []
     for name, _, curve in sides(results):
-        limit, held = curve.limit, curve.limit.held
-        rate = quantity(held.tokens_per_second, "tokens/s") if held else None
+        limit, highest = curve.limit, curve.limit.held
+        rate = quantity(highest.tokens_per_second, "tokens/s") if highest else None
         flat = limit.saturation.users if limit.saturation else None
         flat = round(flat) if flat is not None and limit.rate is None and limit.speed is None else flat
         confidence = f"{100 * limit.confidence:g} %"

@@ -41,13 +41,13 @@ def steps(results: Results) -> list[WaterfallBar]:
     between = _between(results)
     if not between:
         return []
-    found, at = [WaterfallBar(verify.compared_with, 0.0, first.before, "side")], first.before
+    bars, at = [WaterfallBar(verify.compared_with, 0.0, first.before, "side")], first.before
     for name, ms in between:
-        found.append(WaterfallBar(name, at, ms))
+        bars.append(WaterfallBar(name, at, ms))
         at = ms
-    found += [WaterfallBar("residual", at, first.after, "residual"), WaterfallBar("after", 0.0, first.after, "side")]
+    bars += [WaterfallBar("residual", at, first.after, "residual"), WaterfallBar("after", 0.0, first.after, "side")]
     floor = verify.profile.floor_ms if verify.profile else None
-    return [*found, WaterfallBar("floor", 0.0, floor, "floor")] if floor else found
+    return [*bars, WaterfallBar("floor", 0.0, floor, "floor")] if floor else bars
 
 
 def _between(results: Results) -> list[tuple[str, float]]:
@@ -57,19 +57,19 @@ def _between(results: Results) -> list[tuple[str, float]]:
     if chosen is None or results.compose is None or chosen is trials[0]:
         return []
     by = {trial.label: trial for trial in trials if trial.primary is not None}
-    found: list[tuple[str, PlanTrial]] = []
+    steps: list[tuple[str, PlanTrial]] = []
     runner = chosen.plan.get("runner")
     if runner in ("kernels", "megakernel"):
-        found += [(HOST, by["cuda_graphs"])] if "cuda_graphs" in by and trials[0].label == "eager" else []
+        steps += [(HOST, by["cuda_graphs"])] if "cuda_graphs" in by and trials[0].label == "eager" else []
         kernels = [(step.label, step) for step in results.compose.steps if step.primary is not None]
-        found += kernels or ([(LIBRARY, by["kernels"])] if "kernels" in by else [])
+        steps += kernels or ([(LIBRARY, by["kernels"])] if "kernels" in by else [])
     last, gpus = LAUNCH if runner == "megakernel" else chosen.label, chosen.plan.get("gpus", 1)
     if gpus > 1:
-        found += [(LAUNCH, by["megakernel"])] if "megakernel" in by else []
+        steps += [(LAUNCH, by["megakernel"])] if "megakernel" in by else []
         last = f"{gpus} GPUs"
-    if not found or found[-1][1].plan != chosen.plan:
-        found.append((last, chosen))
-    return [(name, trial.primary.value) for name, trial in found if trial.primary is not None]
+    if not steps or steps[-1][1].plan != chosen.plan:
+        steps.append((last, chosen))
+    return [(name, trial.primary.value) for name, trial in steps if trial.primary is not None]
 
 
 def usd_per_thousand(results: Results) -> float | None:
@@ -98,30 +98,30 @@ def batching(results: Results) -> tuple[str, float] | None:
     units = results.price.economics if results.price else None
     if units is None or units.after is None or not units.after.highest:
         return None
-    found = next((cost.after for cost in units.costs if cost.key == "thousand-requests"), None)
-    return (f"batching, {units.after.users:,} at once", found.value) if found else None
+    usd = next((cost.after for cost in units.costs if cost.key == "thousand-requests"), None)
+    return (f"batching, {units.after.users:,} at once", usd.value) if usd else None
 
 
 def figure(results: Results) -> Figure | None:
-    found = list(reversed(steps(results)))
-    if not found:
+    bars = list(reversed(steps(results)))
+    if not bars:
         return None
     colours = {"side": BEFORE, "residual": PALETTE[2], "floor": PALETTE[1]}
-    named = [capitalised(bar.name) for bar in found]
+    named = [capitalised(bar.name) for bar in bars]
     trace = {
         "type": "bar",
         "orientation": "h",
         "name": "ms",
         "y": named,
-        "base": [min(bar.start, bar.end) for bar in found],
-        "x": [abs(bar.saved) for bar in found],
-        "text": [_words(bar) for bar in found],
+        "base": [min(bar.start, bar.end) for bar in bars],
+        "x": [abs(bar.saved) for bar in bars],
+        "text": [_words(bar) for bar in bars],
         "textposition": "auto",
         "textangle": 0,
-        "marker": {"color": [_colour(bar, colours) for bar in found]},
+        "marker": {"color": [_colour(bar, colours) for bar in bars]},
         "hovertemplate": "%{y}: %{text}<extra></extra>",
     }
-    form = layout("ms", "", height=130 + 34 * len(found), showlegend=False, xaxis={"rangemode": "tozero"})
+    form = layout("ms", "", height=130 + 34 * len(bars), showlegend=False, xaxis={"rangemode": "tozero"})
     return {"data": [trace], "layout": form}
 
 

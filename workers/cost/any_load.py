@@ -35,25 +35,25 @@ def at_any_load(priced: PriceBreakdown, results: Results) -> AnyLoad | None:
         return None
     rows = [_row(price, after, first) for price in before]
     most = [min(side, key=lambda price: price.usd_per_mtok.value) for side in (before, after)]
-    said = [same_load(rows), *_no_slower(rows, first), _most(before, after, *most)]
+    words = [same_load(rows), *_no_slower(rows, first), _most(before, after, *most)]
     return AnyLoad(
         promise=first.label,
         unit=first.unit,
         rows=rows,
         most_before=most[0],
         most_after=most[1],
-        sentence=" ".join(filter(None, said)),
+        sentence=" ".join(filter(None, words)),
     )
 
 
 def _prices(priced: PriceBreakdown, curve: LoadCurve, first: Objective) -> list[LoadPrice]:
     """One side by rising load."""
-    found = []
+    prices = []
     for load in curve.limit.loads:
         side = priced.tested(curve, load) if load.verdict is not None else None
         if side is None or side.usd_per_hour is None:
             continue
-        found.append(
+        prices.append(
             LoadPrice(
                 level=load.level,
                 load=load_words(load.users, load.rate, load.speed),
@@ -63,7 +63,7 @@ def _prices(priced: PriceBreakdown, curve: LoadCurve, first: Objective) -> list[
                 usd_per_mtok=unit_costs.per_million(side.per_second, side.usd_per_hour),
             )
         )
-    return found
+    return prices
 
 
 def _value(load: LoadResult, first: Objective) -> float | None:
@@ -111,7 +111,7 @@ def _most(
     before: Sequence[LoadPrice], after: Sequence[LoadPrice], most_before: LoadPrice, most_after: LoadPrice
 ) -> str:
     """Each side where it gave the most tokens; where that is the highest load tried, more may give more."""
-    said = (
+    sentence = (
         f"Most tokens per second came at {most_before.load} before and at {most_after.load} after: "
         f"{_usd(most_before)} and {_usd(most_after)}."
     )
@@ -121,7 +121,7 @@ def _most(
         if most.level == side[-1].level
     ]
     if not open_:
-        return said
+        return sentence
     who = "Neither side" if len(open_) == 2 else f"{open_[0].capitalize()}"
     was = "was measured at more" if len(open_) == 2 else "was not measured at more"
-    return f"{said} {who} {was}, where a token may cost less."
+    return f"{sentence} {who} {was}, where a token may cost less."

@@ -38,9 +38,9 @@ def _servers(demand: Demand, load: ServedLoad) -> Interval:
     if demand.users is not None and demand.cycle_s is None:
         count = gpus_needed(demand.users, load.users, demand.spare)
         needs.append((count, count, count))
-    if asked := _asked(demand):
+    if required := _asked(demand):
         rate = load.requests_per_second
-        value, low, high = (gpus_needed(asked, value, demand.spare) for value in (rate.value, rate.high, rate.low))
+        value, low, high = (gpus_needed(required, value, demand.spare) for value in (rate.value, rate.high, rate.low))
         needs.append((value, low, high))
     largest = [max(need) for need in zip(*needs, strict=True)]
     return Interval(value=largest[0], low=largest[1], high=largest[2])
@@ -111,7 +111,7 @@ def compare(demand: Demand, before: ServedLoad, after: ServedLoad) -> FleetCompa
     """The demand served before and after. Raises ValueError as `fleet`."""
     sides = fleet(demand, before), fleet(demand, after)
     saved = difference(sides[0].month, sides[1].month)
-    found = FleetComparison(
+    comparison = FleetComparison(
         demand=demand,
         before=sides[0],
         after=sides[1],
@@ -121,7 +121,7 @@ def compare(demand: Demand, before: ServedLoad, after: ServedLoad) -> FleetCompa
         break_even_latest=break_even(demand.fee, saved.low) if demand.fee else None,
         sentence="",
     )
-    return found.model_copy(update={"sentence": _sentence(found)})
+    return comparison.model_copy(update={"sentence": _sentence(comparison)})
 
 
 def stated(workload: Workload, before: ServedLoad | None, after: ServedLoad | None) -> StatedFleet | None:
@@ -129,34 +129,34 @@ def stated(workload: Workload, before: ServedLoad | None, after: ServedLoad | No
 
     A side counts at the highest load at which every promise is shown to hold, and with a price.
     """
-    asked = workload.load.demand if workload.load else None
-    if asked is None:
+    promised = workload.load.demand if workload.load else None
+    if promised is None:
         return None
-    demand = Demand(users=asked.users, requests_per_second=asked.requests_per_second, duty_cycle=workload.duty_cycle)
+    demand = Demand(
+        users=promised.users, requests_per_second=promised.requests_per_second, duty_cycle=workload.duty_cycle
+    )
     sides = {"before": before, "after": after}
     priced = {name: side for name, side in sides.items() if side and side.usd_per_hour is not None}
-    held = {name: side for name, side in priced.items() if side.holds and side.highest}
-    fleets = {name: fleet(demand, side) for name, side in held.items()}
-    if "before" in held and before == after:
+    holding = {name: side for name, side in priced.items() if side.holds and side.highest}
+    fleets = {name: fleet(demand, side) for name, side in holding.items()}
+    if "before" in holding and before == after:
         today = fleets["before"]
-        said = (
-            f"To carry {asked.words} it takes {_count(today.gpus)} as it runs today, with {100 * demand.spare:.0f} % "
+        sentence = (
+            f"To carry {promised.words} it takes {_count(today.gpus)} as it runs today, with {100 * demand.spare:.0f} % "
             f"of each kept free: {_usd(today.month.value)} a month."
         )
-    elif len(held) == len(sides):
-        said = f"To carry {asked.words} it takes {compare(demand, held['before'], held['after']).sentence}"
+    elif len(holding) == len(sides):
+        sentence = f"To carry {promised.words} it takes {compare(demand, holding['before'], holding['after']).sentence}"
     elif fleets:
         ((name, one),) = fleets.items()
         other = "Before" if name == "after" else "After"
-        said = (
-            f"To carry {asked.words} it takes {_count(one.gpus)} {name}, with {100 * demand.spare:.0f} % of each kept "
+        sentence = (
+            f"To carry {promised.words} it takes {_count(one.gpus)} {name}, with {100 * demand.spare:.0f} % of each kept "
             f"free: {_usd(one.month.value)} a month. {other}, no load with a price is shown to hold every promise."
         )
     else:
-        said = (
-            f"What it takes to carry {asked.words} is not known: no load with a price is shown to hold every promise."
-        )
-    return StatedFleet(demand=demand, before=fleets.get("before"), after=fleets.get("after"), sentence=said)
+        sentence = f"What it takes to carry {promised.words} is not known: no load with a price is shown to hold every promise."
+    return StatedFleet(demand=demand, before=fleets.get("before"), after=fleets.get("after"), sentence=sentence)
 
 
 def _usd(amount: float) -> str:
@@ -169,25 +169,25 @@ def _count(gpus: Interval) -> str:
     return f"{gpus.value:,.0f} {word}{spread}"
 
 
-def _sentence(found: FleetComparison) -> str:
-    before, after, saved = found.before, found.after, found.saved_month
-    said = [
-        f"{_count(before.gpus)} before and {_count(after.gpus)} after, with {100 * found.demand.spare:.0f} % of each "
+def _sentence(comparison: FleetComparison) -> str:
+    before, after, saved = comparison.before, comparison.after, comparison.saved_month
+    sentences = [
+        f"{_count(before.gpus)} before and {_count(after.gpus)} after, with {100 * comparison.demand.spare:.0f} % of each "
         f"kept free: {_usd(before.month.value)} and {_usd(after.month.value)} a month."
     ]
     if saved.value > 0 and saved.low <= 0:
-        said.append("That anything is saved is not certain: the interval reaches down to nothing.")
-    if found.demand.fee:
-        said.append(_break_even_words(found))
-    return " ".join(said)
+        sentences.append("That anything is saved is not certain: the interval reaches down to nothing.")
+    if comparison.demand.fee:
+        sentences.append(_break_even_words(comparison))
+    return " ".join(sentences)
 
 
-def _break_even_words(found: FleetComparison) -> str:
-    fee = _usd(found.demand.fee or 0.0)
-    if found.break_even_months is None:
+def _break_even_words(comparison: FleetComparison) -> str:
+    fee = _usd(comparison.demand.fee or 0.0)
+    if comparison.break_even_months is None:
         return f"A fee of {fee} is never paid back: the plan saves no GPU at this demand."
-    latest = found.break_even_latest
+    latest = comparison.break_even_latest
     if latest is None:
-        return f"A fee of {fee} is paid back after {plain(found.break_even_months)} months, if at all."
-    worst = "" if latest == found.break_even_months else f", at the latest after {plain(latest)}"
-    return f"A fee of {fee} is paid back after {plain(found.break_even_months)} months{worst}."
+        return f"A fee of {fee} is paid back after {plain(comparison.break_even_months)} months, if at all."
+    worst = "" if latest == comparison.break_even_months else f", at the latest after {plain(latest)}"
+    return f"A fee of {fee} is paid back after {plain(comparison.break_even_months)} months{worst}."

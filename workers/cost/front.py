@@ -27,16 +27,16 @@ def points(
     first = workload.objectives[0]
     if first.unit != "ms":
         return []
-    found = [point for gpu_class, known in measured.items() for point in _of_run(gpu_class, known, first, book)]
+    drawn = [point for gpu_class, known in measured.items() for point in _of_run(gpu_class, known, first, book)]
     modelled: dict[tuple[str, str], CostPoint] = {}
     for gpu_class, prediction in predicted.items():
         made = (_modelled(gpu_class, plan, workload, book) for plan in prediction.plans)
         modelled |= {(point.gpu, point.plan): point for point in made if point is not None}
-    found += modelled.values()
+    drawn += modelled.values()
     for known in measured.values():
         if own := _own(known, workload):
-            return with_front([*found, *own])
-    return with_front(found)
+            return with_front([*drawn, *own])
+    return with_front(drawn)
 
 
 def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -> list[CostPoint]:
@@ -45,7 +45,7 @@ def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -
         return []
     verify = known.verify if known.verify and not known.verify.environment.telemetry.void else None
     today = next((trial.label for trial in known.compose.trials if trial.primary), "")
-    found = []
+    of_run = []
     for trial in plans.ranked(known):
         if trial.gate != "pass" or trial.primary is None:
             continue
@@ -60,8 +60,8 @@ def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -
             continue
         gpus = int(trial.plan.get("gpus", 1))
         usd = _usd(book, gpu_class, gpus, rate)
-        found.append(CostPoint(_gpus(gpu_class, gpus), _name(trial), ms, usd, "measured", _words(keeps), group))
-    return found
+        of_run.append(CostPoint(_gpus(gpu_class, gpus), _name(trial), ms, usd, "measured", _words(keeps), group))
+    return of_run
 
 
 def _name(trial: PlanTrial) -> str:
@@ -81,8 +81,12 @@ def _usd(book: PriceBook, gpu_class: str, gpus: int, rate: float) -> float | Non
     return None if hour is None else usd_per_mtok(hour, rate)
 
 
-def _median(found: list[Distribution], first: Objective) -> float | None:
-    known = (distribution for distribution in found if (distribution.metric, distribution.n) == (first.metric, first.n))
+def _median(distributions: list[Distribution], first: Objective) -> float | None:
+    known = (
+        distribution
+        for distribution in distributions
+        if (distribution.metric, distribution.n) == (first.metric, first.n)
+    )
     return next((distribution.percentiles.get("p50") for distribution in known), None)
 
 
@@ -99,7 +103,7 @@ def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: Pri
 
 def _own(known: Results, workload: Workload) -> list[CostPoint]:
     """What the customer runs: the endpoint as measured, and the present deployment as stated."""
-    first, present, found = workload.objectives[0], workload.present, []
+    first, present, own = workload.objectives[0], workload.present, []
     there = known.verify.endpoint.load if known.verify and known.verify.endpoint else None
     if there is not None and not there.lag.void:
         metric = next(
@@ -110,8 +114,8 @@ def _own(known: Results, workload: Workload) -> list[CostPoint]:
             usd = usd_per_mtok(hour, there.tokens_per_second) if hour and there.tokens_per_second else None
             gpu = known.verify.endpoint.server.hardware if known.verify and known.verify.endpoint else ""
             ms, keeps = metric.percentiles["p50"].value, _words(there.verdict)
-            found.append(CostPoint(gpu or "not stated", "your endpoint", ms, usd, "measured", keeps, "endpoint"))
+            own.append(CostPoint(gpu or "not stated", "your endpoint", ms, usd, "measured", keeps, "endpoint"))
     if present and (present.metric, present.n) == (first.metric, first.n) and known.price:
         usd = next((line.usd_per_mtok for line in known.price.lines if line.label == "present deployment"), None)
-        found.append(CostPoint(present.gpu, "your deployment", present.latency_ms, usd, "stated", group="stated"))
-    return found
+        own.append(CostPoint(present.gpu, "your deployment", present.latency_ms, usd, "stated", group="stated"))
+    return own

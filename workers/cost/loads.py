@@ -84,8 +84,8 @@ class PriceBreakdown:
 
     def highest(self, curve: LoadCurve) -> ServedLoad | None:
         """The highest load of the curve that holds; None where none does."""
-        held = curve.limit.held
-        return self.tested(curve, held, highest=True) if held is not None else None
+        highest = curve.limit.held
+        return self.tested(curve, highest, highest=True) if highest is not None else None
 
     def tested(self, curve: LoadCurve, test: LoadResult, highest: bool = False) -> ServedLoad | None:
         """One load of a curve; None where nothing was served. All rates have the relative interval of the tokens."""
@@ -124,15 +124,15 @@ class PriceBreakdown:
         return self.workload.traffic.prompt_tokens if self.model.counted == "tokens" else 1
 
 
-def _samples(found: Sequence[Distribution], metric: str) -> list[float]:
-    return next((distribution.samples for distribution in found if distribution.metric == metric), [])
+def _samples(distributions: Sequence[Distribution], metric: str) -> list[float]:
+    return next((distribution.samples for distribution in distributions if distribution.metric == metric), [])
 
 
-def _median(found: Sequence[Distribution], metric: str) -> float | None:
+def _median(distributions: Sequence[Distribution], metric: str) -> float | None:
     return next(
         (
             distribution.percentiles["p50"]
-            for distribution in found
+            for distribution in distributions
             if distribution.metric == metric and distribution.percentiles
         ),
         None,

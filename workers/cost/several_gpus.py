@@ -29,10 +29,12 @@ def several_gpus(
     several, one = usd_per_mtok(usd_per_hour * verify.gpus, _rate(own)), usd_per_mtok(usd_per_hour, _rate(alone))
     more = "more" if several > one else "less"
     keep = "keep the promise and " if verify.verdict == "met" else ""
-    said = f"{WORDS.get(verify.gpus, str(verify.gpus))} GPUs {keep}cost {more} per {counted.removesuffix('s')} than one"
+    sentence = (
+        f"{WORDS.get(verify.gpus, str(verify.gpus))} GPUs {keep}cost {more} per {counted.removesuffix('s')} than one"
+    )
     fails = ", which does not keep the promise" if _misses(alone, objective) else ""
     return (
-        f"{said}: {plain(several)} USD a million against {plain(one)} with {alone.label}{fails}, "
+        f"{sentence}: {plain(several)} USD a million against {plain(one)} with {alone.label}{fails}, "
         "by the rates that compose measured of both."
     )
 

@@ -81,10 +81,10 @@ def sentence(workload: Workload, taken: Mapping[str, float]) -> str:
         spent += taken[stage]
         if stage in LEAST_WORK and taken[stage] > seconds + WORTH_NAMING:
             over.append(f"{stage} {_words(taken[stage])} of {_words(seconds)} ({LEAST_WORK[stage]})")
-    said = f"The stages took {total}, where the workload allows {allowed}."
+    sentence = f"The stages took {total}, where the workload allows {allowed}."
     if not over:
-        return f"{said} Each kept to its share, or to the {LEAST_SECONDS:.0f} s that every stage gets."
-    return f"{said} Longer than planned took what is done even when time is up: {'; '.join(over)}."
+        return f"{sentence} Each kept to its share, or to the {LEAST_SECONDS:.0f} s that every stage gets."
+    return f"{sentence} Longer than planned took what is done even when time is up: {'; '.join(over)}."
 
 
 def _words(seconds: float) -> str:

@@ -47,7 +47,7 @@ def main(run: StageFunction) -> NoReturn:
             model_dir = arguments.model or _write_config(document, artifacts / "model")
             left = document.seconds_left - (started or 0.0)
             context = Context(
-                model_dir, artifacts, lambda said: tell(speech, said), left, started, arguments.recordings
+                model_dir, artifacts, lambda progress: tell(speech, progress), left, started, arguments.recordings
             )
             code = perform(run, document, context, arguments.output)
         except (OSError, ValidationError) as error:
@@ -121,9 +121,9 @@ def take_stdout() -> TextIO:
     return speech
 
 
-def tell(speech: TextIO, said: BaseModel) -> None:
+def tell(speech: TextIO, message: BaseModel) -> None:
     """Write the document as a line for the worker."""
-    print(said.model_dump_json(), file=speech, flush=True)
+    print(message.model_dump_json(), file=speech, flush=True)
 
 
 def _write_config(document: StageInput, directory: Path) -> Path:

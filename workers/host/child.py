@@ -79,10 +79,10 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         command.log_file.unlink(missing_ok=True)  # a process before may have left a link there
         with command.log_file.open("xb") as errors, contextlib.ExitStack() as theirs:
-            (given, give), (listen, spoken), (told, tell) = os.pipe(), os.pipe(), os.pipe()
+            (given, give), (listen, spoken), (reported, tell) = os.pipe(), os.pipe(), os.pipe()
             for descriptor in (given, spoken, tell):
                 theirs.callback(os.close, descriptor)
-            self._input, lines, report = os.fdopen(give, "wb", buffering=0), _text(listen), os.fdopen(told)
+            self._input, lines, report = os.fdopen(give, "wb", buffering=0), _text(listen), os.fdopen(reported)
             descriptors = (given, spoken, errors.fileno(), tell)
             forked = template.fork(_request(command, limits, bounds), descriptors) if template else None
             self.pid = forked or self._start(command, limits, bounds, descriptors)

@@ -60,8 +60,8 @@ def toolchains(outer: Mapping[str, str]) -> list[str]:
     A compiler reads its own libraries and headers beside its `bin` directory.
     """
     commands = (outer.get(name, "").split() for name in ("CC", "CXX"))
-    found = (shutil.which(command[0], path=outer.get("PATH")) for command in commands if command)
-    folders = (Path(file).resolve().parent for file in found if file)
+    programs = (shutil.which(command[0], path=outer.get("PATH")) for command in commands if command)
+    folders = (Path(file).resolve().parent for file in programs if file)
     return sorted(
         {str(folder.parent) for folder in folders if folder.name == "bin" and folder.parent != folder.parent.parent}
     )

@@ -93,10 +93,10 @@ class RunProcess:
             reporter.line(Progress(fraction=0, message=sentence).model_dump_json())
             if len(left_out) > MOST_LEFT_OUT:
                 names = "; ".join(f"{item.label} ({item.reason})" for item in left_out)
-                said = (
+                message = (
                     f"The {document.stage} stage's process was ended {len(left_out)} times by what it tried: {names}."
                 )
-                return StageEnd(ended, confinement, StageFailure(sentence=said))
+                return StageEnd(ended, confinement, StageFailure(sentence=message))
             document = document.model_copy(update={"left_out": left_out, "seconds_left": end - time.monotonic()})
 
     def close(self) -> None:
@@ -133,8 +133,8 @@ class RunProcess:
             return child.ExitStatus(0, "exit"), confinement
         code = process.close()
         ended = child.ExitStatus(codes[0] if codes else code, why)
-        said = read_end(scratch, LOG_FILE, LOG_TAIL)
-        log.warning("stage %s of run %s ended with %s; it said:\n%s", document.stage, document.run_id, ended, said)
+        tail = read_end(scratch, LOG_FILE, LOG_TAIL)
+        log.warning("stage %s of run %s ended with %s; it said:\n%s", document.stage, document.run_id, ended, tail)
         return ended, confinement
 
     def _ready(self, document: StageInput) -> child.Child:

@@ -153,7 +153,7 @@ def _fork_idle() -> int:
 
 def _fork_guard(request: dict[str, Any], descriptors: Sequence[int], worker: int) -> int:
     """The process id of the guard, which the worker has adopted: the process between them has ended."""
-    told, tell = os.pipe()
+    answer_end, tell = os.pipe()
     between = os.fork()
     if between == 0:
         between = os.getpid()
@@ -164,7 +164,7 @@ def _fork_guard(request: dict[str, Any], descriptors: Sequence[int], worker: int
         os._exit(0)
     os.close(tell)
     os.waitpid(between, 0)
-    with os.fdopen(told) as answer:
+    with os.fdopen(answer_end) as answer:
         return int(answer.read(20))
 
 

@@ -57,13 +57,13 @@ def searched(
             result = measured(rung)
         if rung in few:
             loads.remove(few.pop(rung))
-        said = _by_falling(result)
-        if said == "not_enough_samples":
+        verdict = _by_falling(result)
+        if verdict == "not_enough_samples":
             few[rung] = result
         loads.append(result)
         kept[rung] = result
         shown(result)
-        return said
+        return verdict
 
     def rises() -> bool:
         nonlocal searching
@@ -74,8 +74,8 @@ def searched(
     searching = False
     for lower in sorted((rung_below for rung_below in few if saturate and rung_below < rung), reverse=True):
         verdict_at(lower)
-    held = max((users for users, load in kept.items() if load.verdict == "met" and users <= rung), default=0)
-    return ladder.result(search, held, loads, reason)
+    highest = max((users for users, load in kept.items() if load.verdict == "met" and users <= rung), default=0)
+    return ladder.result(search, highest, loads, reason)
 
 
 def _by_falling(result: LoadResult) -> Verdict:

@@ -56,7 +56,7 @@ class Ladder:
         """What a search found: the highest rung that was met, 0 for none, among `loads`."""
         rate, speed = self.traffic.rate, self.traffic.speed
         loads = sorted(loads, key=lambda load: load.level)
-        found = LimitResult(
+        limit = LimitResult(
             users=rung,
             most=self.most_users,
             rate=None if rate is None else rate * rung / RATES,
@@ -70,5 +70,5 @@ class Ladder:
             unfinished=unfinished,
         )
         if not self.traffic.open_loop:
-            return found
-        return found.model_copy(update={"users": found.held.users if found.held else 0})
+            return limit
+        return limit.model_copy(update={"users": limit.held.users if limit.held else 0})

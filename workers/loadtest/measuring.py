@@ -149,40 +149,40 @@ def judged(test: LoadTest, sent: Sent, at: str, more: Sequence[Sent] = ()) -> Lo
 def _metrics(test: LoadTest, load: LoadSummary) -> list[LoadMetric]:
     promised = [*((objective.metric, objective.n) for objective in test.objectives), *test.shown]
     usual = [(metric, None) for metric in (NOT_STREAMED if test.target.api == "embeddings" else STREAMED)]
-    found = []
+    metrics = []
     for metric, n in dict.fromkeys([*promised, *usual]):
         extra = [
             objective.percentile for objective in test.objectives if (objective.metric, objective.n) == (metric, n)
         ]
         if one := load.metric(metric, n, extra):
-            found.append(one)
-    return found
+            metrics.append(one)
+    return metrics
 
 
 def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
     """What a reader must know beside the figures, a sentence each."""
     tokens, void = load.tokens(), load.lag.sentence(closed=not load.open_loop)
-    found = [void] if void else []
+    notes = [void] if void else []
     if any(sent.overrun for sent in load.rounds):
-        found.append(f"Sending stopped when {MOST_IN_FLIGHT:,} requests were open: the server does not keep up.")
+        notes.append(f"Sending stopped when {MOST_IN_FLIGHT:,} requests were open: the server does not keep up.")
     if tokens.prompt is not None and abs(tokens.prompt - tokens.prompt_wanted) > 0.05 * tokens.prompt_wanted:
-        found.append(
+        notes.append(
             f"The server counted {tokens.prompt:,} prompt tokens where {tokens.prompt_wanted:,} were wanted: "
             "prompts are made of words."
         )
     if tokens.several:
-        found.append(
+        notes.append(
             f"{tokens.several:,} answers had several tokens in one event: their TTF-N is at most what is shown, and "
             "gaps between tokens are gaps between events."
         )
     if tokens.uncounted and test.target.api != "embeddings":
-        found.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
+        notes.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
     if short and not test.traffic.end_of_text:
-        found.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
+        notes.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
     single = [
         load.outcome(objective, test.confidence) for objective in test.objectives if objective.metric not in OF_WINDOWS
     ]
-    found += [
+    notes += [
         f"{outcome.objective.label} is judged by {outcome.requests:,} of {len(load.exchanges):,} requests: the others "
         "ended before it."
         for outcome in single
@@ -190,8 +190,8 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
     ]
     most = max((outcome.alike for outcome in single), default=1.0)
     if most >= MANY_ALIKE:
-        found.append(
+        notes.append(
             "Requests that queue behind each other, or are answered together, are alike: verdicts count up to "
             f"{most:.1f} as one."
         )
-    return found
+    return notes

@@ -153,14 +153,14 @@ def _arrival(file: Path, number: int, row: dict[str, Any]) -> float:
 
 
 def _conversation(file: Path, number: int, given: Any) -> str:
-    found = "" if given is None else str(given)
-    if len(found) > LONGEST_CONVERSATION:
+    name = "" if given is None else str(given)
+    if len(name) > LONGEST_CONVERSATION:
         raise _broken(file, number, f"conversation is longer than {LONGEST_CONVERSATION} characters")
     try:
-        found.encode()
+        name.encode()
     except UnicodeEncodeError:
         raise _broken(file, number, "conversation holds an escape that stands for half of a character") from None
-    return found
+    return name
 
 
 def _length(file: Path, number: int, row: dict[str, Any], name: str, most: int) -> int:
@@ -173,13 +173,13 @@ def _length(file: Path, number: int, row: dict[str, Any], name: str, most: int) 
 def _number(file: Path, number: int, row: dict[str, Any], name: str) -> float:
     value = row.get(name)
     try:
-        found = math.nan if value is None or isinstance(value, bool) else float(value)
+        parsed = math.nan if value is None or isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not math.isfinite(found):
+        parsed = math.nan
+    if not math.isfinite(parsed):
         given = "is missing" if value in (None, "") else f"is no number: {str(value)[:40]!r}"
         raise _broken(file, number, f"{name} {given}")
-    return found
+    return parsed
 
 
 def _broken(file: Path, number: int, reason: str) -> InvalidRecording:

@@ -90,8 +90,8 @@ class LoadSummary(LoadFigures):
         size = alike(values, values, 1.0 if metric in OF_WINDOWS else self._together(metric, n))
         single = len(samples) == len(groups)
         intervals = [_of_singles(samples, p, size) for p in shown] if single else _of_groups(groups, shown, size)
-        found = {f"p{p:g}": interval for p, interval in zip(shown, intervals, strict=True)}
-        return LoadMetric(metric=metric, n=n, unit=unit_of(metric), samples=len(samples), percentiles=found)
+        percentiles = {f"p{p:g}": interval for p, interval in zip(shown, intervals, strict=True)}
+        return LoadMetric(metric=metric, n=n, unit=unit_of(metric), samples=len(samples), percentiles=percentiles)
 
     def outcome(self, objective: Objective, confidence: float = CONFIDENCE) -> LoadOutcome:
         """The verdict on one objective. A failed request counts as wholly beyond every limit of single requests."""
@@ -103,24 +103,24 @@ class LoadSummary(LoadFigures):
         samples = list(itertools.chain.from_iterable(request or () for request in requests))
         together = 1.0 if windows else self._together(objective.metric, objective.n)
         counts = self._gaps() if objective.metric == "itl" else ()
-        found = judged(percentile, _values(requests), shares, confidence, together, objective.limit, counts)
+        judgement = judged(percentile, _values(requests), shares, confidence, together, objective.limit, counts)
         return LoadOutcome(
             objective=objective,
             value=objective_value(objective, samples) if samples else None,
-            verdict=found.verdict,
+            verdict=judgement.verdict,
             requests=len(shares),
             over=sum(share > 0 for share in shares),
-            needed=found.needed,
-            alike=found.alike,
+            needed=judgement.needed,
+            alike=judgement.alike,
         )
 
     def _together(self, metric: str, n: int | None) -> float | None:
         """How many requests one batch answers, of those that gave this metric or failed; None for an open loop."""
         if self.open_loop:
             return None
-        found = [(exchange, served) for exchange, served, _ in self._by_request(metric, n)]
-        took_s = [(exchange.end_ns - exchange.intended_ns) / 1e9 for exchange, _ in found]
-        return answered_together([_first_ns(*answer) / 1e9 for answer in found], median(took_s)) if found else 1.0
+        answers = [(exchange, served) for exchange, served, _ in self._by_request(metric, n)]
+        took_s = [(exchange.end_ns - exchange.intended_ns) / 1e9 for exchange, _ in answers]
+        return answered_together([_first_ns(*answer) / 1e9 for answer in answers], median(took_s)) if answers else 1.0
 
     def _requests(self, metric: str, n: int | None) -> list[list[float] | None]:
         """A metric's samples of each request, None where it failed, as `_by_request`."""
@@ -128,25 +128,25 @@ class LoadSummary(LoadFigures):
 
     def _gaps(self) -> list[int]:
         """How many gaps between tokens each request of `_by_request("itl")` has; of a failed one, should have had."""
-        found = []
+        gaps = []
         for exchange, _, samples in self._by_request("itl", None):
             planned = exchange.planned
-            asked = min(planned.output_tokens, planned.cancel_after or planned.output_tokens)
-            found.append(max(1, asked - 1) if samples is None else len(samples))
-        return found
+            expected = min(planned.output_tokens, planned.cancel_after or planned.output_tokens)
+            gaps.append(max(1, expected - 1) if samples is None else len(samples))
+        return gaps
 
     def _by_request(self, metric: str, n: int | None) -> list[tuple[Exchange, Served | None, list[float] | None]]:
         """Each request with a metric's samples, None where it failed, without those that gave none.
 
         In the order of due times; of a closed loop in that of first tokens, so that those of one batch are neighbours.
         """
-        found: list[tuple[Exchange, Served | None, list[float] | None]] = []
+        requests: list[tuple[Exchange, Served | None, list[float] | None]] = []
         for exchange, served in self.answered:
             if exchange.error:
-                found.append((exchange, None, None))
+                requests.append((exchange, None, None))
             elif served and (samples := self.samples_of(exchange, served, metric, n)):
-                found.append((exchange, served, samples))
-        return found
+                requests.append((exchange, served, samples))
+        return requests
 
     def generator_lag(self) -> GeneratorLag:
         """The generator's own delays, and whether they void the test."""
@@ -158,8 +158,10 @@ class LoadSummary(LoadFigures):
         for exchange in self.exchanges:
             if exchange.error:
                 kinds.setdefault(exchange.error, []).append(exchange.sentence)
-        found = [LoadFailure(kind=kind, count=len(said), sentence=said[0]) for kind, said in kinds.items()]
-        return sorted(found, key=lambda failure: -failure.count)
+        failures = [
+            LoadFailure(kind=kind, count=len(sentences), sentence=sentences[0]) for kind, sentences in kinds.items()
+        ]
+        return sorted(failures, key=lambda failure: -failure.count)
 
     def tokens(self) -> LoadTokens:
         """Tokens wanted and counted, over the requests that ended as planned."""
@@ -208,14 +210,14 @@ def _of_groups(groups: Sequence[Sequence[float]], shown: Sequence[float], size: 
     values = np.fromiter(itertools.chain.from_iterable(groups), dtype=float, count=len(owner))
     order = np.argsort(values, kind="stable")
     values, owner = values[order], owner[order]
-    shares, generator, found = np.array(shown) / 100, np.random.default_rng(0), []
+    shares, generator, resampled = np.array(shown) / 100, np.random.default_rng(0), []
     for _ in range(RESAMPLES):
         weights = np.bincount(generator.integers(0, drawn, drawn), minlength=drawn)
         below = np.cumsum(weights[owner])
-        found.append(values[np.searchsorted(below, below[-1] * shares, side="right").clip(max=len(values) - 1)])
+        resampled.append(values[np.searchsorted(below, below[-1] * shares, side="right").clip(max=len(values) - 1)])
     ordered: list[float] = values.tolist()
     middles = [percentile(ordered, p) for p in shown]
-    ends = np.quantile(found, [0.025, 0.975], axis=0).tolist()
+    ends = np.quantile(resampled, [0.025, 0.975], axis=0).tolist()
     return [
         Interval(value=middle, low=min(low, middle), high=max(high, middle))
         for middle, low, high in zip(middles, *ends, strict=True)

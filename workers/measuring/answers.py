@@ -70,9 +70,9 @@ def compare(
     for batch in inputs:
         if compared.answers and not goes_on(compared.answers, compared.needed):
             break
-        expected, *found = (rows_of(runner.logits(batch)).double().cpu() for runner in runners)
+        expected, *outputs = (rows_of(runner.logits(batch)).double().cpu() for runner in runners)
         for row, known in enumerate(expected):
-            for side, tensor in zip((compared.before, compared.after), found, strict=True):
+            for side, tensor in zip((compared.before, compared.after), outputs, strict=True):
                 side.add(known, tensor[row])
         compared.requests += len(expected)
         compared.rows += expected[..., 0].numel()

@@ -40,11 +40,11 @@ def outcomes(
     return _costs_while_held([_outcome(objective, processes, hours) for objective in objectives])
 
 
-def _costs_while_held(found: Sequence[ObjectiveOutcome]) -> list[ObjectiveOutcome]:
-    others = [outcome for outcome in found if outcome.objective.metric != "cost_per_mtok"]
+def _costs_while_held(outcomes_: Sequence[ObjectiveOutcome]) -> list[ObjectiveOutcome]:
+    others = [outcome for outcome in outcomes_ if outcome.objective.metric != "cost_per_mtok"]
     holds_before = overall([outcome.verdict_before for outcome in others])
     holds = overall([outcome.verdict for outcome in others])
-    return [_while_held(outcome, holds_before, holds) for outcome in found]
+    return [_while_held(outcome, holds_before, holds) for outcome in outcomes_]
 
 
 def _outcome(
@@ -86,16 +86,16 @@ def outcomes_of(
 
     What all of them meet together is too close to call when the requests of one alone miss it.
     """
-    found = outcomes(objectives, processes, usd_per_hour, gpus)
-    found = _costs_while_held(
-        [outcome if outcome.objective.limit else _relative(outcome, processes) for outcome in found]
+    result = outcomes(objectives, processes, usd_per_hour, gpus)
+    result = _costs_while_held(
+        [outcome if outcome.objective.limit else _relative(outcome, processes) for outcome in result]
     )
     after = usd_per_hour and usd_per_hour * gpus
-    found = [outcome.model_copy(update={"medians": _after(outcome.objective, processes, after)}) for outcome in found]
+    result = [outcome.model_copy(update={"medians": _after(outcome.objective, processes, after)}) for outcome in result]
     if len(processes) == 1:
-        return found
+        return result
     alone = [outcomes(objectives, [process], usd_per_hour, gpus) for process in processes]
-    return [_held_by_each(outcome, [one[index] for one in alone]) for index, outcome in enumerate(found)]
+    return [_held_by_each(outcome, [one[index] for one in alone]) for index, outcome in enumerate(result)]
 
 
 def _after(objective: Objective, processes: Sequence[Alternation], usd_per_hour: float | None) -> list[float]:
@@ -118,11 +118,11 @@ def _relative(outcome: ObjectiveOutcome, processes: Sequence[Alternation]) -> Ob
     needed_pairs = spacing * LEAST_PAIRS_OF_A_RATIO
     few = min(process.pairs for process in processes) < needed_pairs
     met, missed = ratio.low >= promised, ratio.high < promised
-    found: Verdict = "met" if met else "missed" if missed else "too_close"
+    verdict: Verdict = "met" if met else "missed" if missed else "too_close"
     return outcome.model_copy(
         update={
             "ratio": ratio,
-            "verdict": "not_enough_samples" if few else found,
+            "verdict": "not_enough_samples" if few else verdict,
             "verdict_before": "met" if promised <= 1 else "missed",
             "needed": needed_pairs,
         }
@@ -185,13 +185,13 @@ def _medians(objective: Objective, past: Sequence[float], now: Sequence[float]) 
 
 
 def _drifts(sides: Sequence[tuple[Sequence[float], Sequence[float]]], spacing: int) -> list[Drift]:
-    found = []
+    drifts = []
     for process, (past, now) in enumerate(sides, start=1):
         if (ratio := drift(thinned(past, spacing))) is not None:
-            found.append(Drift(process=process, side="before", ratio=ratio))
+            drifts.append(Drift(process=process, side="before", ratio=ratio))
         if (ratio := drift(thinned(now, spacing))) is not None:
-            found.append(Drift(process=process, side="after", ratio=ratio))
-    return found
+            drifts.append(Drift(process=process, side="after", ratio=ratio))
+    return drifts
 
 
 def _by_batch(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:

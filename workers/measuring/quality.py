@@ -82,8 +82,8 @@ def rises(reference: torch.Tensor, logits: torch.Tensor) -> tuple[Interval, Inte
     side = _Side()
     for known, own in zip(reference, logits, strict=True):
         side.add(torch.log_softmax(known.float(), dim=-1), own, None)
-    found = [blocks() for blocks in (side.blocks, side.kl_blocks)]
-    return tuple(paired_difference(list(np.zeros_like(blocks)), list(blocks)) for blocks in found)  # type: ignore[return-value]
+    by_side = [blocks() for blocks in (side.blocks, side.kl_blocks)]
+    return tuple(paired_difference(list(np.zeros_like(blocks)), list(blocks)) for blocks in by_side)  # type: ignore[return-value]
 
 
 @torch.no_grad()

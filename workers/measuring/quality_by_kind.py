@@ -81,14 +81,14 @@ def _judge(
     allowed = None if unverified else allowed_rises(document.workload.constraints, document.model, answer)
 
     soon, wanted = time.monotonic() + QUALITY_SECONDS / 2, needed
-    said = 0.0
+    said_at = 0.0
 
     def goes_on(done: int, least: int = needed) -> bool:
-        nonlocal said
+        nonlocal said_at
         now, most = time.monotonic(), max(wanted, least)
-        if now >= said + PROGRESS_SECONDS or done >= most:
+        if now >= said_at + PROGRESS_SECONDS or done >= most:
             context.say(0.7 + 0.25 * min(1, done / most), f"compared {done:,} {answer.form} with float32")
-            said = now
+            said_at = now
         return now < (until if done < least else soon) and done < most
 
     if answer.form == "tokens":
@@ -98,8 +98,8 @@ def _judge(
         compared = quality.compare(reference, before, after, tokens, batch, goes_on, generates)
         return quality.judge(*compared, tokens, document.model.generated, allowed)
     inputs, source = _inputs(document, context, reference.model, answer, needed)
-    found = answers.compare((reference, before, after), inputs, answer, source, goes_on)
-    return answers.judge(found, document.model.generated, allowed)
+    comparison = answers.compare((reference, before, after), inputs, answer, source, goes_on)
+    return answers.judge(comparison, document.model.generated, allowed)
 
 
 def _texts(document: StageInput, context: Context, model: torch.nn.Module, least: int) -> texts.Tokens:

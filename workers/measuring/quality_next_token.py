@@ -58,17 +58,17 @@ def scores(before: NextToken, after: NextToken, tokens: Tokens) -> TextScores | 
     )
 
 
-def sentence(found: TextScores | None) -> str:
+def sentence(scores: TextScores | None) -> str:
     """The scores in a sentence that follows others; "" without any."""
-    if found is None:
+    if scores is None:
         return ""
-    change, ratio = found.accuracy_change, found.perplexity_ratio
-    few = " One sequence has no interval." if found.sequences == 1 else ""
+    change, ratio = scores.accuracy_change, scores.perplexity_ratio
+    few = " One sequence has no interval." if scores.sequences == 1 else ""
     return (
-        f" On {found.source} ({found.sequences:,} sequences of {found.length:,} tokens) "
-        f"{100 * found.accuracy_before.value:.2f} % of the next tokens are predicted right before and "
-        f"{100 * found.accuracy_after.value:.2f} % after (change {100 * change.low:+.2f} to {100 * change.high:+.2f} "
-        f"points), perplexity {_plain(found.perplexity_before.value)} and {_plain(found.perplexity_after.value)} "
+        f" On {scores.source} ({scores.sequences:,} sequences of {scores.length:,} tokens) "
+        f"{100 * scores.accuracy_before.value:.2f} % of the next tokens are predicted right before and "
+        f"{100 * scores.accuracy_after.value:.2f} % after (change {100 * change.low:+.2f} to {100 * change.high:+.2f} "
+        f"points), perplexity {_plain(scores.perplexity_before.value)} and {_plain(scores.perplexity_after.value)} "
         f"({ratio.low:.4f} to {ratio.high:.4f} times).{few}"
     )
 

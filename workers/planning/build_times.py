@@ -34,7 +34,7 @@ class BuildTimes:
 
     def _read(self) -> dict[str, Any]:
         try:
-            found = json.loads(self._path.read_text())
+            seconds = json.loads(self._path.read_text())
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return seconds if isinstance(seconds, dict) else {}

@@ -81,11 +81,11 @@ def _sentence(
         why = f"the only plan that is shown to keep every promise, at {CONFIDENCE:.0%} confidence"
     if taken is not cheapest:
         why += f", which the workload asks for, though {cheapest.label} is cheaper"
-    said = [
+    costs = [
         f"{_takes(taken)} for a million {counted}",
         *(f"{trial.label} {_takes(trial)}" for trial in others[:MOST_NAMED]),
     ]
-    return f"{taken.label} is {why}, in a quick comparison: {'; '.join(said)}."
+    return f"{taken.label} is {why}, in a quick comparison: {'; '.join(costs)}."
 
 
 def _takes(trial: PlanTrial) -> str:

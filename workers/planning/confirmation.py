@@ -174,13 +174,13 @@ def in_more_processes(
 
     If these show that the plan is not to be recommended, the next confirmed attempt is measured in the same way.
     """
-    found = list(tried)
-    while not found[-1].why_not:
-        found[-1] = _measured_again(found[-1], document, context, usd_per_hour)
-        if not found[-1].why_not:
+    measurements = list(tried)
+    while not measurements[-1].why_not:
+        measurements[-1] = _measured_again(measurements[-1], document, context, usd_per_hour)
+        if not measurements[-1].why_not:
             break
-        found = with_result_last([replace(measurement, passed_over="") for measurement in found])
-    return found
+        measurements = with_result_last([replace(measurement, passed_over="") for measurement in measurements])
+    return measurements
 
 
 def _measured_again(
@@ -259,9 +259,9 @@ def with_result_last(tried: list[PlanMeasurement]) -> list[PlanMeasurement]:
         confirmed,
         key=lambda measurement: (measurement.keeps, measurement.speedup.ratio.value if not measurement.keeps else 0.0),
     )
-    said = f"It does not keep every promise as verified; {best.label} stands instead."
+    sentence = f"It does not keep every promise as verified; {best.label} stands instead."
     others = [
-        measurement if measurement.why_not else replace(measurement, passed_over=said)
+        measurement if measurement.why_not else replace(measurement, passed_over=sentence)
         for measurement in tried
         if measurement is not best
     ]
@@ -296,11 +296,11 @@ def _rivals(trials: Sequence[PlanTrial], document: StageInput) -> list[PlanTrial
     lower = document.workload.objectives[0].direction != "at_least"
     passed = [trial for trial in trials if trial.gate == "pass" and trial.primary is not None]
     today = next((trial for trial in passed if not is_change(Plan.model_validate(trial.plan), document)), None)
-    found = [trial for trial in passed if not trial.chosen and is_change(Plan.model_validate(trial.plan), document)]
+    rivals = [trial for trial in passed if not trial.chosen and is_change(Plan.model_validate(trial.plan), document)]
     if today is not None:
-        found = [trial for trial in found if ranking.better(trial, today, lower)]
-    found.sort(key=lambda trial: trial.primary.value if trial.primary else 0.0, reverse=not lower)
+        rivals = [trial for trial in rivals if ranking.better(trial, today, lower)]
+    rivals.sort(key=lambda trial: trial.primary.value if trial.primary else 0.0, reverse=not lower)
     if document.workload.constraints.prefer == "cheapest":
         keepers = choosing.keeping(trials, document.workload.objectives)
-        found.sort(key=lambda trial: choosing.cost_of(trial) if trial in keepers else math.inf)
-    return found
+        rivals.sort(key=lambda trial: choosing.cost_of(trial) if trial in keepers else math.inf)
+    return rivals

@@ -26,15 +26,15 @@ def expected_of(
         samples = pooled(served, objective.metric, objective.n, usd)
         return median_interval(samples, independent_spacing(objective.metric, served))
 
-    found = [*(median_of(process.after) for process in processes), *_in_compose(plan, document)]
+    intervals = [*(median_of(process.after) for process in processes), *_in_compose(plan, document)]
     spread = rebuild_spread(plan.options)
     return Expected(
         metric=objective.metric,
         n=objective.n,
         unit=objective.unit,
         value=median_of(joined([process.after for process in processes])).value,
-        low=min(interval.low for interval in found) * (1 - spread),
-        high=max(interval.high for interval in found) * (1 + spread),
+        low=min(interval.low for interval in intervals) * (1 - spread),
+        high=max(interval.high for interval in intervals) * (1 + spread),
         device=measured.device,
         driver=measured.driver or None,
         torch=measured.versions.get("torch"),

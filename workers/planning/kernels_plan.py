@@ -51,10 +51,10 @@ def cases(document: StageInput) -> dict[Case, float]:
 
 def prompt_cases(document: StageInput) -> dict[Case, float]:
     """The cases of `cases` that a prompt's pass runs, and the head's."""
-    found = cases(document)
+    prompt = cases(document)
     traffic = document.workload.traffic
     shape = BatchShape(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
-    return {case: count for case, count in found.items() if defaults.is_of_prompts(case, shape)}
+    return {case: count for case, count in prompt.items() if defaults.is_of_prompts(case, shape)}
 
 
 def layer_ops(document: StageInput, model: decoder.Decoder) -> LayerOps:
@@ -112,13 +112,15 @@ def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> li
         return []
     wanted = layer_ops(document, decoder.Decoder(model))
     exclude = document.workload.constraints.exclude
-    gpu, found = GPUS[document.gpu], defaults.of_prompts(ops, wanted.traffic)
-    return [*found, *defaults.last_rows(wanted, gpu, exclude)] if found else defaults.prompt_ops(wanted, gpu, exclude)
+    gpu, planned = GPUS[document.gpu], defaults.of_prompts(ops, wanted.traffic)
+    return (
+        [*planned, *defaults.last_rows(wanted, gpu, exclude)] if planned else defaults.prompt_ops(wanted, gpu, exclude)
+    )
 
 
 def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Option]]:
     """Candidates that passed the gate and were timed, fastest first; keys are cases in the model's precision."""
-    found: dict[str, list[Option]] = {}
+    options_: dict[str, list[Option]] = {}
     for candidate in candidates:
         variant = registry.variant(candidate.variant)
         if candidate.gate != "pass" or candidate.ms is None or (variant.lossy and not lossy):
@@ -127,8 +129,8 @@ def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Opti
         if not usable(case, candidate.variant):
             continue
         op = planned_op(case, candidate.variant, candidate.params, candidate.id)
-        found.setdefault(own_precision(case).key, []).append(Option(op, candidate.ms))
-    return {key: sorted(group, key=lambda option: option.ms) for key, group in found.items()}
+        options_.setdefault(own_precision(case).key, []).append(Option(op, candidate.ms))
+    return {key: sorted(group, key=lambda option: option.ms) for key, group in options_.items()}
 
 
 def own_precision(case: Case) -> Case:

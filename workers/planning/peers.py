@@ -64,21 +64,21 @@ def _measured(document: StageInput, model: torch.nn.Module, longest: float, seco
     judged = None if found_ids is None else judged_ids(found_ids, len(kept))
     honest = judged is None or judged.acceptable
     version = str(settings.pop("version", ""))
-    found = primary(document, clients) if honest else None
+    figure = primary(document, clients) if honest else None
     return PeerTrial(
         label=LABEL,
         version=version,
         settings=settings,
-        primary=found,
+        primary=figure,
         unit=document.workload.objectives[0].unit,
         start_seconds=start_seconds,
         served_ids=judged,
         gate="pass" if honest else "fail",
-        sentence=_sentence(version, settings, found, judged.sentence if judged else ""),
+        sentence=_sentence(version, settings, figure, judged.sentence if judged else ""),
     )
 
 
-def _sentence(version: str, settings: dict[str, object], found: Interval | None, judged: str) -> str:
+def _sentence(version: str, settings: dict[str, object], figure: Interval | None, judged: str) -> str:
     how = f"its engine {settings.get('engine', 'in process')}, CUDA graphs {settings.get('cudagraph_mode', 'unknown')}"
-    said = f"vLLM {version} on the same weights, prompts and traffic ({how}, no HTTP)"
-    return f"{said}: a peer, never chosen. {judged}" if found else f"{said} is refused. {judged}"
+    words = f"vLLM {version} on the same weights, prompts and traffic ({how}, no HTTP)"
+    return f"{words}: a peer, never chosen. {judged}" if figure else f"{words} is refused. {judged}"

@@ -7,8 +7,8 @@ from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 
 def weights_of(plan: Plan) -> list[str]:
     """The precisions that the plan's weights are held in."""
-    held = [str(op.case["weights"]) for op in plan.ops if op.case.get("weights")]
-    return [*dict.fromkeys([str(plan.options.get("weights", plan.dtype)), *held])]
+    weights = [str(op.case["weights"]) for op in plan.ops if op.case.get("weights")]
+    return [*dict.fromkeys([str(plan.options.get("weights", plan.dtype)), *weights])]
 
 
 def rounding_of(plan: Plan) -> str:

@@ -18,13 +18,13 @@ def of_tokens(
     """
     change, kl = quality.rises(expected, logits)
     tokens = expected.shape[0] * expected.shape[1]
-    found = (
+    sentence = (
         f"It chooses another {'next ' if generates else ''}token than the model in {change.value:.2%} (at most "
         f"{change.high:.2%}) of {tokens} tokens, and its mean KL divergence is at most {kl.high:.2g} nats"
     )
     if allowed is not None and not quality.is_acceptable(change, kl, allowed):
-        return "fail", f"{found}; {allowed.rate:.2%} and {allowed.nats_words} are allowed."
-    return "pass", f"{found}."
+        return "fail", f"{sentence}; {allowed.rate:.2%} and {allowed.nats_words} are allowed."
+    return "pass", f"{sentence}."
 
 
 def of_answers(expected: torch.Tensor, output: torch.Tensor, answer: AnswerKind) -> str:
@@ -37,7 +37,9 @@ def of_answers(expected: torch.Tensor, output: torch.Tensor, answer: AnswerKind)
     if isinstance(distance, ClassDistance):
         logit = f"the largest error of a logit is {error}"
         one = expected.shape[-1] == 1
-        said = logit if one else f"the most likely {answer.noun} differs from the model's in {mean:.2%}, and {logit}"
+        sentence = (
+            logit if one else f"the most likely {answer.noun} differs from the model's in {mean:.2%}, and {logit}"
+        )
     else:
-        said = f"the mean cosine distance to the model's vectors is {mean:.2g}, and the largest error {error} value"
-    return f"In a quick look at {requests} {'request' if requests == 1 else 'requests'} {said}; verify judges it."
+        sentence = f"the mean cosine distance to the model's vectors is {mean:.2g}, and the largest error {error} value"
+    return f"In a quick look at {requests} {'request' if requests == 1 else 'requests'} {sentence}; verify judges it."

@@ -23,7 +23,7 @@ def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
     for candidate in candidates:
         if candidate.op in APPLIED and candidate.gate == "pass" and candidate.ms is not None:
             groups.setdefault(json.dumps({**candidate.case, "weights": ""}, sort_keys=True), []).append(candidate)
-    found = []
+    fastest = []
     for group in groups.values():
         default = next((candidate for name in TORCH_VARIANTS for candidate in group if candidate.variant == name), None)
         rivals = [candidate for candidate in group if candidate is not default and (lossy or not is_lossy(candidate))]
@@ -32,8 +32,8 @@ def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
         best = min(rivals, key=lambda candidate: candidate.ms or 0.0)
         noise = f"difference to {default.variant} lies inside"
         if (best.ms_high or 0.0) < (default.ms_low or 0.0) and noise not in best.reason:
-            found.append(best)
-    return found
+            fastest.append(best)
+    return fastest
 
 
 def is_lossy(candidate: Candidate) -> bool:

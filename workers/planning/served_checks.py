@@ -28,9 +28,9 @@ def judge_served(
     workload's requests.
     """
     early = [1, *(objective.n for objective in document.workload.objectives if objective.n)]
-    found = judge_answers(reference, clients, precisions_of(plan), early, batches)
-    judged = None if found.ids is None else judged_ids(found.ids, len(found.kept))
-    return judged, found.refusal or too_fast(runner, plan, document, clients) or ""
+    answers = judge_answers(reference, clients, precisions_of(plan), early, batches)
+    judged = None if answers.ids is None else judged_ids(answers.ids, len(answers.kept))
+    return judged, answers.refusal or too_fast(runner, plan, document, clients) or ""
 
 
 def precisions_of(plan: Plan) -> tuple[str, str]:
@@ -38,13 +38,13 @@ def precisions_of(plan: Plan) -> tuple[str, str]:
     return rounding_of(plan), plan.dtype
 
 
-def judged_ids(found: Judged, batches: int) -> ServedIds:
+def judged_ids(judged: Judged, batches: int) -> ServedIds:
     """The ids of so many timed `batches` with their verdict."""
-    gaps, own = found.gaps, None if found.own is found.gaps else found.own
-    said = f"Over {gaps.tokens:,} ids of {batches} timed batches the largest logit gap is {gaps.largest:.2g}."
+    gaps, own = judged.gaps, None if judged.own is judged.gaps else judged.own
+    sentence = f"Over {gaps.tokens:,} ids of {batches} timed batches the largest logit gap is {gaps.largest:.2g}."
     if own is not None:
-        said += f" By the plan's own logits the mean gap is {own.mean:.2g} and the largest {own.largest:.2g}."
-    return served_ids(gaps, found.refusal, said, own)
+        sentence += f" By the plan's own logits the mean gap is {own.mean:.2g} and the largest {own.largest:.2g}."
+    return served_ids(gaps, judged.refusal, sentence, own)
 
 
 def of_processes(judged: Sequence[ServedIds]) -> ServedIds | None:

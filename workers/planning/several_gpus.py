@@ -43,5 +43,5 @@ def refusal(document: StageInput, gpus: int) -> Refusal | None:
         return Refusal(str(error))
     workload, gpu_class, profile = document.workload, class_of_several(document.gpu, gpus), document.results.profile
     known = AvailableGpus(ceilings={document.gpu: profile.ceilings} if profile else {})
-    said = (impossible(objective, workload, document.model, gpu_class, known) for objective in workload.objectives)
-    return next((Refusal(f"Not tried: {reason}.") for reason in said if reason), None)
+    reasons = (impossible(objective, workload, document.model, gpu_class, known) for objective in workload.objectives)
+    return next((Refusal(f"Not tried: {reason}.") for reason in reasons if reason), None)

@@ -38,11 +38,11 @@ def toggled(plan: Plan) -> list[tuple[str, Plan]]:
     of = [grouped.get(op.op, REST) for op in plan.ops]
     planned = [name for name in names if name in of]
     bare = _bare(plan)
-    found = [(RUNNER, bare)] if bare is not None else []
+    steps = [(RUNNER, bare)] if bare is not None else []
     for count, name in enumerate(planned, start=1):
         ops = [op for op, group in zip(plan.ops, of, strict=True) if group in planned[:count]]
-        found.append((name, plan.model_copy(update={"ops": ops})))
-    return found if len(found) > 1 else []
+        steps.append((name, plan.model_copy(update={"ops": ops})))
+    return steps if len(steps) > 1 else []
 
 
 def _bare(plan: Plan) -> Plan | None:
@@ -64,8 +64,8 @@ def measure(trier: TrialRunner, model: Any, plan: Plan, whole: PlanTrial, second
     steps = toggled(plan)
     if whole.gate != "pass" or seconds_left < LEAST_SECONDS or not steps:
         return []
-    found = [trier.attempt(name, part, _maker(model, part), STEP, lossy=False) for name, part in steps[:-1]]
-    return [*found, whole.model_copy(update={"label": steps[-1][0], "notes": []})]
+    trials = [trier.attempt(name, part, _maker(model, part), STEP, lossy=False) for name, part in steps[:-1]]
+    return [*trials, whole.model_copy(update={"label": steps[-1][0], "notes": []})]
 
 
 def of_kernels(
@@ -82,8 +82,8 @@ def of_kernels(
         journal.note("steps", f"the plan {whole.label} in steps", journal.plan_seconds(building))
         return measure(trier, model, plan, whole, seconds_left)
 
-    found: list[PlanTrial] = journal.once("steps", list[PlanTrial], make)
-    return found
+    measured: list[PlanTrial] = journal.once("steps", list[PlanTrial], make)
+    return measured
 
 
 def _maker(model: Any, plan: Plan) -> Callable[[], Runner]:

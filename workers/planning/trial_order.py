@@ -108,8 +108,8 @@ class TrialOrder:
     def refusal(self, candidate: CandidatePlan) -> str:
         """Why the variant cannot serve, or the workload does not allow it or its precision, as a sentence; or ""."""
         document, variant = self._document, candidate.variant
-        if said := self.excluded(variant):
-            return said
+        if reason := self.excluded(variant):
+            return reason
         case = several_gpus.case_of(variant, document, candidate.gpus)
         refused = variant.serves(case, GPUS[document.gpu]) or several_gpus.refusal(document, candidate.gpus)
         if refused:
@@ -127,8 +127,8 @@ class TrialOrder:
         """
         lossless = [trial for trial in tried if not lowers_precision(Plan.model_validate(trial.plan), self._precision)]
         best = ranking.fastest(tried if candidate.variant.lossy else lossless, self._lower)
-        if said := self._no_more_gpus(candidate, tried):
-            return said
+        if reason := self._no_more_gpus(candidate, tried):
+            return reason
         if best is None or best.primary is None or candidate.predicted is None:
             return ""
         reached, unit = best.primary.value, self._objective.unit
@@ -157,10 +157,10 @@ class TrialOrder:
         """
         if candidate.seconds < max(most, beyond if self.keeps(candidate) else 0.0):
             return ""
-        said = f"Not tried: building takes about {candidate.seconds:.0f} s and {seconds_left:.0f} s were left."
+        words = f"Not tried: building takes about {candidate.seconds:.0f} s and {seconds_left:.0f} s were left."
         if candidate.predicted is None:
-            return said
-        return f"{said} It is predicted to reach {quantity(candidate.predicted, self._objective.unit)}."
+            return words
+        return f"{words} It is predicted to reach {quantity(candidate.predicted, self._objective.unit)}."
 
     def _no_more_gpus(self, candidate: CandidatePlan, tried: Sequence[PlanTrial]) -> str:
         """Why more GPUs are not tried: where the cheapest plan is wanted and fewer GPUs keep every promise."""
@@ -241,7 +241,9 @@ def _whole_models(document: StageInput) -> list[WholeModel]:
     made afterwards, from whatever lossy variants were explored.
     """
     today, generates = document.workload.present_runner, document.model.kind == "decoder"
-    found = [variant for variant in registry.variants("model") if isinstance(variant, WholeModel) and variant.in_plans]
-    found = [variant for variant in found if generates or variant.encodes]
-    found = [variant for variant in found if not (variant.lossy and variant.runner_name == kernels_plan.VARIANT)]
-    return sorted(found, key=lambda variant: (variant.name != today, variant.build_seconds))
+    variants = [
+        variant for variant in registry.variants("model") if isinstance(variant, WholeModel) and variant.in_plans
+    ]
+    variants = [variant for variant in variants if generates or variant.encodes]
+    variants = [variant for variant in variants if not (variant.lossy and variant.runner_name == kernels_plan.VARIANT)]
+    return sorted(variants, key=lambda variant: (variant.name != today, variant.build_seconds))

@@ -14,7 +14,7 @@ from workers.wording.text import capitalised, in_a_sentence, percent, plain, pro
 
 
 def sentence(
-    found: Sequence[ObjectiveOutcome],
+    outcomes: Sequence[ObjectiveOutcome],
     gain: Speedup,
     judged: Quality | None,
     verdict: Verdict,
@@ -22,8 +22,8 @@ def sentence(
     before: str = "before",
 ) -> str:
     """The result in a few sentences. `no_quality` is why quality was not judged; `before` names what ran before."""
-    parts = [_objective_words(outcome) for outcome in found]
-    parts += [_change_words(found[0].objective, gain, before), gain.drift_words if gain.difference else ""]
+    parts = [_objective_words(outcome) for outcome in outcomes]
+    parts += [_change_words(outcomes[0].objective, gain, before), gain.drift_words if gain.difference else ""]
     if judged is None:
         parts += [f"Quality could not be measured: {no_quality}."]
     elif judged.acceptable and judged.tokens < judged.needed:
@@ -37,7 +37,7 @@ def sentence(
 def no_change_sentence(
     tried: Sequence[PlanMeasurement],
     left_out: Sequence[str],
-    found: Sequence[ObjectiveOutcome],
+    outcomes: Sequence[ObjectiveOutcome],
     verdict: Verdict,
     ended: Sequence[LeftOut] = (),
 ) -> str:
@@ -52,20 +52,20 @@ def no_change_sentence(
     ]
     if left_out:
         reasons.append(f"Time was short to verify {' and '.join(left_out)}.")
-    values = " ".join(_objective_words(outcome.model_copy(update={"before": None})) for outcome in found)
+    values = " ".join(_objective_words(outcome.model_copy(update={"before": None})) for outcome in outcomes)
     if tried[-1].no_quality:
         reasons.append(f"Quality could not be measured: {tried[-1].no_quality}.")
     sla = f"With {tried[-1].today} the SLA is {in_a_sentence(verdict)}."
     return f"No change is recommended. {' '.join(reasons)} {sla} {values}"
 
 
-def busy_words(found: Sequence[ObjectiveOutcome], busy: float | None) -> str:
+def busy_words(outcomes: Sequence[ObjectiveOutcome], busy: float | None) -> str:
     """That other programs, which used the share `busy` of the CPU, may be why promises are missed, as a sentence.
 
     "" where the share is None, or a promise is missed by more than that: the plan had 1 - `busy` of the machine, so
     alone on it no time would be shorter by more than this factor.
     """
-    missed = [outcome for outcome in found if outcome.verdict == "missed"]
+    missed = [outcome for outcome in outcomes if outcome.verdict == "missed"]
     if busy is None or not missed or not all(_within_reach(outcome, 1 - busy) for outcome in missed):
         return ""
     return (
@@ -125,8 +125,8 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
         words += f"; before, it was {plain(outcome.before, 4)} {unit}"
     ratio = outcome.ratio
     if ratio is not None and not outcome.void:
-        found = f"it is {plain(ratio.value)}x (95 % interval {plain(ratio.low)}x to {plain(ratio.high)}x)"
-        words += f", and {'nothing is changed' if ratio.low == ratio.high == 1 else found}"
+        sentence = f"it is {plain(ratio.value)}x (95 % interval {plain(ratio.low)}x to {plain(ratio.high)}x)"
+        words += f", and {'nothing is changed' if ratio.low == ratio.high == 1 else sentence}"
     return " ".join(filter(None, [f"{words}.", _undecided_words(outcome)]))
 
 
@@ -149,10 +149,10 @@ def _undecided_words(outcome: ObjectiveOutcome) -> str:
     return ""
 
 
-def overall_verdict(found: Sequence[ObjectiveOutcome], judged: Quality | None, changed: bool) -> Verdict:
+def overall_verdict(outcomes: Sequence[ObjectiveOutcome], judged: Quality | None, changed: bool) -> Verdict:
     """The verdict on objectives and quality. A plan that `changed` the model is met only with proven quality."""
     if judged is not None and not judged.acceptable:
         return "missed"
-    verdict = overall([outcome.verdict for outcome in found])
+    verdict = overall([outcome.verdict for outcome in outcomes])
     proven = judged is not None and judged.tokens >= judged.needed
     return "not_enough_samples" if verdict == "met" and changed and not proven else verdict

@@ -67,10 +67,10 @@ def predicted_miss(sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Map
     What is not predicted counts as kept, and so does a promise below the median or of a rate.
     """
     for objective in sla.objectives:
-        found = _fastest_ms(objective, sla, model, gpu_class, ceilings) if objective.limit is not None else None
-        if found and objective.limit is not None and _beyond(objective, found):
+        ms = _fastest_ms(objective, sla, model, gpu_class, ceilings) if objective.limit is not None else None
+        if ms and objective.limit is not None and _beyond(objective, ms):
             by = rates_words(gpu_class, ceilings)
-            took = f"the median {objective.title} is predicted to be {plain(found)} ms (modelled, {by})"
+            took = f"the median {objective.title} is predicted to be {plain(ms)} ms (modelled, {by})"
             return f"On {gpu_class} {took}; promised are at most {plain(objective.limit)} ms."
     return ""
 
@@ -88,8 +88,8 @@ def why_several(sla: Sla, model: ModelManifest, gpu_class: str, classes: Collect
     fewer = [name for name in classes if gpus_of(name) < gpus_of(gpu_class)]
     for name in fewer:
         for objective in sla.objectives:
-            if said := impossible(objective, sla, model, name, known):
-                return f"{said}."
+            if sentence := impossible(objective, sla, model, name, known):
+                return f"{sentence}."
     return next(filter(None, (predicted_miss(sla, model, name, known.ceilings) for name in fewer)), "")
 
 
@@ -115,21 +115,21 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     there = {*sla.constraints.gpu_classes, *known.living}
     gpus = next((ranks for ranks in enough if classes[ranks] in there), enough[0])
     choice, likely = classes[gpus], median[gpus]
-    said = f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms"
+    words = f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms"
     if likely and objective.percentile >= MEDIAN:
         by = rates_words(gpu, rates)
-        said += f" {'and' if kept else 'but'} are predicted to take {plain(likely)} ms (modelled, {by})"
+        words += f" {'and' if kept else 'but'} are predicted to take {plain(likely)} ms (modelled, {by})"
     if not choice or choice in sla.constraints.gpu_classes or not kept:
-        return said
-    return f"{said}: allow the class {choice}{', of which a worker is there' if choice in known.living else ''}"
+        return words
+    return f"{words}: allow the class {choice}{', of which a worker is there' if choice in known.living else ''}"
 
 
 def _fastest_ms(
     promise: Objective, sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings]
 ) -> float | None:
     """The least median that is predicted of what the promise is about; None where none is."""
-    found = fastest(predicted(sla, model, gpu_class, ceilings).plans, promise)
-    return found[0] if found else None
+    best = fastest(predicted(sla, model, gpu_class, ceilings).plans, promise)
+    return best[0] if best else None
 
 
 def _of_a_time(objective: Objective) -> bool:

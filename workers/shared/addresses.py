@@ -82,21 +82,21 @@ def resolve(target: Destination) -> str:
 
     Raises AddressRefused if any address of the host is inside the network, and OSError if there is none.
     """
-    found = _look_up(target)
-    if not found:
+    addresses = _look_up(target)
+    if not addresses:
         raise OSError(f"{target.host} has no address.")
-    _check(target, found)
-    return str(found[0])
+    _check(target, addresses)
+    return str(addresses[0])
 
 
 def _look_up(target: Destination, flags: int = 0) -> list[IpAddress]:
     try:
-        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, flags=flags)
+        entries = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, flags=flags)
     except (socket.gaierror, UnicodeError):
         return []
-    return [ipaddress.ip_address(entry[4][0]) for entry in found]
+    return [ipaddress.ip_address(entry[4][0]) for entry in entries]
 
 
-def _check(target: Destination, found: list[IpAddress]) -> None:
-    if not target.allowed and any(is_inside(address) for address in found):
+def _check(target: Destination, addresses: list[IpAddress]) -> None:
+    if not target.allowed and any(is_inside(address) for address in addresses):
         raise AddressRefused(f"{target.host} is an address inside a network, not one of the public internet.")

@@ -99,9 +99,9 @@ def check_tensors(model_dir: Path, config: dict[str, Any]) -> list[str]:
 
 
 def _refuse_mismatches(report: Any, model_dir: Path) -> None:
-    for name, held, implied in sorted(report["mismatched_keys"]):
+    for name, mismatch, implied in sorted(report["mismatched_keys"]):
         raise StageError(
-            f"The tensor {name} has shape {list(held)}, but config.json implies {list(implied)}.",
+            f"The tensor {name} has shape {list(mismatch)}, but config.json implies {list(implied)}.",
             refused=True,
             file=_file_of(model_dir, name),
             field=name,

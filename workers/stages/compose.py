@@ -264,8 +264,8 @@ class _Composer:
         count = len(self.done)
         self.context.say(min(0.9, 0.1 + 0.12 * count), f"trying the plan {label}")
         times = TrialTimeouts(self._building_seconds(), self._measuring_seconds())
-        if said := self._journal.why_left_out(f"plan {label}"):
-            trial = untried(label, plan, self.document, "error", said)
+        if reason := self._journal.why_left_out(f"plan {label}"):
+            trial = untried(label, plan, self.document, "error", reason)
         else:
             longest = self._journal.plan_seconds(2 * worst + self._loading_seconds) if self.done else MOST_SECONDS
             self._journal.note(f"plan {label}", f"the plan {label}", longest)

@@ -90,12 +90,12 @@ def wanted_cases(document: StageInput, profile: ProfileResult) -> tuple[list[Pro
     plan = leading(document)
     if plan is None or plan.variant.runner_name != kernels_plan.MEGAKERNEL:
         return composed or read_cases(profile.cases, profile.ceilings), ""
-    said = f"{plan.label} is predicted to be the fastest plan, and runs no operation of a decode step by itself"
+    words = f"{plan.label} is predicted to be the fastest plan, and runs no operation of a decode step by itself"
     share = _prompt_share(document, plan)
     if share < PROMPT_SHARE:
-        return [], f"Nothing was explored: {said}; the prompt is {share:.0%} of what the first promise is about."
+        return [], f"Nothing was explored: {words}; the prompt is {share:.0%} of what the first promise is about."
     cases = composed_cases(kernels_plan.prompt_cases(document), profile.ceilings)
-    return cases, f"Only a prompt's operations were explored: {said}."
+    return cases, f"Only a prompt's operations were explored: {words}."
 
 
 def _prompt_share(document: StageInput, plan: CandidatePlan) -> float:
@@ -161,18 +161,18 @@ def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledC
     A case costs its measured `ms` in one request, or its roofline floor where the row has none.
     """
     ops = {variant.op for variant in registry.variants()} - {"model"}
-    found: dict[str, ProfiledCase] = {}
+    cases: dict[str, ProfiledCase] = {}
     for row in rows:
         try:
             case = case_from.validate_python(row["case"])
         except (ValidationError, KeyError):
             continue
         if case.op in ops:
-            before = found.get(case.key, ProfiledCase(case, 0, 0))
+            before = cases.get(case.key, ProfiledCase(case, 0, 0))
             calls = float(row.get("per_request") or 0)
             ms = float(row.get("ms") or calls * (floor_ms(case, in_burst(ceilings.model_dump())) or 0.0))
-            found[case.key] = ProfiledCase(case, before.per_request + calls, before.ms + ms)
-    return sorted(found.values(), key=lambda case: -case.ms)
+            cases[case.key] = ProfiledCase(case, before.per_request + calls, before.ms + ms)
+    return sorted(cases.values(), key=lambda case: -case.ms)
 
 
 def _shares(wanted: list[ProfiledCase], context: Context) -> Iterator[tuple[ProfiledCase, float]]:

@@ -70,24 +70,24 @@ def _gpus(side: ServedLoad) -> str:
 
 def _line_note(side: ServedLoad, priced: PriceBreakdown) -> str:
     model, traffic, rate = priced.model, priced.workload.traffic, side.per_second.value
-    said, unit = [f"At {side.load}."] if side.highest else [], model.counted
+    notes, unit = [f"At {side.load}."] if side.highest else [], model.counted
     if side.gpus > 1 and side.usd_per_hour is not None:
-        said.append(f"{side.gpus} GPUs at {side.usd_per_hour / side.gpus:.2f} USD per hour each.")
+        notes.append(f"{side.gpus} GPUs at {side.usd_per_hour / side.gpus:.2f} USD per hour each.")
     if side.holds is False:
         at = "" if side.usd_per_hour is None else f" at {plain(usd_per_mtok(side.usd_per_hour, rate))} USD/M {unit}"
-        said.append(f"The SLA does not hold; without it {plain(rate, 4)} {unit}/s{at}.")
+        notes.append(f"The SLA does not hold; without it {plain(rate, 4)} {unit}/s{at}.")
     elif side.holds is None:
-        said.append("Too few samples to say that the SLA holds.")
+        notes.append("Too few samples to say that the SLA holds.")
     if side.usd_per_hour is None:
-        said.append("What an hour of this hardware costs is not known here.")
+        notes.append("What an hour of this hardware costs is not known here.")
     elif side.read_per_second is not None:
         both = usd_per_mtok(side.usd_per_hour, rate + side.read_per_second.value)
-        said.append(f"Output tokens; over prompt and output tokens together {plain(both)} USD/M.")
+        notes.append(f"Output tokens; over prompt and output tokens together {plain(both)} USD/M.")
     elif model.counted == "tokens":
-        said.append("Tokens are those the model reads.")
+        notes.append("Tokens are those the model reads.")
     elif model.counted in ("sequences", "embeddings"):
-        said.append(f"Each of the {model.counted} is the answer to a text of {traffic.prompt_tokens:,} tokens.")
-    return " ".join(said)
+        notes.append(f"Each of the {model.counted} is the answer to a text of {traffic.prompt_tokens:,} tokens.")
+    return " ".join(notes)
 
 
 def _sensitivity(price: GpuPrice, sides: LoadPair) -> list[Sensitivity]:
@@ -216,14 +216,14 @@ def price(
     )
     several = several_gpus(verify, trials, workload.objectives[0], gpu.typical, model.counted)
     first = _sentence(result, gpu, verify, searched=curves[1] is not None)
-    said = [first, several, _one_step(model), _whatever_the_promise(result)]
-    return result.model_copy(update={"sentence": " ".join(filter(None, said))})
+    notes = [first, several, _one_step(model), _whatever_the_promise(result)]
+    return result.model_copy(update={"sentence": " ".join(filter(None, notes))})
 
 
 def _whatever_the_promise(result: PriceResult) -> str:
     """Both prices at one load, where before has none under the promise; "" elsewhere."""
-    found = same_load(result.any_load.rows) if result.any_load and result.lines[0].usd_per_mtok is None else ""
-    return f"Whatever the promise: {found[0].lower()}{found[1:]}" if found else ""
+    words = same_load(result.any_load.rows) if result.any_load and result.lines[0].usd_per_mtok is None else ""
+    return f"Whatever the promise: {words[0].lower()}{words[1:]}" if words else ""
 
 
 def _per_dollar(sides: LoadPair) -> float | None:

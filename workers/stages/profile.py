@@ -63,7 +63,7 @@ def _sampled(runner: Runner, prompt: torch.Tensor, steps: int, generates: bool, 
 
 
 def _replayed(
-    document: StageInput, model: torch.nn.Module, prompt: torch.Tensor, sampled: TracedWindows, found: Ceilings,
+    document: StageInput, model: torch.nn.Module, prompt: torch.Tensor, sampled: TracedWindows, ceilings: Ceilings,
     context: Context,
 ) -> list[OpRow]:  # fmt: skip
     """The table of the same request by the compiled runner, whose kernels CUDA graphs replay, with its idle time.
@@ -76,7 +76,7 @@ def _replayed(
         capture.trace(model, True, request(runner, prompt, steps + 1, True), path)
     work = graph_replays.name_replays(attribution.attribute(reader.read(path)), sampled.counted)
     scale = table.TraceScale(decode=(tokens - 1) / steps if steps else 1.0)
-    return table.with_idle(table.rows(work, sampled.counted, found, scale), wall)
+    return table.with_idle(table.rows(work, sampled.counted, ceilings, scale), wall)
 
 
 def _ceilings(document: StageInput, context: Context) -> Ceilings:
@@ -86,8 +86,8 @@ def _ceilings(document: StageInput, context: Context) -> Ceilings:
     if known and known.at and uuid and known.gpu_uuid == uuid and now - datetime.fromisoformat(known.at) < KNOWN_FOR:
         return known
     context.say(0.0, "measuring the device's ceilings")
-    found = ceilings.measure_ceilings(device_of(document.gpu_class))
-    return Ceilings.model_validate({**found, "gpu_uuid": uuid, "at": now.isoformat(timespec="seconds")})
+    measured = ceilings.measure_ceilings(device_of(document.gpu_class))
+    return Ceilings.model_validate({**measured, "gpu_uuid": uuid, "at": now.isoformat(timespec="seconds")})
 
 
 def _wants_graphs(document: StageInput, generates: bool) -> bool:

@@ -128,10 +128,14 @@ class _Bench:
             self._journal.note_parts(label, f"the plan {label}", 2 * (built + self._loading_seconds))
             return self._attempt(label, plan)
 
-        found: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
-        files = (found.profile.trace, found.profile.timeline and found.profile.timeline.file) if found.profile else ()
+        measurement: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
+        files = (
+            (measurement.profile.trace, measurement.profile.timeline and measurement.profile.timeline.file)
+            if measurement.profile
+            else ()
+        )
         self.context.kept += [file for file in files if file and file not in self.context.kept]
-        return found
+        return measurement
 
     def _attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         document, context, start = self.document, self.context, time.monotonic()
@@ -197,8 +201,8 @@ class _Bench:
                     break
                 self.today.serve()
         both = served if last.changed else last.after
-        found = unchanged(last, self.document, [Alternation(both, both)], self.usd)
-        return replace(found, environment=meanwhile) if (meanwhile := environment()).telemetry.void else found
+        result = unchanged(last, self.document, [Alternation(both, both)], self.usd)
+        return replace(result, environment=meanwhile) if (meanwhile := environment()).telemetry.void else result
 
     @property
     def _has_time(self) -> bool:
@@ -260,11 +264,13 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         plan.expected = expected_of(plan, document, final.processes, final.environment, usd_after)
     plan.serving, not_served = serving_of(plan, document)
     if recommended:
-        said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality, workload.compared_with)
+        words = sentence(
+            final.outcomes, final.speedup, final.quality, verdict, final.no_quality, workload.compared_with
+        )
     else:
-        said = no_change_sentence(tried, left_out, final.outcomes, verdict, document.left_out)
+        words = no_change_sentence(tried, left_out, final.outcomes, verdict, document.left_out)
     for_time = left_out_words(waiting, workload.objectives[0], verdict)
-    said = " ".join(filter(None, (busy, for_time, said, "" if final.void in said else final.void, final.failure)))
+    words = " ".join(filter(None, (busy, for_time, words, "" if final.void in words else final.void, final.failure)))
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),
@@ -287,7 +293,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         verdict=verdict,
         minutes_wanted=minutes_wanted(document, context, waiting) if verdict != "met" else None,
         counted=document.model.counted,
-        sentence=said,
+        sentence=words,
     )
 
 

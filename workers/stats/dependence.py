@@ -89,10 +89,10 @@ def _inefficiency(whole: float, share: float) -> float:
 
 def _correlations(values: Sequence[float] | np.ndarray, small: float) -> tuple[np.ndarray, float]:
     """The autocorrelation from lag 0 on, and c(0) / (c(0) + e²), e being `small`. No lag where no value differs."""
-    found = np.asarray(values, dtype=float)
-    if len(found) < 2 or not np.ptp(found):
+    series = np.asarray(values, dtype=float)
+    if len(series) < 2 or not np.ptp(series):
         return np.empty(0), 0.0
-    centred = found - found.mean()
+    centred = series - series.mean()
     count, power = len(centred), float(centred @ centred)
     spectrum = np.fft.rfft(centred, 1 << (2 * count - 1).bit_length())
     correlations = np.fft.irfft(spectrum * np.conj(spectrum))[:count] / power
@@ -145,8 +145,8 @@ def alike(
     means = grouped(values, together)
     small = 0.0 if limit is None or not means else SMALL * abs(limit - median(means))
     most = max(1.0, len(means) / ENOUGH_GROUPS)
-    found = (statistical_inefficiency(means, small), statistical_inefficiency(grouped(shares, together)))
-    return together * min(most, max(found))
+    inefficiencies = (statistical_inefficiency(means, small), statistical_inefficiency(grouped(shares, together)))
+    return together * min(most, max(inefficiencies))
 
 
 def judged(
@@ -164,10 +164,13 @@ def judged(
     """
     weighed = as_pooled(percentile, shares, counts) if counts else shares
     size, least = alike(values, weighed, together, limit), LEAST_GROUPS if together is None else 0
-    found, clean = verdict(percentile, grouped(weighed, size), confidence), needed_requests(percentile, 0, confidence)
-    if found == "met" and len(shares) < least * size:
-        found = "not_enough_samples"
+    verdict_, clean = (
+        verdict(percentile, grouped(weighed, size), confidence),
+        needed_requests(percentile, 0, confidence),
+    )
+    if verdict_ == "met" and len(shares) < least * size:
+        verdict_ = "not_enough_samples"
     needed = size * max(clean * max(counts) / fmean(counts) if counts else clean, least)
-    if found == "too_close" and len(shares) < needed:
-        found = "not_enough_samples"
-    return LoadVerdict(found, size, math.ceil(needed))
+    if verdict_ == "too_close" and len(shares) < needed:
+        verdict_ = "not_enough_samples"
+    return LoadVerdict(verdict_, size, math.ceil(needed))

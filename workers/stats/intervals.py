@@ -140,8 +140,8 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], spacing: int =
     count = min(len(before), len(after))
     pairs = np.column_stack([before[:count], after[:count]])
     taken = np.column_stack([thinned(side[:count], spacing) for side in (before, after)])
-    found = bootstrap(_ratio_of_medians, taken)
-    low, high, value = found.low, found.high, float(_ratio_of_medians(pairs))
+    interval = bootstrap(_ratio_of_medians, taken)
+    low, high, value = interval.low, interval.high, float(_ratio_of_medians(pairs))
     if count < LEAST_PAIRS * spacing:
         smallest, largest = pairs.min(axis=0), pairs.max(axis=0)
         low, high = float(smallest[0] / largest[1]), float(largest[0] / smallest[1])
@@ -174,12 +174,12 @@ def noise_floor(*sides: Sequence[float], spacing: int = 1) -> Interval:
     difference. Raises ValueError when no side has two samples.
     """
     taken = [thinned(side, spacing) for side in sides]
-    found = [paired_ratio(side[0::2], side[1::2]) for side in taken if len(side) > 1]
-    if not found:
+    ratios = [paired_ratio(side[0::2], side[1::2]) for side in taken if len(side) > 1]
+    if not ratios:
         raise ValueError("a noise floor needs at least two samples of one side")
-    value = max((interval.value for interval in found), key=lambda ratio: abs(math.log(ratio)))
+    value = max((interval.value for interval in ratios), key=lambda ratio: abs(math.log(ratio)))
     return Interval(
-        value=value, low=min(interval.low for interval in found), high=max(interval.high for interval in found)
+        value=value, low=min(interval.low for interval in ratios), high=max(interval.high for interval in ratios)
     )
 
 
@@ -215,16 +215,16 @@ def drift(samples: Sequence[float]) -> float | None:
     score = float(np.sign(values[None, :] - values[:, None])[np.triu_indices(count, 1)].sum())
     spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     ratio = float(np.median(values[count // 2 :]) / np.median(values[: count // 2]))
-    found = abs(score) > TREND_SCORE * spread and abs(ratio - 1) >= LEAST_DRIFT
-    return ratio if found else None
+    drifts = abs(score) > TREND_SCORE * spread and abs(ratio - 1) >= LEAST_DRIFT
+    return ratio if drifts else None
 
 
 def joined(parts: Sequence[Sequence[Served]]) -> list[Served]:
     """What several processes served, each part moved in time to begin when the one before it ended."""
-    found: list[Served] = []
+    served: list[Served] = []
     for part in (part_ for part_ in parts if part_):
-        by = found[-1].times_ns[-1] - part[0].start_ns if found else 0
-        found += [
+        by = served[-1].times_ns[-1] - part[0].start_ns if served else 0
+        served += [
             replace(
                 request,
                 intended_ns=request.intended_ns + by,
@@ -233,4 +233,4 @@ def joined(parts: Sequence[Sequence[Served]]) -> list[Served]:
             )
             for request in part
         ]
-    return found
+    return served

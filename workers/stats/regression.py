@@ -109,8 +109,8 @@ def judge(kept: KeptRun, new: KeptRun, limit: float) -> Judgement:
         raise TooFewProcesses(
             f"A regression cannot be judged: {error}, and {counts}; give the workload more minutes."
         ) from None
-    said = _sentence(kept, new, objectives, ratios, worse, limit)
-    return Judgement(ratios, bool(worse), " ".join([said, *left_out, *_two_gpus(kept, new)]))
+    words = _sentence(kept, new, objectives, ratios, worse, limit)
+    return Judgement(ratios, bool(worse), " ".join([words, *left_out, *_two_gpus(kept, new)]))
 
 
 def _two_gpus(kept: KeptRun, new: KeptRun) -> list[str]:
@@ -169,8 +169,8 @@ def _medians(run: KeptRun, objective: Objective) -> list[float]:
     of_metric = (
         outcome for outcome in verify.outcomes if (outcome.objective.metric, outcome.objective.n) == _key(objective)
     )
-    if (found := next(of_metric, None)) and found.medians:
-        return found.medians
+    if (promised := next(of_metric, None)) and promised.medians:
+        return promised.medians
     first = _metric(verify) == _key(objective)
     return [process.after for process in verify.speedup.processes] if first and verify.speedup else []
 
@@ -187,20 +187,20 @@ def _sentence(
     worse: list[str],
     limit: float,
 ) -> str:
-    said, several = "worse" if worse else "not shown to be worse", len(objectives) > 1
+    words, several = "worse" if worse else "not shown to be worse", len(objectives) > 1
     where = f" in {', '.join(worse)}" if worse and several else ""
     counts = " and ".join(str(len(_medians(run, objectives[0]))) for run in (kept, new))
-    found = []
+    sentences = []
     for objective in objectives:
         values = [quantity(_geometric(_medians(run, objective)), objective.unit) for run in (kept, new)]
         ratio, interval = ratios[objective.title], "interval" if several else "99 % interval"
-        found.append(
+        sentences.append(
             f"median {objective.title} {values[1]} where it was {values[0]}; ratio {plain(ratio.value, 4)}, {interval} "
             f"{plain(ratio.low, 4)} to {plain(ratio.high, 4)}"
         )
     all_of_them = "; 99 % for all of them together" if several else ""
     return (
-        f"{new.name} is {said} than {kept.name} by more than {percent(limit)}{where}: {'; '.join(found)}{all_of_them}, "
+        f"{new.name} is {words} than {kept.name} by more than {percent(limit)}{where}: {'; '.join(sentences)}{all_of_them}, "
         f"over {counts} processes."
     )
 

@@ -70,8 +70,8 @@ def _by_process(
     values, shares = [], []
     for served in processes:
         by_batch = (samples_of(batch, objective.metric, objective.n, usd_per_hour) for batch in served)
-        if found := [fmean(samples) for samples in by_batch if samples]:
-            values.append(found)
+        if means := [fmean(samples) for samples in by_batch if samples]:
+            values.append(means)
             shares.append(shares_over(objective, served, usd_per_hour))
     return values, shares
 
@@ -89,14 +89,14 @@ def _alike(
     logs = [np.log(np.maximum(process, np.finfo(float).tiny)) for process in values]
     small = SMALL * min(abs(math.log(objective.limit) - float(np.median(logs_of_one))) for logs_of_one in logs)
     within, beyond = (np.concatenate([_centred(values) for values in side]) for side in (logs, shares))
-    found = max(cautious_inefficiency(within, small, spacing), statistical_inefficiency(beyond, spacing=spacing))
-    return round(found, 1)
+    inefficiency = max(cautious_inefficiency(within, small, spacing), statistical_inefficiency(beyond, spacing=spacing))
+    return round(inefficiency, 1)
 
 
 def _centred(values: Sequence[float] | np.ndarray) -> np.ndarray:
     """The values less their mean; exactly 0 where all are equal."""
-    found = np.asarray(values, dtype=float)
-    return found - found.mean() if np.ptp(found) else np.zeros_like(found)
+    logs = np.asarray(values, dtype=float)
+    return logs - logs.mean() if np.ptp(logs) else np.zeros_like(logs)
 
 
 def is_enough(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> bool:
@@ -116,10 +116,10 @@ def distributions(
     """The objectives' metrics first, with their percentiles, then the defaults of the kind of model."""
     promised = [(objective.metric, objective.n) for objective in objectives]
     defaults = [(metric, None) for metric in DEFAULT_METRICS[model.kind]]
-    found = []
+    measured = []
     for metric, n in dict.fromkeys([*promised, *defaults]):
         samples = pooled(served, metric, n, usd_per_hour)
         extra = [objective.percentile for objective in objectives if (objective.metric, objective.n) == (metric, n)]
         if samples:
-            found.append(distribution(samples, metric, n, extra, model.counted))
-    return found
+            measured.append(distribution(samples, metric, n, extra, model.counted))
+    return measured

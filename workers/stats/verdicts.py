@@ -55,8 +55,8 @@ def verdict(
     many requests as a clean result takes; *not enough samples*, after fewer.
     """
     proven = {_proven(percentile, shares[first::spacing], confidence, alike) for first in range(spacing)}
-    if len(proven) == 1 and (found := proven.pop()) is not None:
-        return found
+    if len(proven) == 1 and (decided := proven.pop()) is not None:
+        return decided
     enough = _shown(percentile, len(shares) // spacing, 0, confidence, alike)
     return "too_close" if enough else "not_enough_samples"
 

@@ -41,11 +41,11 @@ def attribute(trace: Trace) -> list[DeviceWork]:
     owners: dict[int, _Owner] = {}
     for thread, launches in trace.launches.items():
         owners.update(_owners(trace.spans.get(thread, []), launches))
-    found: list[DeviceWork] = []
+    attributed: list[DeviceWork] = []
     for kernel in trace.kernels:
-        last = found[-1].phase if found else ""
+        last = attributed[-1].phase if attributed else ""
         owner = owners.get(kernel.correlation, _Owner(UNATTRIBUTED, last, False))
-        found.append(
+        attributed.append(
             DeviceWork(
                 kernel.start,
                 owner.label,
@@ -56,7 +56,7 @@ def attribute(trace: Trace) -> list[DeviceWork]:
                 owner.graph,
             )
         )
-    return found
+    return attributed
 
 
 class _Stack:
@@ -80,12 +80,12 @@ class _Stack:
     @property
     def operation(self) -> HostSpan | None:
         """The outermost operation inside the innermost scope."""
-        found = None
+        outermost = None
         for span in reversed(self._open):
             if span.annotation:
                 break
-            found = span
-        return found
+            outermost = span
+        return outermost
 
     def owner(self, operation: str) -> tuple[str, str]:
         """Label and phase of `operation` at this moment. A unit takes precedence over modules inside it."""

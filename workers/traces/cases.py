@@ -35,7 +35,7 @@ def profiled_cases(
             use.count += scale.of(op.phase)
             use.least_bytes[op.label] += op.least_bytes
     measured = {(row.op, row.phase): row.ms for row in rows}
-    found = [
+    cases = [
         {
             "op": case.op,
             "label": ", ".join(use.least_bytes),
@@ -49,7 +49,7 @@ def profiled_cases(
         }
         for case, use in uses.items()
     ]
-    return sorted(found, key=lambda entry: -entry["ms"])
+    return sorted(cases, key=lambda entry: -entry["ms"])
 
 
 def _halfway(case: Case, kv_len: int) -> Case:

@@ -49,13 +49,13 @@ def name_replays(work: Sequence[DeviceWork], counted: Sequence[CountedOp]) -> li
     whose names tell nothing are unattributed.
     """
     first, later = ("forward",) * 2 if any(op.phase == "forward" for op in counted) else ("prefill", "decode")
-    found = [piece._replace(phase=later) for piece in work if not piece.graph]
+    named = [piece._replace(phase=later) for piece in work if not piece.graph]
     for index, replay in enumerate(_replays(work)):
         phase = first if index == 0 else later
         sequence = [op for op in counted if op.phase == phase and _is_matrix_label(op.label)]
         once = sequence[: len(sequence) // max(1, _decode_steps(counted))] if phase == "decode" else sequence
-        found += _named(replay, [op.label for op in once], phase)
-    return sorted(found)
+        named += _named(replay, [op.label for op in once], phase)
+    return sorted(named)
 
 
 def _decode_steps(counted: Sequence[CountedOp]) -> int:
@@ -76,13 +76,13 @@ def _named(replay: list[DeviceWork], sequence: list[str], phase: str) -> list[De
     matrix = [index for index, piece in enumerate(replay) if _is_matrix(piece.kernel)]
     labels = _fitting(sequence, len(matrix))
     placed = dict(zip(matrix, labels, strict=True)) if labels else {}
-    found, last = [], ""
+    named, last = [], ""
     for index, piece in enumerate(replay):
         label = placed.get(index) or by_name(piece.kernel, last)
         if index in matrix:
             last = label
-        found.append(piece._replace(label=label, phase=phase))
-    return found
+        named.append(piece._replace(label=label, phase=phase))
+    return named
 
 
 def _is_matrix(kernel: str) -> bool:
@@ -104,17 +104,17 @@ def _fitting(sequence: list[str], count: int) -> list[str]:
 
 def packed(sequence: Sequence[str]) -> list[str]:
     """The sequence with neighbours that one matrix can hold joined: q, k, v and gate, up."""
-    found: list[str] = []
+    labels: list[str] = []
     rest = list(sequence)
     while rest:
         for group in GROUPS:
             if rest[: len(group)] == [f"linear {name}" for name in group]:
-                found.append("linear " + ", ".join(group))
+                labels.append("linear " + ", ".join(group))
                 rest = rest[len(group) :]
                 break
         else:
-            found.append(rest.pop(0))
-    return found
+            labels.append(rest.pop(0))
+    return labels
 
 
 def by_name(kernel: str, last: str = "") -> str:

@@ -67,8 +67,8 @@ def rows(
         if (op.label, op.phase) in groups:
             groups[op.label, op.phase].counted.append(op)
     total = sum(group.ms * scale.of(phase) for (_, phase), group in groups.items())
-    found = [_row(name, phase, group, ceilings, scale.of(phase), total) for (name, phase), group in groups.items()]
-    return sorted(found, key=lambda row: -row.ms)
+    table_rows = [_row(name, phase, group, ceilings, scale.of(phase), total) for (name, phase), group in groups.items()]
+    return sorted(table_rows, key=lambda row: -row.ms)
 
 
 def _row(name: str, phase: str, group: _Group, ceilings: Ceilings, scale: float, total: float) -> OpRow:
@@ -125,12 +125,12 @@ def launches(work: Sequence[DeviceWork], scale: TraceScale) -> int:
     return round(sum(scale.of(piece.phase) for piece in work))
 
 
-def with_idle(found: list[OpRow], request_ms: float) -> list[OpRow]:
+def with_idle(rows: list[OpRow], request_ms: float) -> list[OpRow]:
     """Shares of the request's wall time, with a row for the time in which the device had nothing to do."""
-    device_ms = sum(row.ms for row in found)
+    device_ms = sum(row.ms for row in rows)
     whole = max(request_ms, device_ms)
     idle_ms = whole - device_ms
-    result = [row.model_copy(update={"share": row.ms / whole if whole else 0.0}) for row in found]
+    result = [row.model_copy(update={"share": row.ms / whole if whole else 0.0}) for row in rows]
     if idle_ms > 0:
         result.append(
             OpRow(op="idle", phase="all", kernel="", ms=idle_ms, share=idle_ms / whole, calls=1, bound="idle")
@@ -138,8 +138,8 @@ def with_idle(found: list[OpRow], request_ms: float) -> list[OpRow]:
     return sorted(result, key=lambda row: -row.ms)
 
 
-def attributed_share(found: Sequence[OpRow]) -> float:
+def attributed_share(rows: Sequence[OpRow]) -> float:
     """The share of the device's time whose operation is known."""
-    device_ms = sum(row.ms for row in found if row.bound != "idle")
-    lost = sum(row.ms for row in found if row.op in NOT_ATTRIBUTED)
+    device_ms = sum(row.ms for row in rows if row.bound != "idle")
+    lost = sum(row.ms for row in rows if row.op in NOT_ATTRIBUTED)
     return 1 - lost / device_ms if device_ms else 0.0

@@ -92,28 +92,33 @@ def sample(
     `trace-0.json.gz` and so on into `folder`. A window that does not fit into the GPU's memory, since its prompt is
     longer, is listed in `left_out`. Further windows are traced while `goes_on` says so.
     """
-    found = TracedWindows()
+    traced = TracedWindows()
     for index, window in enumerate(wanted):
         if index and not goes_on():
-            found.cut_short = True
+            traced.cut_short = True
             break
         try:
-            _add(found, model, generates, window, request(window), folder / f"trace-{index}.json.gz")
+            _add(traced, model, generates, window, request(window), folder / f"trace-{index}.json.gz")
         except torch.OutOfMemoryError:
             if not window.skipped:
                 raise
-            found.left_out.append(window)
-    return found
+            traced.left_out.append(window)
+    return traced
 
 
 def _add(
-    found: TracedWindows, model: torch.nn.Module, generates: bool, window: Window, once: Callable[[], float], path: Path
+    traced: TracedWindows,
+    model: torch.nn.Module,
+    generates: bool,
+    window: Window,
+    once: Callable[[], float],
+    path: Path,
 ) -> None:
     plain_ms = median(once() for _ in range(REQUESTS_TIMED))
     counted = capture.count(model, generates, once)
-    traced: list[float] = []
-    capture.trace(model, generates, lambda: traced.append(once()), path)
+    traced_ms: list[float] = []
+    capture.trace(model, generates, lambda: traced_ms.append(once()), path)
     trace = reader.read(path)
-    found.add(window, trace, attribution.attribute(trace), counted)
-    found.plain_ms += plain_ms
-    found.traced_ms += traced[0]
+    traced.add(window, trace, attribution.attribute(trace), counted)
+    traced.plain_ms += plain_ms
+    traced.traced_ms += traced_ms[0]

@@ -35,37 +35,37 @@ def curve_of(server: LoadedServer, limit: LimitResult) -> LoadCurve:
 
 def _sentence(limit: LimitResult) -> str:
     loads, void = limit.loads, [load for load in limit.loads if load.verdict is None]
-    said = []
+    sentences = []
     if limit.held:
         rate = f"{number(limit.held.tokens_per_second)} tokens/s"
         most = ", the most that was tried" if limit.level == limit.most_level else ""
-        said.append(f"Every objective holds {at_load(limit)}{most}: {rate}.")
+        sentences.append(f"Every objective holds {at_load(limit)}{most}: {rate}.")
         few = [load for load in loads if load.verdict == "not_enough_samples" and load.level > limit.held.level]
         if few:
-            said.append(f"Higher loads ({', '.join(traffic_words(load.traffic) for load in few)}) {TOO_FEW}")
+            sentences.append(f"Higher loads ({', '.join(traffic_words(load.traffic) for load in few)}) {TOO_FEW}")
         if limit.speed is not None:
             replayed = (limit.held.warm_up_seconds + limit.held.seconds) * limit.speed
-            said.append(f"That was shown for the first {plain(replayed)} s of the recording.")
+            sentences.append(f"That was shown for the first {plain(replayed)} s of the recording.")
     elif void and len(void) == len(loads):
-        said.append(f"Every load is void, so none is shown to hold. {void[0].notes[0]}")
+        sentences.append(f"Every load is void, so none is shown to hold. {void[0].notes[0]}")
     else:
         least = traffic_words(loads[0].traffic)
         lowest = "" if limit.nearer_above else f", not even {least}"
-        said.append(f"No load is shown to hold every objective{lowest}.")
+        sentences.append(f"No load is shown to hold every objective{lowest}.")
         if all(load.verdict == "not_enough_samples" for load in loads if load.verdict is not None):
-            said.append(f"Each {TOO_FEW}")
+            sentences.append(f"Each {TOO_FEW}")
         elif loads[0].verdict == "not_enough_samples":
-            said.append(f"The lowest, {least}, {TOO_FEW}")
-    said.append(f"{len(loads)} loads were judged, each at {plain(100 * limit.confidence_each, 5)} % confidence.")
+            sentences.append(f"The lowest, {least}, {TOO_FEW}")
+    sentences.append(f"{len(loads)} loads were judged, each at {plain(100 * limit.confidence_each, 5)} % confidence.")
     if void and len(void) < len(loads):
         named = ", ".join(traffic_words(load.traffic) for load in void)
-        said.append(f"Void, since the load generator itself was late: {named}.")
+        sentences.append(f"Void, since the load generator itself was late: {named}.")
     if limit.saturation:
         at = limit.saturation.users
-        said.append(f"Above {_level(limit, at)} a higher load hardly brings more tokens per second.")
+        sentences.append(f"Above {_level(limit, at)} a higher load hardly brings more tokens per second.")
     if limit.unfinished:
-        said.append(f"{limit.unfinished} A higher load may hold as well." if limit.held else limit.unfinished)
-    return " ".join(said)
+        sentences.append(f"{limit.unfinished} A higher load may hold as well." if limit.held else limit.unfinished)
+    return " ".join(sentences)
 
 
 def at_load(limit: LimitResult) -> str:
@@ -86,9 +86,9 @@ def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommende
     sides = [(name, curve) for name, curve in ((today, before), ("after", after)) if curve]
     if not sides:
         return "No load was measured."
-    said = "; ".join(f"{name}{_vllm_label(curve)}: {_held(curve.limit)}" for name, curve in sides)
+    sentence = "; ".join(f"{name}{_vllm_label(curve)}: {_held(curve.limit)}" for name, curve in sides)
     confidence = f"{sides[0][1].limit.confidence:.0%}".replace("%", " %")
-    return f"{capitalised(said)}. Each search as a whole is judged at {confidence} confidence; {SLOW_PERIODS}."
+    return f"{capitalised(sentence)}. Each search as a whole is judged at {confidence} confidence; {SLOW_PERIODS}."
 
 
 def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> str:
@@ -118,12 +118,12 @@ def choice_of(taken: LoadCurve, other: LoadCurve) -> str:
     if taken.limit.held:
         same = taken.limit.level == other.limit.level
         why = "gave more tokens per second at the highest load that holds, which is the same" if same else "holds more"
-        said = [_held(curve.limit) for curve in (taken, other)]
+        limits = [_held(curve.limit) for curve in (taken, other)]
     else:
         why = "gave more tokens per second, since neither is shown to hold every objective"
         rates = [max(load.tokens_per_second for load in curve.limit.loads) for curve in (taken, other)]
-        said = [f"{number(rate)} tokens/s at most" for rate in rates]
-    one, two = (f"{curve.server.label}: {words}" for curve, words in zip((taken, other), said, strict=True))
+        limits = [f"{number(rate)} tokens/s at most" for rate in rates]
+    one, two = (f"{curve.server.label}: {words}" for curve, words in zip((taken, other), limits, strict=True))
     return f"Two ways to run the plan were measured, and after is the one that {why}. {capitalised(one)}; {two}."
 
 

@@ -39,12 +39,12 @@ def lines(profile: PlanProfile) -> list[ProfileLine]:
     if len(whole) > MOST + 1:
         rest = whole[MOST:]
         whole = [*whole[:MOST], _sum(f"{len(rest)} others", rest, sum(line.launches or 0 for line in rest))]
-    found = []
+    result = []
     for line in whole:
-        found.append(line)
+        result.append(line)
         if parts and line.label == MEGAKERNEL:
-            found += [_line(row, part=True) for row in parts]
-    return found
+            result += [_line(row, part=True) for row in parts]
+    return result
 
 
 def _line(row: OpRow, part: bool = False) -> ProfileLine:

@@ -62,10 +62,12 @@ def rounds_sentence(load: LoadResult, rounds: int) -> str:
     clients = "one client" if load.users == 1 else f"{load.users:,} clients"
     counted = f"{load.requests:,} requests of {clients} in {rounds} {'round' if rounds == 1 else 'rounds'}"
     sent = f"{load.tokens.prompt_wanted:,} prompt and {load.tokens.output:,} output tokens"
-    said = f"The endpoint answered {counted}: {sent}." if not load.failed else f"Of {counted}, {load.failed:,} failed."
+    sentence = (
+        f"The endpoint answered {counted}: {sent}." if not load.failed else f"Of {counted}, {load.failed:,} failed."
+    )
     if load.failed:
-        said += f" The first: {load.failures[0].sentence}"
-    return said
+        sentence += f" The first: {load.failures[0].sentence}"
+    return sentence
 
 
 def read(kind: type[list[Read]], written: Any) -> list[Read]:
@@ -83,7 +85,7 @@ def ratios(metrics: Sequence[LoadMetric], after: Sequence[Distribution]) -> list
         for distribution in after
         if distribution.samples and distribution.unit == "ms"
     }
-    found = []
+    compared = []
     for metric in metrics:
         beside = plan.get((metric.metric, metric.n))
         if beside is None or metric.unit != "ms" or "p50" not in metric.percentiles:
@@ -94,7 +96,7 @@ def ratios(metrics: Sequence[LoadMetric], after: Sequence[Distribution]) -> list
             continue
         ratio = Interval(value=there.value / value, low=there.low / high, high=there.high / low)
         here = Interval(value=value, low=low, high=high)
-        found.append(
+        compared.append(
             EndpointRatio(metric=metric.metric, n=metric.n, unit=metric.unit, endpoint=there, after=here, ratio=ratio)
         )
-    return found
+    return compared

@@ -65,10 +65,10 @@ class EndpointLoadSearch:
             return self._ladder.test(test, rung, self._search.confidence)
 
         test, sent = self._client.put(test_of)
-        found = judged(test, sent, at)
-        if not found.completed and not found.cancelled:
-            raise NotMeasurable(found.failures[0].sentence if found.failures else "No request ended.")
-        return found
+        load = judged(test, sent, at)
+        if not load.completed and not load.cancelled:
+            raise NotMeasurable(load.failures[0].sentence if load.failures else "No request ended.")
+        return load
 
     def _unfinished(self) -> str:
         if self._done < LEAST_LOADS or self._ends - time.monotonic() >= LEAST_SECONDS:

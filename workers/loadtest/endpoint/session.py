@@ -86,9 +86,9 @@ class EndpointSession:
         promised = judged_there(read(list[Objective], result.get("objectives")), self._endpoint, self._usd)
         if not promised:
             return
-        found = self.under_load(promised)
-        result["endpoint"] = found.model_dump(mode="json") if found else None
-        if not found and isinstance(result.get("notes"), list):
+        curve = self.under_load(promised)
+        result["endpoint"] = curve.model_dump(mode="json") if curve else None
+        if not curve and isinstance(result.get("notes"), list):
             result["notes"].append(f"The endpoint was not measured under load. {self._failure}")
 
     def left_for(self, document: StageInput) -> StageInput:
@@ -124,11 +124,11 @@ class EndpointSession:
             return None
         search = EndpointLoadSearch(self._client, self._document, promised, self._usd, self._recordings)
         try:
-            found = search.measure(workload.load.most_users, self.load_seconds)
+            limit = search.measure(workload.load.most_users, self.load_seconds)
         except FAILURES as error:
             self._fail(str(error))
             return None
-        return curve_of(server_of(self._endpoint, workload.traffic, not workload.traffic.open_loop), found)
+        return curve_of(server_of(self._endpoint, workload.traffic, not workload.traffic.open_loop), limit)
 
     def result(self, after: Any) -> EndpointResult:
         """The result of all rounds together. `after` are the verified plan's distributions from the stage's result."""
@@ -167,9 +167,9 @@ class EndpointSession:
 
     def _summary(self, when: str, at: str, sent: Sent) -> EndpointRound:
         load, first = LoadSummary(sent), self._document.workload.objectives[0]
-        found = load.metric(first.metric, first.n) if first.metric not in OF_WINDOWS else None
+        metric = load.metric(first.metric, first.n) if first.metric not in OF_WINDOWS else None
         failed = sum(bool(exchange.error) for exchange in load.exchanges)
-        median = found.percentiles["p50"] if found else None
+        median = metric.percentiles["p50"] if metric else None
         return EndpointRound(
             when=when, at=at, seconds=load.seconds, requests=len(load.exchanges), failed=failed, median=median
         )

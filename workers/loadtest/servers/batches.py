@@ -94,28 +94,30 @@ class BatchLoop:
         prompt, output = self._longest if self._fixed else map(max, zip(*lengths, strict=True))
         ids = random_input(self._runner.model, batch, prompt, self._draws)
         begun = time.monotonic_ns()
-        found = self._runner.generate(ids, output)
-        exchanges = [self._exchange(due, planned, begun, found.times_ns) for due, _, planned in waiting]
+        generation = self._runner.generate(ids, output)
+        exchanges = [self._exchange(due, planned, begun, generation.times_ns) for due, _, planned in waiting]
         for row, exchange in enumerate(exchanges):
             if exchange.planned.index % ASKED_OF == 0:
-                exchange.prompt_ids, exchange.ids = ids[row].tolist(), found.tokens[row][: exchange.tokens]
+                exchange.prompt_ids, exchange.ids = ids[row].tolist(), generation.tokens[row][: exchange.tokens]
         return exchanges
 
     def _exchange(self, due: int, planned: PlannedRequest, begun: int, times: list[int]) -> Exchange:
         """The exchange of one user of the batch. The generator has no lag: the request begins when it is due."""
-        told = times[: min(planned.output_tokens, planned.cancel_after or planned.output_tokens)]
-        found = Exchange(planned, due, due, begun, told[0], told[-1], told, [True] * len(told))
-        found.counted_prompt, found.counted_output = planned.prompt_tokens, len(told)
-        if told[-1] > self._late(due):
-            return self._timed_out(found, due)
-        found.ended = CANCELLED if len(told) < planned.output_tokens else "length"
-        return found
+        token_times = times[: min(planned.output_tokens, planned.cancel_after or planned.output_tokens)]
+        exchange = Exchange(
+            planned, due, due, begun, token_times[0], token_times[-1], token_times, [True] * len(token_times)
+        )
+        exchange.counted_prompt, exchange.counted_output = planned.prompt_tokens, len(token_times)
+        if token_times[-1] > self._late(due):
+            return self._timed_out(exchange, due)
+        exchange.ended = CANCELLED if len(token_times) < planned.output_tokens else "length"
+        return exchange
 
     def _late(self, due: int) -> int:
         return due + round(self._traffic.time_out_s * 1e9)
 
-    def _timed_out(self, found: Exchange, due: int) -> Exchange:
-        said = f"A request had not ended {self._traffic.time_out_s:g} s after it was due."
-        found.fail(TIMED_OUT, said, self._late(due))
-        found.end_ns = self._late(due)
-        return found
+    def _timed_out(self, exchange: Exchange, due: int) -> Exchange:
+        sentence = f"A request had not ended {self._traffic.time_out_s:g} s after it was due."
+        exchange.fail(TIMED_OUT, sentence, self._late(due))
+        exchange.end_ns = self._late(due)
+        return exchange

@@ -60,8 +60,8 @@ class CurveSearch:
                 sent = loading(here)
             steady = telemetry.summary(sent.counted_from_ns / 1e9, sent.stopped_ns / 1e9)
             self.answers.append(judging.drawn(sent))
-            found = judged(here, sent, at).model_copy(update={"url": ""})
-            return _beside_others(found, Telemetry.model_validate(steady))
+            load = judged(here, sent, at).model_copy(update={"url": ""})
+            return _beside_others(load, Telemetry.model_validate(steady))
 
         def measured(rung: int) -> LoadResult:
             rising, known = rung > max(self._found, default=0), self._found.get(rung)
@@ -90,15 +90,15 @@ class CurveSearch:
         return OUT_OF_TIME
 
 
-def _seconds_for(found: LoadResult) -> float:
+def _seconds_for(load: LoadResult) -> float:
     """Seconds that a load must be put on for its verdict, at the rate at which it answered requests.
 
     0 where it has a verdict, or answered none.
     """
-    undecided = [outcome for outcome in found.outcomes if outcome.verdict == "not_enough_samples"]
-    if found.verdict != "not_enough_samples" or not all(outcome.requests for outcome in undecided):
+    undecided = [outcome for outcome in load.outcomes if outcome.verdict == "not_enough_samples"]
+    if load.verdict != "not_enough_samples" or not all(outcome.requests for outcome in undecided):
         return 0.0
-    return SPARE * max(outcome.needed / outcome.requests for outcome in undecided) * found.seconds / (1 - WARM_UP)
+    return SPARE * max(outcome.needed / outcome.requests for outcome in undecided) * load.seconds / (1 - WARM_UP)
 
 
 def _in_time(test: LoadTest) -> LoadTest:
@@ -115,12 +115,12 @@ def _in_time(test: LoadTest) -> LoadTest:
     return replace(test, traffic=test.traffic.model_copy(update={"time_out_s": longest}))
 
 
-def _beside_others(found: LoadResult, telemetry: Telemetry) -> LoadResult:
+def _beside_others(load: LoadResult, telemetry: Telemetry) -> LoadResult:
     """The result with the device's telemetry; void where another program used the GPU."""
     if not telemetry.void:
-        return found.model_copy(update={"telemetry": telemetry})
-    notes = [*found.notes, telemetry.void]
-    return found.model_copy(update={"telemetry": telemetry, "verdict": None, "notes": notes})
+        return load.model_copy(update={"telemetry": telemetry})
+    notes = [*load.notes, telemetry.void]
+    return load.model_copy(update={"telemetry": telemetry, "verdict": None, "notes": notes})
 
 
 def with_limits(objectives: list[Objective], before: dict[tuple[str, int | None], float | None]) -> list[Objective]:
@@ -128,10 +128,10 @@ def with_limits(objectives: list[Objective], before: dict[tuple[str, int | None]
 
     `before` is by metric and n. A promise whose median is not known is left out.
     """
-    found = []
+    limited = []
     for objective in objectives:
         if objective.limit is not None:
-            found.append(objective)
+            limited.append(objective)
         elif limit := objective.limit_beside(before.get((objective.metric, objective.n))):
-            found.append(objective.model_copy(update={"limit": limit, "at_least_faster": None}))
-    return found
+            limited.append(objective.model_copy(update={"limit": limit, "at_least_faster": None}))
+    return limited

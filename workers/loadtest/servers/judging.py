@@ -46,21 +46,21 @@ def judge(
     loaded, and what a forward pass raises.
     """
     lines = {name: _round_robin(loads) for name, loads in answers.items()}
-    found: dict[str, list[LogitGaps]] = {name: [] for name, line in lines.items() if line}
-    if not found:
+    gaps_of: dict[str, list[LogitGaps]] = {name: [] for name, line in lines.items() if line}
+    if not gaps_of:
         return {}
     context.say(0.95, "judging answers under load")
     device, reference = device_of(document.gpu_class), runners.runner("eager", load(document, context))
     try:
-        for answers_of_sides in itertools.zip_longest(*(lines[name] for name in found)):
-            for gaps, answer in zip(found.values(), answers_of_sides, strict=True):
+        for answers_of_sides in itertools.zip_longest(*(lines[name] for name in gaps_of)):
+            for gaps, answer in zip(gaps_of.values(), answers_of_sides, strict=True):
                 if answer is not None and (not gaps or context.seconds_left > 0):
                     prompt, served = answer
                     gaps.append(answer_gaps(reference, prompt, served, device))
     finally:
         reference.close()
         runners.free()
-    return {name: _said(gaps, allowed[name]) for name, gaps in found.items()}
+    return {name: _said(gaps, allowed[name]) for name, gaps in gaps_of.items()}
 
 
 def _round_robin(loads: Sequence[Sequence[Answer]]) -> list[Answer]:
@@ -71,8 +71,8 @@ def _round_robin(loads: Sequence[Sequence[Answer]]) -> list[Answer]:
 def _said(gaps: list[LogitGaps], allowed: float) -> ServedIds:
     every, count = joined(gaps), len(gaps)
     answers = "One of its answers was" if count == 1 else f"{count:,} of its answers were"
-    said = (
+    sentence = (
         f"{answers} held against the model's logits: over {every.tokens:,} ids the largest logit gap is "
         f"{every.largest:.2g}."
     )
-    return served_ids(every, every.refusal(allowed), said)
+    return served_ids(every, every.refusal(allowed), sentence)

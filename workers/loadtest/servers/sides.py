@@ -65,9 +65,9 @@ class Sides:
             try:
                 with self._served(plan, given) as (server, device):
                     limit = self.over_http("after", replace(LOOPBACK, handing=server.handing), until)
-                    said = self._of_server(plan if given else None, device, caveats)
+                    curve = self._of_server(plan if given else None, device, caveats)
                     chosen = server.serving if given else {}
-                    return curve_of(said.model_copy(update={"settings": chosen}), limit)
+                    return curve_of(curve.model_copy(update={"settings": chosen}), limit)
             except ServerDeclined as why:
                 if given is None or not str(why).startswith("--plan: "):
                     raise
