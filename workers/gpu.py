@@ -171,18 +171,18 @@ def _perform(run: _Run, document: StageInput, key: StageKey, reporter: Reporter)
     identity: dict[str, Any] = key.model_dump()
     try:
         folders = run.folders(document, key, reporter)
-        there = _at_endpoint(run.client, document, key, reporter, folders.recordings)
-        if there:
-            there.before_stage()
-            document = there.left_for(document)
+        endpoint = _at_endpoint(run.client, document, key, reporter, folders.recordings)
+        if endpoint:
+            endpoint.before_stage()
+            document = endpoint.left_for(document)
         end = run.process(document, folders, reporter).run(document, reporter)
         outcome = _outcome(document, folders.scratch, end, key, reporter)
         if outcome.result and isinstance(measured := outcome.result.get("environment"), dict):
             measured["confinement"] = end.confinement.model_dump()
         if outcome.result:
             outcome.result.pop("endpoint", None)  # the worker alone says what was measured there
-        if outcome.result and there:
-            there.after_stage(outcome.result)
+        if outcome.result and endpoint:
+            endpoint.after_stage(outcome.result)
         for artifact in outcome.artifacts:
             with open_plain(folders.scratch, f"{key.stage}/kept/{artifact.sha256}") as kept:
                 outcome.receipts[artifact.sha256] = run.client.upload(key, kept, artifact.sha256)

@@ -52,8 +52,8 @@ def _promise(outcome: ObjectiveOutcome, load: LoadResult) -> EndpointPromise:
     return EndpointPromise(objective.label, value, *sides, promised(objective), objective.unit, verdict)
 
 
-def _same(one: Objective, other: Objective) -> bool:
-    return (one.metric, one.n, one.percentile) == (other.metric, other.n, other.percentile)
+def _same(first: Objective, other: Objective) -> bool:
+    return (first.metric, first.n, first.percentile) == (other.metric, other.n, other.percentile)
 
 
 def _percentile(load: LoadResult, objective: Objective) -> Interval | None:
@@ -85,10 +85,13 @@ def words(results: Results) -> str:
     if compared is None:
         return ""
     title, own = metric_title(compared.metric, compared.n), compared.ratio
-    there, here = quantity(compared.endpoint.value, compared.unit), quantity(compared.after.value, compared.unit)
+    endpoint_value, here = (
+        quantity(compared.endpoint.value, compared.unit),
+        quantity(compared.after.value, compared.unit),
+    )
     whose = "the plan's" if results.verify and results.verify.recommended else "the baseline runner's"
     return (
-        f"The median {title} there is {there}, {own.value:.2f}x {whose} {here} here ({own.low:.2f} to "
+        f"The median {title} there is {endpoint_value}, {own.value:.2f}x {whose} {here} here ({own.low:.2f} to "
         f"{own.high:.2f} by the ends of both 95 % intervals); other hardware and the network are part of that ratio."
     )
 

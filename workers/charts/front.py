@@ -103,10 +103,10 @@ def _lines(points: Sequence[CostPoint], objective: Objective) -> dict[str, list[
     lines = [limit_line("x", objective.limit, f"promised, p{objective.percentile:g}")] if objective.limit else []
     for point in points:
         if point.group == "endpoint" and point.usd is None:
-            there = limit_line("x", point.ms, "your endpoint, no price stated")
-            there["shapes"][0]["line"]["color"] = there["annotations"][0]["font"]["color"] = THERE
-            there["annotations"][0]["y"] = 0.09
-            lines.append(there)
+            reference = limit_line("x", point.ms, "your endpoint, no price stated")
+            reference["shapes"][0]["line"]["color"] = reference["annotations"][0]["font"]["color"] = THERE
+            reference["annotations"][0]["y"] = 0.09
+            lines.append(reference)
     return {key: [entry for line in lines for entry in line[key]] for key in ("shapes", "annotations")}
 
 

@@ -141,11 +141,11 @@ def _colour(trial: PlanTrial | PeerTrial) -> str:
 
 
 def figure(results: Results) -> Figure | None:
-    tried: list[PlanTrial | PeerTrial] = [*ranked(results), *peers(results)]
-    timed = [(name_of(trial), _colour(trial), trial.primary) for trial in reversed(tried) if trial.primary is not None]
+    trials: list[PlanTrial | PeerTrial] = [*ranked(results), *peers(results)]
+    timed = [(name_of(trial), _colour(trial), trial.primary) for trial in reversed(trials) if trial.primary is not None]
     if not timed:
         return None
-    unit = next(trial.unit for trial in tried if trial.primary is not None)
+    unit = next(trial.unit for trial in trials if trial.primary is not None)
     form = layout(unit, "", height=120 + 44 * len(timed), xaxis={"rangemode": "tozero"})
     return {"data": [interval_bars("plan", unit, timed)], "layout": form}
 

@@ -38,14 +38,14 @@ def unlike_after(results: Results, workload: Workload | None) -> str:
 
 
 def _unlike(request_ms: float, served: list[Distribution], workload: Workload) -> str:
-    whole = [
+    requests = [
         distribution
         for distribution in served
         if distribution.metric in ("e2e", "batch_latency") and distribution.samples
     ]
-    if not whole or workload.traffic.concurrency > 1:  # several users wait for each other, the profile's request not
+    if not requests or workload.traffic.concurrency > 1:  # several users wait for each other, the profile's request not
         return ""
-    verified = whole[0].percentiles["p50"]
+    verified = requests[0].percentiles["p50"]
     if abs(request_ms - verified) <= UNLIKE * verified:
         return ""
     return (

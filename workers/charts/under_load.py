@@ -102,10 +102,10 @@ def kernels_by_load(result: UnderLoadResult | None) -> str:
     chosen = _chosen(result)
     if not chosen:
         return ""
-    few = change_over(chosen)
-    if not few:
+    ops_words = change_over(chosen)
+    if not ops_words:
         return "The library's kernels give every token, with however many at once: no megakernel takes part."
-    return f"{few} More at once, and all prompts, go to the library's kernels."
+    return f"{ops_words} More at once, and all prompts, go to the library's kernels."
 
 
 def _chosen(result: UnderLoadResult | None) -> dict[str, Any]:
@@ -186,7 +186,9 @@ def promise_figure(results: Results) -> Figure | None:
         return None
     for name, colour, curve in sides(results):
         judged = [(load, _outcome(load, objective)) for load in curve.limit.loads]
-        points = [(load, one.value) for load, one in judged if one is not None and one.value is not None]
+        points = [
+            (load, outcome.value) for load, outcome in judged if outcome is not None and outcome.value is not None
+        ]
         traces += _traces(name, colour, points, objective.unit) if points else []
     if not traces:
         return None

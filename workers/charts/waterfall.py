@@ -85,12 +85,12 @@ def usd_per_thousand(results: Results) -> float | None:
     if units.after.gpus > 1:
         return None
     objective = verify.outcomes[0].objective
-    whole = objective.metric in WHOLE_REQUEST or (units.generates and objective.n == units.output_tokens)
+    whole_request = objective.metric in WHOLE_REQUEST or (units.generates and objective.n == units.output_tokens)
     users = units.after.users
     if units.after.highest:
         traffic = results.load.traffic if results.load else None
         users = traffic.batch if traffic else 0
-    return units.after.usd_per_hour / 3600 / users if whole and users else None
+    return units.after.usd_per_hour / 3600 / users if whole_request and users else None
 
 
 def batching(results: Results) -> tuple[str, float] | None:

@@ -101,7 +101,7 @@ def install(rules: list[Instruction]) -> None:
     """
     if platform.machine() != "x86_64":
         raise OSError(f"there is no filter for {platform.machine()}")
-    whole = [
+    instructions = [
         Instruction(_LOAD, 0, 0, _ARCHITECTURE),
         Instruction(_EQUAL, 1, 0, X86_64),
         _fail(errno.EPERM),
@@ -111,7 +111,7 @@ def install(rules: list[Instruction]) -> None:
         *rules,
         Instruction(_RETURN, 0, 0, ALLOW),
     ]
-    program = _Program(len(whole), (Instruction * len(whole))(*whole))
+    program = _Program(len(instructions), (Instruction * len(instructions))(*instructions))
     system.prctl(SECCOMP, FILTER_MODE, ctypes.byref(program))
 
 

@@ -28,10 +28,10 @@ def _loads(results: Results) -> str:
     load = results.load
     if load is None or load.endpoint is None or load.after is None:
         return ""
-    there, after = load.endpoint.limit.held, load.after.limit.held
-    both = there is not None and after is not None and there.tokens_per_second > 0
-    times = f", {after.tokens_per_second / there.tokens_per_second:.2f}x" if both else ""  # type: ignore[union-attr]
-    return f"The endpoint {_holds(there)}; after, here ({load.after.server.label}), {_holds(after)}{times}."
+    endpoint_load, after = load.endpoint.limit.held, load.after.limit.held
+    both = endpoint_load is not None and after is not None and endpoint_load.tokens_per_second > 0
+    times = f", {after.tokens_per_second / endpoint_load.tokens_per_second:.2f}x" if both else ""  # type: ignore[union-attr]
+    return f"The endpoint {_holds(endpoint_load)}; after, here ({load.after.server.label}), {_holds(after)}{times}."
 
 
 def _holds(highest: LoadResult | None) -> str:

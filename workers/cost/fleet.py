@@ -139,23 +139,26 @@ def stated(workload: Workload, before: ServedLoad | None, after: ServedLoad | No
     priced = {name: side for name, side in sides.items() if side and side.usd_per_hour is not None}
     holding = {name: side for name, side in priced.items() if side.holds and side.highest}
     fleets = {name: fleet(demand, side) for name, side in holding.items()}
+    carried = promised.words
     if "before" in holding and before == after:
         today = fleets["before"]
         sentence = (
-            f"To carry {promised.words} it takes {_count(today.gpus)} as it runs today, with {100 * demand.spare:.0f} % "
+            f"To carry {carried} it takes {_count(today.gpus)} as it runs today, with {100 * demand.spare:.0f} % "
             f"of each kept free: {_usd(today.month.value)} a month."
         )
     elif len(holding) == len(sides):
-        sentence = f"To carry {promised.words} it takes {compare(demand, holding['before'], holding['after']).sentence}"
+        sentence = f"To carry {carried} it takes {compare(demand, holding['before'], holding['after']).sentence}"
     elif fleets:
-        ((name, one),) = fleets.items()
+        ((name, needed),) = fleets.items()
         other = "Before" if name == "after" else "After"
         sentence = (
-            f"To carry {promised.words} it takes {_count(one.gpus)} {name}, with {100 * demand.spare:.0f} % of each kept "
-            f"free: {_usd(one.month.value)} a month. {other}, no load with a price is shown to hold every promise."
+            f"To carry {carried} it takes {_count(needed.gpus)} {name}, with {100 * demand.spare:.0f} % of each kept "
+            f"free: {_usd(needed.month.value)} a month. {other}, no load with a price is shown to hold every promise."
         )
     else:
-        sentence = f"What it takes to carry {promised.words} is not known: no load with a price is shown to hold every promise."
+        sentence = (
+            f"What it takes to carry {carried} is not known: no load with a price is shown to hold every promise."
+        )
     return StatedFleet(demand=demand, before=fleets.get("before"), after=fleets.get("after"), sentence=sentence)
 
 
@@ -172,8 +175,8 @@ def _count(gpus: Interval) -> str:
 def _sentence(comparison: FleetComparison) -> str:
     before, after, saved = comparison.before, comparison.after, comparison.saved_month
     sentences = [
-        f"{_count(before.gpus)} before and {_count(after.gpus)} after, with {100 * comparison.demand.spare:.0f} % of each "
-        f"kept free: {_usd(before.month.value)} and {_usd(after.month.value)} a month."
+        f"{_count(before.gpus)} before and {_count(after.gpus)} after, with {100 * comparison.demand.spare:.0f} % of "
+        f"each kept free: {_usd(before.month.value)} and {_usd(after.month.value)} a month."
     ]
     if saved.value > 0 and saved.low <= 0:
         sentences.append("That anything is saved is not certain: the interval reaches down to nothing.")

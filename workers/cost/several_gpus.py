@@ -26,15 +26,15 @@ def several_gpus(
     alone = max((trial for plan, trial in known if plan.gpus == 1), key=_rate, default=None)
     if own is None or alone is None:
         return ""
-    several, one = usd_per_mtok(usd_per_hour * verify.gpus, _rate(own)), usd_per_mtok(usd_per_hour, _rate(alone))
-    more = "more" if several > one else "less"
+    several, single = usd_per_mtok(usd_per_hour * verify.gpus, _rate(own)), usd_per_mtok(usd_per_hour, _rate(alone))
+    more = "more" if several > single else "less"
     keep = "keep the promise and " if verify.verdict == "met" else ""
     sentence = (
         f"{WORDS.get(verify.gpus, str(verify.gpus))} GPUs {keep}cost {more} per {counted.removesuffix('s')} than one"
     )
     fails = ", which does not keep the promise" if _misses(alone, objective) else ""
     return (
-        f"{sentence}: {plain(several)} USD a million against {plain(one)} with {alone.label}{fails}, "
+        f"{sentence}: {plain(several)} USD a million against {plain(single)} with {alone.label}{fails}, "
         "by the rates that compose measured of both."
     )
 

@@ -55,13 +55,13 @@ def granted(stage: Stage, workload: Workload, spent: float) -> float:
     minutes = workload.constraints.minutes * 60
     if stage == "load":
         return max(LEAST_SECONDS, minutes - spent if workload.load else 0.0)
-    left = minutes * (1 - load_share(workload)) - spent
+    seconds_left = minutes * (1 - load_share(workload)) - spent
     own = NEEDED_SECONDS.get(stage, LEAST_SECONDS)
     later = sum(NEEDED_SECONDS.get(name, 0.0) for name in GPU_STAGES[GPU_STAGES.index(stage) + 1 :])
     least = LEAST_SECONDS
     if stage == "verify" and not workload.constraints.strict_minutes:
         least = max(least, min(own, 2 * minutes - spent))
-    return max(least, left - later, left * own / (own + later))
+    return max(least, seconds_left - later, seconds_left * own / (own + later))
 
 
 def sentence(workload: Workload, taken: Mapping[str, float]) -> str:

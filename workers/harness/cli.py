@@ -45,9 +45,14 @@ def main(run: StageFunction) -> NoReturn:
             document = StageInput.model_validate_json(arguments.input.read_bytes())
             artifacts = arguments.artifacts or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stage-")))
             model_dir = arguments.model or _write_config(document, artifacts / "model")
-            left = document.seconds_left - (started or 0.0)
+            seconds_left = document.seconds_left - (started or 0.0)
             context = Context(
-                model_dir, artifacts, lambda progress: tell(speech, progress), left, started, arguments.recordings
+                model_dir,
+                artifacts,
+                lambda progress: tell(speech, progress),
+                seconds_left,
+                started,
+                arguments.recordings,
             )
             code = perform(run, document, context, arguments.output)
         except (OSError, ValidationError) as error:

@@ -104,6 +104,6 @@ class Reporter:
         return True
 
     def _forget(self, lines: list[Progress]) -> None:
-        gone = {id(line) for line in lines}
-        while self._lines and id(self._lines[0]) in gone:
+        sent = {id(line) for line in lines}
+        while self._lines and id(self._lines[0]) in sent:
             self._lines.popleft()

@@ -180,16 +180,16 @@ def _culprit(directory: Path, stage: str, ended: child.ExitStatus) -> LeftOut | 
     try:
         with open_plain(directory, f"{stage}/{NOTE_FILE}") as file:
             noted = file.read(NOTE_BYTES).partition(b"\0")[0]
-        tried = LeftOut.model_validate_json(noted) if noted else None
+        culprit = LeftOut.model_validate_json(noted) if noted else None
     except (OSError, ValidationError):
         return None
-    if tried is None or tried.reason:
-        return tried
+    if culprit is None or culprit.reason:
+        return culprit
     hung = read_end(directory, f"{stage}/{HUNG_FILE}", LOG_TAIL)
     if hung:
         log.warning("what the stage tried took too long:\n%s", hung)
-    reason = f"it did not end within {tried.seconds:.0f} s" if hung else death(ended.code)
-    return tried.model_copy(update={"reason": reason})
+    reason = f"it did not end within {culprit.seconds:.0f} s" if hung else death(ended.code)
+    return culprit.model_copy(update={"reason": reason})
 
 
 def starts_vllm(document: StageInput, outer: Mapping[str, str]) -> bool:

@@ -44,7 +44,7 @@ def searched(
     """
     loads: list[LoadResult] = []
     kept: dict[int, LoadResult] = {}
-    few: dict[int, LoadResult] = {}
+    undecided: dict[int, LoadResult] = {}
     reason, searching = "", True
 
     def verdict_at(rung: int) -> Verdict | None:
@@ -55,11 +55,11 @@ def searched(
         result = measured(rung)
         if result.verdict is None and not unfinished():
             result = measured(rung)
-        if rung in few:
-            loads.remove(few.pop(rung))
+        if rung in undecided:
+            loads.remove(undecided.pop(rung))
         verdict = _by_falling(result)
         if verdict == "not_enough_samples":
-            few[rung] = result
+            undecided[rung] = result
         loads.append(result)
         kept[rung] = result
         shown(result)
@@ -72,7 +72,7 @@ def searched(
 
     rung = search.run(verdict_at, rises)
     searching = False
-    for lower in sorted((rung_below for rung_below in few if saturate and rung_below < rung), reverse=True):
+    for lower in sorted((rung_below for rung_below in undecided if saturate and rung_below < rung), reverse=True):
         verdict_at(lower)
     highest = max((users for users, load in kept.items() if load.verdict == "met" and users <= rung), default=0)
     return ladder.result(search, highest, loads, reason)

@@ -154,8 +154,8 @@ def _metrics(test: LoadTest, load: LoadSummary) -> list[LoadMetric]:
         extra = [
             objective.percentile for objective in test.objectives if (objective.metric, objective.n) == (metric, n)
         ]
-        if one := load.metric(metric, n, extra):
-            metrics.append(one)
+        if figures := load.metric(metric, n, extra):
+            metrics.append(figures)
     return metrics
 
 

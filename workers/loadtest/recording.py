@@ -177,8 +177,8 @@ def _number(file: Path, number: int, row: dict[str, Any], name: str) -> float:
     except (TypeError, ValueError, OverflowError):
         parsed = math.nan
     if not math.isfinite(parsed):
-        given = "is missing" if value in (None, "") else f"is no number: {str(value)[:40]!r}"
-        raise _broken(file, number, f"{name} {given}")
+        problem = "is missing" if value in (None, "") else f"is no number: {str(value)[:40]!r}"
+        raise _broken(file, number, f"{name} {problem}")
     return parsed
 
 

@@ -165,15 +165,15 @@ class LoadSummary(LoadFigures):
 
     def tokens(self) -> LoadTokens:
         """Tokens wanted and counted, over the requests that ended as planned."""
-        whole = [exchange for exchange in self.exchanges if exchange.ended and exchange.ended != CANCELLED]
-        prompts = [exchange.counted_prompt for exchange in whole]
+        completed = [exchange for exchange in self.exchanges if exchange.ended and exchange.ended != CANCELLED]
+        prompts = [exchange.counted_prompt for exchange in completed]
         return LoadTokens(
-            prompt_wanted=sum(exchange.planned.prompt_tokens for exchange in whole),
+            prompt_wanted=sum(exchange.planned.prompt_tokens for exchange in completed),
             prompt=None if None in prompts else sum(prompt or 0 for prompt in prompts),
-            output_wanted=sum(exchange.planned.output_tokens for exchange in whole),
-            output=sum(exchange.tokens for exchange in whole),
-            several=sum(exchange.several_in_an_event for exchange in whole),
-            uncounted=sum(exchange.counted_output is None for exchange in whole),
+            output_wanted=sum(exchange.planned.output_tokens for exchange in completed),
+            output=sum(exchange.tokens for exchange in completed),
+            several=sum(exchange.several_in_an_event for exchange in completed),
+            uncounted=sum(exchange.counted_output is None for exchange in completed),
         )
 
 

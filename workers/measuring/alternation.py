@@ -48,8 +48,8 @@ def warm_clients(document: StageInput, runner: Runner, seed: int) -> Clients:
 
 
 def _is_far_slower(before: Sequence[Served], after: Sequence[Served]) -> bool:
-    past, now = (median(request.service_s for request in side) for side in (before, after))
-    return past >= FAR_SLOWER * now
+    median_before, median_after = (median(request.service_s for request in side) for side in (before, after))
+    return median_before >= FAR_SLOWER * median_after
 
 
 def alternate(
@@ -73,15 +73,17 @@ def alternate(
         pairs, done = len(before.served), len(after.served)
         if pairs >= FEWEST_PAIRS and context.overtime > LATEST_SECONDS:
             return
-        past = verdicts(objectives, before.served, hours[0])
+        verdicts_before = verdicts(objectives, before.served, hours[0])
         slow = pairs >= least_pairs and time.monotonic() > soonest
-        decided = "not_enough_samples" not in past or (slow and _is_far_slower(before.served, after.served))
+        decided = "not_enough_samples" not in verdicts_before or (slow and _is_far_slower(before.served, after.served))
         paired = (slow or pairs >= LEAST_REQUESTS) and decided
         if pairs >= LEAST_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
             return
         if paired and not alone:
-            wanted = max([LEAST_REQUESTS, *(needed(objective, [after.served], hours[1]) for objective in limited)])
-            short = 2 * (wanted - done) * spent / done >= context.seconds_left - reserve
+            needed_pairs = max(
+                [LEAST_REQUESTS, *(needed(objective, [after.served], hours[1]) for objective in limited)]
+            )
+            short = 2 * (needed_pairs - done) * spent / done >= context.seconds_left - reserve
             alone = short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == LEAST_PAIRS)
         if not alone:
             before.serve()

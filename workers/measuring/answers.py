@@ -88,7 +88,7 @@ def judge(compared: AnswerComparison, generated: bool, allowed: Tolerances | Non
     """
     before, after = compared.before, compared.after
     changes = [paired_difference(*pair) for pair in zip(before.distances, after.distances, strict=True)]
-    rises = [now - past for past, now in zip(before.errors, after.errors, strict=True)]
+    rises = [error_after - error_before for error_before, error_after in zip(before.errors, after.errors, strict=True)]
     kl_change = _divergence_change(before, after)
     acceptable = not after.broken
     if allowed is not None:
@@ -145,7 +145,7 @@ def _measures(compared: AnswerComparison) -> list[Measure]:
         names += ["Largest error of a box's coordinate"] if compared.answer.boxes else []
         sides = ([*map(_mean, side.distances), *side.errors] for side in (before, after))
         named = list(zip(names, *sides, strict=True))
-    return [Measure(name=name, before=past, after=now) for name, past, now in named]
+    return [Measure(name=name, before=value_before, after=value_after) for name, value_before, value_after in named]
 
 
 def _sentence(

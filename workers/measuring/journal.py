@@ -64,8 +64,8 @@ class Journal:
 
         0 where too little is left to try anything more.
         """
-        left = self._with_overrun
-        return left if left >= min(LEAST_SECONDS, self._overrun) else 0.0
+        seconds_left = self._with_overrun
+        return seconds_left if seconds_left >= min(LEAST_SECONDS, self._overrun) else 0.0
 
     @property
     def variant_seconds(self) -> float:
@@ -165,7 +165,7 @@ class Journal:
             self._write(self._tried.model_copy(update={"reason": reason}))
             raise GpuLost(f"{self._tried.label}, after which {reason}") from error
 
-    def _write(self, tried: LeftOut | None) -> None:
-        self._tried = tried
-        content = (tried.model_dump_json().encode() if tried else b"") + b"\0"
+    def _write(self, note: LeftOut | None) -> None:
+        self._tried = note
+        content = (note.model_dump_json().encode() if note else b"") + b"\0"
         self._note[: len(content)] = content

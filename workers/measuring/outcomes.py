@@ -51,18 +51,18 @@ def _outcome(
     objective: Objective, processes: Sequence[Alternation], hours: tuple[float | None, float | None]
 ) -> ObjectiveOutcome:
     before, after = [process.before for process in processes], [process.after for process in processes]
-    past, now = (
+    samples_before, samples = (
         [value for served in side for value in pooled(served, objective.metric, objective.n, usd)]
         for side, usd in zip((before, after), hours, strict=True)
     )
     return ObjectiveOutcome(
         objective=objective,
-        before=objective_value(objective, past) if past else None,
-        after=objective_value(objective, now) if now else None,
+        before=objective_value(objective, samples_before) if samples_before else None,
+        after=objective_value(objective, samples) if samples else None,
         verdict_before=judged(objective, before, hours[0]),
         verdict=judged(objective, after, hours[1]),
-        samples=len(now),
-        over=count_over(objective, now),
+        samples=len(samples),
+        over=count_over(objective, samples),
         requests=sum(len(shares_over(objective, served, hours[1])) for served in after),
         needed=needed(objective, after, hours[1]),
     )
@@ -95,7 +95,9 @@ def outcomes_of(
     if len(processes) == 1:
         return result
     alone = [outcomes(objectives, [process], usd_per_hour, gpus) for process in processes]
-    return [_held_by_each(outcome, [one[index] for one in alone]) for index, outcome in enumerate(result)]
+    return [
+        _held_by_each(outcome, [by_objective[index] for by_objective in alone]) for index, outcome in enumerate(result)
+    ]
 
 
 def _after(objective: Objective, processes: Sequence[Alternation], usd_per_hour: float | None) -> list[float]:
@@ -116,13 +118,13 @@ def _relative(outcome: ObjectiveOutcome, processes: Sequence[Alternation]) -> Ob
         independent_spacing(outcome.objective.metric, processes[0].after) if len(processes) < LEAST_PROCESSES else 1
     )
     needed_pairs = spacing * LEAST_PAIRS_OF_A_RATIO
-    few = min(process.pairs for process in processes) < needed_pairs
+    too_few = min(process.pairs for process in processes) < needed_pairs
     met, missed = ratio.low >= promised, ratio.high < promised
     verdict: Verdict = "met" if met else "missed" if missed else "too_close"
     return outcome.model_copy(
         update={
             "ratio": ratio,
-            "verdict": "not_enough_samples" if few else verdict,
+            "verdict": "not_enough_samples" if too_few else verdict,
             "verdict_before": "met" if promised <= 1 else "missed",
             "needed": needed_pairs,
         }
@@ -152,10 +154,10 @@ def speedup(
     sides = [_interleaved(objective, process, hours) for process in processes]
     medians = [_medians(objective, *side) for side in sides]
     spacing = independent_spacing(objective.metric, processes[0].after)
-    past, now = sides[0]
+    before, after = sides[0]
     if len(processes) < LEAST_PROCESSES:
-        pair = (now, past) if objective.direction == "at_least" else (past, now)
-        ratio, noise = paired_ratio(*pair, spacing=spacing), noise_floor(past, now, spacing=spacing)
+        pair = (after, before) if objective.direction == "at_least" else (before, after)
+        ratio, noise = paired_ratio(*pair, spacing=spacing), noise_floor(before, after, spacing=spacing)
     else:
         ratio = ratio_across_processes([medians_of_one.ratio for medians_of_one in medians])
         noise = noise_across_processes([median.after for median in medians])
@@ -178,18 +180,18 @@ def _interleaved(
     return before, after
 
 
-def _medians(objective: Objective, past: Sequence[float], now: Sequence[float]) -> ProcessMedians:
-    before, after = median(past), median(now)
-    ratio = after / before if objective.direction == "at_least" else before / after
-    return ProcessMedians(before=before, after=after, ratio=ratio, pairs=len(now))
+def _medians(objective: Objective, before: Sequence[float], after: Sequence[float]) -> ProcessMedians:
+    medians = median(before), median(after)
+    ratio = medians[1] / medians[0] if objective.direction == "at_least" else medians[0] / medians[1]
+    return ProcessMedians(before=medians[0], after=medians[1], ratio=ratio, pairs=len(after))
 
 
 def _drifts(sides: Sequence[tuple[Sequence[float], Sequence[float]]], spacing: int) -> list[Drift]:
     drifts = []
-    for process, (past, now) in enumerate(sides, start=1):
-        if (ratio := drift(thinned(past, spacing))) is not None:
+    for process, (before, after) in enumerate(sides, start=1):
+        if (ratio := drift(thinned(before, spacing))) is not None:
             drifts.append(Drift(process=process, side="before", ratio=ratio))
-        if (ratio := drift(thinned(now, spacing))) is not None:
+        if (ratio := drift(thinned(after, spacing))) is not None:
             drifts.append(Drift(process=process, side="after", ratio=ratio))
     return drifts
 

@@ -130,17 +130,17 @@ def judge(
         share = f"{100 * allowed.rate:g} {'point' if allowed.rate == 0.01 else 'points'}"
         may = f"rises of at most {share} and {allowed.nats_words} are allowed"
     acceptable = is_acceptable(change, kl_change, allowed) and not after.broken
-    few, result = "", "acceptable" if acceptable else "not acceptable"
+    caveat, result = "", "acceptable" if acceptable else "not acceptable"
     if done < LEAST_TOKENS:
         result += " so far" if acceptable else ""
-        few = f" Fewer than the {LEAST_TOKENS:,} tokens that this takes were reached."
-    few += f" For {after.broken:,} tokens the logits after are no numbers." if after.broken else ""
+        caveat = f" Fewer than the {LEAST_TOKENS:,} tokens that this takes were reached."
+    caveat += f" For {after.broken:,} tokens the logits after are no numbers." if after.broken else ""
     sentence = (
         f"{called.capitalize()} over {done:,} tokens ({tokens.source}): the most likely token differs from the float32 "
         f"model's in {100 * before.disagreement:.2f} % of cases before and {100 * after.disagreement:.2f} % after, "
         f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats. By their 95 % intervals, the share of "
         f"differing tokens {upper_end(f'{100 * change.high:+.2f}', 'points')} and the divergence "
-        f"{upper_end(f'{kl_change.high:+.2g}', 'nats')}; {may}, so this is {result}.{few}"
+        f"{upper_end(f'{kl_change.high:+.2g}', 'nats')}; {may}, so this is {result}.{caveat}"
         f"{scores_sentence(text)}"
     )
     return Quality(

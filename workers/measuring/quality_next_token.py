@@ -63,13 +63,13 @@ def sentence(scores: TextScores | None) -> str:
     if scores is None:
         return ""
     change, ratio = scores.accuracy_change, scores.perplexity_ratio
-    few = " One sequence has no interval." if scores.sequences == 1 else ""
+    caveat = " One sequence has no interval." if scores.sequences == 1 else ""
     return (
         f" On {scores.source} ({scores.sequences:,} sequences of {scores.length:,} tokens) "
         f"{100 * scores.accuracy_before.value:.2f} % of the next tokens are predicted right before and "
         f"{100 * scores.accuracy_after.value:.2f} % after (change {100 * change.low:+.2f} to {100 * change.high:+.2f} "
         f"points), perplexity {_plain(scores.perplexity_before.value)} and {_plain(scores.perplexity_after.value)} "
-        f"({ratio.low:.4f} to {ratio.high:.4f} times).{few}"
+        f"({ratio.low:.4f} to {ratio.high:.4f} times).{caveat}"
     )
 
 

@@ -55,8 +55,8 @@ def tokenized(directory: Path, records: list[Any], most: int) -> list[int]:
         if len(ids) >= most:
             break
         text = record if isinstance(record, str) else rendered(directory, record)
-        left = CHARACTERS_PER_ID * (most - len(ids))
-        ids += tokenizer.encode(text[:left], add_special_tokens=False).ids
+        characters_left = CHARACTERS_PER_ID * (most - len(ids))
+        ids += tokenizer.encode(text[:characters_left], add_special_tokens=False).ids
     return ids[:most]
 
 

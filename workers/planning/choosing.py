@@ -35,10 +35,10 @@ def choose_plan(trials: Sequence[PlanTrial], workload: Workload, counted: Counte
     cheapest = min(keepers, key=cost_of)
     if cost_of(cheapest) > (1 - LEAST_SAVING) * cost_of(fastest):
         cheapest = fastest
-    taken = cheapest if cheap else fastest
-    if taken is cheapest and taken is fastest_of_all:
-        return ChosenPlan(taken)
-    return ChosenPlan(taken, _sentence(taken, cheapest, keepers, cheap, counted))
+    choice = cheapest if cheap else fastest
+    if choice is cheapest and choice is fastest_of_all:
+        return ChosenPlan(choice)
+    return ChosenPlan(choice, _sentence(choice, cheapest, keepers, cheap, counted))
 
 
 def keeping(trials: Sequence[PlanTrial], objectives: Sequence[Objective]) -> list[PlanTrial]:
@@ -71,21 +71,21 @@ def cost_of(trial: PlanTrial) -> float:
 
 
 def _sentence(
-    taken: PlanTrial, cheapest: PlanTrial, keepers: Sequence[PlanTrial], cheap: bool, counted: Counted
+    choice: PlanTrial, cheapest: PlanTrial, keepers: Sequence[PlanTrial], cheap: bool, counted: Counted
 ) -> str:
-    others = sorted((trial for trial in keepers if trial is not taken), key=cost_of)
+    others = sorted((trial for trial in keepers if trial is not choice), key=cost_of)
     if others:
-        best = "cheapest" if cheap and cost_of(taken) <= cost_of(others[0]) else "fastest"
+        best = "cheapest" if cheap and cost_of(choice) <= cost_of(others[0]) else "fastest"
         why = f"the {best} of {len(keepers)} plans that keep every promise, each at {CONFIDENCE:.0%} confidence"
     else:
         why = f"the only plan that is shown to keep every promise, at {CONFIDENCE:.0%} confidence"
-    if taken is not cheapest:
+    if choice is not cheapest:
         why += f", which the workload asks for, though {cheapest.label} is cheaper"
     costs = [
-        f"{_takes(taken)} for a million {counted}",
+        f"{_takes(choice)} for a million {counted}",
         *(f"{trial.label} {_takes(trial)}" for trial in others[:MOST_NAMED]),
     ]
-    return f"{taken.label} is {why}, in a quick comparison: {'; '.join(costs)}."
+    return f"{choice.label} is {why}, in a quick comparison: {'; '.join(costs)}."
 
 
 def _takes(trial: PlanTrial) -> str:

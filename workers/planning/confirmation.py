@@ -168,13 +168,13 @@ def today_words(workload: Workload) -> str:
 
 
 def in_more_processes(
-    tried: Sequence[PlanMeasurement], document: StageInput, context: Context, usd_per_hour: float | None
+    measured: Sequence[PlanMeasurement], document: StageInput, context: Context, usd_per_hour: float | None
 ) -> list[PlanMeasurement]:
     """Measures the best of the attempts in further processes; the last attempt is a confirmed one.
 
     If these show that the plan is not to be recommended, the next confirmed attempt is measured in the same way.
     """
-    measurements = list(tried)
+    measurements = list(measured)
     while not measurements[-1].why_not:
         measurements[-1] = _measured_again(measurements[-1], document, context, usd_per_hour)
         if not measurements[-1].why_not:
@@ -247,14 +247,14 @@ def gives_way(attempt: PlanMeasurement, document: StageInput) -> bool:
     return bool(composed and composed.choice and cheap and not attempt.keeps)
 
 
-def with_result_last(tried: list[PlanMeasurement]) -> list[PlanMeasurement]:
+def with_result_last(measured: list[PlanMeasurement]) -> list[PlanMeasurement]:
     """The attempts in an order in which the last one is the result, where any is confirmed.
 
     The result is the first confirmed attempt that keeps every promise, else the fastest confirmed one.
     """
-    confirmed = [measurement for measurement in tried if not measurement.why_not]
+    confirmed = [measurement for measurement in measured if not measurement.why_not]
     if not confirmed:
-        return tried
+        return measured
     best = max(
         confirmed,
         key=lambda measurement: (measurement.keeps, measurement.speedup.ratio.value if not measurement.keeps else 0.0),
@@ -262,7 +262,7 @@ def with_result_last(tried: list[PlanMeasurement]) -> list[PlanMeasurement]:
     sentence = f"It does not keep every promise as verified; {best.label} stands instead."
     others = [
         measurement if measurement.why_not else replace(measurement, passed_over=sentence)
-        for measurement in tried
+        for measurement in measured
         if measurement is not best
     ]
     return [*others, best]
@@ -286,9 +286,11 @@ def to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
     if not is_change(composed, document):
         return [(label, composed)]
     others = [(trial.label, Plan.model_validate(trial.plan)) for trial in _rivals(trials, document)]
-    gone = {left_out.key for left_out in document.left_out}
-    left = [candidate for candidate in [(label, composed), *others][:MOST_PLANS] if candidate[0] not in gone]
-    return left or [(document.workload.present_runner, present_plan(document))]
+    left_out_labels = {left_out.key for left_out in document.left_out}
+    plans = [
+        candidate for candidate in [(label, composed), *others][:MOST_PLANS] if candidate[0] not in left_out_labels
+    ]
+    return plans or [(document.workload.present_runner, present_plan(document))]
 
 
 def _rivals(trials: Sequence[PlanTrial], document: StageInput) -> list[PlanTrial]:

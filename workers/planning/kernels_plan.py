@@ -75,15 +75,15 @@ def chosen_ops(
 
     Without candidates for a decode step, as where explore expected another plan to be taken, ops are tuned here.
     """
-    wanted, watch = layer_ops(document, model), SearchWatch(journal)
-    tried = [case_from.validate_python(candidate.case) for candidate in candidates]
-    if all(defaults.is_of_prompts(case, wanted.traffic) for case in tried):
+    layer, watch = layer_ops(document, model), SearchWatch(journal)
+    tried_cases = [case_from.validate_python(candidate.case) for candidate in candidates]
+    if all(defaults.is_of_prompts(case, layer.traffic) for case in tried_cases):
         from kernels.runners.defaults import default_ops  # it imports transformers
 
-        return default_ops(model, wanted.traffic, "fp8" if lossy else "")
-    timer = pass_timer(document, model, wanted.traffic, watch)
+        return default_ops(model, layer.traffic, "fp8" if lossy else "")
+    timer = pass_timer(document, model, layer.traffic, watch)
     end = time.monotonic() + min(TUNING_SECONDS, TUNING_SHARE * seconds)
-    chosen = search_plan(wanted, options(candidates, lossy), timer, lambda: time.monotonic() < end)
+    chosen = search_plan(layer, options(candidates, lossy), timer, lambda: time.monotonic() < end)
     chosen.notes += watch.notes
     return chosen
 
@@ -110,12 +110,10 @@ def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> li
     """
     if decoder.refusal(model):
         return []
-    wanted = layer_ops(document, decoder.Decoder(model))
+    layer = layer_ops(document, decoder.Decoder(model))
     exclude = document.workload.constraints.exclude
-    gpu, planned = GPUS[document.gpu], defaults.of_prompts(ops, wanted.traffic)
-    return (
-        [*planned, *defaults.last_rows(wanted, gpu, exclude)] if planned else defaults.prompt_ops(wanted, gpu, exclude)
-    )
+    gpu, planned = GPUS[document.gpu], defaults.of_prompts(ops, layer.traffic)
+    return [*planned, *defaults.last_rows(layer, gpu, exclude)] if planned else defaults.prompt_ops(layer, gpu, exclude)
 
 
 def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Option]]:

@@ -131,6 +131,6 @@ def sentence(row: OpRow, shares: TokenShares, steps: int, read_tbps: float) -> s
     if doubt(floor, step_ms):
         return f"{words} bandwidth, longer than the token takes: one of the two is wrong."
     return (
-        f"{words} bandwidth, {percent(floor / step_ms, 0)} of its time. Weights are read ahead, also while SMs wait, so "
-        "a part may take less than the floor of its bytes; all parts together may not."
+        f"{words} bandwidth, {percent(floor / step_ms, 0)} of its time. Weights are read ahead, also while SMs wait, "
+        "so a part may take less than the floor of its bytes; all parts together may not."
     )

@@ -34,12 +34,12 @@ def measure_vllm(document: StageInput, context: Context, model: torch.nn.Module,
         return _not_measured(document, "it is before under load, as a server")
     if not os.environ.get(PYTHON_VARIABLE):
         return _not_measured(document, "no environment is configured")
-    expected, left = BuildTimes(document).expect(LABEL, WORST_START_SECONDS), context.seconds_left
-    if expected > left:
-        return _not_measured(document, f"starting it takes about {expected:.0f} s and {left:.0f} s were left")
+    expected, seconds_left = BuildTimes(document).expect(LABEL, WORST_START_SECONDS), context.seconds_left
+    if expected > seconds_left:
+        return _not_measured(document, f"starting it takes about {expected:.0f} s and {seconds_left:.0f} s were left")
     context.say(0.8, "measuring vLLM beside the plans")
     try:
-        return _measured(document, model, left + OVERRUN_SECONDS, seconds)
+        return _measured(document, model, seconds_left + OVERRUN_SECONDS, seconds)
     except Exception as error:
         return _not_measured(document, " ".join(str(error).split()).rstrip(".")[:LONGEST], gate="error")
 

@@ -60,8 +60,8 @@ def profile_plan(
     before = document.results.profile
     if before is None:
         return "The plan was not profiled: the run has no profile of what runs today."
-    if (left := max(0.0, context.seconds_left)) < SECONDS_NEEDED:
-        return f"The plan was not profiled: that takes {SECONDS_NEEDED:.0f} s, and {left:.0f} s of the stage were left."
+    if (seconds_left := max(0.0, context.seconds_left)) < SECONDS_NEEDED:
+        return f"The plan was not profiled: that takes {SECONDS_NEEDED:.0f} s, and {seconds_left:.0f} s of the stage were left."
     try:
         profile = _profile(runner, plan, model, document, before, prompt, context)
     except (RuntimeError, OSError) as error:  # the verdict's samples are worth more than the profile
@@ -195,9 +195,9 @@ def sentence(
     spent = "made of" if doubtful else f"{plain(min(device_ms, request_ms))} ms of it in"
     sentence = f"{doubtful} " if doubtful else ""
     sentence += f"A request of the plan takes {plain(request_ms)} ms, {spent} {launches:,} {what}"
-    whole = device_ms or 1.0
+    total_ms = device_ms or 1.0
     most = ", ".join(
-        f"{row.op} ({row.phase or 'no phase'}, {f'{row.ms / whole:.0%}' if doubtful else f'{plain(row.ms)} ms'})"
+        f"{row.op} ({row.phase or 'no phase'}, {f'{row.ms / total_ms:.0%}' if doubtful else f'{plain(row.ms)} ms'})"
         for row in rows[:ROWS_NAMED]
     )
     sentence += f"; most of that is {most}" if most else ""

@@ -18,5 +18,5 @@ def rounding_of(plan: Plan) -> str:
 
 def lowers_precision(plan: Plan, served: str) -> bool:
     """Whether the plan runs the model in less than the precision it is served in, or any of its weights."""
-    whole = plan.dtype != served or plan.options.get("weights", "bf16") != "bf16"
-    return whole or any(registry.variant(op.variant).lossy for op in plan.ops)
+    lossy_model = plan.dtype != served or plan.options.get("weights", "bf16") != "bf16"
+    return lossy_model or any(registry.variant(op.variant).lossy for op in plan.ops)

@@ -61,11 +61,11 @@ def fastest(trials: Sequence[PlanTrial], lower_is_better: bool) -> PlanTrial | N
     return best
 
 
-def better(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
+def better(trial: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
     """Whether `one` is better and the two intervals do not overlap."""
-    if one.primary is None or other.primary is None:
+    if trial.primary is None or other.primary is None:
         return False
-    return one.primary.high < other.primary.low if lower_is_better else one.primary.low > other.primary.high
+    return trial.primary.high < other.primary.low if lower_is_better else trial.primary.low > other.primary.high
 
 
 def explain(trials: list[PlanTrial], lower_is_better: bool, winner: PlanTrial) -> None:
@@ -109,7 +109,7 @@ def _precisions(trial: PlanTrial) -> set[str]:
     return {plan.dtype, *weights_of(plan)}
 
 
-def _times(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> float:
+def _times(first: PlanTrial, other: PlanTrial, lower_is_better: bool) -> float:
     """How many times better `one` is than `other`."""
-    a, b = (trial.primary.value if trial.primary else 0.0 for trial in (one, other))
+    a, b = (trial.primary.value if trial.primary else 0.0 for trial in (first, other))
     return b / max(a, 1e-12) if lower_is_better else a / max(b, 1e-12)

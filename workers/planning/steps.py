@@ -56,31 +56,31 @@ def _bare(plan: Plan) -> Plan | None:
     return None
 
 
-def measure(trier: TrialRunner, model: Any, plan: Plan, whole: PlanTrial, seconds_left: float) -> list[PlanTrial]:
+def measure(trier: TrialRunner, model: Any, plan: Plan, full: PlanTrial, seconds_left: float) -> list[PlanTrial]:
     """Trials of the steps of a plan that passed as `whole`, each labelled by the group it adds; [] where time lacks.
 
     The last step is `whole` itself, which is not measured again.
     """
     steps = toggled(plan)
-    if whole.gate != "pass" or seconds_left < LEAST_SECONDS or not steps:
+    if full.gate != "pass" or seconds_left < LEAST_SECONDS or not steps:
         return []
     trials = [trier.attempt(name, part, _maker(model, part), STEP, lossy=False) for name, part in steps[:-1]]
-    return [*trials, whole.model_copy(update={"label": steps[-1][0], "notes": []})]
+    return [*trials, full.model_copy(update={"label": steps[-1][0], "notes": []})]
 
 
 def of_kernels(
     journal: Journal, trier: TrialRunner, model: Any, trials: Sequence[PlanTrial], seconds_left: float
 ) -> list[PlanTrial]:
     """The steps of the kernels plan among the trials; [] where none passed, or where they ended the stage's process."""
-    whole = next((trial for trial in trials if trial.plan["runner"] == "kernels" and trial.gate == "pass"), None)
-    if whole is None or journal.why_left_out("steps"):
+    full = next((trial for trial in trials if trial.plan["runner"] == "kernels" and trial.gate == "pass"), None)
+    if full is None or journal.why_left_out("steps"):
         return []
-    plan = Plan.model_validate(whole.plan)
+    plan = Plan.model_validate(full.plan)
 
     def make() -> list[PlanTrial]:
         building = STEP.building * len(toggled(plan))
-        journal.note("steps", f"the plan {whole.label} in steps", journal.plan_seconds(building))
-        return measure(trier, model, plan, whole, seconds_left)
+        journal.note("steps", f"the plan {full.label} in steps", journal.plan_seconds(building))
+        return measure(trier, model, plan, full, seconds_left)
 
     measured: list[PlanTrial] = journal.once("steps", list[PlanTrial], make)
     return measured

@@ -97,6 +97,6 @@ def no_plan(today: PlanTrial, environment: Environment) -> str:
     if share is None:
         return sentence
     return (
-        f"{sentence} Other programs used {percent(share, 0)} of the CPU meanwhile, which may be why: run it again on an "
-        "idle machine."
+        f"{sentence} Other programs used {percent(share, 0)} of the CPU meanwhile, which may be why: run it again on "
+        "an idle machine."
     )

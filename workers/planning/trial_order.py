@@ -120,14 +120,14 @@ class TrialOrder:
         """That the workload excludes the variant, as a sentence; "" where it does not."""
         return "The workload excludes it." if variant.name in self._document.workload.constraints.exclude else ""
 
-    def why_not(self, candidate: CandidatePlan, tried: Sequence[PlanTrial]) -> str:
+    def why_not(self, candidate: CandidatePlan, trials: Sequence[PlanTrial]) -> str:
         """Why a trial of the candidate is worth nothing beside those that were `tried`, as a sentence; or "".
 
         A plan that keeps the precision is compared with others that do: verify may refuse the quality of the rest.
         """
-        lossless = [trial for trial in tried if not lowers_precision(Plan.model_validate(trial.plan), self._precision)]
-        best = ranking.fastest(tried if candidate.variant.lossy else lossless, self._lower)
-        if reason := self._no_more_gpus(candidate, tried):
+        lossless = [trial for trial in trials if not lowers_precision(Plan.model_validate(trial.plan), self._precision)]
+        best = ranking.fastest(trials if candidate.variant.lossy else lossless, self._lower)
+        if reason := self._no_more_gpus(candidate, trials):
             return reason
         if best is None or best.primary is None or candidate.predicted is None:
             return ""
@@ -143,10 +143,10 @@ class TrialOrder:
             f"{quantity(reached, unit)}."
         )
 
-    def beyond(self, context: Context, tried: Sequence[PlanTrial]) -> float:
+    def beyond(self, context: Context, trials: Sequence[PlanTrial]) -> float:
         """Seconds until the run has taken twice its minutes; 0 where they are strict, or a plan keeps the promises."""
         constraints = self._document.workload.constraints
-        if constraints.strict_minutes or any(trial.keeps == "met" for trial in tried):
+        if constraints.strict_minutes or any(trial.keeps == "met" for trial in trials):
             return 0.0
         return context.seconds_left - context.overtime + 60 * constraints.minutes
 
@@ -162,11 +162,11 @@ class TrialOrder:
             return words
         return f"{words} It is predicted to reach {quantity(candidate.predicted, self._objective.unit)}."
 
-    def _no_more_gpus(self, candidate: CandidatePlan, tried: Sequence[PlanTrial]) -> str:
+    def _no_more_gpus(self, candidate: CandidatePlan, trials: Sequence[PlanTrial]) -> str:
         """Why more GPUs are not tried: where the cheapest plan is wanted and fewer GPUs keep every promise."""
         if candidate.gpus == 1 or self._document.workload.constraints.prefer == "fastest":
             return ""
-        fewer = [trial for trial in tried if trial.keeps == "met" and trial.plan.get("gpus", 1) < candidate.gpus]
+        fewer = [trial for trial in trials if trial.keeps == "met" and trial.plan.get("gpus", 1) < candidate.gpus]
         return f"Not tried: {fewer[0].label} keeps every promise on fewer GPUs." if fewer else ""
 
     def keeps(self, candidate: CandidatePlan) -> bool:
@@ -224,8 +224,8 @@ def _floor(document: StageInput) -> float:
     """
     workload, model, profile = document.workload, document.model, document.results.profile
     objective, traffic = workload.objectives[0], workload.traffic
-    whole = objective.metric in ("e2e", "batch_latency") or objective.n == traffic.output_tokens
-    if profile is None or model.kind != "decoder" or not whole:
+    whole_request = objective.metric in ("e2e", "batch_latency") or objective.n == traffic.output_tokens
+    if profile is None or model.kind != "decoder" or not whole_request:
         return 0.0
     served, lower = precisions_of_plans(workload, model, document.gpu_class)
     shape = traffic.batch, traffic.prompt_tokens, traffic.output_tokens

@@ -35,7 +35,7 @@ def sentence(
 
 
 def no_change_sentence(
-    tried: Sequence[PlanMeasurement],
+    measurements: Sequence[PlanMeasurement],
     left_out: Sequence[str],
     outcomes: Sequence[ObjectiveOutcome],
     verdict: Verdict,
@@ -48,14 +48,14 @@ def no_change_sentence(
     reasons = [f"{item.key}: {item.sentence}" for item in ended]
     reasons += [
         f"{measurement.label}: {measurement.why_not}" if measurement.changed else measurement.why_not
-        for measurement in tried
+        for measurement in measurements
     ]
     if left_out:
         reasons.append(f"Time was short to verify {' and '.join(left_out)}.")
     values = " ".join(_objective_words(outcome.model_copy(update={"before": None})) for outcome in outcomes)
-    if tried[-1].no_quality:
-        reasons.append(f"Quality could not be measured: {tried[-1].no_quality}.")
-    sla = f"With {tried[-1].today} the SLA is {in_a_sentence(verdict)}."
+    if measurements[-1].no_quality:
+        reasons.append(f"Quality could not be measured: {measurements[-1].no_quality}.")
+    sla = f"With {measurements[-1].today} the SLA is {in_a_sentence(verdict)}."
     return f"No change is recommended. {' '.join(reasons)} {sla} {values}"
 
 

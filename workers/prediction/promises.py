@@ -102,8 +102,8 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     """
     gpu, limit = single_gpu_class(gpu_class), objective.limit or 0.0
     floor = floor_ms(objective, sla, model, gpu)
-    now = _dividing(model, gpu_class)
-    more = [ranks for ranks in RANKS if ranks > now and floor / ranks <= limit and divides(model, ranks)]
+    gpus_now = _dividing(model, gpu_class)
+    more = [ranks for ranks in RANKS if ranks > gpus_now and floor / ranks <= limit and divides(model, ranks)]
     classes = {ranks: class_of_several(gpu, ranks) for ranks in more}
     rates = known.ceilings
     median = {
@@ -112,8 +112,8 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     kept = [ranks for ranks in more if not _beyond(objective, median[ranks])]
     if not (enough := kept or more):
         return ""
-    there = {*sla.constraints.gpu_classes, *known.living}
-    gpus = next((ranks for ranks in enough if classes[ranks] in there), enough[0])
+    available = {*sla.constraints.gpu_classes, *known.living}
+    gpus = next((ranks for ranks in enough if classes[ranks] in available), enough[0])
     choice, likely = classes[gpus], median[gpus]
     words = f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms"
     if likely and objective.percentile >= MEDIAN:

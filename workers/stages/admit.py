@@ -77,11 +77,11 @@ def check_tensors(model_dir: Path, config: dict[str, Any]) -> list[str]:
     from kernels.model import loading
 
     try:
-        wanted = loading.configuration(config)
-        built: Any = loading.model_class(wanted)
+        configuration = loading.configuration(config)
+        built: Any = loading.model_class(configuration)
         _, report = built.from_pretrained(
             model_dir,
-            config=wanted,
+            config=configuration,
             device_map={"": "meta"},
             use_safetensors=True,
             local_files_only=True,
@@ -224,8 +224,8 @@ def run(document: StageInput, context: Context) -> AdmitResult:
     context.say(0.8, "checking the memory it needs")
     dtype = serving_dtype(facts.dtype, list(workload.constraints.precisions), document.gpu_class)
     needs = memory_needed(config, facts.parameters, dtype, workload)
-    wanted = dict.fromkeys([document.gpu_class, *workload.constraints.gpu_classes])
-    classes = [feasibility(name, needs, facts.parameters, dtype) for name in wanted]
+    gpu_classes = dict.fromkeys([document.gpu_class, *workload.constraints.gpu_classes])
+    classes = [feasibility(name, needs, facts.parameters, dtype) for name in gpu_classes]
     if not classes[0].feasible:
         others = [item.gpu_class for item in classes if item.feasible]
         hint = f" {', '.join(others)} could hold it." if others else " No allowed GPU class can hold it."

@@ -79,10 +79,10 @@ class _Composer:
         """Every trial, the winner flagged, each with its reason."""
         self._set_reference()
         self._once("present", self._take_present)
-        left = self._order.candidates()
-        while left:
-            following = self._order.ranked(left, ranking.fastest(self.done, self._lower))[0]
-            left.remove(following)
+        candidates = self._order.candidates()
+        while candidates:
+            following = self._order.ranked(candidates, ranking.fastest(self.done, self._lower))[0]
+            candidates.remove(following)
             self._once(f"whole {following.label}", partial(self._try_whole, following))
         self.steps = steps.of_kernels(self._journal, self.trier, self.model, self.done, self.context.seconds_left)
         self._measure_peers()
@@ -184,11 +184,11 @@ class _Composer:
 
     def _too_late(self, candidate: CandidatePlan) -> str:
         """Why there is no time for the candidate, as a sentence; "" where there is."""
-        left = self.context.seconds_left
-        most = left + (0.0 if self._has_alternative else GRACE_SECONDS) if self._journal.most_seconds else 0.0
+        seconds_left = self.context.seconds_left
+        most = seconds_left + (0.0 if self._has_alternative else GRACE_SECONDS) if self._journal.most_seconds else 0.0
         beyond = self._order.beyond(self.context, self.done)
         self._beyond = beyond if self._order.keeps(candidate) else 0.0
-        return self._order.too_late(candidate, left, most, beyond)
+        return self._order.too_late(candidate, seconds_left, most, beyond)
 
     def _try_kernels(self, variant: Variant) -> PlanTrial | None:
         """The plan of composed variants, or None where lower precision changes nothing."""
@@ -229,8 +229,8 @@ class _Composer:
         if lossy not in self._chosen:
             chosen = Chosen()
             if kernels_plan.composes(self.document, self.model):
-                compact, left = decoder.Decoder(self.model), self.context.seconds_left
-                given = self.document, compact, self._candidates, left, self._journal, lossy
+                compact, seconds_left = decoder.Decoder(self.model), self.context.seconds_left
+                given = self.document, compact, self._candidates, seconds_left, self._journal, lossy
                 chosen = self._journal.once(f"search {lossy}", Chosen, partial(kernels_plan.chosen_ops, *given))
             self._chosen[lossy] = chosen
         return self._chosen[lossy]

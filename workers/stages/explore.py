@@ -74,10 +74,10 @@ def run(document: StageInput, context: Context) -> ExploreResult:
         note_reference=lambda case: journal.note(case.key, f"the reference of {case.key}", journal.most_seconds),
         left_out={left_out.key: left_out.sentence for left_out in journal.left_out},
     )
-    wanted, sentence = wanted_cases(document, profile)
+    cases, sentence = wanted_cases(document, profile)
     with watched(document) as environment:
         choices = TuningCache(environment().model_dump())
-        candidates = _explore(document, wanted, context, bench, journal, choices)
+        candidates = _explore(document, cases, context, bench, journal, choices)
     return ExploreResult(environment=environment(), ceilings=profile.ceilings, candidates=candidates, sentence=sentence)
 
 
@@ -104,13 +104,13 @@ def _prompt_share(document: StageInput, plan: CandidatePlan) -> float:
     if first.metric in BETWEEN_TOKENS:
         return 0.0
     prompt = TrialOrder(document).predicted(plan.variant, plan.gpus, Objective(metric="ttft", limit=1))
-    whole = plan.predicted if first.unit == "ms" else None
-    return prompt / whole if prompt and whole else 1.0
+    request_ms = plan.predicted if first.unit == "ms" else None
+    return prompt / request_ms if prompt and request_ms else 1.0
 
 
 def _explore(
     document: StageInput,
-    wanted: list[ProfiledCase],
+    cases: list[ProfiledCase],
     context: Context,
     bench: Bench,
     journal: Journal,
@@ -119,9 +119,9 @@ def _explore(
     candidates: list[Candidate] = []
     if kernels_plan.cases(document):
         bench = replace(bench, rule=replace(CASE_RULE, seconds=COMPOSED_SECONDS))
-    for position, (profiled, seconds) in enumerate(_shares(wanted, context)):
+    for position, (profiled, seconds) in enumerate(_shares(cases, context)):
         context.say(
-            position / len(wanted),
+            position / len(cases),
             f"trying {profiled.case.op} variants: {_shape(profiled.case)}",
             _progress(candidates),
         )
@@ -130,17 +130,17 @@ def _explore(
         candidates += journal.once(profiled.case.key, list[Candidate], make)
         runners.free()
     refused = sum(candidate.gate == "refused" for candidate in candidates)
-    context.say(1.0, f"candidates tried: {len(candidates) - refused}, refused: {refused}; cases: {len(wanted)}")
+    context.say(1.0, f"candidates tried: {len(candidates) - refused}, refused: {refused}; cases: {len(cases)}")
     return candidates
 
 
 def _tried(
-    bench: Bench, choices: TuningCache, wanted: ProfiledCase, lossy: list[Case], seconds: float, forbidden: str
+    bench: Bench, choices: TuningCache, profiled: ProfiledCase, lossy: list[Case], seconds: float, forbidden: str
 ) -> list[Candidate]:
     """The candidates of one case; the best is kept in the tuning cache."""
-    trials = try_case(bench, wanted.case, lossy, seconds, forbidden)
-    _keep(choices, wanted.case, trials)
-    return [candidate(trial, wanted.per_request) for trial in trials]
+    trials = try_case(bench, profiled.case, lossy, seconds, forbidden)
+    _keep(choices, profiled.case, trials)
+    return [candidate(trial, profiled.per_request) for trial in trials]
 
 
 def offered(workload: Workload) -> frozenset[str]:
@@ -151,8 +151,8 @@ def offered(workload: Workload) -> frozenset[str]:
 def composed_cases(cases: Mapping[Case, float], ceilings: Ceilings) -> list[ProfiledCase]:
     """The cases of a plan of composed variants, which packs matrices and fuses what follows them, costliest first."""
     rates = in_burst(ceilings.model_dump())
-    wanted = [ProfiledCase(case, count, count * (floor_ms(case, rates) or 0.0)) for case, count in cases.items()]
-    return sorted(wanted, key=lambda case: -case.ms)
+    profiled = [ProfiledCase(case, count, count * (floor_ms(case, rates) or 0.0)) for case, count in cases.items()]
+    return sorted(profiled, key=lambda case: -case.ms)
 
 
 def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledCase]:
@@ -175,13 +175,13 @@ def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledC
     return sorted(cases.values(), key=lambda case: -case.ms)
 
 
-def _shares(wanted: list[ProfiledCase], context: Context) -> Iterator[tuple[ProfiledCase, float]]:
+def _shares(cases: list[ProfiledCase], context: Context) -> Iterator[tuple[ProfiledCase, float]]:
     """Each case with its seconds, in proportion to its time, but at least half of an even share."""
     reserve = context.seconds_left * (1 - CASES_SHARE) if context.seconds_left != float("inf") else 0.0
     end = time.monotonic() + MOST_SECONDS
-    for position, case in enumerate(wanted):
+    for position, case in enumerate(cases):
         seconds_left = min(end - time.monotonic(), context.seconds_left - reserve)
-        ahead = wanted[position:]
+        ahead = cases[position:]
         cost = sum(other.ms for other in ahead)
         share = max(case.ms / cost if cost else 0.0, 0.5 / len(ahead))
         yield case, max(0.0, seconds_left * share)

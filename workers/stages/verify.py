@@ -102,17 +102,19 @@ class _Bench:
         The next plan is measured when as many seconds are left as the one before took. Where earlier processes of the
         stage have used up the overrun, today's plan alone is measured. Plans that they have measured are read back.
         """
-        tried, left_out = list[PlanMeasurement](), list[str]()
+        measurements, left_out = list[PlanMeasurement](), list[str]()
         for label, plan in to_verify(self.document, composed):
-            if tried and not tried[-1].why_not and not gives_way(tried[-1], self.document):
+            if measurements and not measurements[-1].why_not and not gives_way(measurements[-1], self.document):
                 break
-            late = self.context.seconds_left < tried[-1].seconds if tried else not self._journal.most_seconds
+            late = (
+                self.context.seconds_left < measurements[-1].seconds if measurements else not self._journal.most_seconds
+            )
             if late and is_change(plan, self.document):
                 left_out.append(label)
             else:
-                tried.append(self._noted_attempt(label, plan))
+                measurements.append(self._noted_attempt(label, plan))
         present = self.document.workload.present_runner, present_plan(self.document)
-        return with_result_last(tried or [self._attempt(*present)]), left_out
+        return with_result_last(measurements or [self._attempt(*present)]), left_out
 
     def _noted_attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         """An attempt that the journal notes: if the plan ends the process, verify starts again without it.
@@ -142,14 +144,16 @@ class _Bench:
         objectives, reserve = document.workload.objectives, context.seconds_left * (1 - TIMING_SHARE)
         context.say(0.05, f"preparing the plan {label}")
         with prepared(planned(document, context, plan, self.model), document) as after:
-            now, ready_seconds, environment = self._served(after, plan, start, reserve)
+            clients_after, ready_seconds, environment = self._served(after, plan, start, reserve)
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
-                now, _, environment = self._served(after, plan, start, reserve)
-            served_ids, refusal = judge_served(runners.runner("eager", self.model), after, plan, document, now)
+                clients_after, _, environment = self._served(after, plan, start, reserve)
+            served_ids, refusal = judge_served(
+                runners.runner("eager", self.model), after, plan, document, clients_after
+            )
             judged, no_quality = quality_by_kind.measure(
                 document, context, self.runner, after, unverified=unverified(document, plan)
             )
-            alternations = [Alternation(self.today.served, now.served)]
+            alternations = [Alternation(self.today.served, clients_after.served)]
             attempt = PlanMeasurement(
                 label=label,
                 plan=plan,
@@ -167,11 +171,11 @@ class _Bench:
                 choice=_choice(document),
                 today=today_words(document.workload),
             )
-            left: PlanProfile | str = ""
+            seconds_left: PlanProfile | str = ""
             if not attempt.why_not:
                 reserve = attempt.kept_for_processes(context)
-                left = profile_plan(after, plan, self.model, document, now.draw(), context, reserve)
-        profiled = {"no_profile": left} if isinstance(left, str) else {"profile": left}
+                seconds_left = profile_plan(after, plan, self.model, document, clients_after.draw(), context, reserve)
+        profiled = {"no_profile": seconds_left} if isinstance(seconds_left, str) else {"profile": seconds_left}
         return replace(attempt, seconds=time.monotonic() - start, **profiled)
 
     def _served(self, after: Runner, plan: Plan, start: float, reserve: float) -> tuple[Clients, float, Environment]:
@@ -181,12 +185,12 @@ class _Bench:
         Both sides get the same prompts, which no earlier measurement has had: a runner may have cached earlier ones.
         """
         seed = secrets.randbits(32)
-        self.today, now = (warm_clients(self.document, runner, seed) for runner in (self.runner, after))
+        self.today, after_clients = (warm_clients(self.document, runner, seed) for runner in (self.runner, after))
         ready_seconds = self._loading_seconds + time.monotonic() - start
         hours = self.usd, self.usd and self.usd * plan.gpus
         with watched(self.document) as environment:
-            alternate(self.today, now, self.document.workload, hours, self.context, reserve)
-        return now, ready_seconds, environment()
+            alternate(self.today, after_clients, self.document.workload, hours, self.context, reserve)
+        return after_clients, ready_seconds, environment()
 
     def no_change(self, last: PlanMeasurement) -> PlanMeasurement:
         """What runs today as the result. It is measured until it is decided, unless it was the last attempt's plan.
@@ -220,8 +224,12 @@ def _in_this_process(
         started = time.monotonic() - context.shared["loading_seconds"]
         runner = stack.enter_context(prepared(runners.runner(document.workload.present_runner, model), document))
         bench = _Bench(document, context, model, runner, usd, started)
-        tried, left_out = bench.attempts(composed)
-        return tried, left_out, bench.no_change(tried[-1]) if tried[-1].why_not else tried[-1]
+        measurements, left_out = bench.attempts(composed)
+        return (
+            measurements,
+            left_out,
+            bench.no_change(measurements[-1]) if measurements[-1].why_not else measurements[-1],
+        )
 
 
 def _choice(document: StageInput) -> str:
@@ -239,18 +247,20 @@ def _check(left_out: LeftOut) -> PlanCheck:
 def run(document: StageInput, context: Context) -> VerifyResult:
     """The verify stage. Where no plan is confirmed, the result is what runs today."""
     usd = hourly_price(document.prices, document.gpu_class)
-    tried, left_out, final = _in_this_process(document, context, usd)
+    measurements, left_out, final = _in_this_process(document, context, usd)
     release(context)
-    if not tried[-1].why_not:
-        tried = in_more_processes(tried, document, context, usd)
-        final = tried[-1]
+    if not measurements[-1].why_not:
+        measurements = in_more_processes(measurements, document, context, usd)
+        final = measurements[-1]
         if final.why_not:
             final = unchanged(
                 final, document, [Alternation(process.before, process.before) for process in final.processes], usd
             )
-    recommended, final = not tried[-1].why_not, without_void_verdicts(final)
+    recommended, final = not measurements[-1].why_not, without_void_verdicts(final)
     ended = "".join(item.sentence for item in document.left_out[:1])  # the composed plan is the first that is tried
-    refusal = next((measurement.refusal for measurement in tried if measurement.plan == plan_of(document)), ended)
+    refusal = next(
+        (measurement.refusal for measurement in measurements if measurement.plan == plan_of(document)), ended
+    )
     workload, plan = document.workload, final.plan
     usd_after = usd and usd * plan.gpus
     verdict, waiting = overall_verdict(final.outcomes, final.quality, final.changed), left_out_for_time(document)
@@ -268,7 +278,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
             final.outcomes, final.speedup, final.quality, verdict, final.no_quality, workload.compared_with
         )
     else:
-        words = no_change_sentence(tried, left_out, final.outcomes, verdict, document.left_out)
+        words = no_change_sentence(measurements, left_out, final.outcomes, verdict, document.left_out)
     for_time = left_out_words(waiting, workload.objectives[0], verdict)
     words = " ".join(filter(None, (busy, for_time, words, "" if final.void in words else final.void, final.failure)))
     return VerifyResult(
@@ -282,7 +292,10 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         tokens_per_second_after=tokens_per_second(final.after),
         goodput_after=goodput(final.after, workload.objectives),
         recommended=recommended,
-        checks=[*(_check(left_out) for left_out in document.left_out), *(measurement.check() for measurement in tried)],
+        checks=[
+            *(_check(left_out) for left_out in document.left_out),
+            *(measurement.check() for measurement in measurements),
+        ],
         speedup=final.speedup if recommended else None,
         outcomes=final.outcomes,
         quality=final.quality,

@@ -82,9 +82,9 @@ def cautious_inefficiency(values: Sequence[float] | np.ndarray, small: float = 0
     return _inefficiency(max(_sum_of(sequence), min(autoregressive, count)), share)
 
 
-def _inefficiency(whole: float, share: float) -> float:
+def _inefficiency(total: float, share: float) -> float:
     """g of Σ ρ(k), the `share` of the variance that counts."""
-    return max(1.0, 1 + 4 * whole * share)
+    return max(1.0, 1 + 4 * total * share)
 
 
 def _correlations(values: Sequence[float] | np.ndarray, small: float) -> tuple[np.ndarray, float]:

@@ -139,8 +139,8 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], spacing: int =
     """
     count = min(len(before), len(after))
     pairs = np.column_stack([before[:count], after[:count]])
-    taken = np.column_stack([thinned(side[:count], spacing) for side in (before, after)])
-    interval = bootstrap(_ratio_of_medians, taken)
+    thinned_pairs = np.column_stack([thinned(side[:count], spacing) for side in (before, after)])
+    interval = bootstrap(_ratio_of_medians, thinned_pairs)
     low, high, value = interval.low, interval.high, float(_ratio_of_medians(pairs))
     if count < LEAST_PAIRS * spacing:
         smallest, largest = pairs.min(axis=0), pairs.max(axis=0)
@@ -161,9 +161,9 @@ def median_interval(samples: Sequence[float], spacing: int = 1) -> Interval:
     Samples `spacing` places from each other are independent, and the interval is of those; with fewer than LEAST_PAIRS
     of them it is the whole range.
     """
-    value, taken = intervals.median_interval(samples)[0], thinned(samples, spacing)
-    few = len(taken) < LEAST_PAIRS
-    _, low, high = intervals.median_interval([min(samples), max(samples)] if few else taken)
+    value, thinned_samples = intervals.median_interval(samples)[0], thinned(samples, spacing)
+    too_few = len(thinned_samples) < LEAST_PAIRS
+    _, low, high = intervals.median_interval([min(samples), max(samples)] if too_few else thinned_samples)
     return Interval(value=value, low=min(low, value), high=max(high, value))
 
 
@@ -173,8 +173,8 @@ def noise_floor(*sides: Sequence[float], spacing: int = 1) -> Interval:
     Samples `spacing` places from each other are independent; those are taken. A ratio inside this interval is no
     difference. Raises ValueError when no side has two samples.
     """
-    taken = [thinned(side, spacing) for side in sides]
-    ratios = [paired_ratio(side[0::2], side[1::2]) for side in taken if len(side) > 1]
+    thinned_sides = [thinned(side, spacing) for side in sides]
+    ratios = [paired_ratio(side[0::2], side[1::2]) for side in thinned_sides if len(side) > 1]
     if not ratios:
         raise ValueError("a noise floor needs at least two samples of one side")
     value = max((interval.value for interval in ratios), key=lambda ratio: abs(math.log(ratio)))

@@ -129,8 +129,8 @@ def _shared(kept: KeptRun, new: KeptRun) -> tuple[list[Objective], list[str]]:
     both = [key for key in others if [len(_medians(run, every[key])) for run in (kept, new)] == counts]
     most = min(max(STUDENT), 1 << max(0, sum(counts) - 2 * LEAST_PROCESSES))
     judged = [first, *both][:most]
-    left = [every[key].title for key in others if key not in judged]
-    words = [f"Not judged, for want of processes or figures: {', '.join(left)}."] if left else []
+    not_judged = [every[key].title for key in others if key not in judged]
+    words = [f"Not judged, for want of processes or figures: {', '.join(not_judged)}."] if not_judged else []
     return [every[key] for key in judged], words
 
 
@@ -198,9 +198,9 @@ def _sentence(
             f"median {objective.title} {values[1]} where it was {values[0]}; ratio {plain(ratio.value, 4)}, {interval} "
             f"{plain(ratio.low, 4)} to {plain(ratio.high, 4)}"
         )
-    all_of_them = "; 99 % for all of them together" if several else ""
+    joint = "; 99 % for all of them together" if several else ""
     return (
-        f"{new.name} is {words} than {kept.name} by more than {percent(limit)}{where}: {'; '.join(sentences)}{all_of_them}, "
+        f"{new.name} is {words} than {kept.name} by more than {percent(limit)}{where}: {'; '.join(sentences)}{joint}, "
         f"over {counts} processes."
     )
 

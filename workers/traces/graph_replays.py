@@ -53,8 +53,8 @@ def name_replays(work: Sequence[DeviceWork], counted: Sequence[CountedOp]) -> li
     for index, replay in enumerate(_replays(work)):
         phase = first if index == 0 else later
         sequence = [op for op in counted if op.phase == phase and _is_matrix_label(op.label)]
-        once = sequence[: len(sequence) // max(1, _decode_steps(counted))] if phase == "decode" else sequence
-        named += _named(replay, [op.label for op in once], phase)
+        sequence_once = sequence[: len(sequence) // max(1, _decode_steps(counted))] if phase == "decode" else sequence
+        named += _named(replay, [op.label for op in sequence_once], phase)
     return sorted(named)
 
 
@@ -95,8 +95,8 @@ def _fitting(sequence: list[str], count: int) -> list[str]:
     The kernels of convolutions and of experts' products may have names that tell no product: then these are left out.
     """
     for without in ((), (CONVOLUTION, EXPERTS)):
-        left = [name for name in sequence if not name.startswith(without)]
-        for candidate in (left, packed(left)):
+        names = [name for name in sequence if not name.startswith(without)]
+        for candidate in (names, packed(names)):
             if len(candidate) == count:
                 return candidate
     return []

@@ -128,12 +128,12 @@ def launches(work: Sequence[DeviceWork], scale: TraceScale) -> int:
 def with_idle(rows: list[OpRow], request_ms: float) -> list[OpRow]:
     """Shares of the request's wall time, with a row for the time in which the device had nothing to do."""
     device_ms = sum(row.ms for row in rows)
-    whole = max(request_ms, device_ms)
-    idle_ms = whole - device_ms
-    result = [row.model_copy(update={"share": row.ms / whole if whole else 0.0}) for row in rows]
+    total_ms = max(request_ms, device_ms)
+    idle_ms = total_ms - device_ms
+    result = [row.model_copy(update={"share": row.ms / total_ms if total_ms else 0.0}) for row in rows]
     if idle_ms > 0:
         result.append(
-            OpRow(op="idle", phase="all", kernel="", ms=idle_ms, share=idle_ms / whole, calls=1, bound="idle")
+            OpRow(op="idle", phase="all", kernel="", ms=idle_ms, share=idle_ms / total_ms, calls=1, bound="idle")
         )
     return sorted(result, key=lambda row: -row.ms)
 

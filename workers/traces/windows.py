@@ -81,7 +81,7 @@ class TracedWindows:
 def sample(
     model: torch.nn.Module,
     generates: bool,
-    wanted: Sequence[Window],
+    planned: Sequence[Window],
     request: Callable[[Window], Callable[[], float]],
     folder: Path,
     goes_on: Callable[[], bool] = lambda: True,
@@ -93,7 +93,7 @@ def sample(
     longer, is listed in `left_out`. Further windows are traced while `goes_on` says so.
     """
     traced = TracedWindows()
-    for index, window in enumerate(wanted):
+    for index, window in enumerate(planned):
         if index and not goes_on():
             traced.cut_short = True
             break

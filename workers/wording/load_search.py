@@ -40,9 +40,9 @@ def _sentence(limit: LimitResult) -> str:
         rate = f"{number(limit.held.tokens_per_second)} tokens/s"
         most = ", the most that was tried" if limit.level == limit.most_level else ""
         sentences.append(f"Every objective holds {at_load(limit)}{most}: {rate}.")
-        few = [load for load in loads if load.verdict == "not_enough_samples" and load.level > limit.held.level]
-        if few:
-            sentences.append(f"Higher loads ({', '.join(traffic_words(load.traffic) for load in few)}) {TOO_FEW}")
+        undecided = [load for load in loads if load.verdict == "not_enough_samples" and load.level > limit.held.level]
+        if undecided:
+            sentences.append(f"Higher loads ({', '.join(traffic_words(load.traffic) for load in undecided)}) {TOO_FEW}")
         if limit.speed is not None:
             replayed = (limit.held.warm_up_seconds + limit.held.seconds) * limit.speed
             sentences.append(f"That was shown for the first {plain(replayed)} s of the recording.")
@@ -108,22 +108,23 @@ def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> st
             return (
                 f"But the median {outcome.objective.title} of what runs today, with one user, was "
                 f"{quantity(outcome.value, outcome.objective.unit)} here and {verified} in verify. The two were not "
-                f"measured alike, so the limit from verify's median says nothing here: nothing is {factor:g}x as fast as itself."
+                f"measured alike, so the limit from verify's median says nothing here: nothing is {factor:g}x as fast as "
+                "itself."
             )
     return ""
 
 
-def choice_of(taken: LoadCurve, other: LoadCurve) -> str:
+def choice_of(chosen: LoadCurve, other: LoadCurve) -> str:
     """Which of two ways to run the plan is after, with what both hold."""
-    if taken.limit.held:
-        same = taken.limit.level == other.limit.level
+    if chosen.limit.held:
+        same = chosen.limit.level == other.limit.level
         why = "gave more tokens per second at the highest load that holds, which is the same" if same else "holds more"
-        limits = [_held(curve.limit) for curve in (taken, other)]
+        limits = [_held(curve.limit) for curve in (chosen, other)]
     else:
         why = "gave more tokens per second, since neither is shown to hold every objective"
-        rates = [max(load.tokens_per_second for load in curve.limit.loads) for curve in (taken, other)]
+        rates = [max(load.tokens_per_second for load in curve.limit.loads) for curve in (chosen, other)]
         limits = [f"{number(rate)} tokens/s at most" for rate in rates]
-    one, two = (f"{curve.server.label}: {words}" for curve, words in zip((taken, other), limits, strict=True))
+    one, two = (f"{curve.server.label}: {words}" for curve, words in zip((chosen, other), limits, strict=True))
     return f"Two ways to run the plan were measured, and after is the one that {why}. {capitalised(one)}; {two}."
 
 

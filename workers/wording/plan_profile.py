@@ -30,17 +30,17 @@ def lines(profile: PlanProfile) -> list[ProfileLine]:
     A megakernel that is divided has one line with the sums, and its parts below.
     """
     parts = [row for row in profile.rows if row.op.startswith(INSIDE)]
-    whole = [_line(row) for row in profile.rows if row not in parts]
+    totals = [_line(row) for row in profile.rows if row not in parts]
     if parts:
-        launches = profile.launches - sum(line.launches or 0 for line in whole)
+        launches = profile.launches - sum(line.launches or 0 for line in totals)
         floor_ms = sum(row.floor_ms or 0 for row in parts) or None
-        whole.append(_sum(MEGAKERNEL, [_line(row) for row in parts], launches, floor_ms))
-    whole.sort(key=lambda line: -line.ms)
-    if len(whole) > MOST + 1:
-        rest = whole[MOST:]
-        whole = [*whole[:MOST], _sum(f"{len(rest)} others", rest, sum(line.launches or 0 for line in rest))]
+        totals.append(_sum(MEGAKERNEL, [_line(row) for row in parts], launches, floor_ms))
+    totals.sort(key=lambda line: -line.ms)
+    if len(totals) > MOST + 1:
+        rest = totals[MOST:]
+        totals = [*totals[:MOST], _sum(f"{len(rest)} others", rest, sum(line.launches or 0 for line in rest))]
     result = []
-    for line in whole:
+    for line in totals:
         result.append(line)
         if parts and line.label == MEGAKERNEL:
             result += [_line(row, part=True) for row in parts]

@@ -54,8 +54,8 @@ class EndpointLoadSearch:
         return searched(self._ladder, self._search, self._measured, unfinished=self._unfinished)
 
     def _measured(self, rung: int) -> LoadResult:
-        left = (self._ends - time.monotonic()) / max(1, self._search.loads - self._done)
-        seconds = min(MOST_SECONDS, max(LEAST_SECONDS, left))
+        seconds_left = (self._ends - time.monotonic()) / max(1, self._search.loads - self._done)
+        seconds = min(MOST_SECONDS, max(LEAST_SECONDS, seconds_left))
         self._done += 1
         at = datetime.now(UTC).isoformat(timespec="seconds")
 

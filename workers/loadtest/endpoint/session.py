@@ -94,8 +94,8 @@ class EndpointSession:
     def left_for(self, document: StageInput) -> StageInput:
         """The stage's input with the seconds that remain after the rounds before the stage and the one after it."""
         coming = self.load_seconds if document.stage == "load" else self.seconds
-        taken = time.monotonic() - self._begun + (0 if self._failure else coming)
-        return document.model_copy(update={"seconds_left": max(LEAST_LEFT, document.seconds_left - taken)})
+        spent = time.monotonic() - self._begun + (0 if self._failure else coming)
+        return document.model_copy(update={"seconds_left": max(LEAST_LEFT, document.seconds_left - spent)})
 
     def measure(self, when: str) -> None:
         """Sends one round; the result calls it `when`. Does nothing after a round has failed.

@@ -65,16 +65,16 @@ class BatchLoop:
         self, due: list[WaitingRequest], start_ns: int, end_ns: int
     ) -> tuple[list[WaitingRequest], list[Exchange]]:
         """The next batch, taken out of `due`, and the requests of an open loop that waited too long to be in it."""
-        now, open_loop = time.monotonic_ns(), self._traffic.open_loop
+        now_ns, open_loop = time.monotonic_ns(), self._traffic.open_loop
         waiting, lost = list[WaitingRequest](), list[Exchange]()
-        while due and due[0][0] <= min(now, end_ns - 1) and len(waiting) < self._traffic.concurrency:
-            at, _, planned = one = heapq.heappop(due)
+        while due and due[0][0] <= min(now_ns, end_ns - 1) and len(waiting) < self._traffic.concurrency:
+            at, _, planned = next_due = heapq.heappop(due)
             if open_loop:
                 self._add_next(due, start_ns, start_ns)
-            if open_loop and self._late(at) < now:
+            if open_loop and self._late(at) < now_ns:
                 lost.append(self._timed_out(Exchange(planned, at, at, at), at))
             else:
-                waiting.append(one)
+                waiting.append(next_due)
         return waiting, lost
 
     def _add_next(self, due: list[WaitingRequest], free_ns: int, start_ns: int) -> None:

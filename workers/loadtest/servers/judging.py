@@ -29,8 +29,8 @@ Answer = tuple[list[int], list[int]]
 
 def drawn(sent: Sent) -> list[Answer]:
     """Up to ANSWERS whole answers of a load whose ids are known, in an order drawn by chance."""
-    whole = [exchange for exchange in sent.counted if exchange.ended and exchange.ended != CANCELLED]
-    answers = [(exchange.prompt_ids, exchange.ids) for exchange in whole if exchange.prompt_ids and exchange.ids]
+    completed = [exchange for exchange in sent.counted if exchange.ended and exchange.ended != CANCELLED]
+    answers = [(exchange.prompt_ids, exchange.ids) for exchange in completed if exchange.prompt_ids and exchange.ids]
     return random.Random(len(answers)).sample(answers, min(ANSWERS, len(answers)))
 
 

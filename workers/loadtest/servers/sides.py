@@ -61,15 +61,15 @@ class Sides:
             raise ServerDeclined(EXCLUDED)
         caveats, file = list[str](), self.context.artifacts / "plan.json"
         file.write_text(plan.model_dump_json())
-        for given in (str(file), None):
+        for plan_file in (str(file), None):
             try:
-                with self._served(plan, given) as (server, device):
+                with self._served(plan, plan_file) as (server, device):
                     limit = self.over_http("after", replace(LOOPBACK, handing=server.handing), until)
-                    curve = self._of_server(plan if given else None, device, caveats)
-                    chosen = server.serving if given else {}
+                    curve = self._of_server(plan if plan_file else None, device, caveats)
+                    chosen = server.serving if plan_file else {}
                     return curve_of(curve.model_copy(update={"settings": chosen}), limit)
             except ServerDeclined as why:
-                if given is None or not str(why).startswith("--plan: "):
+                if plan_file is None or not str(why).startswith("--plan: "):
                     raise
                 caveats.append(f"The server does not take the plan: {str(why).removeprefix('--plan: ').rstrip('.')}.")
         raise AssertionError("the loop returns or raises")
