@@ -7,7 +7,7 @@ from typing import Any
 from workers.charts import latency, under_load
 from workers.charts.base import PALETTE, Cell, Figure, Table, layout
 from workers.documents.load import LoadResult
-from workers.documents.measurement import Candidate, Distribution, Interval
+from workers.documents.measurement import Candidate, Distribution, Interval, MetricKey, of_metric
 from workers.documents.prices import PriceResult
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
@@ -122,7 +122,7 @@ def _rows(sides: Sequence[ComparedRun], cells: dict[str, dict[str, str]]) -> lis
     return [[name, *(by_run.get(side.label, MISSING) for side in sides)] for name, by_run in cells.items()]
 
 
-def _metrics(sides: Sequence[ComparedRun]) -> list[tuple[latency.MetricKey, str]]:
+def _metrics(sides: Sequence[ComparedRun]) -> list[tuple[MetricKey, str]]:
     """The metrics, each with its unit, that at least two runs measured, in the first one's order.
 
     Throughput is in tokens per second or in what else the models give.
@@ -135,18 +135,13 @@ def _metrics(sides: Sequence[ComparedRun]) -> list[tuple[latency.MetricKey, str]
     return [key for key in every if sum(key in measured for measured in by_side) > 1]
 
 
-def _after(side: ComparedRun, metric: latency.MetricKey, unit: str = "") -> Distribution | None:
+def _after(side: ComparedRun, metric: MetricKey, unit: str = "") -> Distribution | None:
     """What a run measured of the plan, in this unit if one is named."""
     measured = side.results.verify.after if side.results.verify else []
-    known = (
-        distribution
-        for distribution in measured
-        if (distribution.metric, distribution.n) == metric and distribution.samples
-    )
-    return next((distribution for distribution in known if unit in ("", distribution.unit)), None)
+    return of_metric((item for item in measured if item.samples and unit in ("", item.unit)), metric)
 
 
-def _distribution(sides: Sequence[ComparedRun], metric: latency.MetricKey, unit: str) -> ComparisonSection:
+def _distribution(sides: Sequence[ComparedRun], metric: MetricKey, unit: str) -> ComparisonSection:
     """The distributions of a metric over each other, and their percentiles; a dash for a run that has none."""
     name = metric_title(*metric)
     distributions = [(side, _after(side, metric, unit)) for side in sides]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from workers.charts.base import AFTER, BEFORE, PALETTE, Cell, Chart, Figure, Table, interval_bars, layout
 from workers.documents.endpoint_result import EndpointRatio, EndpointResult
 from workers.documents.load import LoadResult
-from workers.documents.measurement import Interval
+from workers.documents.measurement import Interval, MetricKey, metric_key, of_metric
 from workers.documents.stages import ObjectiveOutcome, Results, Verdict
 from workers.documents.workload import Objective, metric_title
 from workers.wording.text import moment, promised, quantity
@@ -57,8 +57,7 @@ def _same(first: Objective, other: Objective) -> bool:
 
 
 def _percentile(load: LoadResult, objective: Objective) -> Interval | None:
-    known = (metric for metric in load.metrics if (metric.metric, metric.n) == (objective.metric, objective.n))
-    metric = next(known, None)
+    metric = of_metric(load.metrics, metric_key(objective))
     return metric.percentiles.get(f"p{objective.percentile:g}") if metric else None
 
 
@@ -74,9 +73,7 @@ def ratio(results: Results) -> EndpointRatio | None:
     result = measured(results)
     if results.verify is None or result is None or not result.ratios:
         return None
-    first = results.verify.outcomes[0].objective
-    same = (ratio for ratio in result.ratios if (ratio.metric, ratio.n) == (first.metric, first.n))
-    return next(same, result.ratios[0])
+    return of_metric(result.ratios, metric_key(results.verify.outcomes[0].objective)) or result.ratios[0]
 
 
 def words(results: Results) -> str:
@@ -85,13 +82,10 @@ def words(results: Results) -> str:
     if compared is None:
         return ""
     title, own = metric_title(compared.metric, compared.n), compared.ratio
-    endpoint_value, here = (
-        quantity(compared.endpoint.value, compared.unit),
-        quantity(compared.after.value, compared.unit),
-    )
+    there, here = (quantity(side.value, compared.unit) for side in (compared.endpoint, compared.after))
     whose = "the plan's" if results.verify and results.verify.recommended else "the baseline runner's"
     return (
-        f"The median {title} there is {endpoint_value}, {own.value:.2f}x {whose} {here} here ({own.low:.2f} to "
+        f"The median {title} there is {there}, {own.value:.2f}x {whose} {here} here ({own.low:.2f} to "
         f"{own.high:.2f} by the ends of both 95 % intervals); other hardware and the network are part of that ratio."
     )
 
@@ -105,14 +99,7 @@ def figure(results: Results) -> Figure | None:
         ("After, here", AFTER, compared.after),
         ("Your endpoint", THERE, compared.endpoint),
     ]
-    before = next(
-        (
-            distribution
-            for distribution in results.verify.before
-            if (distribution.metric, distribution.n) == (compared.metric, compared.n)
-        ),
-        None,
-    )
+    before = of_metric(results.verify.before, metric_key(compared))
     if before is not None and "p50" in before.percentiles:
         middle = before.percentiles["p50"]
         name = f"{results.verify.compared_with.capitalize()}, here"
@@ -129,7 +116,7 @@ def table(results: Results) -> Table:
         return [], []
     rows: list[list[Cell]] = []
     for metric in result.load.metrics:
-        sides = [_side(results, name, metric.metric, metric.n) for name in ("before", "after")]
+        sides = [_side(results, name, metric_key(metric)) for name in ("before", "after")]
         for name, spread in metric.percentiles.items():
             here = [side.get(name) for side in sides]
             title = f"{metric_title(metric.metric, metric.n)} {name}"
@@ -138,10 +125,9 @@ def table(results: Results) -> Table:
     return ["metric", "your endpoint", "low", "high", results.verify.compared_with, "after", "unit"], rows
 
 
-def _side(results: Results, name: str, metric: str, n: int | None) -> dict[str, float]:
-    return next(
-        (known.percentiles for known in getattr(results.verify, name) if (known.metric, known.n) == (metric, n)), {}
-    )
+def _side(results: Results, name: str, key: MetricKey) -> dict[str, float]:
+    distribution = of_metric(getattr(results.verify, name), key)
+    return distribution.percentiles if distribution else {}
 
 
 CHART = Chart(

@@ -1,12 +1,11 @@
 """Latency before and after as cumulative distributions; percentiles and tails come from every sample."""
 
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, beyond, layout, limit_line
-from workers.documents.measurement import Distribution
+from workers.documents.measurement import Distribution, MetricKey, metric_key, of_metric
 from workers.documents.stages import Results
 from workers.documents.workload import Objective, metric_title
 from workers.wording.text import number, today
 
-MetricKey = tuple[str, int | None]
 DRAWN_POINTS = 2000
 FAR = 4
 """A limit beyond this many times the slowest sample is named, not drawn: the line would squeeze the samples."""
@@ -16,8 +15,8 @@ def metrics(results: Results) -> list[MetricKey]:
     """The metrics measured before and after, the first objective's first."""
     if results.verify is None:
         return []
-    promised = [(outcome.objective.metric, outcome.objective.n) for outcome in results.verify.outcomes]
-    after = [(distribution.metric, distribution.n) for distribution in results.verify.after if distribution.samples]
+    promised = [metric_key(outcome.objective) for outcome in results.verify.outcomes]
+    after = [metric_key(distribution) for distribution in results.verify.after if distribution.samples]
     return [metric for metric in dict.fromkeys(promised) if metric in after] + [
         metric for metric in after if metric not in promised
     ]
@@ -33,14 +32,13 @@ def _pair(results: Results, metric: MetricKey) -> list[tuple[str, str, Distribut
     return [
         (name, colour, distribution)
         for name, colour, side in sides
-        for distribution in side
-        if (distribution.metric, distribution.n) == metric and distribution.samples
+        if (distribution := of_metric(side, metric)) and distribution.samples
     ]
 
 
 def _objectives(results: Results, metric: MetricKey) -> list[Objective]:
     outcomes = results.verify.outcomes if results.verify else []
-    promised = [outcome.objective for outcome in outcomes if (outcome.objective.metric, outcome.objective.n) == metric]
+    promised = [outcome.objective for outcome in outcomes if metric_key(outcome.objective) == metric]
     return [objective for objective in promised if objective.limit is not None]
 
 

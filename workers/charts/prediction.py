@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from workers.charts.plans import precisions_of
+from workers.documents.measurement import metric_key, of_metric
 from workers.documents.prediction import ComparedFigure, PredictedFigure, PredictedPlan
 from workers.documents.stages import Results
 from workers.documents.workload import metric_title
@@ -106,16 +107,8 @@ def _measured(figure: PredictedFigure, results: Results) -> float | None:
             return None  # the server did not take the plan that was predicted
         loads = [load for load in curve.limit.loads if load.verdict is not None] if curve else []
         return next((load.tokens_per_second for load in loads if load.users == figure.users), None)
-    distributions = results.verify.after if results.verify else []
-    key = (figure.metric, figure.n)
-    return next(
-        (
-            distribution.percentiles.get("p50")
-            for distribution in distributions
-            if (distribution.metric, distribution.n) == key and distribution.samples
-        ),
-        None,
-    )
+    distribution = of_metric(results.verify.after if results.verify else [], metric_key(figure))
+    return distribution.percentiles.get("p50") if distribution and distribution.samples else None
 
 
 def _label(figure: PredictedFigure) -> str:

@@ -8,7 +8,7 @@ from workers.charts.under_load import WORDS
 from workers.cost.pricing import hourly_price, usd_per_mtok
 from workers.documents.base import Verdict
 from workers.documents.gpu_class import single_gpu_class
-from workers.documents.measurement import Distribution
+from workers.documents.measurement import Distribution, metric_key, of_metric
 from workers.documents.prediction import PredictedPlan, Prediction
 from workers.documents.prices import PriceBook
 from workers.documents.stages import PlanTrial, Results
@@ -82,19 +82,15 @@ def _usd(book: PriceBook, gpu_class: str, gpus: int, rate: float) -> float | Non
 
 
 def _median(distributions: list[Distribution], first: Objective) -> float | None:
-    known = (
-        distribution
-        for distribution in distributions
-        if (distribution.metric, distribution.n) == (first.metric, first.n)
-    )
-    return next((distribution.percentiles.get("p50") for distribution in known), None)
+    distribution = of_metric(distributions, metric_key(first))
+    return distribution.percentiles.get("p50") if distribution else None
 
 
 def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: PriceBook) -> CostPoint | None:
     """A prediction at one request at a time; None where the first promise is not predicted."""
     first = workload.objectives[0]
-    figures = {(figure.metric, figure.n): figure.value for figure in plan.figures if figure.users is None}
-    ms, rate = figures.get((first.metric, first.n)), figures.get(("throughput", None))
+    figures = {metric_key(figure): figure.value for figure in plan.figures if figure.users is None}
+    ms, rate = figures.get(metric_key(first)), figures.get(("throughput", None))
     if ms is None or not rate:
         return None
     usd = _usd(book, gpu_class, plan.gpus, rate)
@@ -106,9 +102,7 @@ def _own(known: Results, workload: Workload) -> list[CostPoint]:
     first, present, own = workload.objectives[0], workload.present, []
     endpoint_load = known.verify.endpoint.load if known.verify and known.verify.endpoint else None
     if endpoint_load is not None and not endpoint_load.lag.void:
-        metric = next(
-            (metric for metric in endpoint_load.metrics if (metric.metric, metric.n) == (first.metric, first.n)), None
-        )
+        metric = of_metric(endpoint_load.metrics, metric_key(first))
         hour = present.usd_per_hour if present else None
         if metric is not None and "p50" in metric.percentiles:
             usd = (

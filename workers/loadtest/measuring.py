@@ -13,6 +13,7 @@ from kernels.load.exchange import CANCELLED
 from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, OnProgress, Sent, quiet
 from kernels.load.sender_process import SenderDied
 from workers.documents.load import OF_WINDOWS, LoadMetric, LoadResult
+from workers.documents.measurement import metric_key
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.loadtest.prompts import TokenScale
@@ -147,13 +148,11 @@ def judged(test: LoadTest, sent: Sent, at: str, more: Sequence[Sent] = ()) -> Lo
 
 
 def _metrics(test: LoadTest, load: LoadSummary) -> list[LoadMetric]:
-    promised = [*((objective.metric, objective.n) for objective in test.objectives), *test.shown]
+    promised = [*(metric_key(objective) for objective in test.objectives), *test.shown]
     usual = [(metric, None) for metric in (NOT_STREAMED if test.target.api == "embeddings" else STREAMED)]
     metrics = []
     for metric, n in dict.fromkeys([*promised, *usual]):
-        extra = [
-            objective.percentile for objective in test.objectives if (objective.metric, objective.n) == (metric, n)
-        ]
+        extra = [objective.percentile for objective in test.objectives if metric_key(objective) == (metric, n)]
         if figures := load.metric(metric, n, extra):
             metrics.append(figures)
     return metrics

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-from workers.documents.measurement import Interval
+from workers.documents.measurement import Interval, MetricKey, metric_key
 from workers.documents.stages import Results, VerifyResult
 from workers.documents.workload import Objective, Workload
 from workers.wording.text import percent, plain, quantity
@@ -123,7 +123,7 @@ def _two_gpus(kept: KeptRun, new: KeptRun) -> list[str]:
 
 def _shared(kept: KeptRun, new: KeptRun) -> tuple[list[Objective], list[str]]:
     """One objective for each metric that both runs have medians of, in the new run's order, and what is left out."""
-    every = {_key(outcome.objective): outcome.objective for outcome in _verified(new).outcomes}
+    every = {metric_key(outcome.objective): outcome.objective for outcome in _verified(new).outcomes}
     first, *others = every
     counts = [len(_medians(run, every[first])) for run in (kept, new)]
     both = [key for key in others if [len(_medians(run, every[key])) for run in (kept, new)] == counts]
@@ -159,24 +159,18 @@ def _verified(run: KeptRun) -> VerifyResult:
     return run.results.verify
 
 
-def _metric(verify: VerifyResult) -> tuple[str, int | None]:
-    return _key(verify.outcomes[0].objective)
+def _metric(verify: VerifyResult) -> MetricKey:
+    return metric_key(verify.outcomes[0].objective)
 
 
 def _medians(run: KeptRun, objective: Objective) -> list[float]:
     """The metric's medians, one a process; results of older versions have those of the first objective alone."""
     verify = _verified(run)
-    of_metric = (
-        outcome for outcome in verify.outcomes if (outcome.objective.metric, outcome.objective.n) == _key(objective)
-    )
-    if (promised := next(of_metric, None)) and promised.medians:
-        return promised.medians
-    first = _metric(verify) == _key(objective)
+    outcomes = (outcome for outcome in verify.outcomes if metric_key(outcome.objective) == metric_key(objective))
+    if (outcome := next(outcomes, None)) and outcome.medians:
+        return outcome.medians
+    first = _metric(verify) == metric_key(objective)
     return [process.after for process in verify.speedup.processes] if first and verify.speedup else []
-
-
-def _key(objective: Objective) -> tuple[str, int | None]:
-    return objective.metric, objective.n
 
 
 def _sentence(

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels.measure.latency import Served, pooled, samples_of
 from workers.documents.base import Verdict
-from workers.documents.measurement import Distribution
+from workers.documents.measurement import Distribution, metric_key
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective
 from workers.stats.dependence import SMALL, cautious_inefficiency, statistical_inefficiency
@@ -114,12 +114,12 @@ def distributions(
     model: ModelManifest, objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None
 ) -> list[Distribution]:
     """The objectives' metrics first, with their percentiles, then the defaults of the kind of model."""
-    promised = [(objective.metric, objective.n) for objective in objectives]
+    promised = [metric_key(objective) for objective in objectives]
     defaults = [(metric, None) for metric in DEFAULT_METRICS[model.kind]]
     measured = []
     for metric, n in dict.fromkeys([*promised, *defaults]):
         samples = pooled(served, metric, n, usd_per_hour)
-        extra = [objective.percentile for objective in objectives if (objective.metric, objective.n) == (metric, n)]
+        extra = [objective.percentile for objective in objectives if metric_key(objective) == (metric, n)]
         if samples:
             measured.append(distribution(samples, metric, n, extra, model.counted))
     return measured

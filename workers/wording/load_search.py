@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer
+from workers.documents.measurement import metric_key
 from workers.documents.workload import Objective
 from workers.wording.text import (
     capitalised,
@@ -99,17 +100,17 @@ def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> st
     lowest = before.limit.loads[0] if before and before.limit.loads else None
     if lowest is None or lowest.traffic.open_loop or lowest.traffic.concurrency != 1:
         return ""
-    factors = {(objective.metric, objective.n): objective.at_least_faster for objective in promised}
+    factors = {metric_key(objective): objective.at_least_faster for objective in promised}
     for outcome in lowest.outcomes:
-        factor, limit = factors.get((outcome.objective.metric, outcome.objective.n)), outcome.objective.limit
+        factor, limit = factors.get(metric_key(outcome.objective)), outcome.objective.limit
         if factor and factor > 1 and limit and outcome.verdict == "met" and outcome.value is not None:
             faster = outcome.objective.direction == "at_most"
             verified = quantity(limit * factor if faster else limit / factor, outcome.objective.unit)
             return (
                 f"But the median {outcome.objective.title} of what runs today, with one user, was "
                 f"{quantity(outcome.value, outcome.objective.unit)} here and {verified} in verify. The two were not "
-                f"measured alike, so the limit from verify's median says nothing here: nothing is {factor:g}x as fast as "
-                "itself."
+                f"measured alike, so the limit from verify's median says nothing here: nothing is {factor:g}x as fast "
+                "as itself."
             )
     return ""
 

@@ -10,7 +10,7 @@ from kernels.measure.intervals import median_interval
 from workers.documents.endpoint import Endpoint
 from workers.documents.endpoint_result import EndpointRatio
 from workers.documents.load import LoadedServer, LoadMetric, LoadResult
-from workers.documents.measurement import Distribution, Interval
+from workers.documents.measurement import Distribution, Interval, metric_key, of_metric
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.loadtest.prompts import PATHS
@@ -80,14 +80,10 @@ def read(kind: type[list[Read]], written: Any) -> list[Read]:
 
 def ratios(metrics: Sequence[LoadMetric], after: Sequence[Distribution]) -> list[EndpointRatio]:
     """The ratio of the endpoint's median to the plan's, for every metric that both have."""
-    plan = {
-        (distribution.metric, distribution.n): distribution
-        for distribution in after
-        if distribution.samples and distribution.unit == "ms"
-    }
+    plan = [distribution for distribution in after if distribution.samples and distribution.unit == "ms"]
     compared = []
     for metric in metrics:
-        beside = plan.get((metric.metric, metric.n))
+        beside = of_metric(plan, metric_key(metric))
         if beside is None or metric.unit != "ms" or "p50" not in metric.percentiles:
             continue
         value, low, high = median_interval(beside.samples)

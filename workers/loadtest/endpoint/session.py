@@ -13,7 +13,7 @@ from kernels.load.generator import LoadDuration, Sent
 from workers.documents.endpoint import Endpoint
 from workers.documents.endpoint_result import EndpointResult, EndpointRound
 from workers.documents.load import OF_WINDOWS, LoadCurve
-from workers.documents.measurement import Distribution
+from workers.documents.measurement import Distribution, metric_key
 from workers.documents.stages import StageInput
 from workers.documents.traffic import Traffic
 from workers.documents.worker_api import EndpointAccess
@@ -160,9 +160,7 @@ class EndpointSession:
         workload, limits = self._document.workload, LoadDuration(self.seconds, WARM_SHARE * self.seconds)
         traffic = _equal_requests(workload.traffic, len(self._rounds), self._document.seconds_left)
         promised = judged_there(workload.objectives, self._endpoint, self._usd)
-        shown = tuple(
-            (objective.metric, objective.n) for objective in workload.objectives if objective.metric not in OF_WINDOWS
-        )
+        shown = tuple(metric_key(objective) for objective in workload.objectives if objective.metric not in OF_WINDOWS)
         return LoadTest(target, traffic, promised, limits, usd_per_hour=self._usd, shown=shown)
 
     def _summary(self, when: str, at: str, sent: Sent) -> EndpointRound:

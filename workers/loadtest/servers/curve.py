@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from kernels.load.generator import LoadDuration, Sent
 from kernels.measure.telemetry import TelemetrySampler
 from workers.documents.load import LimitResult, LoadResult
-from workers.documents.measurement import Telemetry
+from workers.documents.measurement import Telemetry, metric_key
 from workers.documents.workload import Objective
 from workers.harness.context import Context
 from workers.loadtest.highest_load import OUT_OF_TIME, searched
@@ -132,6 +132,6 @@ def with_limits(objectives: list[Objective], before: dict[tuple[str, int | None]
     for objective in objectives:
         if objective.limit is not None:
             limited.append(objective)
-        elif limit := objective.limit_beside(before.get((objective.metric, objective.n))):
+        elif limit := objective.limit_beside(before.get(metric_key(objective))):
             limited.append(objective.model_copy(update={"limit": limit, "at_least_faster": None}))
     return limited
