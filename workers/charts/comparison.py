@@ -142,32 +142,20 @@ def _after(side: ComparedRun, metric: MetricKey, unit: str = "") -> Distribution
 
 
 def _distribution(sides: Sequence[ComparedRun], metric: MetricKey, unit: str) -> ComparisonSection:
-    """The distributions of a metric over each other, and their percentiles; a dash for a run that has none."""
+    """The dists of a metric over each other, and their percentiles; a dash for a run that has none."""
     name = metric_title(*metric)
-    distributions = [(side, _after(side, metric, unit)) for side in sides]
-    known = [distribution for _, distribution in distributions if distribution is not None]
+    dists = [(side, _after(side, metric, unit)) for side in sides]
+    known = [dist for _, dist in dists if dist is not None]
     form = layout(f"{name}, {unit}", "requests within, %", xaxis={"rangemode": "tozero"}, yaxis={"range": [0, 103]})
     traces = [
-        _trace(side, distribution, colour)
-        for (side, distribution), colour in zip(distributions, PALETTE, strict=False)
-        if distribution is not None
+        _trace(side, dist, colour) for (side, dist), colour in zip(dists, PALETTE, strict=False) if dist is not None
     ]
-    names = sorted(
-        {name for distribution in known for name in distribution.percentiles}, key=lambda name: float(name.strip("p"))
-    )
+    names = sorted({name for dist in known for name in dist.percentiles}, key=lambda name: float(name.strip("p")))
     rows: list[list[Cell]] = [
-        [
-            f"{capitalised(name)} {percentile}",
-            *(_percentile(distribution, percentile) for _, distribution in distributions),
-        ]
+        [f"{capitalised(name)} {percentile}", *(_percentile(dist, percentile) for _, dist in dists)]
         for percentile in names
     ]
-    rows.append(
-        [
-            "Samples",
-            *(MISSING if distribution is None else len(distribution.samples) for _, distribution in distributions),
-        ]
-    )
+    rows.append(["Samples", *(MISSING if dist is None else len(dist.samples) for _, dist in dists)])
     key = f"latency-{metric[0]}-{metric[1] or 0}-{unit.partition('/')[0]}"
     table: Table = (["Percentile", *(side.label for side in sides)], rows)
     title = capitalised(name) if unit == "ms" else f"{capitalised(name)}, {unit}"

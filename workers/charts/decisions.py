@@ -56,9 +56,8 @@ def refused(results: Results) -> list[RefusedVariants]:
     groups: dict[tuple[str, str], RefusedVariants] = {}
     for candidate in candidates(results):
         if candidate.gate == "refused":
-            group = groups.setdefault(
-                (candidate.op, candidate.reason), RefusedVariants(candidate.op.replace("_", " "), candidate.reason)
-            )
+            op, reason = candidate.op, candidate.reason
+            group = groups.setdefault((op, reason), RefusedVariants(op.replace("_", " "), reason))
             label = _label(candidate)
             group.variants += [candidate.variant] if candidate.variant not in group.variants else []
             group.cases += [label] if label not in group.cases else []

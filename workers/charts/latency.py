@@ -51,23 +51,23 @@ def steps(samples: list[float]) -> tuple[list[float], list[float]]:
 
 
 def figure_of(results: Results, metric: MetricKey) -> Figure | None:
-    """The distribution of one metric before and after, with the limit of its objective."""
+    """The dist of one metric before and after, with the limit of its objective."""
     pair = _pair(results, metric)
     if not pair:
         return None
     traces = []
-    for name, colour, distribution in pair:
-        ordered, shares = steps(distribution.samples)
+    for name, colour, dist in pair:
+        ordered, shares = steps(dist.samples)
         traces.append(
             {
                 "type": "scatter",
                 "mode": "lines+markers" if len(ordered) < 60 else "lines",
-                "name": f"{name} ({len(distribution.samples):,} samples)",
+                "name": f"{name} ({len(dist.samples):,} samples)",
                 "x": [ordered[0], *ordered],
                 "y": [0.0, *shares],
                 "line": {"color": colour, "width": 2.5, "shape": "hv"},
                 "marker": {"size": 4, "color": colour},
-                "hovertemplate": f"{name}: %{{y:.1f}} % within %{{x:.4g}} {distribution.unit}<extra></extra>",
+                "hovertemplate": f"{name}: %{{y:.1f}} % within %{{x:.4g}} {dist.unit}<extra></extra>",
             }
         )
     form = layout(
@@ -76,7 +76,7 @@ def figure_of(results: Results, metric: MetricKey) -> Figure | None:
         xaxis={"rangemode": "tozero"},
         yaxis={"range": [0, 103]},
     )
-    slowest = max(sample for _, _, distribution in pair for sample in distribution.samples)
+    slowest = max(sample for _, _, dist in pair for sample in dist.samples)
     for objective in _objectives(results, metric)[:1]:
         limit = objective.limit or 0.0
         words = f"limit {number(limit)} {objective.unit}"
@@ -88,19 +88,13 @@ def figure_of(results: Results, metric: MetricKey) -> Figure | None:
 def table_of(results: Results, metric: MetricKey) -> Table:
     """Percentiles of one metric before and after."""
     pair = _pair(results, metric)
-    names = sorted(
-        {name for _, _, distribution in pair for name in distribution.percentiles},
-        key=lambda name: float(name.strip("p")),
-    )
+    names = sorted({name for _, _, dist in pair for name in dist.percentiles}, key=lambda name: float(name.strip("p")))
     rows: list[list[str | float | int | None]] = [
-        [
-            name if name.startswith("p") else f"p{name}",
-            *(distribution.percentiles.get(name) for _, _, distribution in pair),
-        ]
+        [name if name.startswith("p") else f"p{name}", *(dist.percentiles.get(name) for _, _, dist in pair)]
         for name in names
     ]
-    rows.append(["samples", *(len(distribution.samples) for _, _, distribution in pair)])
-    return ["percentile", *(f"{name.lower()}, {distribution.unit}" for name, _, distribution in pair)], rows
+    rows.append(["samples", *(len(dist.samples) for _, _, dist in pair)])
+    return ["percentile", *(f"{name.lower()}, {dist.unit}" for name, _, dist in pair)], rows
 
 
 def figure(results: Results) -> Figure | None:

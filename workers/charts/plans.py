@@ -67,10 +67,8 @@ def chosen(results: Results) -> PlanTrial | None:
 
 def why(results: Results) -> str:
     """`44.6 ms in a quick comparison of 5 plans: 1.72x faster than the next, compiled (76.7 ms), and …`, or ""."""
-    best, timed = (
-        chosen(results),
-        [trial for trial in ranked(results) if trial.primary is not None and not trial.chosen],
-    )
+    best = chosen(results)
+    timed = [trial for trial in ranked(results) if trial.primary is not None and not trial.chosen]
     if best is None or best.primary is None or not timed:
         return ""
     if results.verify is not None and not results.verify.recommended:
@@ -102,11 +100,7 @@ def precisions_of(plan: dict[str, Any]) -> set[str]:
     """The precisions that the plan's activations and weights are in."""
     precisions = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
     own = str(plan.get("dtype", "bf16"))
-    return {
-        own,
-        str((plan.get("options") or {}).get("weights", own)),
-        *(str(weights) for weights in precisions if weights),
-    }
+    return {own, str((plan.get("options") or {}).get("weights", own)), *map(str, filter(None, precisions))}
 
 
 def _times(best: PlanTrial, other: PlanTrial) -> str:

@@ -26,9 +26,8 @@ class PredictionRow:
 def compared(results: Results) -> list[ComparedFigure]:
     """The figures of the plan that was verified, each beside its measured median; [] where none counts."""
     plan = _of_the_plan(results)
-    pairs = (
-        [(figure, _measured(figure, results)) for figure in plan.figures] if plan and not _uncompared(results) else []
-    )
+    figures = plan.figures if plan and not _uncompared(results) else []
+    pairs = [(figure, _measured(figure, results)) for figure in figures]
     return [
         ComparedFigure(
             runner=plan.runner, label=_label(figure), unit=figure.unit, predicted=figure.value, measured=measured

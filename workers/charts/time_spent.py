@@ -38,11 +38,7 @@ def unlike_after(results: Results, workload: Workload | None) -> str:
 
 
 def _unlike(request_ms: float, served: list[Distribution], workload: Workload) -> str:
-    requests = [
-        distribution
-        for distribution in served
-        if distribution.metric in ("e2e", "batch_latency") and distribution.samples
-    ]
+    requests = [dist for dist in served if dist.metric in ("e2e", "batch_latency") and dist.samples]
     if not requests or workload.traffic.concurrency > 1:  # several users wait for each other, the profile's request not
         return ""
     verified = requests[0].percentiles["p50"]

@@ -169,10 +169,8 @@ def figure(results: Results) -> Figure | None:
     if not traces:
         return None
     drawn = _figure(traces, _traffic(results), "output tokens per second", yaxis={"rangemode": "tozero"})
-    up_to, loads = (
-        _chosen(results.load).get("megakernel_up_to") or 0,
-        [level for trace in traces for level in trace["x"]],
-    )
+    up_to = _chosen(results.load).get("megakernel_up_to") or 0
+    loads = [level for trace in traces for level in trace["x"]]
     traffic = _traffic(results)
     if traffic and not traffic.open_loop and up_to in range(int(min(loads)), int(max(loads))):
         drawn["layout"] |= limit_line("x", up_to, f"megakernel up to {up_to}")
@@ -186,9 +184,7 @@ def promise_figure(results: Results) -> Figure | None:
         return None
     for name, colour, curve in sides(results):
         judged = [(load, _outcome(load, objective)) for load in curve.limit.loads]
-        points = [
-            (load, outcome.value) for load, outcome in judged if outcome is not None and outcome.value is not None
-        ]
+        points = [(load, outcome.value) for load, outcome in judged if outcome and outcome.value is not None]
         traces += _traces(name, colour, points, objective.unit) if points else []
     if not traces:
         return None
@@ -229,11 +225,8 @@ def table(results: Results) -> Table:
                 load.level,
                 _interval(load.tokens_per_second_interval, load.tokens_per_second),
             ]
-            row += [
-                load.requests_per_second,
-                load.goodput,
-                *(outcome.value if outcome else None for outcome in outcomes),
-            ]
+            row += [load.requests_per_second, load.goodput]
+            row += [outcome.value if outcome else None for outcome in outcomes]
             row += [_median(load, metric) for metric in times]
             body.append([*row, load.requests, load.failed, verdict_words(load)])
     return heads, body

@@ -100,18 +100,14 @@ def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: Pri
 def _own(known: Results, workload: Workload) -> list[CostPoint]:
     """What the customer runs: the endpoint as measured, and the present deployment as stated."""
     first, present, own = workload.objectives[0], workload.present, []
-    endpoint_load = known.verify.endpoint.load if known.verify and known.verify.endpoint else None
-    if endpoint_load is not None and not endpoint_load.lag.void:
-        metric = of_metric(endpoint_load.metrics, metric_key(first))
+    load = known.verify.endpoint.load if known.verify and known.verify.endpoint else None
+    if load is not None and not load.lag.void:
+        metric = of_metric(load.metrics, metric_key(first))
         hour = present.usd_per_hour if present else None
         if metric is not None and "p50" in metric.percentiles:
-            usd = (
-                usd_per_mtok(hour, endpoint_load.tokens_per_second)
-                if hour and endpoint_load.tokens_per_second
-                else None
-            )
+            usd = usd_per_mtok(hour, load.tokens_per_second) if hour and load.tokens_per_second else None
             gpu = known.verify.endpoint.server.hardware if known.verify and known.verify.endpoint else ""
-            ms, keeps = metric.percentiles["p50"].value, _words(endpoint_load.verdict)
+            ms, keeps = metric.percentiles["p50"].value, _words(load.verdict)
             own.append(CostPoint(gpu or "not stated", "your endpoint", ms, usd, "measured", keeps, "endpoint"))
     if present and (present.metric, present.n) == (first.metric, first.n) and known.price:
         usd = next((line.usd_per_mtok for line in known.price.lines if line.label == "present deployment"), None)

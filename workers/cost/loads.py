@@ -124,25 +124,16 @@ class PriceBreakdown:
         return self.workload.traffic.prompt_tokens if self.model.counted == "tokens" else 1
 
 
-def _samples(distributions: Sequence[Distribution], metric: str) -> list[float]:
-    return next((distribution.samples for distribution in distributions if distribution.metric == metric), [])
+def _samples(dists: Sequence[Distribution], metric: str) -> list[float]:
+    return next((dist.samples for dist in dists if dist.metric == metric), [])
 
 
-def _median(distributions: Sequence[Distribution], metric: str) -> float | None:
-    return next(
-        (
-            distribution.percentiles["p50"]
-            for distribution in distributions
-            if distribution.metric == metric and distribution.percentiles
-        ),
-        None,
-    )
+def _median(dists: Sequence[Distribution], metric: str) -> float | None:
+    return next((dist.percentiles["p50"] for dist in dists if dist.metric == metric and dist.percentiles), None)
 
 
 def _metric(metrics: Sequence[LoadMetric], metric: str) -> float | None:
-    return next(
-        (entry.percentiles["p50"].value for entry in metrics if entry.metric == metric and entry.percentiles), None
-    )
+    return next((item.percentiles["p50"].value for item in metrics if item.metric == metric and item.percentiles), None)
 
 
 def energy_of(seen: Telemetry, per_second: float) -> Energy:

@@ -64,9 +64,7 @@ def _lengths(length: Length, seed: int, stream: int) -> Iterator[int | None]:
         case FixedLength():
             return itertools.repeat(length.tokens)
         case UniformLength():
-            values = endless(
-                lambda generator: generator.integers(length.low, length.high + 1, DRAWN_AT_ONCE), seed, stream
-            )
+            values = endless(lambda rng: rng.integers(length.low, length.high + 1, DRAWN_AT_ONCE), seed, stream)
             return (int(value) for value in values)
         case LogNormalLength():
             return log_normal(length.median, length.sigma, length.most, seed, stream)
@@ -85,12 +83,12 @@ def _pauses(arrivals: ClosedLoop | Poisson | Gamma | RecordedArrivals, seed: int
     if not isinstance(arrivals, ClosedLoop) or not arrivals.think_s:
         return itertools.repeat(0.0)
     mean = arrivals.think_s
-    return endless(lambda generator: generator.exponential(mean, DRAWN_AT_ONCE), seed, PAUSES)
+    return endless(lambda rng: rng.exponential(mean, DRAWN_AT_ONCE), seed, PAUSES)
 
 
 def _cancelled(traffic: Traffic) -> Iterator[int | None]:
     who = traffic.cancellations
     if who is None:
         return itertools.repeat(None)
-    values = endless(lambda generator: generator.random(DRAWN_AT_ONCE), traffic.seed, CANCELLED)
+    values = endless(lambda rng: rng.random(DRAWN_AT_ONCE), traffic.seed, CANCELLED)
     return (who.after_tokens if value < who.share else None for value in values)

@@ -78,10 +78,8 @@ def _numbered(file: Path) -> Iterator[tuple[int, RecordedRequest]]:
             raise _broken(file, number, f"arrival_s is {last - first:,.0f} s after the first one, more than a year")
         prompt = _length(file, number, row, "prompt_tokens", LONGEST_PROMPT)
         output = _length(file, number, row, "output_tokens", LONGEST_OUTPUT)
-        yield (
-            number,
-            RecordedRequest(last - first, prompt, output, _conversation(file, number, row.get("conversation"))),
-        )
+        conversation = _conversation(file, number, row.get("conversation"))
+        yield number, RecordedRequest(last - first, prompt, output, conversation)
     if first == -math.inf:
         raise InvalidRecording(file, "holds no request")
 

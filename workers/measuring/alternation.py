@@ -80,10 +80,8 @@ def alternate(
         if pairs >= LEAST_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
             return
         if paired and not alone:
-            needed_pairs = max(
-                [LEAST_REQUESTS, *(needed(objective, [after.served], hours[1]) for objective in limited)]
-            )
-            short = 2 * (needed_pairs - done) * spent / done >= context.seconds_left - reserve
+            least = max([LEAST_REQUESTS, *(needed(objective, [after.served], hours[1]) for objective in limited)])
+            short = 2 * (least - done) * spent / done >= context.seconds_left - reserve
             alone = short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == LEAST_PAIRS)
         if not alone:
             before.serve()

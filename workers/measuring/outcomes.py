@@ -95,9 +95,7 @@ def outcomes_of(
     if len(processes) == 1:
         return result
     alone = [outcomes(objectives, [process], usd_per_hour, gpus) for process in processes]
-    return [
-        _held_by_each(outcome, [by_objective[index] for by_objective in alone]) for index, outcome in enumerate(result)
-    ]
+    return [_held_by_each(outcome, [single[index] for single in alone]) for index, outcome in enumerate(result)]
 
 
 def _after(objective: Objective, processes: Sequence[Alternation], usd_per_hour: float | None) -> list[float]:

@@ -23,9 +23,5 @@ def requests_seconds(document: StageInput) -> float:
     some rounds follow whatever time is left.
     """
     measured = document.results.baseline.distributions if document.results.baseline else []
-    waits = [
-        percentile(sorted(distribution.samples), 50)
-        for distribution in measured
-        if distribution.metric in ("e2e", "batch_latency")
-    ]
+    waits = [percentile(sorted(dist.samples), 50) for dist in measured if dist.metric in ("e2e", "batch_latency")]
     return REQUESTS * max(waits, default=0.0) / 1000

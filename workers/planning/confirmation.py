@@ -174,13 +174,13 @@ def in_more_processes(
 
     If these show that the plan is not to be recommended, the next confirmed attempt is measured in the same way.
     """
-    measurements = list(measured)
-    while not measurements[-1].why_not:
-        measurements[-1] = _measured_again(measurements[-1], document, context, usd_per_hour)
-        if not measurements[-1].why_not:
+    attempts = list(measured)
+    while not attempts[-1].why_not:
+        attempts[-1] = _measured_again(attempts[-1], document, context, usd_per_hour)
+        if not attempts[-1].why_not:
             break
-        measurements = with_result_last([replace(measurement, passed_over="") for measurement in measurements])
-    return measurements
+        attempts = with_result_last([replace(attempt, passed_over="") for attempt in attempts])
+    return attempts
 
 
 def _measured_again(
@@ -252,18 +252,15 @@ def with_result_last(measured: list[PlanMeasurement]) -> list[PlanMeasurement]:
 
     The result is the first confirmed attempt that keeps every promise, else the fastest confirmed one.
     """
-    confirmed = [measurement for measurement in measured if not measurement.why_not]
+    confirmed = [attempt for attempt in measured if not attempt.why_not]
     if not confirmed:
         return measured
     best = max(
-        confirmed,
-        key=lambda measurement: (measurement.keeps, measurement.speedup.ratio.value if not measurement.keeps else 0.0),
+        confirmed, key=lambda attempt: (attempt.keeps, attempt.speedup.ratio.value if not attempt.keeps else 0.0)
     )
-    sentence = f"It does not keep every promise as verified; {best.label} stands instead."
+    why = f"It does not keep every promise as verified; {best.label} stands instead."
     others = [
-        measurement if measurement.why_not else replace(measurement, passed_over=sentence)
-        for measurement in measured
-        if measurement is not best
+        attempt if attempt.why_not else replace(attempt, passed_over=why) for attempt in measured if attempt is not best
     ]
     return [*others, best]
 
@@ -286,10 +283,8 @@ def to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
     if not is_change(composed, document):
         return [(label, composed)]
     others = [(trial.label, Plan.model_validate(trial.plan)) for trial in _rivals(trials, document)]
-    left_out_labels = {left_out.key for left_out in document.left_out}
-    plans = [
-        candidate for candidate in [(label, composed), *others][:MOST_PLANS] if candidate[0] not in left_out_labels
-    ]
+    ended = {left_out.key for left_out in document.left_out}
+    plans = [named for named in [(label, composed), *others][:MOST_PLANS] if named[0] not in ended]
     return plans or [(document.workload.present_runner, present_plan(document))]
 
 

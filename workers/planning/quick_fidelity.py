@@ -36,11 +36,9 @@ def of_answers(expected: torch.Tensor, output: torch.Tensor, answer: AnswerKind)
     mean = sum(distance.distances[0]) / requests
     if isinstance(distance, ClassDistance):
         logit = f"the largest error of a logit is {error}"
-        single_value = expected.shape[-1] == 1
+        single = expected.shape[-1] == 1
         sentence = (
-            logit
-            if single_value
-            else f"the most likely {answer.noun} differs from the model's in {mean:.2%}, and {logit}"
+            logit if single else f"the most likely {answer.noun} differs from the model's in {mean:.2%}, and {logit}"
         )
     else:
         sentence = f"the mean cosine distance to the model's vectors is {mean:.2g}, and the largest error {error} value"

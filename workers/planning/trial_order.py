@@ -186,11 +186,8 @@ def keeps_promise(value: float | None, objective: Objective) -> bool:
 def leading(document: StageInput) -> CandidatePlan | None:
     """The plan that compose tries first, by its prediction; None where nothing is predicted."""
     order = TrialOrder(document)
-    allowed = [
-        candidate
-        for candidate in order.candidates()
-        if candidate.predicted is not None and not order.refusal(candidate)
-    ]
+    predicted_plans = (candidate for candidate in order.candidates() if candidate.predicted is not None)
+    allowed = [candidate for candidate in predicted_plans if not order.refusal(candidate)]
     baseline = document.results.baseline
     best = PlanTrial(label="", plan={}, gate="pass", primary=baseline.primary) if baseline else None
     return next(iter(order.ranked(allowed, best)), None)

@@ -35,7 +35,7 @@ def sentence(
 
 
 def no_change_sentence(
-    measurements: Sequence[PlanMeasurement],
+    attempts: Sequence[PlanMeasurement],
     left_out: Sequence[str],
     outcomes: Sequence[ObjectiveOutcome],
     verdict: Verdict,
@@ -46,16 +46,13 @@ def no_change_sentence(
     `left_out` are labels of plans that time was short for, `ended` are plans that ended verify's process.
     """
     reasons = [f"{item.key}: {item.sentence}" for item in ended]
-    reasons += [
-        f"{measurement.label}: {measurement.why_not}" if measurement.changed else measurement.why_not
-        for measurement in measurements
-    ]
+    reasons += [f"{attempt.label}: {attempt.why_not}" if attempt.changed else attempt.why_not for attempt in attempts]
     if left_out:
         reasons.append(f"Time was short to verify {' and '.join(left_out)}.")
     values = " ".join(_objective_words(outcome.model_copy(update={"before": None})) for outcome in outcomes)
-    if measurements[-1].no_quality:
-        reasons.append(f"Quality could not be measured: {measurements[-1].no_quality}.")
-    sla = f"With {measurements[-1].today} the SLA is {in_a_sentence(verdict)}."
+    if attempts[-1].no_quality:
+        reasons.append(f"Quality could not be measured: {attempts[-1].no_quality}.")
+    sla = f"With {attempts[-1].today} the SLA is {in_a_sentence(verdict)}."
     return f"No change is recommended. {' '.join(reasons)} {sla} {values}"
 
 

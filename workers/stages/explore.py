@@ -121,9 +121,7 @@ def _explore(
         bench = replace(bench, rule=replace(CASE_RULE, seconds=COMPOSED_SECONDS))
     for position, (profiled, seconds) in enumerate(_shares(cases, context)):
         context.say(
-            position / len(cases),
-            f"trying {profiled.case.op} variants: {_shape(profiled.case)}",
-            _progress(candidates),
+            position / len(cases), f"trying {profiled.case.op} variants: {_shape(profiled.case)}", _progress(candidates)
         )
         lossy, forbidden = lossy_cases(profiled.case, document.workload.constraints, document.model)
         make = partial(_tried, bench, choices, profiled, lossy, seconds, forbidden)

@@ -102,19 +102,17 @@ class _Bench:
         The next plan is measured when as many seconds are left as the one before took. Where earlier processes of the
         stage have used up the overrun, today's plan alone is measured. Plans that they have measured are read back.
         """
-        measurements, left_out = list[PlanMeasurement](), list[str]()
+        attempts, left_out = list[PlanMeasurement](), list[str]()
         for label, plan in to_verify(self.document, composed):
-            if measurements and not measurements[-1].why_not and not gives_way(measurements[-1], self.document):
+            if attempts and not attempts[-1].why_not and not gives_way(attempts[-1], self.document):
                 break
-            late = (
-                self.context.seconds_left < measurements[-1].seconds if measurements else not self._journal.most_seconds
-            )
+            late = self.context.seconds_left < attempts[-1].seconds if attempts else not self._journal.most_seconds
             if late and is_change(plan, self.document):
                 left_out.append(label)
             else:
-                measurements.append(self._noted_attempt(label, plan))
+                attempts.append(self._noted_attempt(label, plan))
         present = self.document.workload.present_runner, present_plan(self.document)
-        return with_result_last(measurements or [self._attempt(*present)]), left_out
+        return with_result_last(attempts or [self._attempt(*present)]), left_out
 
     def _noted_attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         """An attempt that the journal notes: if the plan ends the process, verify starts again without it.
@@ -130,30 +128,25 @@ class _Bench:
             self._journal.note_parts(label, f"the plan {label}", 2 * (built + self._loading_seconds))
             return self._attempt(label, plan)
 
-        measurement: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
-        files = (
-            (measurement.profile.trace, measurement.profile.timeline and measurement.profile.timeline.file)
-            if measurement.profile
-            else ()
-        )
+        measured: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
+        profile = measured.profile
+        files = (profile.trace, profile.timeline and profile.timeline.file) if profile else ()
         self.context.kept += [file for file in files if file and file not in self.context.kept]
-        return measurement
+        return measured
 
     def _attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         document, context, start = self.document, self.context, time.monotonic()
         objectives, reserve = document.workload.objectives, context.seconds_left * (1 - TIMING_SHARE)
         context.say(0.05, f"preparing the plan {label}")
         with prepared(planned(document, context, plan, self.model), document) as after:
-            clients_after, ready_seconds, environment = self._served(after, plan, start, reserve)
+            clients, ready_seconds, environment = self._served(after, plan, start, reserve)
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
-                clients_after, _, environment = self._served(after, plan, start, reserve)
-            served_ids, refusal = judge_served(
-                runners.runner("eager", self.model), after, plan, document, clients_after
-            )
+                clients, _, environment = self._served(after, plan, start, reserve)
+            served_ids, refusal = judge_served(runners.runner("eager", self.model), after, plan, document, clients)
             judged, no_quality = quality_by_kind.measure(
                 document, context, self.runner, after, unverified=unverified(document, plan)
             )
-            alternations = [Alternation(self.today.served, clients_after.served)]
+            alternations = [Alternation(self.today.served, clients.served)]
             attempt = PlanMeasurement(
                 label=label,
                 plan=plan,
@@ -171,26 +164,26 @@ class _Bench:
                 choice=_choice(document),
                 today=today_words(document.workload),
             )
-            seconds_left: PlanProfile | str = ""
+            profile: PlanProfile | str = ""
             if not attempt.why_not:
                 reserve = attempt.kept_for_processes(context)
-                seconds_left = profile_plan(after, plan, self.model, document, clients_after.draw(), context, reserve)
-        profiled = {"no_profile": seconds_left} if isinstance(seconds_left, str) else {"profile": seconds_left}
+                profile = profile_plan(after, plan, self.model, document, clients.draw(), context, reserve)
+        profiled = {"no_profile": profile} if isinstance(profile, str) else {"profile": profile}
         return replace(attempt, seconds=time.monotonic() - start, **profiled)
 
     def _served(self, after: Runner, plan: Plan, start: float, reserve: float) -> tuple[Clients, float, Environment]:
         """The clients of `after`, whose requests alternated with today's; the seconds until both were warm; and the
         environment.
 
-        Both sides get the same prompts, which no earlier measurement has had: a runner may have cached earlier ones.
+        Both sides get the same prompts, which no earlier attempt has had: a runner may have cached earlier ones.
         """
         seed = secrets.randbits(32)
-        self.today, after_clients = (warm_clients(self.document, runner, seed) for runner in (self.runner, after))
+        self.today, clients = (warm_clients(self.document, runner, seed) for runner in (self.runner, after))
         ready_seconds = self._loading_seconds + time.monotonic() - start
         hours = self.usd, self.usd and self.usd * plan.gpus
         with watched(self.document) as environment:
-            alternate(self.today, after_clients, self.document.workload, hours, self.context, reserve)
-        return after_clients, ready_seconds, environment()
+            alternate(self.today, clients, self.document.workload, hours, self.context, reserve)
+        return clients, ready_seconds, environment()
 
     def no_change(self, last: PlanMeasurement) -> PlanMeasurement:
         """What runs today as the result. It is measured until it is decided, unless it was the last attempt's plan.
@@ -224,12 +217,9 @@ def _in_this_process(
         started = time.monotonic() - context.shared["loading_seconds"]
         runner = stack.enter_context(prepared(runners.runner(document.workload.present_runner, model), document))
         bench = _Bench(document, context, model, runner, usd, started)
-        measurements, left_out = bench.attempts(composed)
-        return (
-            measurements,
-            left_out,
-            bench.no_change(measurements[-1]) if measurements[-1].why_not else measurements[-1],
-        )
+        attempts, left_out = bench.attempts(composed)
+        last = attempts[-1]
+        return attempts, left_out, bench.no_change(last) if last.why_not else last
 
 
 def _choice(document: StageInput) -> str:
@@ -247,20 +237,17 @@ def _check(left_out: LeftOut) -> PlanCheck:
 def run(document: StageInput, context: Context) -> VerifyResult:
     """The verify stage. Where no plan is confirmed, the result is what runs today."""
     usd = hourly_price(document.prices, document.gpu_class)
-    measurements, left_out, final = _in_this_process(document, context, usd)
+    attempts, left_out, final = _in_this_process(document, context, usd)
     release(context)
-    if not measurements[-1].why_not:
-        measurements = in_more_processes(measurements, document, context, usd)
-        final = measurements[-1]
+    if not attempts[-1].why_not:
+        attempts = in_more_processes(attempts, document, context, usd)
+        final = attempts[-1]
         if final.why_not:
-            final = unchanged(
-                final, document, [Alternation(process.before, process.before) for process in final.processes], usd
-            )
-    recommended, final = not measurements[-1].why_not, without_void_verdicts(final)
+            both = [Alternation(process.before, process.before) for process in final.processes]
+            final = unchanged(final, document, both, usd)
+    recommended, final = not attempts[-1].why_not, without_void_verdicts(final)
     ended = "".join(item.sentence for item in document.left_out[:1])  # the composed plan is the first that is tried
-    refusal = next(
-        (measurement.refusal for measurement in measurements if measurement.plan == plan_of(document)), ended
-    )
+    refusal = next((attempt.refusal for attempt in attempts if attempt.plan == plan_of(document)), ended)
     workload, plan = document.workload, final.plan
     usd_after = usd and usd * plan.gpus
     verdict, waiting = overall_verdict(final.outcomes, final.quality, final.changed), left_out_for_time(document)
@@ -278,7 +265,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
             final.outcomes, final.speedup, final.quality, verdict, final.no_quality, workload.compared_with
         )
     else:
-        words = no_change_sentence(measurements, left_out, final.outcomes, verdict, document.left_out)
+        words = no_change_sentence(attempts, left_out, final.outcomes, verdict, document.left_out)
     for_time = left_out_words(waiting, workload.objectives[0], verdict)
     words = " ".join(filter(None, (busy, for_time, words, "" if final.void in words else final.void, final.failure)))
     return VerifyResult(
@@ -292,10 +279,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         tokens_per_second_after=tokens_per_second(final.after),
         goodput_after=goodput(final.after, workload.objectives),
         recommended=recommended,
-        checks=[
-            *(_check(left_out) for left_out in document.left_out),
-            *(measurement.check() for measurement in measurements),
-        ],
+        checks=[*(_check(item) for item in document.left_out), *(attempt.check() for attempt in attempts)],
         speedup=final.speedup if recommended else None,
         outcomes=final.outcomes,
         quality=final.quality,

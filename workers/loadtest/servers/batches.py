@@ -104,11 +104,10 @@ class BatchLoop:
     def _exchange(self, due: int, planned: PlannedRequest, begun: int, times: list[int]) -> Exchange:
         """The exchange of one user of the batch. The generator has no lag: the request begins when it is due."""
         token_times = times[: min(planned.output_tokens, planned.cancel_after or planned.output_tokens)]
-        exchange = Exchange(
-            planned, due, due, begun, token_times[0], token_times[-1], token_times, [True] * len(token_times)
-        )
+        first, last, counts = token_times[0], token_times[-1], [True] * len(token_times)
+        exchange = Exchange(planned, due, due, begun, first, last, token_times, counts)
         exchange.counted_prompt, exchange.counted_output = planned.prompt_tokens, len(token_times)
-        if token_times[-1] > self._late(due):
+        if last > self._late(due):
             return self._timed_out(exchange, due)
         exchange.ended = CANCELLED if len(token_times) < planned.output_tokens else "length"
         return exchange
