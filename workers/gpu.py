@@ -93,14 +93,14 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
             claim_id=str(uuid4()),
         )
     except ValidationError as error:
-        log.error("dropped a message that names no stage of a run: %s", error)
+        log.error("message dropped, it names no stage of a run: %s", error)
         return
     began = time.monotonic()
     with logs.bound(request_id=self.request.id), Client(config) as client, ExitStack() as stack:
         try:
             directory = stack.enter_context(scratch(config.scratch))
         except OSError as error:
-            log.error("claimed nothing, since a stage's files have no place: %s", error)
+            log.error("no stage claimed, scratch folder unavailable: %s", error)
             return
         try:
             document: StageInput | None = client.claim(claim)
@@ -108,9 +108,9 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
                 while document is not None:
                     document = _one_stage(run, document, claim, time.monotonic() - began < LATEST_SECONDS)
         except AttemptRefused as error:
-            log.info("dropped %s of run %s, attempt %s: %s", stage, run_id, attempt, error)
+            log.info("stage %s of run %s (attempt %s) dropped: %s", stage, run_id, attempt, error)
         except (Rejected, Unreachable) as error:
-            log.error("gave up %s of run %s, attempt %s: %s", stage, run_id, attempt, error)
+            log.error("stage %s of run %s (attempt %s) abandoned: %s", stage, run_id, attempt, error)
 
 
 def _one_stage(run: "_Run", document: StageInput, claim: Claim, goes_on: bool) -> StageInput | None:
@@ -124,7 +124,7 @@ def _one_stage(run: "_Run", document: StageInput, claim: Claim, goes_on: bool) -
         if outcome.result is not None and goes_on and not worker_is_stopping():
             outcome.next_claim_id = str(uuid4())
         following = _finish(run.client, outcome, claim.worker)
-        log.info("%s of run %s has ended", key.stage, key.run_id)
+        log.info("stage %s of run %s ended", key.stage, key.run_id)
         return following
 
 
@@ -192,7 +192,7 @@ def _perform(run: _Run, document: StageInput, key: StageKey, reporter: Reporter)
     except (BadModel, Rejected, child.ConfinementRefused, ValueError) as error:
         return Outcome(**identity, failure=StageFailure(sentence=f"The worker could not run {key.stage}: {error}"))
     except OSError as error:
-        log.exception("stage %s of run %s", document.stage, document.run_id)
+        log.exception("stage %s of run %s failed", document.stage, document.run_id)
         return Outcome(**identity, died=f"the worker could not run it: {error.strerror or error}")
 
 
@@ -240,7 +240,7 @@ def _outcome(document: StageInput, scratch: Path, end: StageEnd, key: StageKey, 
         if failure is not None:
             return Outcome(**identity, failure=failure)
     except (OSError, ValueError, ValidationError) as error:
-        log.error("the stage's output cannot be read: %s", error)
+        log.error("stage output unreadable: %s", error)
     if ended.why == "timeout":
         sentence = f"The {document.stage} stage used up its time and was stopped."
         return Outcome(**identity, failure=StageFailure(sentence=sentence))
@@ -272,7 +272,7 @@ def _say_hello(sender: Any, **_: Any) -> None:
             try:
                 gpus_for(gpu_class, list(visible_gpus()))
             except ValueError as error:
-                log.critical("this worker ends: %s", error)
+                log.critical("worker exits: %s", error)
                 raise WorkerShutdown(1) from error
         memory = memory_gib(classes, WorkerConfig.from_environment().stage_memory_bytes)
         hello = Hello(worker=sender.hostname, gpu_classes=classes, memory_gib=memory)
@@ -289,6 +289,6 @@ def _keep_saying(hello: Hello) -> None:
             silent = False
         except (AttemptRefused, Rejected, Unreachable) as error:
             if not silent:
-                log.warning("the workbench does not hear this worker yet: %s", error)
+                log.warning("workbench not reachable yet: %s", error)
             silent = True
         threading.Event().wait(1 if silent else config.heartbeat_seconds)

@@ -179,7 +179,7 @@ class Child:
                 try:
                     self.on_line(line)
                 except Exception:
-                    log.exception("a line of the stage could not be passed on")
+                    log.exception("stage output not passed on")
 
     def _write(self, line: bytes) -> None:
         with contextlib.suppress(OSError, ValueError):  # it has ended

@@ -74,7 +74,7 @@ def start(document: StageInput, folders: Folders, config: WorkerConfig, outer: M
         )
         return child.Child(command, LIMITS, bounds, on_line=lambda line: None)
     except (OSError, child.ConfinementRefused) as error:
-        log.warning("nothing is compiled ahead: %s", error)
+        log.warning("kernels not compiled ahead: %s", error)
         return None
 
 

@@ -134,7 +134,7 @@ class RunProcess:
         code = process.close()
         ended = child.ExitStatus(codes[0] if codes else code, why)
         tail = read_end(scratch, LOG_FILE, LOG_TAIL)
-        log.warning("stage %s of run %s ended with %s; it said:\n%s", document.stage, document.run_id, ended, tail)
+        log.warning("stage %s of run %s ended with %s; last output:\n%s", document.stage, document.run_id, ended, tail)
         return ended, confinement
 
     def _ready(self, document: StageInput) -> child.Child:
@@ -187,7 +187,7 @@ def _culprit(directory: Path, stage: str, ended: child.ExitStatus) -> LeftOut | 
         return culprit
     hung = read_end(directory, f"{stage}/{HUNG_FILE}", LOG_TAIL)
     if hung:
-        log.warning("what the stage tried took too long:\n%s", hung)
+        log.warning("stage timed out in:\n%s", hung)
     reason = f"it did not end within {culprit.seconds:.0f} s" if hung else death(ended.code)
     return culprit.model_copy(update={"reason": reason})
 

@@ -73,7 +73,7 @@ class Template:
         OSError where it does not answer: it may have forked, so nothing else may use the descriptors.
         """
         if self._process.poll() is not None:
-            log.warning("the template process has ended with %s; another one is started", self._process.returncode)
+            log.warning("template process exited (code %s), restarting it", self._process.returncode)
             self._link.close()
             self._start()
         if not self.ready:
@@ -83,11 +83,11 @@ class Template:
             socket.send_fds(self._link, [json.dumps(request).encode()], descriptors)
             answer = self._link.recv(REQUEST_BYTES).decode()
         except OSError as error:
-            log.warning("the template process does not answer: %s", error)
+            log.warning("template process not responding: %s", error)
             self._process.kill()
             raise
         if not answer.isdecimal():
-            log.warning("the template process cannot be forked: %s", answer or "it has ended")
+            log.warning("template process not forked: %s", answer or "it exited")
             return None
         return int(answer)
 

@@ -154,7 +154,7 @@ class EndpointSession:
 
     def _fail(self, sentence: str) -> None:
         self._failure = self._client.hidden(sentence)
-        log.info("the endpoint is not measured: %s", self._failure)
+        log.info("endpoint not measured: %s", self._failure)
 
     def _test_of(self, target: LoadTarget) -> LoadTest:
         workload, limits = self._document.workload, LoadDuration(self.seconds, WARM_SHARE * self.seconds)
