@@ -274,7 +274,7 @@ def _cost_note(sides: Sequence[ComparedRun]) -> str:
     return unlike * (len(loads) > 1) + "Modelled from throughput and price."
 
 
-def _gave(load: LoadResult) -> str:
+def _load_words(load: LoadResult) -> str:
     return f"{traffic_words(load.traffic)}, {quantity(load.tokens_per_second, 'tokens/s')}"
 
 
@@ -284,10 +284,10 @@ def _under_load(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
     for side in sides:
         for name, _, curve in under_load.sides(side.results):
             highest = curve.limit.held
-            words = _gave(highest) if highest else "none is shown to hold"
+            words = _load_words(highest) if highest else "none is shown to hold"
             cells.setdefault(f"{name}, every promise holds", {})[side.label] = f"{words} ({curve.server.label})"
             most = max(curve.limit.loads, key=lambda load: load.tokens_per_second)
-            cells.setdefault(f"{name}, most tokens per second", {})[side.label] = _gave(most)
+            cells.setdefault(f"{name}, most tokens per second", {})[side.label] = _load_words(most)
     return _rows(sides, cells)
 
 

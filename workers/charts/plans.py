@@ -80,13 +80,13 @@ def why(results: Results) -> str:
     if gain is not None and not _agree(best, today, gain):
         return f"Beside the baseline it is {times(gain.ratio.value, best.unit)} in the median, as verified."
     if best is today:
-        nearest = f"{_said(best)} against {_said(timed[0])} with {timed[0].label}"
+        nearest = f"{_measured(best)} against {_measured(timed[0])} with {timed[0].label}"
         return f"It is the baseline, and nothing was faster by more than the noise: {nearest} in a quick comparison."
     rivals = {f"the next, {timed[0].label}": timed[0]}
     if today is not timed[0]:
         rivals[f"{today.label}, the baseline"] = today
-    against = ", and ".join(f"{_times(best, rival)} {name} ({_said(rival)})" for name, rival in rivals.items())
-    return f"{_said(best)} in a quick comparison of {len(timed) + 1} plans: {against}."
+    against = ", and ".join(f"{_times(best, rival)} {name} ({_measured(rival)})" for name, rival in rivals.items())
+    return f"{_measured(best)} in a quick comparison of {len(timed) + 1} plans: {against}."
 
 
 def _agree(best: PlanTrial, today: PlanTrial, gain: Speedup) -> bool:
@@ -112,7 +112,7 @@ def _times(best: PlanTrial, other: PlanTrial) -> str:
     return f"{times(high / low, best.unit)} than" if better else "no worse, within the noise, than"
 
 
-def _said(trial: PlanTrial) -> str:
+def _measured(trial: PlanTrial) -> str:
     return quantity(_primary(trial).value, trial.unit)
 
 

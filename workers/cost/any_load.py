@@ -115,13 +115,13 @@ def _most(
         f"Most tokens per second came at {most_before.load} before and at {most_after.load} after: "
         f"{_usd(most_before)} and {_usd(most_after)}."
     )
-    open_ = [
+    undecided = [
         name
         for name, side, most in (("before", before, most_before), ("after", after, most_after))
         if most.level == side[-1].level
     ]
-    if not open_:
+    if not undecided:
         return sentence
-    who = "Neither side" if len(open_) == 2 else f"{open_[0].capitalize()}"
-    was = "was measured at more" if len(open_) == 2 else "was not measured at more"
+    who = "Neither side" if len(undecided) == 2 else f"{undecided[0].capitalize()}"
+    was = "was measured at more" if len(undecided) == 2 else "was not measured at more"
     return f"{sentence} {who} {was}, where a token may cost less."

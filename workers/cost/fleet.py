@@ -38,7 +38,7 @@ def _servers(demand: Demand, load: ServedLoad) -> Interval:
     if demand.users is not None and demand.cycle_s is None:
         count = gpus_needed(demand.users, load.users, demand.spare)
         needs.append((count, count, count))
-    if required := _asked(demand):
+    if required := _required_rate(demand):
         rate = load.requests_per_second
         value, low, high = (gpus_needed(required, value, demand.spare) for value in (rate.value, rate.high, rate.low))
         needs.append((value, low, high))
@@ -80,18 +80,18 @@ def fleet(demand: Demand, load: ServedLoad) -> Fleet:
 
 def requests_per_second(demand: Demand, load: ServedLoad) -> float:
     """The requests that a demand has: those stated, else users · requests per second and user of the load."""
-    return _asked(demand) or (demand.users or 0) * load.requests_per_second.value / load.users
+    return _required_rate(demand) or (demand.users or 0) * load.requests_per_second.value / load.users
 
 
 def capacity_used(demand: Demand, load: ServedLoad, servers: float) -> float:
     """The share of the servers' measured capacity that the demand takes in the hours that are paid for, from 0 to 1."""
-    used = _asked(demand) / load.requests_per_second.value
+    used = _required_rate(demand) / load.requests_per_second.value
     if demand.users is not None and demand.cycle_s is None:
         used = max(used, demand.users / load.users)
     return used * demand.duty_cycle / servers
 
 
-def _asked(demand: Demand) -> float:
+def _required_rate(demand: Demand) -> float:
     """Requests per second as stated, or the users' by their cycle, whichever is more; 0 where neither is stated."""
     by_users = demand.users / demand.cycle_s if demand.users is not None and demand.cycle_s is not None else 0.0
     return max(demand.requests_per_second or 0.0, by_users)

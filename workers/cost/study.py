@@ -51,7 +51,7 @@ def of_results(results: Results, workload: Workload, model: ModelManifest) -> Un
 
 
 def demand_of(economics: UnitEconomics | None, workload: Workload) -> StatedFleet | None:
-    """What the demand that the workload states takes; `found` is None where neither side has a load."""
+    """What the demand that the workload states takes; `economics` is None where neither side has a load."""
     if economics is not None and economics.stated is not None:
         return economics.stated
     return fleet.stated(workload, economics.before if economics else None, economics.after if economics else None)

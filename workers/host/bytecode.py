@@ -25,4 +25,4 @@ def warn(packages: Iterable[str] = IMPORTED) -> None:
     """Say in the log which folders every stage compiles anew, and the command that does it once."""
     if folders := folders_without(packages):
         command = f"{sys.executable} -m compileall -q -j 0 {' '.join(folders)}"
-        log.warning("no bytecode of these libraries, so every stage start takes seconds longer; compile it once: %s", command)
+        log.warning("no bytecode of these libraries, so stages start seconds slower; compile it once: %s", command)

@@ -25,7 +25,7 @@ def held(uuids: Iterable[str], stopped: Callable[[], bool], folder: Path | None 
         for uuid in sorted(uuids):
             descriptor = _open((folder or Path(tempfile.gettempdir())) / f"kernel-workbench-{uuid}.lock")
             stack.callback(os.close, descriptor)
-            while not _taken(descriptor):
+            while not _acquired(descriptor):
                 if stopped():
                     raise LockAbandoned
                 time.sleep(SECONDS_BETWEEN_TRIES)
@@ -40,7 +40,7 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
 
 
-def _taken(descriptor: int) -> bool:
+def _acquired(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

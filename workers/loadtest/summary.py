@@ -18,7 +18,7 @@ from kernels.measure.latency import Served
 from workers.documents.load import OF_WINDOWS, GeneratorLag, LoadFailure, LoadMetric, LoadOutcome, LoadTokens
 from workers.documents.measurement import Interval
 from workers.documents.workload import Objective, unit_of
-from workers.stats.dependence import alike, answered_together, judged
+from workers.stats.dependence import answered_together, judged, load_inefficiency
 from workers.stats.intervals import SHOWN_PERCENTILES, count_over, meets, objective_value
 from workers.stats.verdicts import CONFIDENCE
 
@@ -87,7 +87,7 @@ class LoadSummary(LoadFigures):
             return None
         shown = sorted({*SHOWN_PERCENTILES, *extra})
         values = _values(groups)
-        size = alike(values, values, 1.0 if metric in OF_WINDOWS else self._together(metric, n))
+        size = load_inefficiency(values, values, 1.0 if metric in OF_WINDOWS else self._together(metric, n))
         single = len(samples) == len(groups)
         intervals = [_of_singles(samples, p, size) for p in shown] if single else _of_groups(groups, shown, size)
         percentiles = {f"p{p:g}": interval for p, interval in zip(shown, intervals, strict=True)}
@@ -111,7 +111,7 @@ class LoadSummary(LoadFigures):
             requests=len(shares),
             over=sum(share > 0 for share in shares),
             needed=judgement.needed,
-            alike=judgement.alike,
+            alike=judgement.inefficiency,
         )
 
     def _together(self, metric: str, n: int | None) -> float | None:

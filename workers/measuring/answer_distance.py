@@ -31,7 +31,7 @@ class AnswerDistance(Protocol):
     broken: int
 
     def add(self, expected: torch.Tensor, output: torch.Tensor) -> None:
-        """`expected` and `found` [rows, values] of one request, float64: a row for each vector, or for each label."""
+        """`expected` and `output` [rows, values] of one request, float64: a row for each vector, or for each label."""
 
     @property
     def distances(self) -> list[list[float]]:

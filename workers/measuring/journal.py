@@ -52,7 +52,7 @@ class Journal:
             self._note = mmap.mmap(file.fileno(), NOTE_BYTES)
         self._hung = (context.artifacts / HUNG_FILE).open("w")
         self._tried: LeftOut | None = None
-        self._ends = 0.0
+        self._deadline = 0.0
 
     def why_left_out(self, key: str) -> str:
         """Why this is not to be tried, in a sentence; "" where it is."""
@@ -98,9 +98,9 @@ class Journal:
         seconds = max(seconds, 1.0)
         self._write(LeftOut(key=key, label=label[:1000], seconds=round(min(seconds, MOST_SECONDS))))
         ends = time.monotonic() + seconds
-        if abs(ends - self._ends) > 1.0:  # each call starts a thread
+        if abs(ends - self._deadline) > 1.0:  # each call starts a thread
             faulthandler.cancel_dump_traceback_later()
-            self._ends = ends
+            self._deadline = ends
             if seconds < MOST_SECONDS:
                 faulthandler.dump_traceback_later(seconds, file=self._hung, exit=True)
 
@@ -119,7 +119,7 @@ class Journal:
         finally:
             self._context.heard = None
             faulthandler.cancel_dump_traceback_later()
-            self._ends = 0.0
+            self._deadline = 0.0
             if not lost:
                 self._write(None)
 

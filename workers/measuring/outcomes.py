@@ -40,11 +40,11 @@ def outcomes(
     return _costs_while_held([_outcome(objective, processes, hours) for objective in objectives])
 
 
-def _costs_while_held(outcomes_: Sequence[ObjectiveOutcome]) -> list[ObjectiveOutcome]:
-    others = [outcome for outcome in outcomes_ if outcome.objective.metric != "cost_per_mtok"]
+def _costs_while_held(measured: Sequence[ObjectiveOutcome]) -> list[ObjectiveOutcome]:
+    others = [outcome for outcome in measured if outcome.objective.metric != "cost_per_mtok"]
     holds_before = overall([outcome.verdict_before for outcome in others])
     holds = overall([outcome.verdict for outcome in others])
-    return [_while_held(outcome, holds_before, holds) for outcome in outcomes_]
+    return [_while_held(outcome, holds_before, holds) for outcome in measured]
 
 
 def _outcome(
@@ -157,7 +157,7 @@ def speedup(
         pair = (after, before) if objective.direction == "at_least" else (before, after)
         ratio, noise = paired_ratio(*pair, spacing=spacing), noise_floor(before, after, spacing=spacing)
     else:
-        ratio = ratio_across_processes([medians_of_one.ratio for medians_of_one in medians])
+        ratio = ratio_across_processes([process.ratio for process in medians])
         noise = noise_across_processes([median.after for median in medians])
     return Speedup(
         metric=objective.metric,

@@ -118,7 +118,7 @@ def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> li
 
 def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Option]]:
     """Candidates that passed the gate and were timed, fastest first; keys are cases in the model's precision."""
-    options_: dict[str, list[Option]] = {}
+    by_case: dict[str, list[Option]] = {}
     for candidate in candidates:
         variant = registry.variant(candidate.variant)
         if candidate.gate != "pass" or candidate.ms is None or (variant.lossy and not lossy):
@@ -127,8 +127,8 @@ def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Opti
         if not usable(case, candidate.variant):
             continue
         op = planned_op(case, candidate.variant, candidate.params, candidate.id)
-        options_.setdefault(own_precision(case).key, []).append(Option(op, candidate.ms))
-    return {key: sorted(group, key=lambda option: option.ms) for key, group in options_.items()}
+        by_case.setdefault(own_precision(case).key, []).append(Option(op, candidate.ms))
+    return {key: sorted(group, key=lambda option: option.ms) for key, group in by_case.items()}
 
 
 def own_precision(case: Case) -> Case:

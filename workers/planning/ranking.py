@@ -62,7 +62,7 @@ def fastest(trials: Sequence[PlanTrial], lower_is_better: bool) -> PlanTrial | N
 
 
 def better(trial: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
-    """Whether `one` is better and the two intervals do not overlap."""
+    """Whether `trial` is better and the two intervals do not overlap."""
     if trial.primary is None or other.primary is None:
         return False
     return trial.primary.high < other.primary.low if lower_is_better else trial.primary.low > other.primary.high
@@ -110,6 +110,6 @@ def _precisions(trial: PlanTrial) -> set[str]:
 
 
 def _times(first: PlanTrial, other: PlanTrial, lower_is_better: bool) -> float:
-    """How many times better `one` is than `other`."""
+    """How many times better `first` is than `other`."""
     a, b = (trial.primary.value if trial.primary else 0.0 for trial in (first, other))
     return b / max(a, 1e-12) if lower_is_better else a / max(b, 1e-12)

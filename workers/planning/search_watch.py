@@ -25,7 +25,7 @@ class SearchWatch(PlanWatch):
         self._journal = journal
         self._ran: set[str] = set()
         self._running: dict[str, PlannedOp] = {}
-        self._bad = [
+        self._failures = [
             (frozenset(left_out.key.split()[1:]), f"{left_out.label}: {left_out.sentence}")
             for left_out in journal.left_out
             if left_out.key.split()[0] == PREFIX
@@ -36,7 +36,7 @@ class SearchWatch(PlanWatch):
         self._ran |= self._running.keys()
         self._running = {}
         ops = {_key(op): op for op in plan}
-        for bad, sentence in self._bad:
+        for bad, sentence in self._failures:
             if bad <= ops.keys():
                 self._say(sentence)
                 return False
@@ -49,8 +49,8 @@ class SearchWatch(PlanWatch):
         """The ops that had not run before are left out from now on."""
         new = self._new(self._running)
         self._running = {}
-        self._bad.append((frozenset(new), f"{_label(queries, new.values())}: Left out: {error_sentence(error)}."))
-        self._say(self._bad[-1][1])
+        self._failures.append((frozenset(new), f"{_label(queries, new.values())}: Left out: {error_sentence(error)}."))
+        self._say(self._failures[-1][1])
 
     def _new(self, ops: dict[str, PlannedOp]) -> dict[str, PlannedOp]:
         """The ops that have not run yet; all of them where each has."""

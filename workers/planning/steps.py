@@ -57,9 +57,9 @@ def _bare(plan: Plan) -> Plan | None:
 
 
 def measure(trier: TrialRunner, model: Any, plan: Plan, full: PlanTrial, seconds_left: float) -> list[PlanTrial]:
-    """Trials of the steps of a plan that passed as `whole`, each labelled by the group it adds; [] where time lacks.
+    """Trials of the steps of a plan that passed as `full`, each labelled by the group it adds; [] where time lacks.
 
-    The last step is `whole` itself, which is not measured again.
+    The last step is `full` itself, which is not measured again.
     """
     steps = toggled(plan)
     if full.gate != "pass" or seconds_left < LEAST_SECONDS or not steps:

@@ -121,7 +121,7 @@ class TrialOrder:
         return "The workload excludes it." if variant.name in self._document.workload.constraints.exclude else ""
 
     def why_not(self, candidate: CandidatePlan, trials: Sequence[PlanTrial]) -> str:
-        """Why a trial of the candidate is worth nothing beside those that were `tried`, as a sentence; or "".
+        """Why a trial of the candidate is worth nothing beside the `trials` so far, as a sentence; or "".
 
         A plan that keeps the precision is compared with others that do: verify may refuse the quality of the rest.
         """

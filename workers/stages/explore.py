@@ -124,7 +124,7 @@ def _explore(
             position / len(cases), f"trying {profiled.case.op} variants: {_shape(profiled.case)}", _progress(candidates)
         )
         lossy, forbidden = lossy_cases(profiled.case, document.workload.constraints, document.model)
-        make = partial(_tried, bench, choices, profiled, lossy, seconds, forbidden)
+        make = partial(_candidates_of, bench, choices, profiled, lossy, seconds, forbidden)
         candidates += journal.once(profiled.case.key, list[Candidate], make)
         runners.free()
     refused = sum(candidate.gate == "refused" for candidate in candidates)
@@ -132,7 +132,7 @@ def _explore(
     return candidates
 
 
-def _tried(
+def _candidates_of(
     bench: Bench, choices: TuningCache, profiled: ProfiledCase, lossy: list[Case], seconds: float, forbidden: str
 ) -> list[Candidate]:
     """The candidates of one case; the best is kept in the tuning cache."""

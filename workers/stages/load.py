@@ -117,13 +117,13 @@ def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -
     served = _attempt("This workbench's server", lambda: sides.server(plan, middle), notes)
     answers = sides.answers.get("after", [])
     batches = _attempt("After in batches", in_batches, notes)
-    forms = sorted(filter(None, (served, batches)), key=_held, reverse=True)
+    forms = sorted(filter(None, (served, batches)), key=_highest, reverse=True)
     if forms and forms[0] is served:
         sides.answers["after"] = answers
     return forms[0] if forms else None, choice_of(*forms) if len(forms) == 2 else ""
 
 
-def _held(curve: LoadCurve) -> tuple[float, float]:
+def _highest(curve: LoadCurve) -> tuple[float, float]:
     """The highest load that holds and the tokens per second there; where none does 0, and the most at any load."""
     loads = [curve.limit.held] if curve.limit.held else curve.limit.loads
     return curve.limit.level, max((load.tokens_per_second for load in loads), default=0.0)

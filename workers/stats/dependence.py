@@ -54,7 +54,7 @@ class LoadVerdict(NamedTuple):
     """A verdict, how many requests count as one in it, and how many without one beyond the limit prove *met*."""
 
     verdict: Verdict
-    alike: float
+    inefficiency: float
     needed: int
 
 
@@ -132,7 +132,7 @@ def answered_together(first_s: Sequence[float], request_s: float) -> float:
     return sum(size * size for size in sizes) / len(at) if sizes else 1.0
 
 
-def alike(
+def load_inefficiency(
     values: Sequence[float], shares: Sequence[float], together: float | None, limit: float | None = None
 ) -> float:
     """How many successive requests count as one.
@@ -160,17 +160,14 @@ def judged(
 ) -> LoadVerdict:
     """The verdict on the requests of a load, whose `values` and `shares` stand in the order of their times.
 
-    `together` and `limit` as in `alike`. `counts`: how many samples each request has, where they have several.
+    `together` and `limit` as in `load_inefficiency`. `counts`: the samples of each request, where they have several.
     """
     weighed = as_pooled(percentile, shares, counts) if counts else shares
-    size, least = alike(values, weighed, together, limit), LEAST_GROUPS if together is None else 0
-    verdict_, clean = (
-        verdict(percentile, grouped(weighed, size), confidence),
-        needed_requests(percentile, 0, confidence),
-    )
-    if verdict_ == "met" and len(shares) < least * size:
-        verdict_ = "not_enough_samples"
+    size, least = load_inefficiency(values, weighed, together, limit), LEAST_GROUPS if together is None else 0
+    decided, clean = verdict(percentile, grouped(weighed, size), confidence), needed_requests(percentile, 0, confidence)
+    if decided == "met" and len(shares) < least * size:
+        decided = "not_enough_samples"
     needed = size * max(clean * max(counts) / fmean(counts) if counts else clean, least)
-    if verdict_ == "too_close" and len(shares) < needed:
-        verdict_ = "not_enough_samples"
-    return LoadVerdict(verdict_, size, math.ceil(needed))
+    if decided == "too_close" and len(shares) < needed:
+        decided = "not_enough_samples"
+    return LoadVerdict(decided, size, math.ceil(needed))

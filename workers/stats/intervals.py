@@ -222,7 +222,7 @@ def drift(samples: Sequence[float]) -> float | None:
 def joined(parts: Sequence[Sequence[Served]]) -> list[Served]:
     """What several processes served, each part moved in time to begin when the one before it ended."""
     served: list[Served] = []
-    for part in (part_ for part_ in parts if part_):
+    for part in filter(None, parts):
         by = served[-1].times_ns[-1] - part[0].start_ns if served else 0
         served += [
             replace(

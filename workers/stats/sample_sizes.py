@@ -46,8 +46,8 @@ def judged_values(
 
     `values` and `shares` have one list for each process, none of them empty.
     """
-    alike = _alike(objective, values, shares, spacing)
-    return verdict(objective.percentile, [*itertools.chain(*shares)], spacing=spacing, alike=alike)
+    inefficiency = _inefficiency(objective, values, shares, spacing)
+    return verdict(objective.percentile, [*itertools.chain(*shares)], spacing=spacing, inefficiency=inefficiency)
 
 
 def needed(objective: Objective, processes: Sequence[Sequence[Served]], usd_per_hour: float | None) -> int:
@@ -55,8 +55,8 @@ def needed(objective: Objective, processes: Sequence[Sequence[Served]], usd_per_
     batches that depend on each other as these do. Of a promise relative to before, as if they did not.
     """
     spacing = _spacing(objective, processes)
-    alike = _alike(objective, *_by_process(objective, processes, usd_per_hour), spacing)
-    return spacing * needed_requests(objective.percentile, alike=alike)
+    inefficiency = _inefficiency(objective, *_by_process(objective, processes, usd_per_hour), spacing)
+    return spacing * needed_requests(objective.percentile, inefficiency=inefficiency)
 
 
 def _spacing(objective: Objective, processes: Sequence[Sequence[Served]]) -> int:
@@ -76,7 +76,7 @@ def _by_process(
     return values, shares
 
 
-def _alike(
+def _inefficiency(
     objective: Objective, values: Sequence[Sequence[float]], shares: Sequence[Sequence[float]], spacing: int
 ) -> float:
     """How many of the batches that lie `spacing` places from each other count as one: 1 or more, to one decimal.
@@ -87,7 +87,7 @@ def _alike(
     if objective.limit is None or not values:
         return 1.0
     logs = [np.log(np.maximum(process, np.finfo(float).tiny)) for process in values]
-    small = SMALL * min(abs(math.log(objective.limit) - float(np.median(logs_of_one))) for logs_of_one in logs)
+    small = SMALL * min(abs(math.log(objective.limit) - float(np.median(process))) for process in logs)
     within, beyond = (np.concatenate([_centred(values) for values in side]) for side in (logs, shares))
     inefficiency = max(cautious_inefficiency(within, small, spacing), statistical_inefficiency(beyond, spacing=spacing))
     return round(inefficiency, 1)

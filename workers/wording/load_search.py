@@ -87,7 +87,7 @@ def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommende
     sides = [(name, curve) for name, curve in ((today, before), ("after", after)) if curve]
     if not sides:
         return "No load was measured."
-    sentence = "; ".join(f"{name}{_vllm_label(curve)}: {_held(curve.limit)}" for name, curve in sides)
+    sentence = "; ".join(f"{name}{_vllm_label(curve)}: {_limit_words(curve.limit)}" for name, curve in sides)
     confidence = f"{sides[0][1].limit.confidence:.0%}".replace("%", " %")
     return f"{capitalised(sentence)}. Each search as a whole is judged at {confidence} confidence; {SLOW_PERIODS}."
 
@@ -120,7 +120,7 @@ def choice_of(chosen: LoadCurve, other: LoadCurve) -> str:
     if chosen.limit.held:
         same = chosen.limit.level == other.limit.level
         why = "gave more tokens per second at the highest load that holds, which is the same" if same else "holds more"
-        limits = [_held(curve.limit) for curve in (chosen, other)]
+        limits = [_limit_words(curve.limit) for curve in (chosen, other)]
     else:
         why = "gave more tokens per second, since neither is shown to hold every objective"
         rates = [max(load.tokens_per_second for load in curve.limit.loads) for curve in (chosen, other)]
@@ -155,7 +155,7 @@ def _vllm_label(curve: LoadCurve) -> str:
     return f" ({curve.server.label})" if curve.server.kind == "vllm" else ""
 
 
-def _held(limit: LimitResult) -> str:
+def _limit_words(limit: LimitResult) -> str:
     if limit.held is None:
         return "no load is shown to hold every objective"
     rate = f"{number(limit.held.tokens_per_second)} tokens/s"

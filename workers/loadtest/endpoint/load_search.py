@@ -50,11 +50,11 @@ class EndpointLoadSearch:
         """Searches for up to `seconds`. Raises MeasurementStopped, or one of FAILURES if no request is answered."""
         recorded_s = self._recording.seconds if self._recording else math.inf
         self._ladder = Ladder(self._traffic, most_users, recorded_s)
-        self._search, self._ends = self._ladder.search(LEAST_LOADS), time.monotonic() + seconds
+        self._search, self._deadline = self._ladder.search(LEAST_LOADS), time.monotonic() + seconds
         return searched(self._ladder, self._search, self._measured, unfinished=self._unfinished)
 
     def _measured(self, rung: int) -> LoadResult:
-        seconds_left = (self._ends - time.monotonic()) / max(1, self._search.loads - self._done)
+        seconds_left = (self._deadline - time.monotonic()) / max(1, self._search.loads - self._done)
         seconds = min(MOST_SECONDS, max(LEAST_SECONDS, seconds_left))
         self._done += 1
         at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -71,6 +71,6 @@ class EndpointLoadSearch:
         return load
 
     def _unfinished(self) -> str:
-        if self._done < LEAST_LOADS or self._ends - time.monotonic() >= LEAST_SECONDS:
+        if self._done < LEAST_LOADS or self._deadline - time.monotonic() >= LEAST_SECONDS:
             return ""
         return OUT_OF_TIME

@@ -66,7 +66,7 @@ class EndpointSession:
         self._rounds: list[tuple[str, str, Sent]] = []
         self._failure = access.refused
         self._test: LoadTest | None = None
-        self._begun = time.monotonic()
+        self._started = time.monotonic()
         self.seconds = min(MOST_SECONDS, max(LEAST_SECONDS, SHARE * document.seconds_left))
         self.load_seconds = LOAD_SHARE * document.seconds_left
 
@@ -94,7 +94,7 @@ class EndpointSession:
     def left_for(self, document: StageInput) -> StageInput:
         """The stage's input with the seconds that remain after the rounds before the stage and the one after it."""
         coming = self.load_seconds if document.stage == "load" else self.seconds
-        spent = time.monotonic() - self._begun + (0 if self._failure else coming)
+        spent = time.monotonic() - self._started + (0 if self._failure else coming)
         return document.model_copy(update={"seconds_left": max(LEAST_LEFT, document.seconds_left - spent)})
 
     def measure(self, when: str) -> None:

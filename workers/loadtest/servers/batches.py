@@ -49,7 +49,7 @@ class BatchLoop:
             self._add_next(due, start, start)
         while due and due[0][0] < end:
             time.sleep(max(0, due[0][0] - time.monotonic_ns()) / 1e9)
-            waiting, lost = self._taken(due, start, end)
+            waiting, lost = self._next_batch(due, start, end)
             served = self._serve(waiting) if waiting else []
             sent.exchanges += served + lost
             if not self._traffic.open_loop:
@@ -61,7 +61,7 @@ class BatchLoop:
         sent.exchanges.sort(key=lambda exchange: exchange.intended_ns)
         return sent
 
-    def _taken(
+    def _next_batch(
         self, due: list[WaitingRequest], start_ns: int, end_ns: int
     ) -> tuple[list[WaitingRequest], list[Exchange]]:
         """The next batch, taken out of `due`, and the requests of an open loop that waited too long to be in it."""

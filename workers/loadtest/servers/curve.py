@@ -43,7 +43,7 @@ class CurveSearch:
         """`gpus` are those that the side runs on."""
         self._ladder, self.search = ladder, ladder.search(LEAST_LOADS, LOOKS)
         self._context, self._device, self._until, self._gpus = context, device, until, gpus
-        self._found: dict[int, LoadResult] = {}
+        self._loads: dict[int, LoadResult] = {}
         self._again: set[int] = set()
         self.answers: list[list[judging.Answer]] = []
         """The answers of each load that are to be judged."""
@@ -64,28 +64,28 @@ class CurveSearch:
             return _beside_others(load, Telemetry.model_validate(steady))
 
         def measured(rung: int) -> LoadResult:
-            rising, known = rung > max(self._found, default=0), self._found.get(rung)
+            rising, known = rung > max(self._loads, default=0), self._loads.get(rung)
             if known is None or known.verdict is None:
-                known = self._found[rung] = put_on(rung, self._seconds)
+                known = self._loads[rung] = put_on(rung, self._seconds)
             longer = 0.0 if rising or rung in self._again else _seconds_for(known)
-            if longer and longer <= min(MOST_SECONDS, self._left - LEAST_SECONDS):
+            if longer and longer <= min(MOST_SECONDS, self._seconds_left - LEAST_SECONDS):
                 self._again.add(rung)
-                self._found[rung] = put_on(rung, longer)
-            return self._found[rung]
+                self._loads[rung] = put_on(rung, longer)
+            return self._loads[rung]
 
         return searched(self._ladder, self.search, measured, unfinished=self._unfinished, saturate=True)
 
     @property
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return self._context.seconds_left - self._until
 
     @property
     def _seconds(self) -> float:
-        remaining = max(LEAST_LOADS, self.search.loads) - len(self._found)
-        return min(MOST_SECONDS, max(LEAST_SECONDS, self._left / max(1, remaining) / LOOKS))
+        remaining = max(LEAST_LOADS, self.search.loads) - len(self._loads)
+        return min(MOST_SECONDS, max(LEAST_SECONDS, self._seconds_left / max(1, remaining) / LOOKS))
 
     def _unfinished(self) -> str:
-        if len(self._found) < LEAST_LOADS or self._left >= LEAST_SECONDS:
+        if len(self._loads) < LEAST_LOADS or self._seconds_left >= LEAST_SECONDS:
             return ""
         return OUT_OF_TIME
 

@@ -60,7 +60,7 @@ def judge(
     finally:
         reference.close()
         runners.free()
-    return {name: _said(gaps, allowed[name]) for name, gaps in gaps_of.items()}
+    return {name: _judgement(gaps, allowed[name]) for name, gaps in gaps_of.items()}
 
 
 def _round_robin(loads: Sequence[Sequence[Answer]]) -> list[Answer]:
@@ -68,7 +68,7 @@ def _round_robin(loads: Sequence[Sequence[Answer]]) -> list[Answer]:
     return [item for turn in itertools.zip_longest(*loads) for item in turn if item is not None]
 
 
-def _said(gaps: list[LogitGaps], allowed: float) -> ServedIds:
+def _judgement(gaps: list[LogitGaps], allowed: float) -> ServedIds:
     every, count = joined(gaps), len(gaps)
     answers = "One of its answers was" if count == 1 else f"{count:,} of its answers were"
     sentence = (
