@@ -202,10 +202,6 @@ def _interval(value: Interval | None, alone: float | None = None) -> str | float
     return f"{number(value.value)} [{number(value.low)} to {number(value.high)}]"
 
 
-def _median(load: LoadResult, metric: str) -> float | None:
-    return next((entry.percentiles["p50"].value for entry in load.metrics if entry.metric == metric), None)
-
-
 def table(results: Results) -> Table:
     """Every load of each side: rates, times and verdict."""
     objectives = results.load.objectives if results.load else []
@@ -227,7 +223,7 @@ def table(results: Results) -> Table:
             ]
             row += [load.requests_per_second, load.goodput]
             row += [outcome.value if outcome else None for outcome in outcomes]
-            row += [_median(load, metric) for metric in times]
+            row += [load.median(metric) for metric in times]
             body.append([*row, load.requests, load.failed, verdict_words(load)])
     return heads, body
 

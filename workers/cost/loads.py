@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from workers.cost import unit_costs
 from workers.cost.pricing import gpu_price
-from workers.documents.load import LoadCurve, LoadMetric, LoadResult
+from workers.documents.load import LoadCurve, LoadResult
 from workers.documents.measurement import Distribution, Energy, Interval, Telemetry
 from workers.documents.model import ModelManifest
 from workers.documents.money import HIGHEST, ServedLoad
@@ -107,8 +107,8 @@ class PriceBreakdown:
             per_second=served,
             read_per_second=unit_costs.scaled(served, read / rate) if read else None,
             requests_per_second=unit_costs.scaled(served, test.requests_per_second / rate),
-            ttft_ms=_metric(test.metrics, "ttft"),
-            tpot_ms=_metric(test.metrics, "tpot"),
+            ttft_ms=test.median("ttft"),
+            tpot_ms=test.median("tpot"),
             energy=energy_of(test.telemetry, rate) if test.telemetry is not None else None,
         )
 
@@ -130,10 +130,6 @@ def _samples(dists: Sequence[Distribution], metric: str) -> list[float]:
 
 def _median(dists: Sequence[Distribution], metric: str) -> float | None:
     return next((dist.percentiles["p50"] for dist in dists if dist.metric == metric and dist.percentiles), None)
-
-
-def _metric(metrics: Sequence[LoadMetric], metric: str) -> float | None:
-    return next((item.percentiles["p50"].value for item in metrics if item.metric == metric and item.percentiles), None)
 
 
 def energy_of(seen: Telemetry, per_second: float) -> Energy:

@@ -128,6 +128,11 @@ class LoadResult(Document):
         """How many times as fast as recorded requests came; None where arrivals are not recorded."""
         return self.traffic.speed
 
+    def median(self, metric: str) -> float | None:
+        """The metric's median; None where it was not measured."""
+        spreads = (entry.percentiles for entry in self.metrics if entry.metric == metric and entry.percentiles)
+        return next((percentiles["p50"].value for percentiles in spreads), None)
+
     @property
     def failed(self) -> int:
         """Counted requests that failed."""

@@ -56,7 +56,7 @@ def _bare(plan: Plan) -> Plan | None:
     return None
 
 
-def measure(trier: TrialRunner, model: Any, plan: Plan, full: PlanTrial, seconds_left: float) -> list[PlanTrial]:
+def measure(trial_runner: TrialRunner, model: Any, plan: Plan, full: PlanTrial, seconds_left: float) -> list[PlanTrial]:
     """Trials of the steps of a plan that passed as `full`, each labelled by the group it adds; [] where time lacks.
 
     The last step is `full` itself, which is not measured again.
@@ -64,12 +64,12 @@ def measure(trier: TrialRunner, model: Any, plan: Plan, full: PlanTrial, seconds
     steps = toggled(plan)
     if full.gate != "pass" or seconds_left < LEAST_SECONDS or not steps:
         return []
-    trials = [trier.attempt(name, part, _maker(model, part), STEP, lossy=False) for name, part in steps[:-1]]
+    trials = [trial_runner.attempt(name, part, _maker(model, part), STEP, lossy=False) for name, part in steps[:-1]]
     return [*trials, full.model_copy(update={"label": steps[-1][0], "notes": []})]
 
 
 def of_kernels(
-    journal: Journal, trier: TrialRunner, model: Any, trials: Sequence[PlanTrial], seconds_left: float
+    journal: Journal, trial_runner: TrialRunner, model: Any, trials: Sequence[PlanTrial], seconds_left: float
 ) -> list[PlanTrial]:
     """The steps of the kernels plan among the trials; [] where none passed, or where they ended the stage's process."""
     full = next((trial for trial in trials if trial.plan["runner"] == "kernels" and trial.gate == "pass"), None)
@@ -80,7 +80,7 @@ def of_kernels(
     def make() -> list[PlanTrial]:
         building = STEP.building * len(toggled(plan))
         journal.note("steps", f"the plan {full.label} in steps", journal.plan_seconds(building))
-        return measure(trier, model, plan, full, seconds_left)
+        return measure(trial_runner, model, plan, full, seconds_left)
 
     measured: list[PlanTrial] = journal.once("steps", list[PlanTrial], make)
     return measured

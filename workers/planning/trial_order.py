@@ -143,19 +143,19 @@ class TrialOrder:
             f"{quantity(reached, unit)}."
         )
 
-    def beyond(self, context: Context, trials: Sequence[PlanTrial]) -> float:
+    def overtime(self, context: Context, trials: Sequence[PlanTrial]) -> float:
         """Seconds until the run has taken twice its minutes; 0 where they are strict, or a plan keeps the promises."""
         constraints = self._document.workload.constraints
         if constraints.strict_minutes or any(trial.keeps == "met" for trial in trials):
             return 0.0
         return context.seconds_left - context.overtime + 60 * constraints.minutes
 
-    def too_late(self, candidate: CandidatePlan, seconds_left: float, most: float, beyond: float) -> str:
+    def too_late(self, candidate: CandidatePlan, seconds_left: float, most: float, overtime: float) -> str:
         """Why there is no time for the candidate, as a sentence; "" where there is.
 
-        It may take `most` seconds, and `beyond` where it is predicted to keep the promise.
+        It may take `most` seconds, and `overtime` where it is predicted to keep the promise.
         """
-        if candidate.seconds < max(most, beyond if self.keeps(candidate) else 0.0):
+        if candidate.seconds < max(most, overtime if self.keeps(candidate) else 0.0):
             return ""
         words = f"Not tried: building takes about {candidate.seconds:.0f} s and {seconds_left:.0f} s were left."
         if candidate.predicted is None:

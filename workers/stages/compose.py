@@ -65,7 +65,7 @@ class _Composer:
         self.model = load_once(document, context)
         self._loading_seconds = context.shared["loading_seconds"]
         self.kind = kind_of(self.model)
-        self.trier = TrialRunner(document)
+        self.trial_runner = TrialRunner(document)
         self.done: list[PlanTrial] = []
         self.steps: list[PlanTrial] = []
         self.peers: list[PeerTrial] = []
@@ -73,7 +73,7 @@ class _Composer:
         self._chosen: dict[bool, Chosen] = {}
         self._journal = Journal(document, context)
         self._order = TrialOrder(document)
-        self._beyond = 0.0
+        self._overtime = 0.0
 
     def trials(self) -> list[PlanTrial]:
         """Every trial, the winner flagged, each with its reason."""
@@ -84,7 +84,9 @@ class _Composer:
             following = self._order.ranked(candidates, ranking.fastest(self.done, self._lower))[0]
             candidates.remove(following)
             self._once(f"whole {following.label}", partial(self._try_whole, following))
-        self.steps = steps.of_kernels(self._journal, self.trier, self.model, self.done, self.context.seconds_left)
+        self.steps = steps.of_kernels(
+            self._journal, self.trial_runner, self.model, self.done, self.context.seconds_left
+        )
         self._measure_peers()
         best = ranking.fastest(self.done, self._lower)
         if best is not None:
@@ -105,8 +107,8 @@ class _Composer:
     def _measure_peers(self) -> None:
         """Other engines, once, on the model as it is served today. They generate, so other models have none."""
         if self.kind == "decoder" and not self.peers:
-            given = self.document, self.context, self.model, self._measuring_seconds()
-            self.peers = [self._journal.once("vllm", PeerTrial, partial(peers.measure_vllm, *given))]
+            arguments = self.document, self.context, self.model, self._measuring_seconds()
+            self.peers = [self._journal.once("vllm", PeerTrial, partial(peers.measure_vllm, *arguments))]
 
     def _once(self, key: str, add: Callable[[], object]) -> None:
         """Has `add` append its trials. If it made them before the stage was started again, appends those instead."""
@@ -128,7 +130,9 @@ class _Composer:
         lossy = lossy or any(
             candidate.variant.lossy and not self._order.refusal(candidate) for candidate in self._order.candidates()
         )
-        self.trier.reference = reference_of(self.document, self.context, self.model, COMPARED_TOKENS if lossy else 0)
+        self.trial_runner.reference = reference_of(
+            self.document, self.context, self.model, COMPARED_TOKENS if lossy else 0
+        )
 
     def _lower_dtype(self) -> str | None:
         """The 16-bit precision that a float32 model may be tried in."""
@@ -186,9 +190,9 @@ class _Composer:
         """Why there is no time for the candidate, as a sentence; "" where there is."""
         seconds_left = self.context.seconds_left
         most = seconds_left + (0.0 if self._has_alternative else GRACE_SECONDS) if self._journal.most_seconds else 0.0
-        beyond = self._order.beyond(self.context, self.done)
-        self._beyond = beyond if self._order.keeps(candidate) else 0.0
-        return self._order.too_late(candidate, seconds_left, most, beyond)
+        overtime = self._order.overtime(self.context, self.done)
+        self._overtime = overtime if self._order.keeps(candidate) else 0.0
+        return self._order.too_late(candidate, seconds_left, most, overtime)
 
     def _try_kernels(self, variant: Variant) -> PlanTrial | None:
         """The plan of composed variants, or None where lower precision changes nothing."""
@@ -230,8 +234,8 @@ class _Composer:
             chosen = Chosen()
             if kernels_plan.composes(self.document, self.model):
                 compact, seconds_left = decoder.Decoder(self.model), self.context.seconds_left
-                given = self.document, compact, self._candidates, seconds_left, self._journal, lossy
-                chosen = self._journal.once(f"search {lossy}", Chosen, partial(kernels_plan.chosen_ops, *given))
+                arguments = self.document, compact, self._candidates, seconds_left, self._journal, lossy
+                chosen = self._journal.once(f"search {lossy}", Chosen, partial(kernels_plan.chosen_ops, *arguments))
             self._chosen[lossy] = chosen
         return self._chosen[lossy]
 
@@ -269,7 +273,7 @@ class _Composer:
         else:
             longest = self._journal.plan_seconds(2 * worst + self._loading_seconds) if self.done else MOST_SECONDS
             self._journal.note(f"plan {label}", f"the plan {label}", longest)
-            trial = self.trier.attempt(label, plan, make, times, lossy)
+            trial = self.trial_runner.attempt(label, plan, make, times, lossy)
         self.done.append(trial)
         self.context.say(min(0.95, 0.16 + 0.12 * count), f"tried the plan {label}", summaries.figures(self.done))
         return trial
@@ -277,7 +281,7 @@ class _Composer:
     def _building_seconds(self) -> float:
         """The longest that a build may take: the time left and a little more. The first plan has no limit."""
         grace = OVERRUN_SECONDS if self._has_alternative else GRACE_SECONDS
-        return max(self.context.seconds_left + grace, self._beyond) if self.done else float("inf")
+        return max(self.context.seconds_left + grace, self._overtime) if self.done else float("inf")
 
     def _measuring_seconds(self) -> float:
         return min(MEASURE_SECONDS, max(0.5, 0.1 * self.context.seconds_left))
