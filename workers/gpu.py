@@ -229,11 +229,11 @@ def _finish(client: Client, outcome: Outcome, worker: str) -> StageInput | None:
 def _outcome(document: StageInput, scratch: Path, end: StageEnd, key: StageKey, reporter: Reporter) -> Outcome:
     """Read the result, the failure or the artifacts that the stage wrote."""
     identity: dict[str, Any] = key.model_dump()
-    ended, failure, output = end.ended, end.failure, f"{key.stage}/out.json"
-    if ended.why == "stopped":
+    status, failure, output = end.status, end.failure, f"{key.stage}/out.json"
+    if status.why == "stopped":
         return _stopped(key, reporter)
     try:
-        if ended.code == 0:
+        if status.code == 0:
             kept = json.loads(read_stage_document(scratch, f"{key.stage}/kept.json"))
             artifacts = [Artifact.model_validate(artifact) for artifact in kept]
             return Outcome(**identity, result=json.loads(read_stage_document(scratch, output)), artifacts=artifacts)
@@ -243,10 +243,10 @@ def _outcome(document: StageInput, scratch: Path, end: StageEnd, key: StageKey, 
             return Outcome(**identity, failure=failure)
     except (OSError, ValueError, ValidationError) as error:
         log.error("stage output unreadable: %s", error)
-    if ended.why == "timeout":
+    if status.why == "timeout":
         sentence = f"The {document.stage} stage used up its time and was stopped."
         return Outcome(**identity, failure=StageFailure(sentence=sentence))
-    return Outcome(**identity, died=stage_process.death(ended.code))
+    return Outcome(**identity, died=stage_process.death(status.code))
 
 
 def _stopped(key: StageKey, reporter: Reporter) -> Outcome:

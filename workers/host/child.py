@@ -79,11 +79,11 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         command.log_file.unlink(missing_ok=True)  # a process before may have left a link there
         with command.log_file.open("xb") as errors, contextlib.ExitStack() as theirs:
-            (stdin, give), (listen, spoken), (reported, tell) = os.pipe(), os.pipe(), os.pipe()
-            for descriptor in (stdin, spoken, tell):
+            (stdin, give), (listen, stdout), (reported, tell) = os.pipe(), os.pipe(), os.pipe()
+            for descriptor in (stdin, stdout, tell):
                 theirs.callback(os.close, descriptor)
             self._input, lines, report = os.fdopen(give, "wb", buffering=0), _text(listen), os.fdopen(reported)
-            descriptors = (stdin, spoken, errors.fileno(), tell)
+            descriptors = (stdin, stdout, errors.fileno(), tell)
             forked = template.fork(_request(command, limits, bounds), descriptors) if template else None
             self.pid = forked or self._start(command, limits, bounds, descriptors)
         self._reader = threading.Thread(target=inheriting(self._read), args=(lines,), daemon=True)
@@ -146,14 +146,14 @@ class Child:
     def _start(
         self, command: ChildCommand, limits: ResourceLimits, bounds: Bounds, descriptors: tuple[int, int, int, int]
     ) -> int:
-        stdin, spoken, errors, tell = descriptors
+        stdin, stdout, errors, tell = descriptors
         settings = [json.dumps(asdict(limits)), json.dumps(asdict(bounds)), str(os.getpid()), str(tell)]
         self._process = subprocess.Popen(
             [*GUARD, *settings, sys.executable, "-m", command.module, *command.arguments],
             env=dict(command.env),
             cwd=command.cwd,
             stdin=stdin,
-            stdout=spoken,
+            stdout=stdout,
             stderr=errors,
             start_new_session=True,
             pass_fds=[tell],

@@ -57,7 +57,7 @@ MOST_LEFT_OUT = 5
 class StageEnd(NamedTuple):
     """How a stage ended and what confined it; `failure` where its processes were ended too often."""
 
-    ended: child.ExitStatus
+    status: child.ExitStatus
     confinement: Confinement
     failure: StageFailure | None = None
 
@@ -84,10 +84,10 @@ class RunProcess:
         """
         end = time.monotonic() + document.seconds_left
         while True:
-            ended, confinement = self._run_once(document, end, reporter)
-            culprit = _culprit(self._folders.scratch, document.stage, ended)
+            status, confinement = self._run_once(document, end, reporter)
+            culprit = _culprit(self._folders.scratch, document.stage, status)
             if culprit is None:
-                return StageEnd(ended, confinement)
+                return StageEnd(status, confinement)
             left_out = [*document.left_out, culprit]
             sentence = f"{culprit.label}: {culprit.sentence}"
             reporter.line(Progress(fraction=0, message=sentence).model_dump_json())
@@ -96,7 +96,7 @@ class RunProcess:
                 message = (
                     f"The {document.stage} stage's process was ended {len(left_out)} times by what it tried: {names}."
                 )
-                return StageEnd(ended, confinement, StageFailure(sentence=message))
+                return StageEnd(status, confinement, StageFailure(sentence=message))
             document = document.model_copy(update={"left_out": left_out, "seconds_left": end - time.monotonic()})
 
     def close(self) -> None:
@@ -132,10 +132,10 @@ class RunProcess:
         if (codes, why) == ([0], "exit"):
             return child.ExitStatus(0, "exit"), confinement
         code = process.close()
-        ended = child.ExitStatus(codes[0] if codes else code, why)
+        status = child.ExitStatus(codes[0] if codes else code, why)
         tail = read_end(scratch, LOG_FILE, LOG_TAIL)
-        log.warning("stage %s of run %s ended with %s; last output:\n%s", document.stage, document.run_id, ended, tail)
-        return ended, confinement
+        log.warning("stage %s of run %s ended with %s; last output:\n%s", document.stage, document.run_id, status, tail)
+        return status, confinement
 
     def _ready(self, document: StageInput) -> child.Child:
         """A process that waits for a stage. The one that runs is taken if it may do what this stage must."""
@@ -173,9 +173,9 @@ class RunProcess:
         return self._child
 
 
-def _culprit(directory: Path, stage: str, ended: child.ExitStatus) -> LeftOut | None:
+def _culprit(directory: Path, stage: str, status: child.ExitStatus) -> LeftOut | None:
     """What the stage was trying when its process died of it; None when it ended otherwise."""
-    if not ended.code or ended.why != "exit":
+    if not status.code or status.why != "exit":
         return None
     try:
         with open_plain(directory, f"{stage}/{NOTE_FILE}") as file:
@@ -188,7 +188,7 @@ def _culprit(directory: Path, stage: str, ended: child.ExitStatus) -> LeftOut | 
     hung = read_end(directory, f"{stage}/{HUNG_FILE}", LOG_TAIL)
     if hung:
         log.warning("stage timed out in:\n%s", hung)
-    reason = f"it did not end within {culprit.seconds:.0f} s" if hung else death(ended.code)
+    reason = f"it did not end within {culprit.seconds:.0f} s" if hung else death(status.code)
     return culprit.model_copy(update={"reason": reason})
 
 

@@ -48,7 +48,7 @@ def warm_clients(document: StageInput, runner: Runner, seed: int) -> Clients:
 
 
 def _is_far_slower(before: Sequence[Served], after: Sequence[Served]) -> bool:
-    median_before, median_after = (median(request.service_s for request in side) for side in (before, after))
+    median_before, median_after = (median(batch.service_s for batch in side) for side in (before, after))
     return median_before >= FAR_SLOWER * median_after
 
 

@@ -196,5 +196,5 @@ def _drifts(sides: Sequence[tuple[Sequence[float], Sequence[float]]], spacing: i
 
 def _by_batch(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:
     """One value per batch; for itl the median of its gaps."""
-    batches = [samples_of(request, objective.metric, objective.n, usd_per_hour) for request in served]
-    return [median(samples) for samples in batches if samples]
+    by_batch = [samples_of(batch, objective.metric, objective.n, usd_per_hour) for batch in served]
+    return [median(samples) for samples in by_batch if samples]

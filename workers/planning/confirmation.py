@@ -89,7 +89,7 @@ class PlanMeasurement:
     @property
     def _pair_seconds(self) -> float:
         first = self.processes[0]
-        return sum(median(request.service_s for request in side) for side in (first.before, first.after))
+        return sum(median(batch.service_s for batch in side) for side in (first.before, first.after))
 
     def process_seconds(self, context: Context) -> float | None:
         """The expected seconds of a further process; None where the stage has no process of its own."""

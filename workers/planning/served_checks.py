@@ -81,4 +81,4 @@ def too_fast(runner: Runner, plan: Plan, document: StageInput, clients: Clients)
     if case.parameters * BYTES[fewest] < CACHED_BYTES:
         return None
     case = case.with_weights(fewest).model_copy(update={"gpus": shared})
-    return exceeds_peak(case, 1e3 * median(request.service_s for request in clients.served), gpu)
+    return exceeds_peak(case, 1e3 * median(batch.service_s for batch in clients.served), gpu)

@@ -69,7 +69,7 @@ def shares_over(objective: Objective, served: Sequence[Served], usd_per_hour: fl
 
 def independent_spacing(metric: str, served: Sequence[Served]) -> int:
     """The least distance, in batches, at which two batches have independent values of the metric."""
-    return max((request.waited for request in served), default=1) if metric in FROM_SENDING else 1
+    return max((batch.waited for batch in served), default=1) if metric in FROM_SENDING else 1
 
 
 def thinned(samples: Sequence[float], spacing: int) -> Sequence[float]:
@@ -81,7 +81,7 @@ def tokens_per_second(served: Sequence[Served]) -> float:
     """Tokens over the time from the first batch's start to the last one's end, on the clock of `served`."""
     if not served:
         return 0.0
-    return sum(request.requests * request.tokens for request in served) / _duration_s(served)
+    return sum(batch.requests * batch.tokens for batch in served) / _duration_s(served)
 
 
 def _duration_s(served: Sequence[Served]) -> float:
@@ -98,7 +98,7 @@ def goodput(served: Sequence[Served], objectives: Sequence[Objective]) -> float 
     own = [objective for objective in objectives if objective.metric != "cost_per_mtok" and objective.limit is not None]
     if not own or not served:
         return None
-    return sum(request.requests for request in served if meets(request, own)) / _duration_s(served)
+    return sum(batch.requests for batch in served if meets(batch, own)) / _duration_s(served)
 
 
 def meets(served: Served, objectives: Sequence[Objective]) -> bool:
@@ -226,11 +226,11 @@ def joined(parts: Sequence[Sequence[Served]]) -> list[Served]:
         by = served[-1].times_ns[-1] - part[0].start_ns if served else 0
         served += [
             replace(
-                request,
-                intended_ns=request.intended_ns + by,
-                start_ns=request.start_ns + by,
-                times_ns=tuple(time + by for time in request.times_ns),
+                batch,
+                intended_ns=batch.intended_ns + by,
+                start_ns=batch.start_ns + by,
+                times_ns=tuple(time + by for time in batch.times_ns),
             )
-            for request in part
+            for batch in part
         ]
     return served
