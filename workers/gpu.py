@@ -133,7 +133,7 @@ class _Run:
 
     def __init__(self, config: WorkerConfig, client: Client, directory: Path) -> None:
         self.config, self.client, self._directory = config, client, directory
-        self._resources = ExitStack()
+        self._stack = ExitStack()
         self._folders: Folders | None = None
         self._process: RunProcess | None = None
 
@@ -141,17 +141,15 @@ class _Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._resources.close()
+        self._stack.close()
 
     def folders(self, document: StageInput, key: StageKey, reporter: Reporter) -> Folders:
         """The run's files, fetched for its first stage here. Raises BadModel, _Stopped and what the client raises."""
         if self._folders is None:
             files = _Files(self.client, key, reporter.stop)
             cache = ModelCache(self.config.cache / "models", self.config.cache_bytes)
-            recordings = self._resources.enter_context(
-                fetched(document.recording, files.recording, self.config.scratch)
-            )
-            model = self._resources.enter_context(cache.model(document.model, files))
+            recordings = self._stack.enter_context(fetched(document.recording, files.recording, self.config.scratch))
+            model = self._stack.enter_context(cache.model(document.model, files))
             self._folders = Folders(self._directory, model, recordings)
         return self._folders
 
@@ -160,11 +158,11 @@ class _Run:
         if self._process is None:
             uuids = gpus_for(document.gpu_class, list(visible_gpus()))
             outer = shown(os.environ, document.gpu_class, uuids)
-            self._resources.enter_context(gpu_lock.held(uuids, reporter.stop.is_set))
+            self._stack.enter_context(gpu_lock.held(uuids, reporter.stop.is_set))
             if compiling := compile_ahead.start(document, folders, self.config, outer):
-                self._resources.callback(compiling.close)
+                self._stack.callback(compiling.close)
             self._process = RunProcess(self.config, folders, outer, _template)
-            self._resources.callback(self._process.close)
+            self._stack.callback(self._process.close)
         return self._process
 
 

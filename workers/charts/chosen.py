@@ -50,9 +50,7 @@ def _part(
     if timed is None:
         return PlanOperation(label, variant, "", None, None, None)
     theirs = [
-        candidate.ms
-        for candidate in candidates
-        if candidate.peer and candidate.gate == "pass" and candidate.ms and candidate.case == timed.case
+        peer.ms for peer in candidates if peer.peer and peer.gate == "pass" and peer.ms and peer.case == timed.case
     ]
     calls = timed.per_request if steps_too or op["op"] != "lm_head" else 1.0
     return PlanOperation(label, variant, timed.summary, calls, timed.ms, min(theirs, default=None))

@@ -190,11 +190,8 @@ def _operations(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
 
 def _chosen(side: ComparedRun) -> dict[str, Candidate]:
     candidates = side.results.explore.candidates if side.results.explore else []
-    return {
-        case_label(candidate.op, candidate.case): candidate
-        for candidate in candidates
-        if candidate.chosen and candidate.ms is not None
-    }
+    chosen = (candidate for candidate in candidates if candidate.chosen and candidate.ms is not None)
+    return {case_label(candidate.op, candidate.case): candidate for candidate in chosen}
 
 
 def _timed(candidate: Candidate | None, reference: Candidate | None) -> str:

@@ -29,9 +29,8 @@ def several_gpus(
     several, single = usd_per_mtok(usd_per_hour * verify.gpus, _rate(own)), usd_per_mtok(usd_per_hour, _rate(alone))
     more = "more" if several > single else "less"
     keep = "keep the promise and " if verify.verdict == "met" else ""
-    sentence = (
-        f"{WORDS.get(verify.gpus, str(verify.gpus))} GPUs {keep}cost {more} per {counted.removesuffix('s')} than one"
-    )
+    gpus = WORDS.get(verify.gpus, str(verify.gpus))
+    sentence = f"{gpus} GPUs {keep}cost {more} per {counted.removesuffix('s')} than one"
     fails = ", which does not keep the promise" if _misses(alone, objective) else ""
     return (
         f"{sentence}: {plain(several)} USD a million against {plain(single)} with {alone.label}{fails}, "

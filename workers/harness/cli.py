@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO
@@ -46,14 +47,8 @@ def main(run: StageFunction) -> NoReturn:
             artifacts = arguments.artifacts or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stage-")))
             model_dir = arguments.model or _write_config(document, artifacts / "model")
             seconds_left = document.seconds_left - (started or 0.0)
-            context = Context(
-                model_dir,
-                artifacts,
-                lambda progress: tell(speech, progress),
-                seconds_left,
-                started,
-                arguments.recordings,
-            )
+            say = partial(tell, speech)
+            context = Context(model_dir, artifacts, say, seconds_left, started, arguments.recordings)
             code = perform(run, document, context, arguments.output)
         except (OSError, ValidationError) as error:
             failure, code = StageFailure(sentence=f"{arguments.input}: {error_sentence(error)}"), 1

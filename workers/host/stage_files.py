@@ -62,9 +62,8 @@ def toolchains(outer: Mapping[str, str]) -> list[str]:
     commands = (outer.get(name, "").split() for name in ("CC", "CXX"))
     programs = (shutil.which(command[0], path=outer.get("PATH")) for command in commands if command)
     folders = (Path(file).resolve().parent for file in programs if file)
-    return sorted(
-        {str(folder.parent) for folder in folders if folder.name == "bin" and folder.parent != folder.parent.parent}
-    )
+    roots = {folder.parent for folder in folders if folder.name == "bin"}
+    return sorted(str(root) for root in roots if root != root.parent)
 
 
 def _opens(path: Path, closed: Iterable[Path]) -> bool:

@@ -55,16 +55,15 @@ class LoadTest:
     def check(self) -> None:
         """Raises ValueError with a sentence for a promise that this test cannot judge."""
         for objective in self.objectives:
+            label = objective.label
             if objective.limit is None:
-                raise ValueError(
-                    f"{objective.label} is promised relative to today; a load test of one server needs a limit"
-                )
+                raise ValueError(f"{label} is promised relative to today; a load test of one server needs a limit")
             if objective.metric == "cost_per_mtok" and self.usd_per_hour is None:
-                raise ValueError(f"{objective.label} needs the price of the server, present.usd_per_hour")
+                raise ValueError(f"{label} needs the price of the server, present.usd_per_hour")
             if self.target.api == "embeddings" and objective.metric in OF_TOKENS:
-                raise ValueError(f"{objective.label} is about generated tokens, which embeddings do not have")
+                raise ValueError(f"{label} is about generated tokens, which embeddings do not have")
             if objective.metric == "throughput" and self.limits.seconds - self.limits.warm_up_s < 2:
-                raise ValueError(f"{objective.label} is judged by whole seconds; measure for longer")
+                raise ValueError(f"{label} is judged by whole seconds; measure for longer")
 
 
 async def learn(test: LoadTest) -> TokenScale:
@@ -114,11 +113,8 @@ def judged(test: LoadTest, sent: Sent, at: str, more: Sequence[Sent] = ()) -> Lo
     lag = load.generator_lag()
     outcomes = [load.outcome(objective, test.confidence) for objective in test.objectives]
     ended = [exchange for exchange in load.exchanges if exchange.ended and exchange.ended != CANCELLED]
-    short = (
-        sum(exchange.tokens < exchange.planned.output_tokens for exchange in ended)
-        if test.target.api != "embeddings"
-        else 0
-    )
+    generates = test.target.api != "embeddings"
+    short = sum(exchange.tokens < exchange.planned.output_tokens for exchange in ended if generates)
     return LoadResult(
         at=at,
         url=test.target.address.url,
@@ -178,9 +174,8 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
         notes.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
     if short and not test.traffic.end_of_text:
         notes.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
-    single = [
-        load.outcome(objective, test.confidence) for objective in test.objectives if objective.metric not in OF_WINDOWS
-    ]
+    of_requests = (objective for objective in test.objectives if objective.metric not in OF_WINDOWS)
+    single = [load.outcome(objective, test.confidence) for objective in of_requests]
     notes += [
         f"{outcome.objective.label} is judged by {outcome.requests:,} of {len(load.exchanges):,} requests: the others "
         "ended before it."

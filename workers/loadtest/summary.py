@@ -158,9 +158,7 @@ class LoadSummary(LoadFigures):
         for exchange in self.exchanges:
             if exchange.error:
                 kinds.setdefault(exchange.error, []).append(exchange.sentence)
-        failures = [
-            LoadFailure(kind=kind, count=len(sentences), sentence=sentences[0]) for kind, sentences in kinds.items()
-        ]
+        failures = [LoadFailure(kind=kind, count=len(texts), sentence=texts[0]) for kind, texts in kinds.items()]
         return sorted(failures, key=lambda failure: -failure.count)
 
     def tokens(self) -> LoadTokens:

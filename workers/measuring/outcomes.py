@@ -87,9 +87,8 @@ def outcomes_of(
     What all of them meet together is too close to call when the requests of one alone miss it.
     """
     result = outcomes(objectives, processes, usd_per_hour, gpus)
-    result = _costs_while_held(
-        [outcome if outcome.objective.limit else _relative(outcome, processes) for outcome in result]
-    )
+    result = [outcome if outcome.objective.limit else _relative(outcome, processes) for outcome in result]
+    result = _costs_while_held(result)
     after = usd_per_hour and usd_per_hour * gpus
     result = [outcome.model_copy(update={"medians": _after(outcome.objective, processes, after)}) for outcome in result]
     if len(processes) == 1:

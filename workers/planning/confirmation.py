@@ -255,9 +255,7 @@ def with_result_last(measured: list[PlanMeasurement]) -> list[PlanMeasurement]:
     confirmed = [attempt for attempt in measured if not attempt.why_not]
     if not confirmed:
         return measured
-    best = max(
-        confirmed, key=lambda attempt: (attempt.keeps, attempt.speedup.ratio.value if not attempt.keeps else 0.0)
-    )
+    best = max(confirmed, key=lambda plan: (plan.keeps, plan.speedup.ratio.value if not plan.keeps else 0.0))
     why = f"It does not keep every promise as verified; {best.label} stands instead."
     others = [
         attempt if attempt.why_not else replace(attempt, passed_over=why) for attempt in measured if attempt is not best

@@ -60,10 +60,8 @@ def profile_plan(
     before = document.results.profile
     if before is None:
         return "The plan was not profiled: the run has no profile of what runs today."
-    if (spare := max(0.0, context.seconds_left)) < SECONDS_NEEDED:
-        return (
-            f"The plan was not profiled: that takes {SECONDS_NEEDED:.0f} s, and {spare:.0f} s of the stage were left."
-        )
+    if (rest := max(0.0, context.seconds_left)) < SECONDS_NEEDED:
+        return f"The plan was not profiled: that takes {SECONDS_NEEDED:.0f} s, and {rest:.0f} s of the stage were left."
     try:
         profile = _profile(runner, plan, model, document, before, prompt, context)
     except (RuntimeError, OSError) as error:  # the verdict's samples are worth more than the profile

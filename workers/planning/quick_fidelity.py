@@ -36,10 +36,9 @@ def of_answers(expected: torch.Tensor, output: torch.Tensor, answer: AnswerKind)
     mean = sum(distance.distances[0]) / requests
     if isinstance(distance, ClassDistance):
         logit = f"the largest error of a logit is {error}"
-        single = expected.shape[-1] == 1
-        sentence = (
-            logit if single else f"the most likely {answer.noun} differs from the model's in {mean:.2%}, and {logit}"
-        )
+        sentence = logit
+        if expected.shape[-1] != 1:
+            sentence = f"the most likely {answer.noun} differs from the model's in {mean:.2%}, and {logit}"
     else:
         sentence = f"the mean cosine distance to the model's vectors is {mean:.2g}, and the largest error {error} value"
     return f"In a quick look at {requests} {'request' if requests == 1 else 'requests'} {sentence}; verify judges it."

@@ -106,9 +106,7 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     more = [ranks for ranks in RANKS if ranks > gpus_now and floor / ranks <= limit and divides(model, ranks)]
     classes = {ranks: class_of_several(gpu, ranks) for ranks in more}
     rates = known.ceilings
-    median = {
-        ranks: _fastest_ms(objective, sla, model, name, rates) if name else None for ranks, name in classes.items()
-    }
+    median = {n: _fastest_ms(objective, sla, model, name, rates) if name else None for n, name in classes.items()}
     kept = [ranks for ranks in more if not _beyond(objective, median[ranks])]
     if not (enough := kept or more):
         return ""

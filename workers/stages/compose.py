@@ -84,9 +84,8 @@ class _Composer:
             following = self._order.ranked(candidates, ranking.fastest(self.done, self._lower))[0]
             candidates.remove(following)
             self._once(f"whole {following.label}", partial(self._try_whole, following))
-        self.steps = steps.of_kernels(
-            self._journal, self.trial_runner, self.model, self.done, self.context.seconds_left
-        )
+        seconds_left = self.context.seconds_left
+        self.steps = steps.of_kernels(self._journal, self.trial_runner, self.model, self.done, seconds_left)
         self._measure_peers()
         best = ranking.fastest(self.done, self._lower)
         if best is not None:
@@ -127,12 +126,10 @@ class _Composer:
     def _set_reference(self) -> None:
         """Sets the logits that trials are compared with, of more tokens where precision may be lowered."""
         lossy = self._lower_dtype() is not None or bool(ranking.winners(self._candidates, lossy=True))
-        lossy = lossy or any(
-            candidate.variant.lossy and not self._order.refusal(candidate) for candidate in self._order.candidates()
-        )
-        self.trial_runner.reference = reference_of(
-            self.document, self.context, self.model, COMPARED_TOKENS if lossy else 0
-        )
+        candidates = (candidate for candidate in self._order.candidates() if candidate.variant.lossy)
+        lossy = lossy or any(not self._order.refusal(candidate) for candidate in candidates)
+        least = COMPARED_TOKENS if lossy else 0
+        self.trial_runner.reference = reference_of(self.document, self.context, self.model, least)
 
     def _lower_dtype(self) -> str | None:
         """The 16-bit precision that a float32 model may be tried in."""

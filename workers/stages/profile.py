@@ -82,18 +82,12 @@ def _replayed(
 def _ceilings(document: StageInput, context: Context) -> Ceilings:
     """Those that an earlier run measured on this very GPU within KNOWN_FOR, else measured now."""
     facts = environment_info(device=device_of(document.gpu_class))
-    known, uuid, measured_at = document.ceilings.get(document.gpu), facts.get("gpu_uuid", ""), datetime.now(UTC)
-    if (
-        known
-        and known.at
-        and uuid
-        and known.gpu_uuid == uuid
-        and measured_at - datetime.fromisoformat(known.at) < KNOWN_FOR
-    ):
+    known, uuid, now = document.ceilings.get(document.gpu), facts.get("gpu_uuid", ""), datetime.now(UTC)
+    if known and known.at and uuid and known.gpu_uuid == uuid and now - datetime.fromisoformat(known.at) < KNOWN_FOR:
         return known
     context.say(0.0, "measuring the device's ceilings")
     measured = ceilings.measure_ceilings(device_of(document.gpu_class))
-    return Ceilings.model_validate({**measured, "gpu_uuid": uuid, "at": measured_at.isoformat(timespec="seconds")})
+    return Ceilings.model_validate({**measured, "gpu_uuid": uuid, "at": now.isoformat(timespec="seconds")})
 
 
 def _wants_graphs(document: StageInput, generates: bool) -> bool:

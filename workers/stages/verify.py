@@ -261,9 +261,8 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         plan.expected = expected_of(plan, document, final.processes, final.environment, usd_after)
     plan.serving, not_served = serving_of(plan, document)
     if recommended:
-        words = sentence(
-            final.outcomes, final.speedup, final.quality, verdict, final.no_quality, workload.compared_with
-        )
+        facts = final.outcomes, final.speedup, final.quality, verdict, final.no_quality
+        words = sentence(*facts, workload.compared_with)
     else:
         words = no_change_sentence(attempts, left_out, final.outcomes, verdict, document.left_out)
     for_time = left_out_words(waiting, workload.objectives[0], verdict)

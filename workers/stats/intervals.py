@@ -177,10 +177,8 @@ def noise_floor(*sides: Sequence[float], spacing: int = 1) -> Interval:
     ratios = [paired_ratio(side[0::2], side[1::2]) for side in thinned_sides if len(side) > 1]
     if not ratios:
         raise ValueError("a noise floor needs at least two samples of one side")
-    value = max((interval.value for interval in ratios), key=lambda ratio: abs(math.log(ratio)))
-    return Interval(
-        value=value, low=min(interval.low for interval in ratios), high=max(interval.high for interval in ratios)
-    )
+    value = max((ratio.value for ratio in ratios), key=lambda ratio: abs(math.log(ratio)))
+    return Interval(value=value, low=min(ratio.low for ratio in ratios), high=max(ratio.high for ratio in ratios))
 
 
 def is_difference(ratio: Interval, noise: Interval) -> bool:

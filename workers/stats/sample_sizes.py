@@ -101,11 +101,8 @@ def _centred(values: Sequence[float] | np.ndarray) -> np.ndarray:
 
 def is_enough(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> bool:
     """Whether every objective is proven met or missed, and those relative to before have their requests."""
-    ratios = [
-        PAIRS_OF_A_RATIO * independent_spacing(objective.metric, served)
-        for objective in objectives
-        if objective.limit is None
-    ]
+    relative = (objective for objective in objectives if objective.limit is None)
+    ratios = [PAIRS_OF_A_RATIO * independent_spacing(objective.metric, served) for objective in relative]
     least = max([LEAST_REQUESTS, *ratios])
     return len(served) >= least and {*verdicts(objectives, served, usd_per_hour)} <= {"met", "missed"}
 

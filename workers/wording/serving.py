@@ -83,9 +83,8 @@ def served_plan(results: Results) -> dict[str, Any]:
 def rounds_weights(plan: dict[str, Any]) -> bool:
     """Whether the plan holds weights in fewer bits than the model."""
     weights = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
-    return any(
-        str(precision or "bf16") not in FULL for precision in [(plan.get("options") or {}).get("weights"), *weights]
-    )
+    weights.append((plan.get("options") or {}).get("weights"))
+    return any(str(precision or "bf16") not in FULL for precision in weights)
 
 
 def _not_of_it(results: Results) -> str:

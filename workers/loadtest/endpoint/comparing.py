@@ -62,9 +62,8 @@ def rounds_sentence(load: LoadResult, rounds: int) -> str:
     clients = "one client" if load.users == 1 else f"{load.users:,} clients"
     counted = f"{load.requests:,} requests of {clients} in {rounds} {'round' if rounds == 1 else 'rounds'}"
     sent = f"{load.tokens.prompt_wanted:,} prompt and {load.tokens.output:,} output tokens"
-    sentence = (
-        f"The endpoint answered {counted}: {sent}." if not load.failed else f"Of {counted}, {load.failed:,} failed."
-    )
+    failed = f"Of {counted}, {load.failed:,} failed."
+    sentence = failed if load.failed else f"The endpoint answered {counted}: {sent}."
     if load.failed:
         sentence += f" The first: {load.failures[0].sentence}"
     return sentence

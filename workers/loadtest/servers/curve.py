@@ -108,9 +108,7 @@ def _in_time(test: LoadTest) -> LoadTest:
     """
     if not test.traffic.open_loop:
         return test
-    limits = [
-        objective.limit / 1e3 for objective in test.objectives if objective.limit is not None and objective.unit == "ms"
-    ]
+    limits = [promise.limit / 1e3 for promise in test.objectives if promise.limit is not None and promise.unit == "ms"]
     longest = min(test.traffic.time_out_s, test.limits.seconds + max(limits, default=0.0))
     return replace(test, traffic=test.traffic.model_copy(update={"time_out_s": longest}))
 
