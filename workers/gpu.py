@@ -40,8 +40,8 @@ from workers.host.stage_files import Folders, stage_modules
 from workers.host.stage_output import open_plain, read_stage_document
 from workers.host.stage_process import RunProcess, StageEnd
 from workers.host.template_process import Template
-from workers.loadtest.endpoint.client import Stopped
-from workers.loadtest.endpoint.session import AtEndpoint
+from workers.loadtest.endpoint.client import MeasurementStopped
+from workers.loadtest.endpoint.session import EndpointSession
 from workers.shared import logs
 from workers.shared.delivery import celery_app, worker_is_stopping
 from workers.shared.scratch import scratch
@@ -93,14 +93,14 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
             claim_id=str(uuid4()),
         )
     except ValidationError as error:
-        log.error("dropped a message that names no stage of a run: %s", error)
+        log.error("message dropped, it names no stage of a run: %s", error)
         return
     began = time.monotonic()
-    with logs.bound(request_id=self.request.id), Client(config) as client, ExitStack() as held:
+    with logs.bound(request_id=self.request.id), Client(config) as client, ExitStack() as stack:
         try:
-            directory = held.enter_context(scratch(config.scratch))
+            directory = stack.enter_context(scratch(config.scratch))
         except OSError as error:
-            log.error("claimed nothing, since a stage's files have no place: %s", error)
+            log.error("no stage claimed, scratch folder unavailable: %s", error)
             return
         try:
             document: StageInput | None = client.claim(claim)
@@ -108,9 +108,9 @@ def run_stage(self: Task, run_id: str, stage: str, attempt: int) -> None:
                 while document is not None:
                     document = _one_stage(run, document, claim, time.monotonic() - began < LATEST_SECONDS)
         except AttemptRefused as error:
-            log.info("dropped %s of run %s, attempt %s: %s", stage, run_id, attempt, error)
+            log.info("stage %s of run %s (attempt %s) dropped: %s", stage, run_id, attempt, error)
         except (Rejected, Unreachable) as error:
-            log.error("gave up %s of run %s, attempt %s: %s", stage, run_id, attempt, error)
+            log.error("stage %s of run %s (attempt %s) abandoned: %s", stage, run_id, attempt, error)
 
 
 def _one_stage(run: "_Run", document: StageInput, claim: Claim, goes_on: bool) -> StageInput | None:
@@ -124,7 +124,7 @@ def _one_stage(run: "_Run", document: StageInput, claim: Claim, goes_on: bool) -
         if outcome.result is not None and goes_on and not worker_is_stopping():
             outcome.next_claim_id = str(uuid4())
         following = _finish(run.client, outcome, claim.worker)
-        log.info("%s of run %s has ended", key.stage, key.run_id)
+        log.info("stage %s of run %s ended", key.stage, key.run_id)
         return following
 
 
@@ -133,7 +133,7 @@ class _Run:
 
     def __init__(self, config: WorkerConfig, client: Client, directory: Path) -> None:
         self.config, self.client, self._directory = config, client, directory
-        self._held = ExitStack()
+        self._stack = ExitStack()
         self._folders: Folders | None = None
         self._process: RunProcess | None = None
 
@@ -141,28 +141,28 @@ class _Run:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._held.close()
+        self._stack.close()
 
     def folders(self, document: StageInput, key: StageKey, reporter: Reporter) -> Folders:
         """The run's files, fetched for its first stage here. Raises BadModel, _Stopped and what the client raises."""
         if self._folders is None:
             files = _Files(self.client, key, reporter.stop)
             cache = ModelCache(self.config.cache / "models", self.config.cache_bytes)
-            recordings = self._held.enter_context(fetched(document.recording, files.recording, self.config.scratch))
-            model = self._held.enter_context(cache.model(document.model, files))
+            recordings = self._stack.enter_context(fetched(document.recording, files.recording, self.config.scratch))
+            model = self._stack.enter_context(cache.model(document.model, files))
             self._folders = Folders(self._directory, model, recordings)
         return self._folders
 
     def process(self, document: StageInput, folders: Folders, reporter: Reporter) -> RunProcess:
-        """The process of its stages, which has the run's GPUs for itself. Raises GaveUp and ValueError."""
+        """The process of its stages, which has the run's GPUs for itself. Raises LockAbandoned and ValueError."""
         if self._process is None:
             uuids = gpus_for(document.gpu_class, list(visible_gpus()))
             outer = shown(os.environ, document.gpu_class, uuids)
-            self._held.enter_context(gpu_lock.held(uuids, reporter.stop.is_set))
+            self._stack.enter_context(gpu_lock.held(uuids, reporter.stop.is_set))
             if compiling := compile_ahead.start(document, folders, self.config, outer):
-                self._held.callback(compiling.close)
+                self._stack.callback(compiling.close)
             self._process = RunProcess(self.config, folders, outer, _template)
-            self._held.callback(self._process.close)
+            self._stack.callback(self._process.close)
         return self._process
 
 
@@ -171,34 +171,34 @@ def _perform(run: _Run, document: StageInput, key: StageKey, reporter: Reporter)
     identity: dict[str, Any] = key.model_dump()
     try:
         folders = run.folders(document, key, reporter)
-        there = _at_endpoint(run.client, document, key, reporter, folders.recordings)
-        if there:
-            there.before_stage()
-            document = there.left_for(document)
+        endpoint = _at_endpoint(run.client, document, key, reporter, folders.recordings)
+        if endpoint:
+            endpoint.before_stage()
+            document = endpoint.left_for(document)
         end = run.process(document, folders, reporter).run(document, reporter)
         outcome = _outcome(document, folders.scratch, end, key, reporter)
         if outcome.result and isinstance(measured := outcome.result.get("environment"), dict):
             measured["confinement"] = end.confinement.model_dump()
         if outcome.result:
             outcome.result.pop("endpoint", None)  # the worker alone says what was measured there
-        if outcome.result and there:
-            there.after_stage(outcome.result)
+        if outcome.result and endpoint:
+            endpoint.after_stage(outcome.result)
         for artifact in outcome.artifacts:
             with open_plain(folders.scratch, f"{key.stage}/kept/{artifact.sha256}") as kept:
                 outcome.receipts[artifact.sha256] = run.client.upload(key, kept, artifact.sha256)
         return outcome
-    except (_Stopped, Stopped, gpu_lock.GaveUp):
+    except (_Stopped, MeasurementStopped, gpu_lock.LockAbandoned):
         return _stopped(key, reporter)
-    except (BadModel, Rejected, child.Unconfined, ValueError) as error:
+    except (BadModel, Rejected, child.ConfinementRefused, ValueError) as error:
         return Outcome(**identity, failure=StageFailure(sentence=f"The worker could not run {key.stage}: {error}"))
     except OSError as error:
-        log.exception("stage %s of run %s", document.stage, document.run_id)
+        log.exception("stage %s of run %s failed", document.stage, document.run_id)
         return Outcome(**identity, died=f"the worker could not run it: {error.strerror or error}")
 
 
 def _at_endpoint(
     client: Client, document: StageInput, key: StageKey, reporter: Reporter, recordings: Path | None
-) -> AtEndpoint | None:
+) -> EndpointSession | None:
     """The workload's endpoint, at a stage beside which it is measured."""
     endpoint = document.workload.endpoint
     if endpoint is None or document.stage not in ENDPOINT_STAGES:
@@ -211,7 +211,7 @@ def _at_endpoint(
     def say(fraction: float, message: str) -> None:
         reporter.line(Progress(fraction=fraction, message=message).model_dump_json())
 
-    return AtEndpoint(document, endpoint, access, reporter.stop, say, recordings or Path())
+    return EndpointSession(document, endpoint, access, reporter.stop, say, recordings or Path())
 
 
 def _finish(client: Client, outcome: Outcome, worker: str) -> StageInput | None:
@@ -227,11 +227,11 @@ def _finish(client: Client, outcome: Outcome, worker: str) -> StageInput | None:
 def _outcome(document: StageInput, scratch: Path, end: StageEnd, key: StageKey, reporter: Reporter) -> Outcome:
     """Read the result, the failure or the artifacts that the stage wrote."""
     identity: dict[str, Any] = key.model_dump()
-    ended, failure, output = end.ended, end.failure, f"{key.stage}/out.json"
-    if ended.why == "stopped":
+    status, failure, output = end.status, end.failure, f"{key.stage}/out.json"
+    if status.why == "stopped":
         return _stopped(key, reporter)
     try:
-        if ended.code == 0:
+        if status.code == 0:
             kept = json.loads(read_stage_document(scratch, f"{key.stage}/kept.json"))
             artifacts = [Artifact.model_validate(artifact) for artifact in kept]
             return Outcome(**identity, result=json.loads(read_stage_document(scratch, output)), artifacts=artifacts)
@@ -240,11 +240,11 @@ def _outcome(document: StageInput, scratch: Path, end: StageEnd, key: StageKey, 
         if failure is not None:
             return Outcome(**identity, failure=failure)
     except (OSError, ValueError, ValidationError) as error:
-        log.error("the stage's output cannot be read: %s", error)
-    if ended.why == "timeout":
+        log.error("stage output unreadable: %s", error)
+    if status.why == "timeout":
         sentence = f"The {document.stage} stage used up its time and was stopped."
         return Outcome(**identity, failure=StageFailure(sentence=sentence))
-    return Outcome(**identity, died=stage_process.death(ended.code))
+    return Outcome(**identity, died=stage_process.death(status.code))
 
 
 def _stopped(key: StageKey, reporter: Reporter) -> Outcome:
@@ -272,7 +272,7 @@ def _say_hello(sender: Any, **_: Any) -> None:
             try:
                 gpus_for(gpu_class, list(visible_gpus()))
             except ValueError as error:
-                log.critical("this worker ends: %s", error)
+                log.critical("worker exits: %s", error)
                 raise WorkerShutdown(1) from error
         memory = memory_gib(classes, WorkerConfig.from_environment().stage_memory_bytes)
         hello = Hello(worker=sender.hostname, gpu_classes=classes, memory_gib=memory)
@@ -289,6 +289,6 @@ def _keep_saying(hello: Hello) -> None:
             silent = False
         except (AttemptRefused, Rejected, Unreachable) as error:
             if not silent:
-                log.warning("the workbench does not hear this worker yet: %s", error)
+                log.warning("workbench not reachable yet: %s", error)
             silent = True
         threading.Event().wait(1 if silent else config.heartbeat_seconds)

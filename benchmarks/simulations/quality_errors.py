@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.simulations.simulated_requests import standard
-from workers.measuring.allowed_rises import NATS_PER_RATE, Allowed
+from workers.measuring.allowed_rises import NATS_PER_RATE, Tolerances
 from workers.measuring.answers import LEAST_ANSWERS
 from workers.measuring.quality import LEAST_TOKENS, block_means, is_acceptable
 from workers.stats.intervals import paired_difference
@@ -65,7 +65,7 @@ def accepted(name: str, text: str, times: float = 1.0, paths: int = PATHS) -> fl
         rates = loss.disagreement + times * loss.rise, KL_BEFORE + times * loss.kl_rise
         after = _blocks(draws, common, *rates, loss.spread)
         changes = [paired_difference(*pair) for pair in zip(before, after, strict=True)]
-        found += is_acceptable(changes[0], changes[1], Allowed.stated(ALLOWED))
+        found += is_acceptable(changes[0], changes[1], Tolerances.stated(ALLOWED))
     return found / paths
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from workers.confinement.bounds import Bounds, Protection, ResourceLimits
-from workers.host.child import Child, ChildCommand, Ended
+from workers.host.child import Child, ChildCommand, ExitStatus
 from workers.host.template_process import Template
 
 
@@ -24,9 +24,9 @@ def run(
     stop: threading.Event | None = None,
     times: tuple[float, float] = (300, 15),
     template: Template | None = None,
-) -> Ended:
+) -> ExitStatus:
     """How the command ended. `times`: the seconds until SIGTERM, and more until it is killed."""
     with Child(command, limits, bounds, on_line, template) as process:
         on_start(process.protection)
         why = process.wait(*times, stop or threading.Event(), lambda: False)
-        return Ended(process.close(), why)
+        return ExitStatus(process.close(), why)

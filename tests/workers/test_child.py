@@ -14,11 +14,11 @@ from tests.waiting import wait_for
 from tests.workers import one_command
 from tests.workers.templates import ready_template
 from workers.confinement.bounds import Bounds, ResourceLimits
-from workers.host.child import Ended
+from workers.host.child import ExitStatus
 from workers.host.stage_files import python_files
 from workers.host.template_process import Template
 
-Run = Callable[..., tuple[Ended, list[str]]]
+Run = Callable[..., tuple[ExitStatus, list[str]]]
 
 
 @pytest.fixture(scope="module", params=["started", "forked"])
@@ -36,7 +36,7 @@ def template(request: pytest.FixtureRequest) -> Iterator[Template | None]:
 def run(tmp_path: Path, template: Template | None) -> Run:
     def _run(
         code: str, stop: threading.Event | None = None, times: tuple[float, float] = (120, 15), **limits: int
-    ) -> tuple[Ended, list[str]]:
+    ) -> tuple[ExitStatus, list[str]]:
         lines: list[str] = []
         ended = one_command.run(
             one_command.code_command(code, {"PATH": os.environ["PATH"]}, tmp_path),
@@ -59,13 +59,13 @@ def _gone(pid: int) -> bool:
 
 def test_it_passes_lines_on_and_keeps_errors_in_the_log(run: Run, tmp_path: Path) -> None:
     ended, lines = run("import sys; print('one'); print('two'); print('oops', file=sys.stderr); sys.exit(3)")
-    assert (ended, lines) == (Ended(3, "exit"), ["one\n", "two\n"])
+    assert (ended, lines) == (ExitStatus(3, "exit"), ["one\n", "two\n"])
     assert (tmp_path / "log").read_text() == "oops\n"
 
 
 def test_it_tells_the_signal_that_killed_the_command(run: Run, tmp_path: Path) -> None:
-    assert run("import os; os.kill(os.getpid(), 9)")[0] == Ended(-9, "exit")
-    assert run("import os; os.abort()")[0] == Ended(-signal.SIGABRT, "exit")
+    assert run("import os; os.kill(os.getpid(), 9)")[0] == ExitStatus(-9, "exit")
+    assert run("import os; os.abort()")[0] == ExitStatus(-signal.SIGABRT, "exit")
 
 
 def test_stop_kills_the_command_and_its_children(run: Run, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_stop_kills_the_command_and_its_children(run: Run, tmp_path: Path) -> No
     waiting.start()
     ended, _ = run(code, stop)
     waiting.join()
-    assert ended == Ended(-9, "stopped")
+    assert ended == ExitStatus(-9, "stopped")
     _wait_until_gone([int((tmp_path / "pid").read_text())])
 
 
@@ -106,7 +106,7 @@ def test_what_left_the_session_is_killed_as_well(run: Run, tmp_path: Path) -> No
     _wait_until_gone([int(lines[0])])
 
 
-def _out_of_time(run: Run, code: str, grace: float) -> Ended:
+def _out_of_time(run: Run, code: str, grace: float) -> ExitStatus:
     """How the code ends that outlives its seconds; it prints a line as soon as it is ready for that."""
     for seconds in (1, 4, 16, 64):
         ended, lines = run(code, times=(seconds, grace))
@@ -118,13 +118,13 @@ def _out_of_time(run: Run, code: str, grace: float) -> Ended:
 def test_out_of_time_it_is_asked_and_then_killed(run: Run, tmp_path: Path) -> None:
     told = "; print(1, flush=True); time.sleep(600)"
     polite = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7))" + told
-    assert _out_of_time(run, polite, grace=60) == Ended(7, "timeout")
+    assert _out_of_time(run, polite, grace=60) == ExitStatus(7, "timeout")
     stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN)" + told
-    assert _out_of_time(run, stubborn, grace=0.5) == Ended(-9, "timeout")
+    assert _out_of_time(run, stubborn, grace=0.5) == ExitStatus(-9, "timeout")
 
 
 def test_limits_hold(run: Run, tmp_path: Path) -> None:
-    assert run("while True: pass", cpu_seconds=1)[0] == Ended(-signal.SIGXCPU, "exit")
+    assert run("while True: pass", cpu_seconds=1)[0] == ExitStatus(-signal.SIGXCPU, "exit")
     ended, _ = run("with open('big', 'wb') as f: f.write(bytes(2000))", file_bytes=1000)
     assert ended.code != 0
     assert "File too large" in (tmp_path / "log").read_text()

@@ -65,7 +65,7 @@ def test_a_place_that_cannot_be_had_costs_the_run_nothing(model, tmp_path, caplo
     (tmp_path / "cache").mkdir()
     compile_ahead.folder_of(tmp_path / "cache").write_text("in the way")
     assert started(model, tmp_path) is None
-    assert "nothing is compiled ahead" in caplog.text
+    assert "kernels not compiled ahead" in caplog.text
 
 
 @pytest.mark.parametrize(("stage", "gpu_class"), [("compose", "h100"), ("admit", "cpu"), ("admit", "b200")])

@@ -14,8 +14,8 @@ from workers.documents.load import LoadCurve
 from workers.documents.stages import StageInput
 from workers.documents.worker_api import EndpointAccess
 from workers.documents.workload import Workload
-from workers.loadtest.endpoint.client import Stopped
-from workers.loadtest.endpoint.session import AtEndpoint
+from workers.loadtest.endpoint.client import MeasurementStopped
+from workers.loadtest.endpoint.session import EndpointSession
 from workers.shared import addresses
 from workers.stats.intervals import distribution
 
@@ -40,15 +40,17 @@ def document(seconds: float = 10, objectives=PROMISED, endpoint=None, load=None,
     return made.model_copy(update={"seconds_left": seconds, "workload": workload})
 
 
-def at(url: str, model: str = "stub", inside=INSIDE, stop=None, api="completions", seconds=0.8, **more) -> AtEndpoint:
+def at(
+    url: str, model: str = "stub", inside=INSIDE, stop=None, api="completions", seconds=0.8, **more
+) -> EndpointSession:
     endpoint = Endpoint(url=url, model=model, api=api, hardware="two A100 of the customer")
     access = EndpointAccess(key=KEY, inside=inside)
-    found = AtEndpoint(document(**more), endpoint, access, stop or threading.Event())
+    found = EndpointSession(document(**more), endpoint, access, stop or threading.Event())
     found.seconds = seconds
     return found
 
 
-def punctual(there: AtEndpoint) -> None:
+def punctual(there: EndpointSession) -> None:
     """As if this machine had been quiet: the generator's own lag would void what it measured."""
     for _, _, sent in there._rounds:
         sent.loop_ns = [0]
@@ -182,7 +184,7 @@ def test_a_run_that_is_cancelled_stops_it(stub: Stub, monkeypatch, processes: in
     there = at(stub.url, stop=stop, seconds=600, batch=9)
     threading.Timer(0.4, stop.set).start()
     begun = time.monotonic()
-    with pytest.raises(Stopped):
+    with pytest.raises(MeasurementStopped):
         there.measure("before verify")
     assert time.monotonic() - begun < 60
     assert not any(map(_sends, psutil.Process().children()))
@@ -191,7 +193,7 @@ def test_a_run_that_is_cancelled_stops_it(stub: Stub, monkeypatch, processes: in
 def test_what_the_operator_does_not_allow_is_not_sent_to(stub: Stub):
     refused = "The operator does not allow it."
     endpoint = Endpoint(url=stub.url, model="stub")
-    there = AtEndpoint(document(), endpoint, EndpointAccess(refused=refused), threading.Event())
+    there = EndpointSession(document(), endpoint, EndpointAccess(refused=refused), threading.Event())
     stub.log()
     there.measure("before verify")
     assert not stub.log()
@@ -200,7 +202,7 @@ def test_what_the_operator_does_not_allow_is_not_sent_to(stub: Stub):
 
 def test_the_stage_keeps_what_the_rounds_leave(stub: Stub):
     wanted = document(seconds=100)
-    there = AtEndpoint(
+    there = EndpointSession(
         wanted, Endpoint(url=stub.url, model="stub-401"), EndpointAccess(inside=INSIDE), threading.Event()
     )
     assert there.seconds == 10
@@ -222,7 +224,7 @@ def test_a_round_in_which_some_requests_fail_says_so(stub: Stub, monkeypatch):
 def test_what_was_measured_before_it_failed_stands(stub: Stub):
     there = at(stub.url, seconds=0.5)
     there.measure("before verify")
-    there._asking._endpoint = Endpoint(url=stub.url, model="stub-429")
+    there._client._endpoint = Endpoint(url=stub.url, model="stub-429")
     there.measure("after verify")
     found = there.result([])
     assert [each.when for each in found.rounds] == ["before verify"]
@@ -237,7 +239,7 @@ def test_under_load_it_has_the_load_stages_curve(stub: Stub, monkeypatch, model)
     asked = asked.model_copy(update={"stage": "load"})
     said: list[str] = []
     access = EndpointAccess(key=KEY, inside=INSIDE)
-    there = AtEndpoint(asked, asked.workload.endpoint, access, threading.Event(), lambda _, it: said.append(it))
+    there = EndpointSession(asked, asked.workload.endpoint, access, threading.Event(), lambda _, it: said.append(it))
     assert 5 <= there.left_for(asked).seconds_left <= 6
     there.before_stage()
     result = {"objectives": [{"metric": "ttf_n", "n": 8, "limit": 10_000}], "notes": ["of the stage"]}

@@ -70,7 +70,7 @@ def test_another_process_waits_until_the_holder_has_died(tmp_path: Path) -> None
         assert holder.stdout.readline() == "held\n"
         with gpu_lock.held(["GPU-bb"], lambda: True, tmp_path):
             free.append("another GPU")
-        with pytest.raises(gpu_lock.GaveUp), gpu_lock.held(["GPU-bb", "GPU-aa"], lambda: True, tmp_path):
+        with pytest.raises(gpu_lock.LockAbandoned), gpu_lock.held(["GPU-bb", "GPU-aa"], lambda: True, tmp_path):
             free.append("never")
     finally:
         holder.kill()

@@ -32,5 +32,5 @@ def test_a_worker_without_a_place_for_a_stages_files_claims_nothing(
     monkeypatch.setenv("WORKER_API_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("WORKBENCH_DATA", str(tmp_path))
     assert run_stage.apply(args=(RUN, "admit", 1), routing_key="gpu.cpu").successful()
-    assert "claimed nothing, since a stage's files have no place" in caplog.text
-    assert "cannot be reached" not in caplog.text
+    assert "no stage claimed, scratch folder unavailable" in caplog.text
+    assert "workbench unreachable" not in caplog.text

@@ -15,7 +15,7 @@ from kernels.model_files.families import estimated_parameters
 from workers.documents.gpu_class import gpus_of
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Sla
-from workers.prediction.promises import Known, impossible, predicted_miss, why_several
+from workers.prediction.promises import AvailableGpus, impossible, predicted_miss, why_several
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "h200" / "decode.json"
 
@@ -50,7 +50,7 @@ def refusal(objective, gpu="h200", of=None, precisions=("bf16",), **traffic) -> 
     sla = Sla.model_validate(
         {"objectives": [objective], "traffic": traffic, "constraints": {"precisions": list(precisions)}}
     )
-    return impossible(sla.objectives[0], sla, of or model(), gpu, Known())
+    return impossible(sla.objectives[0], sla, of or model(), gpu, AvailableGpus())
 
 
 def test_the_floor_by_hand():
@@ -68,9 +68,9 @@ def test_throughput_under_load_is_that_of_all_users():
     promise = {"metric": "throughput", "limit": 20_000}
     assert "it gives at most" in refusal(promise)
     loaded = Sla.model_validate({"objectives": [promise], "load": {"most_users": 64}})
-    assert impossible(loaded.objectives[0], loaded, model(), "h200", Known()) == ""
+    assert impossible(loaded.objectives[0], loaded, model(), "h200", AvailableGpus()) == ""
     beyond = Sla.model_validate({"objectives": [promise | {"limit": 1e8}], "load": {"most_users": 64}})
-    assert "is impossible on NVIDIA H200" in impossible(beyond.objectives[0], beyond, model(), "h200", Known())
+    assert "is impossible on NVIDIA H200" in impossible(beyond.objectives[0], beyond, model(), "h200", AvailableGpus())
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_several_gpus_have_a_floor_of_their_own(gpu, limit, said):
     sla = Sla.model_validate(
         {"objectives": [{"metric": "tpot", "limit": limit}], "constraints": {"precisions": ["bf16"]}}
     )
-    found = impossible(sla.objectives[0], sla, model("llama-3.1-8b"), gpu, Known({"h200x4"}))
+    found = impossible(sla.objectives[0], sla, model("llama-3.1-8b"), gpu, AvailableGpus({"h200x4"}))
     assert found.endswith(said) if gpus_of(gpu) == 1 else said in found
     assert bool(found) == bool(said)
 
@@ -128,7 +128,7 @@ def test_it_names_a_class_that_has_a_worker_where_there_is_one(living, said):
     allowed = {"precisions": ["bf16", "fp8"], "allow_unverified_quality": True}
     promise = {"objectives": [{"metric": "tpot", "limit": 1.5}], "constraints": allowed}
     sla = Sla.model_validate(promise)
-    assert impossible(sla.objectives[0], sla, model("llama-3.1-8b"), "h200", Known(living)).endswith(said)
+    assert impossible(sla.objectives[0], sla, model("llama-3.1-8b"), "h200", AvailableGpus(living)).endswith(said)
 
 
 def test_a_model_that_does_not_divide_has_the_floor_of_one_gpu():
@@ -219,7 +219,7 @@ def test_what_was_measured_on_an_h200_lies_above_its_floor_and_not_far():
 def test_it_says_why_a_run_takes_several_gpus(limit, gpu, classes, said):
     objective = {"metric": "tpot", "percentile": 50, "limit": limit}
     sla = Sla.model_validate({"objectives": [objective], "constraints": {"precisions": ["bf16"]}})
-    found = why_several(sla, model("llama-3.1-8b"), gpu, classes, Known())
+    found = why_several(sla, model("llama-3.1-8b"), gpu, classes, AvailableGpus())
     assert found.startswith(said)
     assert bool(found) == bool(said)
 

@@ -79,7 +79,7 @@ def template() -> Iterator[Template]:
 def test_a_forked_process_starts_without_the_imports(runs: Runs, template: Template) -> None:
     started = runs.stage(runs.process(None), "baseline")
     forked = runs.stage(runs.process(template), "baseline")
-    assert (started.end.ended.code, forked.end.ended.code) == (0, 0)
+    assert (started.end.status.code, forked.end.status.code) == (0, 0)
     assert forked.seconds < behaviour.IMPORT_SECONDS <= started.seconds
 
 
@@ -96,8 +96,8 @@ def test_the_stages_of_a_run_share_a_process_and_those_of_two_runs_do_not(runs: 
 def test_a_process_that_ends_without_a_word_is_replaced_for_the_next_stage(runs: Runs, template: Template) -> None:
     process = runs.process(template)
     gone, next_one = runs.stage(process, "baseline", "exit baseline"), runs.stage(process, "profile")
-    assert (gone.end.ended.code, gone.end.ended.why) == (0, "exit")
-    assert (next_one.end.ended.code, next_one.known) == (0, "[]")
+    assert (gone.end.status.code, gone.end.status.why) == (0, "exit")
+    assert (next_one.end.status.code, next_one.known) == (0, "[]")
     assert next_one.pid != gone.pid
 
 
@@ -108,9 +108,9 @@ def test_a_stage_that_uses_up_its_time_or_is_stopped_ends_its_process(
     monkeypatch.setattr(stage_process, "OVERTIME_SECONDS", 5.0)
     process = runs.process(template)
     late = runs.stage(process, "baseline", "hang baseline")
-    assert (late.end.ended.code, late.end.ended.why) == (1, "timeout")
+    assert (late.end.status.code, late.end.status.why) == (1, "timeout")
     monkeypatch.setattr(stage_process, "OVERTIME_SECONDS", 240.0)
     stopped = runs.stage(process, "profile", "hang profile", stop=True)
-    assert stopped.end.ended.why == "stopped"
+    assert stopped.end.status.why == "stopped"
     after = runs.stage(process, "baseline")
-    assert (after.end.ended.code, after.known) == (0, "[]")
+    assert (after.end.status.code, after.known) == (0, "[]")

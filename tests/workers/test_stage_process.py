@@ -54,7 +54,7 @@ def run_stage(outside: Path, monkeypatch: pytest.MonkeyPatch, template: Template
                 end = process.run(document, reporter)
             output = directory / document.stage / "out.json"
             found = json.loads(output.read_text()) if output.exists() else {}
-        return SimpleNamespace(code=end.ended.code, said=said, document=found, failure=end.failure)
+        return SimpleNamespace(code=end.status.code, said=said, document=found, failure=end.failure)
 
     return run
 

@@ -75,24 +75,24 @@ def test_requests_of_which_several_count_as_one_reach_no_verdict_that_they_do_no
     for _ in range(300):
         percentile, count = generator.choice([50, 90, 95]), generator.integers(20, 200)
         shares = (generator.random((count,)) ** 4).round(1).tolist()
-        found = verdicts.verdict(percentile, shares, alike=1 + generator.exponential())
+        found = verdicts.verdict(percentile, shares, inefficiency=1 + generator.exponential())
         assert found not in ("met", "missed") or found == verdicts.verdict(percentile, shares)
 
 
 @pytest.mark.parametrize("p", [50, 95])
 def test_met_takes_as_many_times_the_requests_as_count_as_one(p):
     needed = 3 * verdicts.needed_requests(p)
-    assert verdicts.verdict(p, [0.0] * needed, alike=3) == "met"
-    assert verdicts.verdict(p, [0.0] * (needed // 2), alike=3) == "not_enough_samples"
-    assert verdicts.verdict(p, [1.0, 1.0] + [0.0] * needed, alike=3) == "too_close"
+    assert verdicts.verdict(p, [0.0] * needed, inefficiency=3) == "met"
+    assert verdicts.verdict(p, [0.0] * (needed // 2), inefficiency=3) == "not_enough_samples"
+    assert verdicts.verdict(p, [1.0, 1.0] + [0.0] * needed, inefficiency=3) == "too_close"
 
 
-@pytest.mark.parametrize(("p", "alike"), [(50, 4.2), (50, 1.3), (95, 2.7)])
-def test_needed_is_exactly_what_met_takes(p, alike):
+@pytest.mark.parametrize(("p", "inefficiency"), [(50, 4.2), (50, 1.3), (95, 2.7)])
+def test_needed_is_exactly_what_met_takes(p, inefficiency):
     """Eight clean requests show a median; of 32 that count as 7.6, a page said that 34 were needed beside *met*."""
-    needed = verdicts.needed_requests(p, alike=alike)
-    assert verdicts.verdict(p, [0.0] * needed, alike=alike) == "met"
-    assert verdicts.verdict(p, [0.0] * (needed - 1), alike=alike) == "not_enough_samples"
+    needed = verdicts.needed_requests(p, inefficiency=inefficiency)
+    assert verdicts.verdict(p, [0.0] * needed, inefficiency=inefficiency) == "met"
+    assert verdicts.verdict(p, [0.0] * (needed - 1), inefficiency=inefficiency) == "not_enough_samples"
 
 
 @pytest.mark.parametrize("percentile", PERCENTILES)

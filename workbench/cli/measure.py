@@ -24,7 +24,7 @@ from workers.loadtest.highest_load import find_limit as search_limit
 from workers.loadtest.measuring import LoadTest, NotMeasurable
 from workers.loadtest.measuring import measure as put_load
 from workers.loadtest.prompts import APIS, Api
-from workers.loadtest.recording import BrokenRecording
+from workers.loadtest.recording import InvalidRecording
 from workers.loadtest.sending import LoadTarget
 from workers.loadtest.summary import records
 
@@ -47,7 +47,7 @@ def measure(
     _check_outputs(json_file, records_file)
     try:
         result, sent = put_load(test, _Progress())
-    except (NotMeasurable, BrokenRecording) as error:
+    except (NotMeasurable, InvalidRecording) as error:
         code = Exit.FAILED if isinstance(error, NotMeasurable) else Exit.USAGE
         raise CliError(f"{test.target.address.url}: {error}" if code == Exit.FAILED else str(error), code) from None
     load_result(result, out)
@@ -80,7 +80,7 @@ def find_limit(
         result = search_limit(test, most, lambda load: limit_row(load, out))
     except NotMeasurable as error:
         raise CliError(f"{test.target.address.url}: {error}", Exit.FAILED) from None
-    except BrokenRecording as error:
+    except InvalidRecording as error:
         raise CliError(str(error)) from None
     except ValueError as error:
         raise CliError(f"{sla}: {error}") from None

@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.cli.client import ApiClient, refusal
 from workbench.cli.errors import CliError, Exit
-from workers.loadtest.recording import BrokenRecording, facts
+from workers.loadtest.recording import InvalidRecording, facts
 
 READ_BYTES = 2**20
 MOST_CHUNK_BYTES = 16 * 2**20
@@ -72,7 +72,7 @@ def upload_recording(api: ApiClient, file: Path, say: Say) -> str:
     """
     try:
         facts(file)
-    except BrokenRecording as error:
+    except InvalidRecording as error:
         raise CliError(str(error)) from None
     with file.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()

@@ -17,7 +17,7 @@ from typing import Any
 
 from kernels.model_files import ModelRefused, inspect, inspect_config_file
 from workbench.intake.services.chat_templates import check_templates
-from workers.loadtest.recording import BrokenRecording, facts
+from workers.loadtest.recording import InvalidRecording, facts
 from workers.shared.lifeline import die_with_parent
 
 MEMORY_BYTES = 2**30
@@ -42,7 +42,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
         return {"facts": _facts(request["check"], files, request["most_bytes"])}
     except ModelRefused as error:
         return {"refused": {"file": error.file, "field": error.field, "reason": error.reason}}
-    except BrokenRecording as error:
+    except InvalidRecording as error:
         return {"refused": {"file": next(iter(files)), "field": "", "reason": error.reason}}
     except MemoryError:
         reason = f"checking them takes more than {MEMORY_BYTES:,} bytes of memory"

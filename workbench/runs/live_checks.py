@@ -28,7 +28,7 @@ from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
 from workers.prediction.predict import MEDIAN, divides, fastest, predicted
-from workers.prediction.promises import Known, more_gpus, rates_words
+from workers.prediction.promises import AvailableGpus, more_gpus, rates_words
 from workers.wording.text import plain, request_words, speed_words
 
 NO_MODEL = "-"
@@ -133,7 +133,7 @@ def _check_model(
     rows: Any,
     labels: Mapping[str, str],
     recording: Recording | None,
-    known: Known,
+    known: AvailableGpus,
 ) -> None:
     facts = _facts(document.model, rows)
     if facts is None:
@@ -181,7 +181,7 @@ def _check_model(
         found.warnings.append(f"No allowed class ({allowed}) has a living worker that holds it: a run would wait.")
 
 
-def _tell_prediction(found: Checks, document: WorkloadDocument, facts: ModelManifest, known: Known) -> None:
+def _tell_prediction(found: Checks, document: WorkloadDocument, facts: ModelManifest, known: AvailableGpus) -> None:
     """What the fastest plan is predicted to take for the first promise that predictions are about.
 
     It is a warning where the promise is shorter, with the class that could keep it. Where no promise is predicted on a

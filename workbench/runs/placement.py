@@ -63,9 +63,9 @@ def check_fits(workload: Workload, manifest: ModelManifest, gpu_class: str | Non
     )
 
 
-def known(organisation: Any, workload: Workload) -> promises.Known:
+def known(organisation: Any, workload: Workload) -> promises.AvailableGpus:
     """What is known where an organisation's run of the workload may go."""
-    return promises.Known(alive(), known_ceilings(organisation, workload.constraints.gpu_classes))
+    return promises.AvailableGpus(alive(), known_ceilings(organisation, workload.constraints.gpu_classes))
 
 
 def choose_class(workload: Workload, manifest: ModelManifest, ceilings: Mapping[str, Ceilings]) -> str:
@@ -85,13 +85,13 @@ def choose_class(workload: Workload, manifest: ModelManifest, ceilings: Mapping[
     return next(iter([*there, *predicted, *possible]), chosen)
 
 
-def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str, known: promises.Known) -> str:
+def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str, known: promises.AvailableGpus) -> str:
     """Why no run of the workload may go to the class: a promise below its floor, with the class that could keep it."""
     said = (promises.impossible(each, workload, manifest, gpu_class, known) for each in workload.objectives)
     return next(filter(None, said), "")
 
 
-def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str, known: promises.Known) -> str:
+def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str, known: promises.AvailableGpus) -> str:
     """Why a run goes to a class of several GPUs though an allowed class of fewer has a worker, in a sentence, or ""."""
     there = [each for each in workload.constraints.gpu_classes if each in known.living]
     return promises.why_several(workload, manifest, gpu_class, there, known)
@@ -114,7 +114,8 @@ def _first(names: Sequence[str], living: Collection[str]) -> str:
 
 def _possible(workload: Workload, manifest: ModelManifest, gpu_class: str) -> bool:
     return not any(
-        promises.impossible(each, workload, manifest, gpu_class, promises.Known()) for each in workload.objectives
+        promises.impossible(each, workload, manifest, gpu_class, promises.AvailableGpus())
+        for each in workload.objectives
     )
 
 

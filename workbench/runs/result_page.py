@@ -213,7 +213,7 @@ def _undecided(results: Results) -> str:
     return UNDECIDED.get(results.verify.verdict, "")
 
 
-def _left(results: Results) -> list[plan_profile.Line]:
+def _left(results: Results) -> list[plan_profile.ProfileLine]:
     profile = results.verify.profile if results.verify else None
     return plan_profile.lines(profile) if profile else []
 

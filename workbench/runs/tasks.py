@@ -20,7 +20,7 @@ from workers.documents.worker_api import StageKey
 from workers.harness.context import Context, StageError
 from workers.shared import logs
 from workers.shared.scratch import scratch
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def _run_stage(key: StageKey, worker: str) -> None:
         if disk.is_full(error):
             raise  # the same: there may be space by then
         log.exception("stage %s of run %s", key.stage, key.run_id)
-        state.fail(key, StageFailure(sentence=f"The {key.stage} stage failed: {sentence_of(error)}"))
+        state.fail(key, StageFailure(sentence=f"The {key.stage} stage failed: {error_sentence(error)}"))
 
 
 def _perform(key: StageKey, document: StageInput) -> None:

@@ -61,8 +61,8 @@ def error_bars(intervals: Sequence[Interval]) -> dict[str, Any]:
     return {
         "type": "data",
         "symmetric": False,
-        "array": [each.high - each.value for each in intervals],
-        "arrayminus": [each.value - each.low for each in intervals],
+        "array": [interval.high - interval.value for interval in intervals],
+        "arrayminus": [interval.value - interval.low for interval in intervals],
         "thickness": 1.2,
         "width": 3,
     }
@@ -77,8 +77,8 @@ def interval_bars(name: str, unit: str, bars: Sequence[tuple[str, str, Interval]
         "name": name,
         "showlegend": False,
         "y": list(labels),
-        "x": [each.value for each in intervals],
-        "customdata": [quantity(each.value, unit) for each in intervals],
+        "x": [interval.value for interval in intervals],
+        "customdata": [quantity(interval.value, unit) for interval in intervals],
         "error_x": error_bars(intervals),
         "marker": {"color": list(colours)},
         "hovertemplate": "%{y}: %{customdata}<extra></extra>",

@@ -32,10 +32,12 @@ def parts(results: Results) -> list[PlanOperation]:
     """The plan's operations, those that cost most of a request first."""
     plan = results.verify.plan if results.verify else results.compose.plan if results.compose else {}
     candidates = results.explore.candidates if results.explore else []
-    evidence = {each.id: each for each in candidates}
+    evidence = {candidate.id: candidate for candidate in candidates}
     steps_too = plan.get("runner") != MEGAKERNEL
-    found = [_part(op, evidence.get(op.get("evidence_id") or ""), candidates, steps_too) for op in plan.get("ops", [])]
-    return sorted(found, key=lambda part: -part.ms_per_request)
+    operations = [
+        _part(op, evidence.get(op.get("evidence_id") or ""), candidates, steps_too) for op in plan.get("ops", [])
+    ]
+    return sorted(operations, key=lambda part: -part.ms_per_request)
 
 
 def _part(
@@ -48,16 +50,16 @@ def _part(
     if timed is None:
         return PlanOperation(label, variant, "", None, None, None)
     theirs = [
-        each.ms for each in candidates if each.peer and each.gate == "pass" and each.ms and each.case == timed.case
+        peer.ms for peer in candidates if peer.peer and peer.gate == "pass" and peer.ms and peer.case == timed.case
     ]
     calls = timed.per_request if steps_too or op["op"] != "lm_head" else 1.0
     return PlanOperation(label, variant, timed.summary, calls, timed.ms, min(theirs, default=None))
 
 
 def figure(results: Results) -> Figure | None:
-    timed = [each for each in parts(results) if each.ms]
-    least = LEAST_SHARE * sum(each.ms_per_request for each in timed)
-    shown = [each for each in timed if each.ms_per_request >= least][:SHOWN][::-1]
+    timed = [operation for operation in parts(results) if operation.ms]
+    least = LEAST_SHARE * sum(operation.ms_per_request for operation in timed)
+    shown = [operation for operation in timed if operation.ms_per_request >= least][:SHOWN][::-1]
     if not shown:
         return None
     traces = [
@@ -65,14 +67,14 @@ def figure(results: Results) -> Figure | None:
             "type": "bar",
             "orientation": "h",
             "name": name,
-            "y": [f"{each.variant}: {each.case}" for each in shown],
-            "x": [(ms(each) or 0.0) * (each.calls or 0.0) for each in shown],
+            "y": [f"{operation.variant}: {operation.case}" for operation in shown],
+            "x": [(ms(operation) or 0.0) * (operation.calls or 0.0) for operation in shown],
             "marker": {"color": colour},
             "hovertemplate": "%{y}: %{x:.4g} ms<extra></extra>",
         }
         for name, colour, ms in (
-            ("torch's best", BEFORE, lambda each: each.torch_ms),
-            ("in the plan", AFTER, lambda each: each.ms),
+            ("torch's best", BEFORE, lambda operation: operation.torch_ms),
+            ("in the plan", AFTER, lambda operation: operation.ms),
         )
     ]
     form = layout("ms per request", "", height=130 + 38 * len(shown), barmode="group", xaxis={"rangemode": "tozero"})
@@ -83,15 +85,15 @@ def table(results: Results) -> Table:
     headers = ["operation", "runs on", "what it is", "calls", "µs a call", "torch's best, µs", "times faster"]
     return headers, [
         [
-            each.case,
-            each.variant,
-            each.summary,
-            None if each.calls is None else round(each.calls),
-            None if each.ms is None else 1000 * each.ms,
-            None if each.torch_ms is None else 1000 * each.torch_ms,
-            each.torch_ms / each.ms if each.torch_ms and each.ms else None,
+            operation.case,
+            operation.variant,
+            operation.summary,
+            None if operation.calls is None else round(operation.calls),
+            None if operation.ms is None else 1000 * operation.ms,
+            None if operation.torch_ms is None else 1000 * operation.torch_ms,
+            operation.torch_ms / operation.ms if operation.torch_ms and operation.ms else None,
         ]
-        for each in parts(results)
+        for operation in parts(results)
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from workers.charts import latency, under_load
 from workers.charts.base import PALETTE, Cell, Figure, Table, layout
 from workers.documents.load import LoadResult
-from workers.documents.measurement import Candidate, Distribution, Interval
+from workers.documents.measurement import Candidate, Distribution, Interval, MetricKey, of_metric
 from workers.documents.prices import PriceResult
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
@@ -52,7 +52,7 @@ class ComparisonSection:
 
 def cautions(sides: Sequence[ComparedRun]) -> list[str]:
     """Sentences about what makes the runs differ beside their plans."""
-    asked = {
+    values = {
         "models": {side.model_digest for side in sides},
         "traffic": {side.workload.traffic.model_dump_json() for side in sides if side.workload},
         "devices": {_environment(side, "Device") for side in sides},
@@ -62,9 +62,9 @@ def cautions(sides: Sequence[ComparedRun]) -> list[str]:
     }
     return [
         f"The runs differ in their {name}: a difference in time is not the plan's alone."
-        for name, found in asked.items()
-        if len(found) > 1
-    ] + [f"Run {side.label}: {said}" for side in sides if (said := provenance.busy(side.results))]
+        for name, differing in values.items()
+        if len(differing) > 1
+    ] + [f"Run {side.label}: {why_busy}" for side in sides if (why_busy := provenance.busy(side.results))]
 
 
 def sections(sides: Sequence[ComparedRun]) -> list[ComparisonSection]:
@@ -74,7 +74,7 @@ def sections(sides: Sequence[ComparedRun]) -> list[ComparisonSection]:
         "Median of the variant that was chosen, with its 95 % interval. A difference is named where the intervals do "
         f"not overlap, against run {names[0]}."
     )
-    found = [
+    sections = [
         ComparisonSection("objectives", "Objectives", AFTER, (["Objective", *names], _objectives(sides))),
         *(_distribution(sides, metric, unit) for metric, unit in _metrics(sides)),
         ComparisonSection("ops", "Operations", overlap, (["Operation", *names], _operations(sides))),
@@ -83,16 +83,16 @@ def sections(sides: Sequence[ComparedRun]) -> list[ComparisonSection]:
         ComparisonSection("load", "Under load", LOADS, (["", *names], _under_load(sides))),
         ComparisonSection("cost", "Cost", _cost_note(sides), (["", *names], _costs(sides))),
     ]
-    return [section for section in found if section.table[1]]
+    return [section for section in sections if section.table[1]]
 
 
 def _objectives(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
     cells: dict[str, dict[str, str]] = {}
     for side in sides:
-        for each in side.results.verify.outcomes if side.results.verify else []:
-            promise = each.objective
-            text = f"{quantity(each.after, promise.unit)} ({promised(promise)})"
-            cells.setdefault(promise.label, {})[side.label] = f"{text}, {VERDICTS[each.verdict]}"
+        for outcome in side.results.verify.outcomes if side.results.verify else []:
+            promise = outcome.objective
+            text = f"{quantity(outcome.after, promise.unit)} ({promised(promise)})"
+            cells.setdefault(promise.label, {})[side.label] = f"{text}, {VERDICTS[outcome.verdict]}"
     reference = next((side for side in sides if _gain(side)), None)
     for side in sides:
         if gain := _gain(side):
@@ -122,98 +122,98 @@ def _rows(sides: Sequence[ComparedRun], cells: dict[str, dict[str, str]]) -> lis
     return [[name, *(by_run.get(side.label, MISSING) for side in sides)] for name, by_run in cells.items()]
 
 
-def _metrics(sides: Sequence[ComparedRun]) -> list[tuple[latency.MetricKey, str]]:
+def _metrics(sides: Sequence[ComparedRun]) -> list[tuple[MetricKey, str]]:
     """The metrics, each with its unit, that at least two runs measured, in the first one's order.
 
     Throughput is in tokens per second or in what else the models give.
     """
-    found = [
+    by_side = [
         [(metric, each.unit) for metric in latency.metrics(side.results) if (each := _after(side, metric))]
         for side in sides
     ]
-    every = dict.fromkeys(each for measured in found for each in measured)
-    return [each for each in every if sum(each in measured for measured in found) > 1]
+    every = dict.fromkeys(key for measured in by_side for key in measured)
+    return [key for key in every if sum(key in measured for measured in by_side) > 1]
 
 
-def _after(side: ComparedRun, metric: latency.MetricKey, unit: str = "") -> Distribution | None:
+def _after(side: ComparedRun, metric: MetricKey, unit: str = "") -> Distribution | None:
     """What a run measured of the plan, in this unit if one is named."""
     measured = side.results.verify.after if side.results.verify else []
-    known = (each for each in measured if (each.metric, each.n) == metric and each.samples)
-    return next((each for each in known if unit in ("", each.unit)), None)
+    return of_metric((item for item in measured if item.samples and unit in ("", item.unit)), metric)
 
 
-def _distribution(sides: Sequence[ComparedRun], metric: latency.MetricKey, unit: str) -> ComparisonSection:
-    """The distributions of a metric over each other, and their percentiles; a dash for a run that has none."""
+def _distribution(sides: Sequence[ComparedRun], metric: MetricKey, unit: str) -> ComparisonSection:
+    """The dists of a metric over each other, and their percentiles; a dash for a run that has none."""
     name = metric_title(*metric)
-    found = [(side, _after(side, metric, unit)) for side in sides]
-    known = [each for _, each in found if each is not None]
+    dists = [(side, _after(side, metric, unit)) for side in sides]
+    known = [dist for _, dist in dists if dist is not None]
     form = layout(f"{name}, {unit}", "requests within, %", xaxis={"rangemode": "tozero"}, yaxis={"range": [0, 103]})
     traces = [
-        _trace(side, each, colour) for (side, each), colour in zip(found, PALETTE, strict=False) if each is not None
+        _trace(side, dist, colour) for (side, dist), colour in zip(dists, PALETTE, strict=False) if dist is not None
     ]
-    names = sorted({name for each in known for name in each.percentiles}, key=lambda name: float(name.strip("p")))
+    names = sorted({name for dist in known for name in dist.percentiles}, key=lambda name: float(name.strip("p")))
     rows: list[list[Cell]] = [
-        [f"{capitalised(name)} {each}", *(_percentile(distribution, each) for _, distribution in found)]
-        for each in names
+        [f"{capitalised(name)} {percentile}", *(_percentile(dist, percentile) for _, dist in dists)]
+        for percentile in names
     ]
-    rows.append(["Samples", *(MISSING if each is None else len(each.samples) for _, each in found)])
+    rows.append(["Samples", *(MISSING if dist is None else len(dist.samples) for _, dist in dists)])
     key = f"latency-{metric[0]}-{metric[1] or 0}-{unit.partition('/')[0]}"
     table: Table = (["Percentile", *(side.label for side in sides)], rows)
     title = capitalised(name) if unit == "ms" else f"{capitalised(name)}, {unit}"
     return ComparisonSection(key, title, AFTER, table, {"data": traces, "layout": form})
 
 
-def _percentile(found: Distribution | None, name: str) -> str:
-    return MISSING if found is None else quantity(found.percentiles.get(name), found.unit)
+def _percentile(distribution: Distribution | None, name: str) -> str:
+    return MISSING if distribution is None else quantity(distribution.percentiles.get(name), distribution.unit)
 
 
-def _trace(side: ComparedRun, found: Distribution, colour: str) -> dict[str, Any]:
-    ordered, shares = latency.steps(found.samples)
+def _trace(side: ComparedRun, distribution: Distribution, colour: str) -> dict[str, Any]:
+    ordered, shares = latency.steps(distribution.samples)
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": f"{side.label} ({len(found.samples):,} samples)",
+        "name": f"{side.label} ({len(distribution.samples):,} samples)",
         "x": [ordered[0], *ordered],
         "y": [0.0, *shares],
         "line": {"color": colour, "width": 2.5, "shape": "hv"},
-        "hovertemplate": f"{side.label}: %{{y:.1f}} % within %{{x:.4g}} {found.unit}<extra></extra>",
+        "hovertemplate": f"{side.label}: %{{y:.1f}} % within %{{x:.4g}} {distribution.unit}<extra></extra>",
     }
 
 
 def _operations(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
     chosen = [_chosen(side) for side in sides]
     rows: list[list[Cell]] = []
-    for case in dict.fromkeys(case for found in chosen for case in found):
+    for case in dict.fromkeys(case for candidates in chosen for case in candidates):
         reference = chosen[0].get(case)
-        rows.append([case, *(_timed(found.get(case), reference) for found in chosen)])
+        rows.append([case, *(_timed(by_op.get(case), reference) for by_op in chosen)])
     return rows
 
 
 def _chosen(side: ComparedRun) -> dict[str, Candidate]:
-    found = side.results.explore.candidates if side.results.explore else []
-    return {case_label(each.op, each.case): each for each in found if each.chosen and each.ms is not None}
+    candidates = side.results.explore.candidates if side.results.explore else []
+    chosen = (candidate for candidate in candidates if candidate.chosen and candidate.ms is not None)
+    return {case_label(candidate.op, candidate.case): candidate for candidate in chosen}
 
 
-def _timed(found: Candidate | None, reference: Candidate | None) -> str:
-    if found is None:
+def _timed(candidate: Candidate | None, reference: Candidate | None) -> str:
+    if candidate is None:
         return MISSING
-    spread = "" if found.ms_low is None else f" ({number(found.ms_low)} to {number(found.ms_high)})"
-    said = f"{number(found.ms)} ms{spread}, {found.variant}"
-    if reference is None or reference is found:
-        return said
-    return f"{said}: {difference(found, reference)}"
+    spread = "" if candidate.ms_low is None else f" ({number(candidate.ms_low)} to {number(candidate.ms_high)})"
+    words = f"{number(candidate.ms)} ms{spread}, {candidate.variant}"
+    if reference is None or reference is candidate:
+        return words
+    return f"{words}: {difference(candidate, reference)}"
 
 
-def difference(found: Candidate, reference: Candidate) -> str:
+def difference(candidate: Candidate, reference: Candidate) -> str:
     """`1.24x faster`, `1.10x slower`, or `no difference` where the 95 % intervals overlap or are not known."""
-    ends = (found.ms_low, found.ms_high, reference.ms_low, reference.ms_high)
-    if None in ends or not found.ms or not reference.ms:
+    ends = (candidate.ms_low, candidate.ms_high, reference.ms_low, reference.ms_high)
+    if None in ends or not candidate.ms or not reference.ms:
         return "no difference shown"
     low, high, reference_low, reference_high = (float(end or 0) for end in ends)
     if high < reference_low:
-        return f"{reference.ms / found.ms:.2f}x faster"
+        return f"{reference.ms / candidate.ms:.2f}x faster"
     if low > reference_high:
-        return f"{found.ms / reference.ms:.2f}x slower"
+        return f"{candidate.ms / reference.ms:.2f}x slower"
     return "no difference"
 
 
@@ -234,15 +234,15 @@ def _plans(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
 def _places(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
     cells: dict[str, dict[str, str]] = {}
     for side in sides:
-        found = provenance.environment(side.results, "verify")
-        for name, value in provenance.facts(found) if found else []:
+        env = provenance.environment(side.results, "verify")
+        for name, value in provenance.facts(env) if env else []:
             cells.setdefault(name, {})[side.label] = value
     return _rows(sides, cells)
 
 
 def _environment(side: ComparedRun, name: str) -> str:
-    found = provenance.environment(side.results, "verify")
-    return dict(provenance.facts(found)).get(name, "") if found else ""
+    env = provenance.environment(side.results, "verify")
+    return dict(provenance.facts(env)).get(name, "") if env else ""
 
 
 def _costs(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
@@ -271,8 +271,8 @@ def _cost_note(sides: Sequence[ComparedRun]) -> str:
     return unlike * (len(loads) > 1) + "Modelled from throughput and price."
 
 
-def _gave(found: LoadResult) -> str:
-    return f"{traffic_words(found.traffic)}, {quantity(found.tokens_per_second, 'tokens/s')}"
+def _load_words(load: LoadResult) -> str:
+    return f"{traffic_words(load.traffic)}, {quantity(load.tokens_per_second, 'tokens/s')}"
 
 
 def _under_load(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
@@ -280,14 +280,14 @@ def _under_load(sides: Sequence[ComparedRun]) -> list[list[Cell]]:
     cells: dict[str, dict[str, str]] = {}
     for side in sides:
         for name, _, curve in under_load.sides(side.results):
-            held = curve.limit.held
-            words = _gave(held) if held else "none is shown to hold"
+            highest = curve.limit.held
+            words = _load_words(highest) if highest else "none is shown to hold"
             cells.setdefault(f"{name}, every promise holds", {})[side.label] = f"{words} ({curve.server.label})"
-            most = max(curve.limit.loads, key=lambda each: each.tokens_per_second)
-            cells.setdefault(f"{name}, most tokens per second", {})[side.label] = _gave(most)
+            most = max(curve.limit.loads, key=lambda load: load.tokens_per_second)
+            cells.setdefault(f"{name}, most tokens per second", {})[side.label] = _load_words(most)
     return _rows(sides, cells)
 
 
-def labelled(found: Iterable[tuple[Workload | None, str, Results]]) -> list[ComparedRun]:
+def labelled(runs: Iterable[tuple[Workload | None, str, Results]]) -> list[ComparedRun]:
     """Runs, each as workload, model digest and results, as sides A to F in their order."""
-    return [ComparedRun(label, *each) for label, each in zip("ABCDEF", found, strict=False)]
+    return [ComparedRun(label, *run) for label, run in zip("ABCDEF", runs, strict=False)]

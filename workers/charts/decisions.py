@@ -22,20 +22,22 @@ def candidates(results: Results) -> list[Candidate]:
 
 def tried(results: Results) -> list[Candidate]:
     """Candidates that were tried: costliest case first, within a case the chosen one, then the fastest."""
-    gated = [each for each in candidates(results) if each.gate != "refused"]
+    gated = [candidate for candidate in candidates(results) if candidate.gate != "refused"]
     place = {label: number for number, label in enumerate(_by_cost(gated))}
-    return sorted(gated, key=lambda each: (place[_label(each)], not each.chosen, each.ms or float("inf")))
+    return sorted(
+        gated, key=lambda candidate: (place[_label(candidate)], not candidate.chosen, candidate.ms or float("inf"))
+    )
 
 
 def _label(candidate: Candidate) -> str:
     return case_label(candidate.op, candidate.case)
 
 
-def _by_cost(found: list[Candidate]) -> list[str]:
+def _by_cost(passed: list[Candidate]) -> list[str]:
     """The cases, ordered by the largest time that one of their candidates takes in a request."""
     weight: dict[str, float] = {}
-    for each in found:
-        weight[_label(each)] = max(weight.get(_label(each), 0), (each.ms or 0) * each.per_request)
+    for candidate in passed:
+        weight[_label(candidate)] = max(weight.get(_label(candidate), 0), (candidate.ms or 0) * candidate.per_request)
     return sorted(weight, key=lambda label: -weight[label])
 
 
@@ -52,11 +54,12 @@ class RefusedVariants:
 def refused(results: Results) -> list[RefusedVariants]:
     """The refused candidates by op and reason, in the order of their first case."""
     groups: dict[tuple[str, str], RefusedVariants] = {}
-    for each in candidates(results):
-        if each.gate == "refused":
-            group = groups.setdefault((each.op, each.reason), RefusedVariants(each.op.replace("_", " "), each.reason))
-            label = _label(each)
-            group.variants += [each.variant] if each.variant not in group.variants else []
+    for candidate in candidates(results):
+        if candidate.gate == "refused":
+            op, reason = candidate.op, candidate.reason
+            group = groups.setdefault((op, reason), RefusedVariants(op.replace("_", " "), reason))
+            label = _label(candidate)
+            group.variants += [candidate.variant] if candidate.variant not in group.variants else []
             group.cases += [label] if label not in group.cases else []
     return sorted(groups.values(), key=lambda group: group.op)
 
@@ -68,22 +71,22 @@ def _group(candidate: Candidate) -> str:
 
 
 def figure(results: Results) -> Figure | None:
-    timed = [each for each in candidates(results) if each.ms]
+    timed = [candidate for candidate in candidates(results) if candidate.ms]
     if not timed:
         return None
     cases = _by_cost(timed)[:SHOWN_CASES][::-1]
     traces = []
     for name, colour, symbol, size in GROUPS:
-        mine = [each for each in timed if _group(each) == name and _label(each) in cases]
+        mine = [candidate for candidate in timed if _group(candidate) == name and _label(candidate) in cases]
         if mine:
             traces.append(
                 {
                     "type": "scatter",
                     "mode": "markers",
                     "name": name,
-                    "x": [each.ms for each in mine],
-                    "y": [_label(each) for each in mine],
-                    "text": [each.variant for each in mine],
+                    "x": [candidate.ms for candidate in mine],
+                    "y": [_label(candidate) for candidate in mine],
+                    "text": [candidate.variant for candidate in mine],
                     "marker": {"color": colour, "symbol": symbol, "size": size},
                     "hovertemplate": "%{text}<br>%{y}: %{x:.4g} ms<extra></extra>",
                 }
@@ -92,33 +95,33 @@ def figure(results: Results) -> Figure | None:
         "ms per call",
         "",
         height=150 + 34 * len(cases),
-        xaxis=log_axis([each.ms for each in timed if each.ms]),
+        xaxis=log_axis([candidate.ms for candidate in timed if candidate.ms]),
         yaxis={"type": "category", "categoryorder": "array", "categoryarray": cases},
     )
     return {"data": traces, "layout": form}
 
 
 def _percent(share: float | None) -> float | None:
-    found = text.possible(share)
-    return None if found is None else 100 * found
+    possible = text.possible(share)
+    return None if possible is None else 100 * possible
 
 
 def table(results: Results) -> Table:
     headers = ["op", "case", "variant", "ms", "floor / time, %", "error", "error limit", "gate", "chosen", "reason"]
     return headers, [
         [
-            each.op,
-            _label(each),
-            ", ".join([each.variant, *(f"{name} {value}" for name, value in each.params.items())]),
-            each.ms,
-            _percent(each.floor_share),
-            each.error,
-            each.error_limit,
-            each.gate,
-            "yes" if each.chosen else "no",
-            each.reason,
+            candidate.op,
+            _label(candidate),
+            ", ".join([candidate.variant, *(f"{name} {value}" for name, value in candidate.params.items())]),
+            candidate.ms,
+            _percent(candidate.floor_share),
+            candidate.error,
+            candidate.error_limit,
+            candidate.gate,
+            "yes" if candidate.chosen else "no",
+            candidate.reason,
         ]
-        for each in sorted(candidates(results), key=lambda each: each.gate == "refused")
+        for candidate in sorted(candidates(results), key=lambda candidate: candidate.gate == "refused")
     ]
 
 

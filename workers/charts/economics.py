@@ -24,30 +24,30 @@ def lines(results: Results) -> list[tuple[str, CostLine]]:
     """The deployments with their prices, each under the name that people read."""
     shown = sides(results)
     return [
-        (shown.get(each.label) or capitalised(each.label), each)
-        for each in (results.price.lines if results.price else [])
-        if each.label in shown or each.label not in ("before", "after")
+        (shown.get(line.label) or capitalised(line.label), line)
+        for line in (results.price.lines if results.price else [])
+        if line.label in shown or line.label not in ("before", "after")
     ]
 
 
 def figure(results: Results) -> Figure | None:
     if results.price is None or not results.price.sensitivity:
         return None
-    points = sorted(results.price.sensitivity, key=lambda each: each.usd_per_hour)
+    points = sorted(results.price.sensitivity, key=lambda point: point.usd_per_hour)
     each_million = f"M {results.price.counted}"
     traces = [
         {
             "type": "scatter",
             "mode": "lines+markers",
             "name": name,
-            "x": [each.usd_per_hour for each in points],
-            "y": [getattr(each, key) for each in points],
+            "x": [point.usd_per_hour for point in points],
+            "y": [getattr(point, key) for point in points],
             "line": {"color": COLOURS[key], "width": 2.5},
             "marker": {"size": 6, "color": COLOURS[key]},
             "hovertemplate": f"{name}: $%{{y:.4g}} per {each_million} at $%{{x:.2f}} per GPU-hour<extra></extra>",
         }
         for key, name in sides(results).items()
-        if any(getattr(each, key) is not None for each in points)
+        if any(getattr(point, key) is not None for point in points)
     ]
     if not traces:
         return None
@@ -59,7 +59,7 @@ def table(results: Results) -> Table:
     points = results.price.sensitivity if results.price else []
     unit = f"USD per M {results.price.counted}" if results.price else ""
     shown = sides(results)
-    rows: list[list[Cell]] = [[each.usd_per_hour, *(getattr(each, key) for key in shown)] for each in points]
+    rows: list[list[Cell]] = [[point.usd_per_hour, *(getattr(point, key) for key in shown)] for point in points]
     headers = ["USD per GPU-hour", *(f"{name.lower()}, {unit}" for name in shown.values())]
     return headers, [row for row in rows if any(cell is not None for cell in row[1:])]
 
@@ -87,27 +87,27 @@ class UnitRow:
     after: str
 
 
-def unit_rows(found: UnitEconomics | None) -> list[UnitRow]:
+def unit_rows(economics: UnitEconomics | None) -> list[UnitRow]:
     """The unit costs of both sides, each with its interval."""
-    if found is None:
+    if economics is None:
         return []
     return [
         UnitRow(
-            each.key if each.key != "counted" else "m-tokens",
-            COSTS[each.key].format(found.counted),
-            each.basis,
-            *(amount(side, each.key == "energy") for side in (each.before, each.after)),
+            cost.key if cost.key != "counted" else "m-tokens",
+            COSTS[cost.key].format(economics.counted),
+            cost.basis,
+            *(amount(side, cost.key == "energy") for side in (cost.before, cost.after)),
         )
-        for each in found.costs
+        for cost in economics.costs
     ]
 
 
-def amount(found: Interval | None, joules: bool = False) -> str:
+def amount(figure: Interval | None, joules: bool = False) -> str:
     """`$0.68 ($0.67 to $0.69)`; one number where the interval is a point."""
-    if found is None:
+    if figure is None:
         return MISSING
     value, low, high = (
-        quantity(each, "J") if joules else dollars(each) for each in (found.value, found.low, found.high)
+        quantity(value, "J") if joules else dollars(value) for value in (figure.value, figure.low, figure.high)
     )
     return value if low == high else f"{value} ({low} to {high})"
 
@@ -121,12 +121,12 @@ class LoadCell:
     detail: str
 
 
-def any_load_rows(found: AnyLoad | None) -> list[tuple[str, list[LoadCell]]]:
+def any_load_rows(prices: AnyLoad | None) -> list[tuple[str, list[LoadCell]]]:
     """Each load of before with before's price, after's at the same load, and after's where it is no slower."""
     rows = []
-    for row in found.rows if found else []:
+    for row in prices.rows if prices else []:
         loads = (row.before, "", False), (row.same, "not measured", False), (row.no_slower, "no such load", True)
-        cells = [_load_cell(price, found.unit, none, named) for price, none, named in loads]  # type: ignore[union-attr]
+        cells = [_load_cell(price, prices.unit, none, named) for price, none, named in loads]  # type: ignore[union-attr]
         rows.append((capitalised(row.before.load), cells))
     return rows
 
@@ -140,26 +140,26 @@ def _load_cell(price: LoadPrice | None, unit: str, none: str, named: bool) -> Lo
     return LoadCell(dollars(cost.value), f"{dollars(cost.low)} to {dollars(cost.high)}", ", ".join(detail))
 
 
-def energy_words(found: UnitEconomics | None, shown: Mapping[str, str]) -> str:
+def energy_words(economics: UnitEconomics | None, shown: Mapping[str, str]) -> str:
     """Why a side of `shown` has no energy, in sentences; "" where all have one, none can have, or there is no price."""
-    if found is None:
+    if economics is None:
         return ""
     sides_of: dict[str, list[str]] = {}
     for key, name in shown.items():
-        side = getattr(found, key)
+        side = getattr(economics, key)
         if side is not None and side.energy is not None and side.energy.reason:
             sides_of.setdefault(side.energy.reason, []).append(name.lower())
     if sides_of:
         return " ".join(f"Energy {' and '.join(names)} is not known: {why}" for why, names in sides_of.items())
-    known = [side for side in (found.before, found.after) if side is not None and side.energy is not None]
-    if known or not found.generates:  # only models that generate are put under load
+    known = [side for side in (economics.before, economics.after) if side is not None and side.energy is not None]
+    if known or not economics.generates:  # only models that generate are put under load
         return ""
     return "Energy is not known: power is read of one side alone only while it is put under load."
 
 
-def loads(found: UnitEconomics | None, shown: Mapping[str, str]) -> list[str]:
+def loads(economics: UnitEconomics | None, shown: Mapping[str, str]) -> list[str]:
     """What the prices of each side of `shown` stand at: `32 requests at once, where the SLA does not hold`."""
-    return [_load(getattr(found, key)) for key in shown] if found else []
+    return [_load(getattr(economics, key)) for key in shown] if economics else []
 
 
 def _load(side: ServedLoad | None) -> str:

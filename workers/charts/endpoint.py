@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from workers.charts.base import AFTER, BEFORE, PALETTE, Cell, Chart, Figure, Table, interval_bars, layout
 from workers.documents.endpoint_result import EndpointRatio, EndpointResult
 from workers.documents.load import LoadResult
-from workers.documents.measurement import Interval
+from workers.documents.measurement import Interval, MetricKey, metric_key, of_metric
 from workers.documents.stages import ObjectiveOutcome, Results, Verdict
 from workers.documents.workload import Objective, metric_title
 from workers.wording.text import moment, promised, quantity
@@ -36,15 +36,15 @@ def measured(results: Results) -> EndpointResult | None:
 
 def promises(results: Results) -> list[EndpointPromise]:
     """Every promise at the endpoint beside before and after; empty where it was not measured."""
-    found = measured(results)
-    if results.verify is None or found is None or found.load is None:
+    result = measured(results)
+    if results.verify is None or result is None or result.load is None:
         return []
-    return [_promise(each, found.load) for each in results.verify.outcomes]
+    return [_promise(outcome, result.load) for outcome in results.verify.outcomes]
 
 
 def _promise(outcome: ObjectiveOutcome, load: LoadResult) -> EndpointPromise:
     objective = outcome.objective
-    judged = next((each for each in load.outcomes if _same(each.objective, objective)), None)
+    judged = next((outcome for outcome in load.outcomes if _same(outcome.objective, objective)), None)
     spread = _percentile(load, objective)
     value = judged.value if judged else spread.value if spread else None
     verdict = None if judged is None or load.lag.void else judged.verdict
@@ -52,40 +52,37 @@ def _promise(outcome: ObjectiveOutcome, load: LoadResult) -> EndpointPromise:
     return EndpointPromise(objective.label, value, *sides, promised(objective), objective.unit, verdict)
 
 
-def _same(one: Objective, other: Objective) -> bool:
-    return (one.metric, one.n, one.percentile) == (other.metric, other.n, other.percentile)
+def _same(first: Objective, other: Objective) -> bool:
+    return (first.metric, first.n, first.percentile) == (other.metric, other.n, other.percentile)
 
 
 def _percentile(load: LoadResult, objective: Objective) -> Interval | None:
-    known = (each for each in load.metrics if (each.metric, each.n) == (objective.metric, objective.n))
-    metric = next(known, None)
+    metric = of_metric(load.metrics, metric_key(objective))
     return metric.percentiles.get(f"p{objective.percentile:g}") if metric else None
 
 
 def where(results: Results) -> str:
     """One line with the endpoint's address and model, and the host and time of the measurement; "" without one."""
-    found = measured(results)
-    load = found.load if found else None
+    result = measured(results)
+    load = result.load if result else None
     return f"{load.url}, model {load.model}; asked from {load.host}, {moment(load.at)}" if load else ""
 
 
 def ratio(results: Results) -> EndpointRatio | None:
     """The ratio of the endpoint's median to the plan's: of the first objective's metric, or else the first ratio."""
-    found = measured(results)
-    if results.verify is None or found is None or not found.ratios:
+    result = measured(results)
+    if results.verify is None or result is None or not result.ratios:
         return None
-    first = results.verify.outcomes[0].objective
-    same = (each for each in found.ratios if (each.metric, each.n) == (first.metric, first.n))
-    return next(same, found.ratios[0])
+    return of_metric(result.ratios, metric_key(results.verify.outcomes[0].objective)) or result.ratios[0]
 
 
 def words(results: Results) -> str:
     """A sentence with that ratio, its interval and both medians; "" if nothing can be compared."""
-    found = ratio(results)
-    if found is None:
+    compared = ratio(results)
+    if compared is None:
         return ""
-    title, own = metric_title(found.metric, found.n), found.ratio
-    there, here = quantity(found.endpoint.value, found.unit), quantity(found.after.value, found.unit)
+    title, own = metric_title(compared.metric, compared.n), compared.ratio
+    there, here = (quantity(side.value, compared.unit) for side in (compared.endpoint, compared.after))
     whose = "the plan's" if results.verify and results.verify.recommended else "the baseline runner's"
     return (
         f"The median {title} there is {there}, {own.value:.2f}x {whose} {here} here ({own.low:.2f} to "
@@ -95,42 +92,42 @@ def words(results: Results) -> str:
 
 def figure(results: Results) -> Figure | None:
     """A bar chart of the medians behind that ratio, with intervals: before, the endpoint, after."""
-    found = ratio(results)
-    if found is None or results.verify is None:
+    compared = ratio(results)
+    if compared is None or results.verify is None:
         return None
     bars: list[tuple[str, str, Interval]] = [
-        ("After, here", AFTER, found.after),
-        ("Your endpoint", THERE, found.endpoint),
+        ("After, here", AFTER, compared.after),
+        ("Your endpoint", THERE, compared.endpoint),
     ]
-    before = next((each for each in results.verify.before if (each.metric, each.n) == (found.metric, found.n)), None)
+    before = of_metric(results.verify.before, metric_key(compared))
     if before is not None and "p50" in before.percentiles:
         middle = before.percentiles["p50"]
         name = f"{results.verify.compared_with.capitalize()}, here"
         bars.insert(1, (name, BEFORE, Interval(value=middle, low=middle, high=middle)))
-    title = f"median {metric_title(found.metric, found.n)}, {found.unit}"
+    title = f"median {metric_title(compared.metric, compared.n)}, {compared.unit}"
     form = layout(title, "", height=240, xaxis={"rangemode": "tozero"})
-    return {"data": [interval_bars("median", found.unit, bars)], "layout": form}
+    return {"data": [interval_bars("median", compared.unit, bars)], "layout": form}
 
 
 def table(results: Results) -> Table:
     """Percentiles of every metric at the endpoint with 95 % intervals, before and after beside them."""
-    found = measured(results)
-    if results.verify is None or found is None or found.load is None:
+    result = measured(results)
+    if results.verify is None or result is None or result.load is None:
         return [], []
     rows: list[list[Cell]] = []
-    for each in found.load.metrics:
-        sides = [_side(results, name, each.metric, each.n) for name in ("before", "after")]
-        for name, spread in each.percentiles.items():
+    for metric in result.load.metrics:
+        sides = [_side(results, name, metric_key(metric)) for name in ("before", "after")]
+        for name, spread in metric.percentiles.items():
             here = [side.get(name) for side in sides]
-            title = f"{metric_title(each.metric, each.n)} {name}"
-            rows.append([title, spread.value, spread.low, spread.high, *here, each.unit])
-    rows.append(["requests", found.load.requests, None, None, None, None, ""])
+            title = f"{metric_title(metric.metric, metric.n)} {name}"
+            rows.append([title, spread.value, spread.low, spread.high, *here, metric.unit])
+    rows.append(["requests", result.load.requests, None, None, None, None, ""])
     return ["metric", "your endpoint", "low", "high", results.verify.compared_with, "after", "unit"], rows
 
 
-def _side(results: Results, name: str, metric: str, n: int | None) -> dict[str, float]:
-    known = getattr(results.verify, name)
-    return next((each.percentiles for each in known if (each.metric, each.n) == (metric, n)), {})
+def _side(results: Results, name: str, key: MetricKey) -> dict[str, float]:
+    distribution = of_metric(getattr(results.verify, name), key)
+    return distribution.percentiles if distribution else {}
 
 
 CHART = Chart(

@@ -22,7 +22,7 @@ OTHERS = (
 
 
 @dataclass(frozen=True)
-class Point:
+class CostPoint:
     """A plan on GPUs: the median of the promised metric in ms, and USD a million, None where no price is known.
 
     `basis` is that of the latency and the rate; `keeps` says in words whether the promises are kept. `group` is what
@@ -39,27 +39,27 @@ class Point:
     on_front: bool = False
 
 
-def with_front(points: Sequence[Point]) -> list[Point]:
+def with_front(points: Sequence[CostPoint]) -> list[CostPoint]:
     """The points by rising latency; on the front are the plans that no other measured one beats in both."""
-    ordered = sorted(points, key=lambda each: (each.ms, each.usd or 0.0))
-    least, found = float("inf"), []
-    for each in ordered:
-        counts = each.basis == "measured" and each.group in ("plan", "today") and each.usd is not None
-        on_front = counts and (each.usd or 0.0) < least
-        least = (each.usd or 0.0) if on_front else least
-        found.append(replace(each, on_front=on_front))
-    return found
+    ordered = sorted(points, key=lambda point: (point.ms, point.usd or 0.0))
+    least, front = float("inf"), []
+    for point in ordered:
+        counts = point.basis == "measured" and point.group in ("plan", "today") and point.usd is not None
+        on_front = counts and (point.usd or 0.0) < least
+        least = (point.usd or 0.0) if on_front else least
+        front.append(replace(point, on_front=on_front))
+    return front
 
 
-def figure(points: Sequence[Point], objective: Objective, counted: Counted) -> Figure | None:
+def figure(points: Sequence[CostPoint], objective: Objective, counted: Counted) -> Figure | None:
     """The points with a price, the front through the measured ones, the promise, and an endpoint without a price."""
-    priced = [each for each in points if each.usd is not None]
+    priced = [point for point in points if point.usd is not None]
     if not priced:
         return None
     groups = [*_plans(priced)]
     for name, kind, colour, symbol in OTHERS:
-        groups.append((name, colour, symbol, [each for each in priced if each.group == kind]))
-    front = [each for each in priced if each.on_front]
+        groups.append((name, colour, symbol, [point for point in priced if point.group == kind]))
+    front = [point for point in priced if point.on_front]
     line = {"color": AFTER, "width": 1.5, "dash": "dot"}
     traces = [_trace("Front", front, "lines", line=line)] if len(front) > 1 else []
     for name, colour, symbol, group in groups:
@@ -71,46 +71,46 @@ def figure(points: Sequence[Point], objective: Objective, counted: Counted) -> F
         f"USD per M {counted}",
         height=400,
         xaxis={"rangemode": "tozero"},
-        yaxis=log_axis([each.usd for each in priced if each.usd]),
+        yaxis=log_axis([point.usd for point in priced if point.usd]),
     )
     return {"data": traces, "layout": form | _lines(points, objective)}
 
 
-def _plans(points: Sequence[Point]) -> Iterator[tuple[str, str, str, list[Point]]]:
+def _plans(points: Sequence[CostPoint]) -> Iterator[tuple[str, str, str, list[CostPoint]]]:
     """The name, colour, symbol and points of each GPU's plans, measured ones first. Labels at points would overlap."""
-    plans = [each for each in points if each.group == "plan"]
-    kinds = dict.fromkeys((each.basis, each.gpu) for each in sorted(plans, key=lambda each: each.basis))
+    plans = [point for point in points if point.group == "plan"]
+    kinds = dict.fromkeys((plan.basis, plan.gpu) for plan in sorted(plans, key=lambda plan: plan.basis))
     for (basis, gpu), colour in zip(kinds, cycle(OF_GPUS), strict=False):
         symbol = "circle" if basis == "measured" else "diamond"
-        yield f"{gpu}, {basis}", colour, symbol, [each for each in plans if (each.basis, each.gpu) == (basis, gpu)]
+        yield f"{gpu}, {basis}", colour, symbol, [plan for plan in plans if (plan.basis, plan.gpu) == (basis, gpu)]
 
 
-def _trace(name: str, points: Sequence[Point], mode: str, **style: Any) -> dict[str, Any]:
+def _trace(name: str, points: Sequence[CostPoint], mode: str, **style: Any) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": mode,
         "name": name,
-        "x": [each.ms for each in points],
-        "y": [each.usd for each in points],
-        "customdata": [f"{each.plan} on {each.gpu}" for each in points],
+        "x": [point.ms for point in points],
+        "y": [point.usd for point in points],
+        "customdata": [f"{point.plan} on {point.gpu}" for point in points],
         "hovertemplate": "%{customdata}: %{x:.4g} ms, $%{y:.4g}<extra></extra>",
         **style,
     }
 
 
-def _lines(points: Sequence[Point], objective: Objective) -> dict[str, list[dict[str, Any]]]:
+def _lines(points: Sequence[CostPoint], objective: Objective) -> dict[str, list[dict[str, Any]]]:
     """The promised limit, and the latency of an endpoint whose price nobody stated."""
     lines = [limit_line("x", objective.limit, f"promised, p{objective.percentile:g}")] if objective.limit else []
-    for each in points:
-        if each.group == "endpoint" and each.usd is None:
-            there = limit_line("x", each.ms, "your endpoint, no price stated")
-            there["shapes"][0]["line"]["color"] = there["annotations"][0]["font"]["color"] = THERE
-            there["annotations"][0]["y"] = 0.09
-            lines.append(there)
-    return {key: [each for line in lines for each in line[key]] for key in ("shapes", "annotations")}
+    for point in points:
+        if point.group == "endpoint" and point.usd is None:
+            reference = limit_line("x", point.ms, "your endpoint, no price stated")
+            reference["shapes"][0]["line"]["color"] = reference["annotations"][0]["font"]["color"] = THERE
+            reference["annotations"][0]["y"] = 0.09
+            lines.append(reference)
+    return {key: [entry for line in lines for entry in line[key]] for key in ("shapes", "annotations")}
 
 
-def table(points: Sequence[Point], objective: Objective, counted: Counted) -> Table:
+def table(points: Sequence[CostPoint], objective: Objective, counted: Counted) -> Table:
     """Every point, also those without a price."""
     headers = [
         "GPU",
@@ -123,13 +123,13 @@ def table(points: Sequence[Point], objective: Objective, counted: Counted) -> Ta
     ]
     return headers, [
         [
-            each.gpu,
-            each.plan,
-            quantity(each.ms, "ms"),
-            None if each.usd is None else quantity(each.usd, "USD"),
-            each.basis,
-            each.keeps or None,
-            "yes" if each.on_front else "no",
+            point.gpu,
+            point.plan,
+            quantity(point.ms, "ms"),
+            None if point.usd is None else quantity(point.usd, "USD"),
+            point.basis,
+            point.keeps or None,
+            "yes" if point.on_front else "no",
         ]
-        for each in points
+        for point in points
     ]

@@ -1,12 +1,11 @@
 """Latency before and after as cumulative distributions; percentiles and tails come from every sample."""
 
 from workers.charts.base import AFTER, BEFORE, Chart, Figure, Table, beyond, layout, limit_line
-from workers.documents.measurement import Distribution
+from workers.documents.measurement import Distribution, MetricKey, metric_key, of_metric
 from workers.documents.stages import Results
 from workers.documents.workload import Objective, metric_title
 from workers.wording.text import number, today
 
-MetricKey = tuple[str, int | None]
 DRAWN_POINTS = 2000
 FAR = 4
 """A limit beyond this many times the slowest sample is named, not drawn: the line would squeeze the samples."""
@@ -16,10 +15,10 @@ def metrics(results: Results) -> list[MetricKey]:
     """The metrics measured before and after, the first objective's first."""
     if results.verify is None:
         return []
-    promised = [(each.objective.metric, each.objective.n) for each in results.verify.outcomes]
-    after = [(each.metric, each.n) for each in results.verify.after if each.samples]
-    return [each for each in dict.fromkeys(promised) if each in after] + [
-        each for each in after if each not in promised
+    promised = [metric_key(outcome.objective) for outcome in results.verify.outcomes]
+    after = [metric_key(distribution) for distribution in results.verify.after if distribution.samples]
+    return [metric for metric in dict.fromkeys(promised) if metric in after] + [
+        metric for metric in after if metric not in promised
     ]
 
 
@@ -31,17 +30,16 @@ def _pair(results: Results, metric: MetricKey) -> list[tuple[str, str, Distribut
     if not verify.recommended:
         sides = [(today(verify.compared_with).capitalize(), BEFORE, verify.before)]
     return [
-        (name, colour, each)
+        (name, colour, distribution)
         for name, colour, side in sides
-        for each in side
-        if (each.metric, each.n) == metric and each.samples
+        if (distribution := of_metric(side, metric)) and distribution.samples
     ]
 
 
 def _objectives(results: Results, metric: MetricKey) -> list[Objective]:
     outcomes = results.verify.outcomes if results.verify else []
-    found = [each.objective for each in outcomes if (each.objective.metric, each.objective.n) == metric]
-    return [each for each in found if each.limit is not None]
+    promised = [outcome.objective for outcome in outcomes if metric_key(outcome.objective) == metric]
+    return [objective for objective in promised if objective.limit is not None]
 
 
 def steps(samples: list[float]) -> tuple[list[float], list[float]]:
@@ -53,23 +51,23 @@ def steps(samples: list[float]) -> tuple[list[float], list[float]]:
 
 
 def figure_of(results: Results, metric: MetricKey) -> Figure | None:
-    """The distribution of one metric before and after, with the limit of its objective."""
+    """The dist of one metric before and after, with the limit of its objective."""
     pair = _pair(results, metric)
     if not pair:
         return None
     traces = []
-    for name, colour, each in pair:
-        ordered, shares = steps(each.samples)
+    for name, colour, dist in pair:
+        ordered, shares = steps(dist.samples)
         traces.append(
             {
                 "type": "scatter",
                 "mode": "lines+markers" if len(ordered) < 60 else "lines",
-                "name": f"{name} ({len(each.samples):,} samples)",
+                "name": f"{name} ({len(dist.samples):,} samples)",
                 "x": [ordered[0], *ordered],
                 "y": [0.0, *shares],
                 "line": {"color": colour, "width": 2.5, "shape": "hv"},
                 "marker": {"size": 4, "color": colour},
-                "hovertemplate": f"{name}: %{{y:.1f}} % within %{{x:.4g}} {each.unit}<extra></extra>",
+                "hovertemplate": f"{name}: %{{y:.1f}} % within %{{x:.4g}} {dist.unit}<extra></extra>",
             }
         )
     form = layout(
@@ -78,7 +76,7 @@ def figure_of(results: Results, metric: MetricKey) -> Figure | None:
         xaxis={"rangemode": "tozero"},
         yaxis={"range": [0, 103]},
     )
-    slowest = max(sample for _, _, each in pair for sample in each.samples)
+    slowest = max(sample for _, _, dist in pair for sample in dist.samples)
     for objective in _objectives(results, metric)[:1]:
         limit = objective.limit or 0.0
         words = f"limit {number(limit)} {objective.unit}"
@@ -90,23 +88,23 @@ def figure_of(results: Results, metric: MetricKey) -> Figure | None:
 def table_of(results: Results, metric: MetricKey) -> Table:
     """Percentiles of one metric before and after."""
     pair = _pair(results, metric)
-    names = sorted({name for _, _, each in pair for name in each.percentiles}, key=lambda name: float(name.strip("p")))
+    names = sorted({name for _, _, dist in pair for name in dist.percentiles}, key=lambda name: float(name.strip("p")))
     rows: list[list[str | float | int | None]] = [
-        [name if name.startswith("p") else f"p{name}", *(each.percentiles.get(name) for _, _, each in pair)]
+        [name if name.startswith("p") else f"p{name}", *(dist.percentiles.get(name) for _, _, dist in pair)]
         for name in names
     ]
-    rows.append(["samples", *(len(each.samples) for _, _, each in pair)])
-    return ["percentile", *(f"{name.lower()}, {each.unit}" for name, _, each in pair)], rows
+    rows.append(["samples", *(len(dist.samples) for _, _, dist in pair)])
+    return ["percentile", *(f"{name.lower()}, {dist.unit}" for name, _, dist in pair)], rows
 
 
 def figure(results: Results) -> Figure | None:
-    found = metrics(results)
-    return figure_of(results, found[0]) if found else None
+    keys = metrics(results)
+    return figure_of(results, keys[0]) if keys else None
 
 
 def table(results: Results) -> Table:
-    found = metrics(results)
-    return table_of(results, found[0]) if found else ([], [])
+    keys = metrics(results)
+    return table_of(results, keys[0]) if keys else ([], [])
 
 
 CHART = Chart(

@@ -13,22 +13,22 @@ def figure(results: Results) -> Figure | None:
     outcomes = _outcomes(results)
     if not outcomes or results.verify is None:
         return None
-    labels = [each.objective.label for each in reversed(outcomes)]
+    labels = [outcome.objective.label for outcome in reversed(outcomes)]
     traces = []
     verify = results.verify
     sides = [("After", AFTER, "after"), (verify.compared_with.capitalize(), BEFORE, "before")]
     if not verify.recommended:
         sides = [(today(verify.compared_with).capitalize(), BEFORE, "before")]
     for name, colour, key in sides:
-        values = [(getattr(each, key), each) for each in reversed(outcomes)]
+        values = [(getattr(outcome, key), outcome) for outcome in reversed(outcomes)]
         traces.append(
             {
                 "type": "bar",
                 "orientation": "h",
                 "name": name,
                 "y": labels,
-                "x": [_share(value, each) for value, each in values],
-                "text": [quantity(value, each.objective.unit) for value, each in values],
+                "x": [_share(value, outcome) for value, outcome in values],
+                "text": [quantity(value, outcome.objective.unit) for value, outcome in values],
                 "textposition": "auto",
                 "textangle": 0,
                 "marker": {"color": colour},
@@ -54,8 +54,15 @@ def _share(value: float | None, outcome: ObjectiveOutcome) -> float | None:
 
 def table(results: Results) -> Table:
     rows = [
-        [each.objective.label, each.before, each.after, promised(each.objective), each.objective.unit, each.samples]
-        for each in _outcomes(results)
+        [
+            outcome.objective.label,
+            outcome.before,
+            outcome.after,
+            promised(outcome.objective),
+            outcome.objective.unit,
+            outcome.samples,
+        ]
+        for outcome in _outcomes(results)
     ]
     compared_with = results.verify.compared_with if results.verify else "before"
     return ["objective", compared_with, "after", "promised", "unit", "samples"], rows

@@ -21,8 +21,8 @@ def verified(results: Results) -> list[PlanTrial]:
     trials, verify = results.compose.trials if results.compose else [], results.verify
     if verify is None or not verify.checks:
         return trials
-    found = []
-    reasons = {each.label: each.reason for each in verify.checks if each.reason}
+    plans = []
+    reasons = {check.label: check.reason for check in verify.checks if check.reason}
     for trial in trials:
         chosen = _runs(trial.plan) == _runs(verify.plan)
         reason = f"Not confirmed by verify. {reasons[trial.label]}" if trial.label in reasons else trial.reason
@@ -30,8 +30,8 @@ def verified(results: Results) -> list[PlanTrial]:
             reason = "The baseline; no change is recommended."
         elif chosen and not trial.chosen:
             reason = "The best of the plans that verify confirmed."
-        found.append(trial.model_copy(update={"chosen": chosen, "reason": reason}))
-    return found
+        plans.append(trial.model_copy(update={"chosen": chosen, "reason": reason}))
+    return plans
 
 
 def _runs(plan: dict[str, Any]) -> list[Any]:
@@ -43,10 +43,10 @@ def _runs(plan: dict[str, Any]) -> list[Any]:
 def ranked(results: Results) -> list[PlanTrial]:
     """The trials, best first. Trials without a measurement come last."""
     trials = verified(results)
-    timed = [each for each in trials if each.primary is not None]
-    timed.sort(key=lambda each: (not each.chosen, _cost(each)))
-    others = [each for each in trials if each.primary is None]
-    return timed + sorted(others, key=lambda each: each.gate == "refused")
+    timed = [trial for trial in trials if trial.primary is not None]
+    timed.sort(key=lambda trial: (not trial.chosen, _cost(trial)))
+    others = [trial for trial in trials if trial.primary is None]
+    return timed + sorted(others, key=lambda trial: trial.gate == "refused")
 
 
 def _cost(trial: PlanTrial) -> float:
@@ -62,30 +62,31 @@ def _primary(trial: PlanTrial) -> Interval:
 
 def chosen(results: Results) -> PlanTrial | None:
     """The plan that was taken."""
-    return next((each for each in ranked(results) if each.chosen), None)
+    return next((trial for trial in ranked(results) if trial.chosen), None)
 
 
 def why(results: Results) -> str:
     """`44.6 ms in a quick comparison of 5 plans: 1.72x faster than the next, compiled (76.7 ms), and …`, or ""."""
-    best, timed = chosen(results), [each for each in ranked(results) if each.primary is not None and not each.chosen]
+    best = chosen(results)
+    timed = [trial for trial in ranked(results) if trial.primary is not None and not trial.chosen]
     if best is None or best.primary is None or not timed:
         return ""
     if results.verify is not None and not results.verify.recommended:
         return "It is the baseline, and no change is recommended."
     if results.compose and results.compose.choice and _runs(results.compose.plan) == _runs(best.plan):
         return results.compose.choice
-    today = next(each for each in results.compose.trials if each.primary) if results.compose else best
+    today = next(trial for trial in results.compose.trials if trial.primary) if results.compose else best
     gain = results.verify.speedup if results.verify else None
     if gain is not None and not _agree(best, today, gain):
         return f"Beside the baseline it is {times(gain.ratio.value, best.unit)} in the median, as verified."
     if best is today:
-        nearest = f"{_said(best)} against {_said(timed[0])} with {timed[0].label}"
+        nearest = f"{_measured(best)} against {_measured(timed[0])} with {timed[0].label}"
         return f"It is the baseline, and nothing was faster by more than the noise: {nearest} in a quick comparison."
     rivals = {f"the next, {timed[0].label}": timed[0]}
     if today is not timed[0]:
         rivals[f"{today.label}, the baseline"] = today
-    against = ", and ".join(f"{_times(best, each)} {name} ({_said(each)})" for name, each in rivals.items())
-    return f"{_said(best)} in a quick comparison of {len(timed) + 1} plans: {against}."
+    against = ", and ".join(f"{_times(best, rival)} {name} ({_measured(rival)})" for name, rival in rivals.items())
+    return f"{_measured(best)} in a quick comparison of {len(timed) + 1} plans: {against}."
 
 
 def _agree(best: PlanTrial, today: PlanTrial, gain: Speedup) -> bool:
@@ -97,9 +98,9 @@ def _agree(best: PlanTrial, today: PlanTrial, gain: Speedup) -> bool:
 
 def precisions_of(plan: dict[str, Any]) -> set[str]:
     """The precisions that the plan's activations and weights are in."""
-    held = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
+    precisions = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
     own = str(plan.get("dtype", "bf16"))
-    return {own, str((plan.get("options") or {}).get("weights", own)), *(str(each) for each in held if each)}
+    return {own, str((plan.get("options") or {}).get("weights", own)), *map(str, filter(None, precisions))}
 
 
 def _times(best: PlanTrial, other: PlanTrial) -> str:
@@ -111,7 +112,7 @@ def _times(best: PlanTrial, other: PlanTrial) -> str:
     return f"{times(high / low, best.unit)} than" if better else "no worse, within the noise, than"
 
 
-def _said(trial: PlanTrial) -> str:
+def _measured(trial: PlanTrial) -> str:
     return quantity(_primary(trial).value, trial.unit)
 
 
@@ -134,11 +135,11 @@ def _colour(trial: PlanTrial | PeerTrial) -> str:
 
 
 def figure(results: Results) -> Figure | None:
-    tried: list[PlanTrial | PeerTrial] = [*ranked(results), *peers(results)]
-    timed = [(name_of(each), _colour(each), each.primary) for each in reversed(tried) if each.primary is not None]
+    trials: list[PlanTrial | PeerTrial] = [*ranked(results), *peers(results)]
+    timed = [(name_of(trial), _colour(trial), trial.primary) for trial in reversed(trials) if trial.primary is not None]
     if not timed:
         return None
-    unit = next(each.unit for each in tried if each.primary is not None)
+    unit = next(trial.unit for trial in trials if trial.primary is not None)
     form = layout(unit, "", height=120 + 44 * len(timed), xaxis={"rangemode": "tozero"})
     return {"data": [interval_bars("plan", unit, timed)], "layout": form}
 
@@ -146,10 +147,10 @@ def figure(results: Results) -> Figure | None:
 def table(results: Results) -> Table:
     headers = ["plan", "what it runs", "predicted", "median", "low", "high", "unit", "gate", "chosen", "reason"]
     rows: list[list[Cell]] = []
-    for each in ranked(results):
-        answer = "yes" if each.chosen else "no"
+    for trial in ranked(results):
+        answer = "yes" if trial.chosen else "no"
         rows.append(
-            [each.label, each.summary, each.predicted, *_spread(each), each.unit, each.gate, answer, each.reason]
+            [trial.label, trial.summary, trial.predicted, *_spread(trial), trial.unit, trial.gate, answer, trial.reason]
         )
     for peer in peers(results):
         what = "; ".join(f"{name} {value}" for name, value in peer.settings.items())
@@ -159,8 +160,8 @@ def table(results: Results) -> Table:
 
 
 def _spread(trial: PlanTrial | PeerTrial) -> list[Cell]:
-    found = trial.primary
-    return [found.value, found.low, found.high] if found else [None, None, None]
+    interval = trial.primary
+    return [interval.value, interval.low, interval.high] if interval else [None, None, None]
 
 
 CHART = Chart(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from workers.charts.plans import precisions_of
+from workers.documents.measurement import metric_key, of_metric
 from workers.documents.prediction import ComparedFigure, PredictedFigure, PredictedPlan
 from workers.documents.stages import Results
 from workers.documents.workload import metric_title
@@ -25,29 +26,35 @@ class PredictionRow:
 def compared(results: Results) -> list[ComparedFigure]:
     """The figures of the plan that was verified, each beside its measured median; [] where none counts."""
     plan = _of_the_plan(results)
-    pairs = [(each, _measured(each, results)) for each in plan.figures] if plan and not _uncompared(results) else []
+    figures = plan.figures if plan and not _uncompared(results) else []
+    pairs = [(figure, _measured(figure, results)) for figure in figures]
     return [
-        ComparedFigure(runner=plan.runner, label=_label(each), unit=each.unit, predicted=each.value, measured=measured)
-        for each, measured in pairs
+        ComparedFigure(
+            runner=plan.runner, label=_label(figure), unit=figure.unit, predicted=figure.value, measured=measured
+        )
+        for figure, measured in pairs
         if plan and measured
     ]
 
 
 def rows(results: Results) -> list[PredictionRow]:
     """The compared figures; where nothing was compared, every predicted one."""
-    found = compared(results)
-    if found:
+    figures = compared(results)
+    if figures:
         return [
             PredictionRow(
-                each.label, quantity(each.predicted, unit), quantity(each.measured, unit), f"{100 * each.error:+.0f} %"
+                figure.label,
+                quantity(figure.predicted, unit),
+                quantity(figure.measured, unit),
+                f"{100 * figure.error:+.0f} %",
             )
-            for each, unit in ((each, each.unit) for each in found)
+            for figure, unit in ((figure, figure.unit) for figure in figures)
         ]
     plans = results.admit.predicted.plans if results.admit and results.admit.predicted else []
     return [
-        PredictionRow(f"{_label(each)}, {_name(plan)}", quantity(each.value, each.unit), MISSING, MISSING)
+        PredictionRow(f"{_label(figure)}, {_name(plan)}", quantity(figure.value, figure.unit), MISSING, MISSING)
         for plan in plans
-        for each in plan.figures
+        for figure in plan.figures
     ]
 
 
@@ -84,9 +91,9 @@ def _of_the_plan(results: Results) -> PredictedPlan | None:
     weights = precisions_of(plan) - {own} or {own}
     return next(
         (
-            each
-            for each in results.admit.predicted.plans
-            if each.gpus == results.verify.gpus and {each.weights} == weights and each.runner in ("", runner)
+            plan
+            for plan in results.admit.predicted.plans
+            if plan.gpus == results.verify.gpus and {plan.weights} == weights and plan.runner in ("", runner)
         ),
         None,
     )
@@ -97,11 +104,10 @@ def _measured(figure: PredictedFigure, results: Results) -> float | None:
         curve = results.load.after if results.load else None
         if curve and curve.server.kind == "server" and not curve.server.settings:
             return None  # the server did not take the plan that was predicted
-        loads = [each for each in curve.limit.loads if each.verdict is not None] if curve else []
-        return next((each.tokens_per_second for each in loads if each.users == figure.users), None)
-    found = results.verify.after if results.verify else []
-    key = (figure.metric, figure.n)
-    return next((each.percentiles.get("p50") for each in found if (each.metric, each.n) == key and each.samples), None)
+        loads = [load for load in curve.limit.loads if load.verdict is not None] if curve else []
+        return next((load.tokens_per_second for load in loads if load.users == figure.users), None)
+    distribution = of_metric(results.verify.after if results.verify else [], metric_key(figure))
+    return distribution.percentiles.get("p50") if distribution and distribution.samples else None
 
 
 def _label(figure: PredictedFigure) -> str:

@@ -46,7 +46,7 @@ class Axis:
         if self.kind == "category":
             return [(self.at(name), name) for name in self.categories]
         if self.kind == "log":
-            inside = [each for each in self.marks if self.low - 1e-9 <= math.log10(each) <= self.high + 1e-9]
+            inside = [mark for mark in self.marks if self.low - 1e-9 <= math.log10(mark) <= self.high + 1e-9]
             return [(self.at(value), f"{value:,.10g}") for value in inside]
         step = nice_step((self.high - self.low) / 6)
         first = math.ceil(self.low / step - 1e-9)

@@ -38,10 +38,10 @@ def unlike_after(results: Results, workload: Workload | None) -> str:
 
 
 def _unlike(request_ms: float, served: list[Distribution], workload: Workload) -> str:
-    whole = [each for each in served if each.metric in ("e2e", "batch_latency") and each.samples]
-    if not whole or workload.traffic.concurrency > 1:  # several users wait for each other, the profile's request not
+    requests = [dist for dist in served if dist.metric in ("e2e", "batch_latency") and dist.samples]
+    if not requests or workload.traffic.concurrency > 1:  # several users wait for each other, the profile's request not
         return ""
-    verified = whole[0].percentiles["p50"]
+    verified = requests[0].percentiles["p50"]
     if abs(request_ms - verified) <= UNLIKE * verified:
         return ""
     return (
@@ -54,8 +54,8 @@ def _unlike(request_ms: float, served: list[Distribution], workload: Workload) -
 def _rows(results: Results) -> list[OpRow]:
     """The rows, costliest first. The time between kernels gets a name of its own."""
     rows = results.profile.rows if results.profile else []
-    told = [row.model_copy(update={"op": IDLE, "phase": IDLE_PHASE}) if row.bound == "idle" else row for row in rows]
-    return sorted(told, key=lambda row: -row.ms)
+    shown = [row.model_copy(update={"op": IDLE, "phase": IDLE_PHASE}) if row.bound == "idle" else row for row in rows]
+    return sorted(shown, key=lambda row: -row.ms)
 
 
 def _largest_ops(rows: list[OpRow]) -> list[str]:

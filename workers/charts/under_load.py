@@ -60,57 +60,57 @@ def _first(results: Results) -> Objective | None:
 
 
 def _outcome(load: LoadResult, objective: Objective) -> LoadOutcome | None:
-    return next((each for each in load.outcomes if each.objective == objective), None)
+    return next((outcome for outcome in load.outcomes if outcome.objective == objective), None)
 
 
 def _traffic(results: Results) -> Traffic | None:
     return results.load.traffic if results.load else None
 
 
-def promises(results: Results, asked: Sequence[Objective]) -> list[tuple[str, str, Basis]]:
+def promises(results: Results, objectives: Sequence[Objective]) -> list[tuple[str, str, Basis]]:
     """The promises that loads are judged by: label, words, and whether a limit was stated or follows from today's."""
     return [
-        (each.label, promised(each), "stated")
-        if each in asked
-        else (each.label, f"{promised(each)}, from the median that verify measured before", "measured")
-        for each in (results.load.objectives if results.load else [])
+        (objective.label, promised(objective), "stated")
+        if objective in objectives
+        else (objective.label, f"{promised(objective)}, from the median that verify measured before", "measured")
+        for objective in (results.load.objectives if results.load else [])
     ]
 
 
 def load_notes(results: Results) -> list[str]:
     """What is to be known of single loads. Notes that differ in figures alone are one, with those of the last load."""
-    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    levels_of: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for name, _, curve in sides(results):
         for load in curve.limit.loads:
             for note in load.notes:
-                found.setdefault((name, FIGURES.sub("", note)), []).append((load.level, note))
+                levels_of.setdefault((name, FIGURES.sub("", note)), []).append((load.level, note))
     return [
-        f"{name} at {_levels(results, [level for level, _ in each])}: {each[-1][1]}"
-        for (name, _), each in found.items()
+        f"{name} at {_levels(results, [level for level, _ in notes])}: {notes[-1][1]}"
+        for (name, _), notes in levels_of.items()
     ]
 
 
 def _levels(results: Results, levels: Sequence[float]) -> str:
     """Loads in words, such as `4 and 8 users at once, with figures of 8`."""
-    *others, last = (f"{each:,g}" for each in levels)
+    *others, last = (f"{level:,g}" for level in levels)
     words = f"{', '.join(others)} and {last}" if others else last
     return f"{words} {_axis(_traffic(results))}{f', with figures of {last}' if others else ''}"
 
 
-def kernels_by_load(found: UnderLoadResult | None) -> str:
+def kernels_by_load(result: UnderLoadResult | None) -> str:
     """Which kernels gave tokens after at how many requests at once; "" where this workbench's server did not say."""
-    chosen = _chosen(found)
+    chosen = _chosen(result)
     if not chosen:
         return ""
-    few = change_over(chosen)
-    if not few:
+    ops_words = change_over(chosen)
+    if not ops_words:
         return "The library's kernels give every token, with however many at once: no megakernel takes part."
-    return f"{few} More at once, and all prompts, go to the library's kernels."
+    return f"{ops_words} More at once, and all prompts, go to the library's kernels."
 
 
-def _chosen(found: UnderLoadResult | None) -> dict[str, Any]:
+def _chosen(result: UnderLoadResult | None) -> dict[str, Any]:
     """What this workbench's server chose for the plan when it started; {} where it is not after, or did not say."""
-    after = found.after if found else None
+    after = result.after if result else None
     return after.server.settings if after and after.server.kind == "server" else {}
 
 
@@ -136,12 +136,12 @@ def _traces(name: str, colour: str, points: list[tuple[LoadResult, float]], unit
         } | more
 
     line = {"line": {"color": colour, "width": 2.5}, "marker": {"size": 7, "color": colour}}
-    found = [trace(name, points, mode="lines+markers", **line)]
+    traces = [trace(name, points, mode="lines+markers", **line)]
     for label, marker in MARKERS.items():
-        marked = [each for each in points if _marked(each[0]) == label]
+        marked = [point for point in points if _marked(point[0]) == label]
         if marked:
-            found.append(trace(label, marked, mode="markers", marker=marker))
-    return found
+            traces.append(trace(label, marked, mode="markers", marker=marker))
+    return traces
 
 
 def _marked(load: LoadResult) -> str:
@@ -153,7 +153,7 @@ def _figure(traces: list[Figure], traffic: Traffic | None, title: str, **more: A
     closed = traffic is None or not traffic.open_loop
     loads = [float(value) for trace in traces for value in trace["x"]]
     for label in MARKERS:
-        for trace in [each for each in traces if each["name"] == label][:-1]:
+        for trace in [trace for trace in traces if trace["name"] == label][:-1]:
             trace["showlegend"] = False
     return {
         "data": traces,
@@ -165,11 +165,12 @@ def figure(results: Results) -> Figure | None:
     """Tokens per second over the load."""
     traces = []
     for name, colour, curve in sides(results):
-        traces += _traces(name, colour, [(each, each.tokens_per_second) for each in curve.limit.loads], "tokens/s")
+        traces += _traces(name, colour, [(load, load.tokens_per_second) for load in curve.limit.loads], "tokens/s")
     if not traces:
         return None
     drawn = _figure(traces, _traffic(results), "output tokens per second", yaxis={"rangemode": "tozero"})
-    up_to, loads = _chosen(results.load).get("megakernel_up_to") or 0, [each for trace in traces for each in trace["x"]]
+    up_to = _chosen(results.load).get("megakernel_up_to") or 0
+    loads = [level for trace in traces for level in trace["x"]]
     traffic = _traffic(results)
     if traffic and not traffic.open_loop and up_to in range(int(min(loads)), int(max(loads))):
         drawn["layout"] |= limit_line("x", up_to, f"megakernel up to {up_to}")
@@ -182,8 +183,8 @@ def promise_figure(results: Results) -> Figure | None:
     if objective is None or objective.limit is None:
         return None
     for name, colour, curve in sides(results):
-        found = [(each, _outcome(each, objective)) for each in curve.limit.loads]
-        points = [(load, one.value) for load, one in found if one is not None and one.value is not None]
+        judged = [(load, _outcome(load, objective)) for load in curve.limit.loads]
+        points = [(load, outcome.value) for load, outcome in judged if outcome and outcome.value is not None]
         traces += _traces(name, colour, points, objective.unit) if points else []
     if not traces:
         return None
@@ -201,32 +202,28 @@ def _interval(value: Interval | None, alone: float | None = None) -> str | float
     return f"{number(value.value)} [{number(value.low)} to {number(value.high)}]"
 
 
-def _median(load: LoadResult, metric: str) -> float | None:
-    found = next((each for each in load.metrics if each.metric == metric), None)
-    return found.percentiles["p50"].value if found else None
-
-
 def table(results: Results) -> Table:
     """Every load of each side: rates, times and verdict."""
     objectives = results.load.objectives if results.load else []
     measured = {
         metric.metric for _, _, curve in sides(results) for load in curve.limit.loads for metric in load.metrics
     }
-    times = [each for each in SHOWN if each in measured]
+    times = [metric for metric in SHOWN if metric in measured]
     heads = ["side", _axis(_traffic(results)), "tokens/s, 95 % interval", "requests/s", "goodput, requests/s"]
-    heads += [f"{each.label}, {each.unit}" for each in objectives]
-    heads += [f"{metric_title(each)} p50, ms" for each in times] + ["requests", "failed", "objectives"]
+    heads += [f"{objective.label}, {objective.unit}" for objective in objectives]
+    heads += [f"{metric_title(metric)} p50, ms" for metric in times] + ["requests", "failed", "objectives"]
     body: list[list[Cell]] = []
     for name, _, curve in sides(results):
         for load in curve.limit.loads:
-            outcomes = [_outcome(load, each) for each in objectives]
+            outcomes = [_outcome(load, objective) for objective in objectives]
             row: list[Cell] = [
                 name.lower(),
                 load.level,
                 _interval(load.tokens_per_second_interval, load.tokens_per_second),
             ]
-            row += [load.requests_per_second, load.goodput, *(each.value if each else None for each in outcomes)]
-            row += [_median(load, each) for each in times]
+            row += [load.requests_per_second, load.goodput]
+            row += [outcome.value if outcome else None for outcome in outcomes]
+            row += [load.median(metric) for metric in times]
             body.append([*row, load.requests, load.failed, verdict_words(load)])
     return heads, body
 
@@ -235,8 +232,8 @@ def promise_table(results: Results) -> Table:
     """The load that holds on each side, and what stands behind it."""
     body: list[list[Cell]] = []
     for name, _, curve in sides(results):
-        limit, held = curve.limit, curve.limit.held
-        rate = quantity(held.tokens_per_second, "tokens/s") if held else None
+        limit, highest = curve.limit, curve.limit.held
+        rate = quantity(highest.tokens_per_second, "tokens/s") if highest else None
         flat = limit.saturation.users if limit.saturation else None
         flat = round(flat) if flat is not None and limit.rate is None and limit.speed is None else flat
         confidence = f"{100 * limit.confidence:g} %"

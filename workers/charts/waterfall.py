@@ -41,35 +41,35 @@ def steps(results: Results) -> list[WaterfallBar]:
     between = _between(results)
     if not between:
         return []
-    found, at = [WaterfallBar(verify.compared_with, 0.0, first.before, "side")], first.before
+    bars, at = [WaterfallBar(verify.compared_with, 0.0, first.before, "side")], first.before
     for name, ms in between:
-        found.append(WaterfallBar(name, at, ms))
+        bars.append(WaterfallBar(name, at, ms))
         at = ms
-    found += [WaterfallBar("residual", at, first.after, "residual"), WaterfallBar("after", 0.0, first.after, "side")]
+    bars += [WaterfallBar("residual", at, first.after, "residual"), WaterfallBar("after", 0.0, first.after, "side")]
     floor = verify.profile.floor_ms if verify.profile else None
-    return [*found, WaterfallBar("floor", 0.0, floor, "floor")] if floor else found
+    return [*bars, WaterfallBar("floor", 0.0, floor, "floor")] if floor else bars
 
 
 def _between(results: Results) -> list[tuple[str, float]]:
     """The plans from today's to the one that was chosen, each by the change that leads to it, in ms."""
     trials = verified(results)
-    chosen = next((each for each in trials if each.chosen and each.primary), None)
+    chosen = next((trial for trial in trials if trial.chosen and trial.primary), None)
     if chosen is None or results.compose is None or chosen is trials[0]:
         return []
-    by = {each.label: each for each in trials if each.primary is not None}
-    found: list[tuple[str, PlanTrial]] = []
+    by = {trial.label: trial for trial in trials if trial.primary is not None}
+    steps: list[tuple[str, PlanTrial]] = []
     runner = chosen.plan.get("runner")
     if runner in ("kernels", "megakernel"):
-        found += [(HOST, by["cuda_graphs"])] if "cuda_graphs" in by and trials[0].label == "eager" else []
-        kernels = [(each.label, each) for each in results.compose.steps if each.primary is not None]
-        found += kernels or ([(LIBRARY, by["kernels"])] if "kernels" in by else [])
+        steps += [(HOST, by["cuda_graphs"])] if "cuda_graphs" in by and trials[0].label == "eager" else []
+        kernels = [(step.label, step) for step in results.compose.steps if step.primary is not None]
+        steps += kernels or ([(LIBRARY, by["kernels"])] if "kernels" in by else [])
     last, gpus = LAUNCH if runner == "megakernel" else chosen.label, chosen.plan.get("tensor_parallel_size", 1)
     if gpus > 1:
-        found += [(LAUNCH, by["megakernel"])] if "megakernel" in by else []
+        steps += [(LAUNCH, by["megakernel"])] if "megakernel" in by else []
         last = f"{gpus} GPUs"
-    if not found or found[-1][1].plan != chosen.plan:
-        found.append((last, chosen))
-    return [(name, each.primary.value) for name, each in found if each.primary is not None]
+    if not steps or steps[-1][1].plan != chosen.plan:
+        steps.append((last, chosen))
+    return [(name, trial.primary.value) for name, trial in steps if trial.primary is not None]
 
 
 def usd_per_thousand(results: Results) -> float | None:
@@ -85,12 +85,12 @@ def usd_per_thousand(results: Results) -> float | None:
     if units.after.gpus > 1:
         return None
     objective = verify.outcomes[0].objective
-    whole = objective.metric in WHOLE_REQUEST or (units.generates and objective.n == units.output_tokens)
+    whole_request = objective.metric in WHOLE_REQUEST or (units.generates and objective.n == units.output_tokens)
     users = units.after.users
     if units.after.highest:
         traffic = results.load.traffic if results.load else None
         users = traffic.batch if traffic else 0
-    return units.after.usd_per_hour / 3600 / users if whole and users else None
+    return units.after.usd_per_hour / 3600 / users if whole_request and users else None
 
 
 def batching(results: Results) -> tuple[str, float] | None:
@@ -98,30 +98,30 @@ def batching(results: Results) -> tuple[str, float] | None:
     units = results.price.economics if results.price else None
     if units is None or units.after is None or not units.after.highest:
         return None
-    found = next((each.after for each in units.costs if each.key == "thousand-requests"), None)
-    return (f"batching, {units.after.users:,} at once", found.value) if found else None
+    usd = next((cost.after for cost in units.costs if cost.key == "thousand-requests"), None)
+    return (f"batching, {units.after.users:,} at once", usd.value) if usd else None
 
 
 def figure(results: Results) -> Figure | None:
-    found = list(reversed(steps(results)))
-    if not found:
+    bars = list(reversed(steps(results)))
+    if not bars:
         return None
     colours = {"side": BEFORE, "residual": PALETTE[2], "floor": PALETTE[1]}
-    named = [capitalised(each.name) for each in found]
+    named = [capitalised(bar.name) for bar in bars]
     trace = {
         "type": "bar",
         "orientation": "h",
         "name": "ms",
         "y": named,
-        "base": [min(each.start, each.end) for each in found],
-        "x": [abs(each.saved) for each in found],
-        "text": [_words(each) for each in found],
+        "base": [min(bar.start, bar.end) for bar in bars],
+        "x": [abs(bar.saved) for bar in bars],
+        "text": [_words(bar) for bar in bars],
         "textposition": "auto",
         "textangle": 0,
-        "marker": {"color": [_colour(each, colours) for each in found]},
+        "marker": {"color": [_colour(bar, colours) for bar in bars]},
         "hovertemplate": "%{y}: %{text}<extra></extra>",
     }
-    form = layout("ms", "", height=130 + 34 * len(found), showlegend=False, xaxis={"rangemode": "tozero"})
+    form = layout("ms", "", height=130 + 34 * len(bars), showlegend=False, xaxis={"rangemode": "tozero"})
     return {"data": [trace], "layout": form}
 
 
@@ -140,12 +140,12 @@ def _words(step: WaterfallBar) -> str:
 def table(results: Results) -> Table:
     usd = usd_per_thousand(results)
     rows: list[list[Cell]] = []
-    for each in steps(results):
-        side = each.kind in ("side", "floor")
-        change, reached = None if side else -each.saved, each.end
+    for bar in steps(results):
+        side = bar.kind in ("side", "floor")
+        change, reached = None if side else -bar.saved, bar.end
         money = [None if change is None else change * usd, reached * usd] if usd else []
-        rows.append([each.name, change, reached, *money])
-    after = next((each for each in steps(results) if each.name == "after"), None)
+        rows.append([bar.name, change, reached, *money])
+    after = next((bar for bar in steps(results) if bar.name == "after"), None)
     last = batching(results)
     if usd and last and after:
         rows.append([last[0], None, None, last[1] - after.end * usd, last[1]])

@@ -120,10 +120,10 @@ def _descendants(root: int) -> set[int]:
             with contextlib.suppress(OSError):
                 parent = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[1]
                 children.setdefault(int(parent), []).append(int(entry))
-    found: set[int] = set()
+    descendants: set[int] = set()
     waiting = [root]
     while waiting:
-        new = [pid for pid in children.get(waiting.pop(), []) if pid not in found]
-        found.update(new)
+        new = [pid for pid in children.get(waiting.pop(), []) if pid not in descendants]
+        descendants.update(new)
         waiting.extend(new)
-    return found
+    return descendants

@@ -38,10 +38,10 @@ class _PathBeneath(ctypes.Structure):
 
 def version() -> int:
     """The kernel's Landlock version. Raises OSError where there is none or it is too old to be used."""
-    found = system.call(CREATE_RULESET, None, 0, 1)
-    if found < OLDEST_ABI:
-        raise OSError(f"version {found} is older than {OLDEST_ABI}")
-    return found
+    version = system.call(CREATE_RULESET, None, 0, 1)
+    if version < OLDEST_ABI:
+        raise OSError(f"version {version} is older than {OLDEST_ABI}")
+    return version
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str], devices: Iterable[str], tcp: bool = False) -> int:

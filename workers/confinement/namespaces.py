@@ -16,12 +16,12 @@ SET_INTERFACE_FLAGS, UP = 0x8914, 1
 
 def leave() -> bool:
     """Enter them, as root or in a user namespace. Returns whether /dev/shm is its own. Raises OSError without them."""
-    wanted = NEW_NETWORK | NEW_IPC | NEW_MOUNTS
+    flags = NEW_NETWORK | NEW_IPC | NEW_MOUNTS
     try:
-        system.unshare(wanted)
+        system.unshare(flags)
     except PermissionError:
         user, group = os.geteuid(), os.getegid()
-        system.unshare(NEW_USER | wanted)
+        system.unshare(NEW_USER | flags)
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")

@@ -81,7 +81,7 @@ def stage_filter(connects: bool = False) -> list[Instruction]:
 def _only(families: Sequence[int]) -> list[Instruction]:
     """Let a socket of none of these families fail."""
     count = len(families)
-    return [*(Instruction(_EQUAL, count - at, 0, each) for at, each in enumerate(families)), _fail(errno.EACCES)]
+    return [*(Instruction(_EQUAL, count - at, 0, family) for at, family in enumerate(families)), _fail(errno.EACCES)]
 
 
 def refuse(numbers: Iterable[int], code: int = errno.EPERM) -> list[Instruction]:
@@ -101,7 +101,7 @@ def install(rules: list[Instruction]) -> None:
     """
     if platform.machine() != "x86_64":
         raise OSError(f"there is no filter for {platform.machine()}")
-    whole = [
+    instructions = [
         Instruction(_LOAD, 0, 0, _ARCHITECTURE),
         Instruction(_EQUAL, 1, 0, X86_64),
         _fail(errno.EPERM),
@@ -111,7 +111,7 @@ def install(rules: list[Instruction]) -> None:
         *rules,
         Instruction(_RETURN, 0, 0, ALLOW),
     ]
-    program = _Program(len(whole), (Instruction * len(whole))(*whole))
+    program = _Program(len(instructions), (Instruction * len(instructions))(*instructions))
     system.prctl(SECCOMP, FILTER_MODE, ctypes.byref(program))
 
 

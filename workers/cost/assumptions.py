@@ -5,32 +5,32 @@ from workers.cost.unit_costs import scaled
 from workers.documents.money import ServedLoad, UnitEconomics
 
 
-def at_price(found: UnitEconomics, usd_per_hour: float) -> UnitEconomics:
+def at_price(economics: UnitEconomics, usd_per_hour: float) -> UnitEconomics:
     """Both sides at another price of a GPU-hour, as stated. A side on other GPUs than after keeps its own."""
-    gpu = found.after.gpu if found.after else ""
+    gpu = economics.after.gpu if economics.after else ""
 
     def side(load: ServedLoad | None) -> ServedLoad | None:
         if load is None or (load.gpu != gpu and gpu):
             return load
         return load.model_copy(update={"usd_per_hour": usd_per_hour * load.gpus, "price_basis": "stated"})
 
-    return found.model_copy(update={"before": side(found.before), "after": side(found.after)})
+    return economics.model_copy(update={"before": side(economics.before), "after": side(economics.after)})
 
 
-def at_lengths(found: UnitEconomics, prompt: int, output: int) -> UnitEconomics:
+def at_lengths(economics: UnitEconomics, prompt: int, output: int) -> UnitEconomics:
     """Both sides with requests of other lengths, at as many users, modelled by `length_factor`.
 
     Raises ValueError where lengths cannot be modelled.
     """
-    if (prompt, output) == (found.prompt_tokens, found.output_tokens):
-        return found
+    if (prompt, output) == (economics.prompt_tokens, economics.output_tokens):
+        return economics
 
     def side(load: ServedLoad | None) -> ServedLoad | None:
         if load is None:
             return None
-        factor = length_factor(found, load, prompt, output) if found.generates else None
+        factor = length_factor(economics, load, prompt, output) if economics.generates else None
         if factor is None:
             raise ValueError("Other lengths cannot be modelled here: TTFT and TPOT were not measured.")
         return load.model_copy(update={"requests_per_second": scaled(load.requests_per_second, 1 / factor)})
 
-    return found.model_copy(update={"before": side(found.before), "after": side(found.after)})
+    return economics.model_copy(update={"before": side(economics.before), "after": side(economics.after)})

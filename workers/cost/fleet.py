@@ -38,11 +38,11 @@ def _servers(demand: Demand, load: ServedLoad) -> Interval:
     if demand.users is not None and demand.cycle_s is None:
         count = gpus_needed(demand.users, load.users, demand.spare)
         needs.append((count, count, count))
-    if asked := _asked(demand):
+    if required := _required_rate(demand):
         rate = load.requests_per_second
-        value, low, high = (gpus_needed(asked, each, demand.spare) for each in (rate.value, rate.high, rate.low))
+        value, low, high = (gpus_needed(required, value, demand.spare) for value in (rate.value, rate.high, rate.low))
         needs.append((value, low, high))
-    largest = [max(each) for each in zip(*needs, strict=True)]
+    largest = [max(need) for need in zip(*needs, strict=True)]
     return Interval(value=largest[0], low=largest[1], high=largest[2])
 
 
@@ -59,7 +59,7 @@ def fleet(demand: Demand, load: ServedLoad) -> Fleet:
 
     def billed(days: float) -> Interval:
         value, low, high = (
-            bill(each, usd, demand.hours_per_day, days) for each in (servers.value, servers.low, servers.high)
+            bill(value, usd, demand.hours_per_day, days) for value in (servers.value, servers.low, servers.high)
         )
         return Interval(value=value, low=low, high=high)
 
@@ -80,18 +80,18 @@ def fleet(demand: Demand, load: ServedLoad) -> Fleet:
 
 def requests_per_second(demand: Demand, load: ServedLoad) -> float:
     """The requests that a demand has: those stated, else users · requests per second and user of the load."""
-    return _asked(demand) or (demand.users or 0) * load.requests_per_second.value / load.users
+    return _required_rate(demand) or (demand.users or 0) * load.requests_per_second.value / load.users
 
 
 def capacity_used(demand: Demand, load: ServedLoad, servers: float) -> float:
     """The share of the servers' measured capacity that the demand takes in the hours that are paid for, from 0 to 1."""
-    used = _asked(demand) / load.requests_per_second.value
+    used = _required_rate(demand) / load.requests_per_second.value
     if demand.users is not None and demand.cycle_s is None:
         used = max(used, demand.users / load.users)
     return used * demand.duty_cycle / servers
 
 
-def _asked(demand: Demand) -> float:
+def _required_rate(demand: Demand) -> float:
     """Requests per second as stated, or the users' by their cycle, whichever is more; 0 where neither is stated."""
     by_users = demand.users / demand.cycle_s if demand.users is not None and demand.cycle_s is not None else 0.0
     return max(demand.requests_per_second or 0.0, by_users)
@@ -111,7 +111,7 @@ def compare(demand: Demand, before: ServedLoad, after: ServedLoad) -> FleetCompa
     """The demand served before and after. Raises ValueError as `fleet`."""
     sides = fleet(demand, before), fleet(demand, after)
     saved = difference(sides[0].month, sides[1].month)
-    found = FleetComparison(
+    comparison = FleetComparison(
         demand=demand,
         before=sides[0],
         after=sides[1],
@@ -121,7 +121,7 @@ def compare(demand: Demand, before: ServedLoad, after: ServedLoad) -> FleetCompa
         break_even_latest=break_even(demand.fee, saved.low) if demand.fee else None,
         sentence="",
     )
-    return found.model_copy(update={"sentence": _sentence(found)})
+    return comparison.model_copy(update={"sentence": _sentence(comparison)})
 
 
 def stated(workload: Workload, before: ServedLoad | None, after: ServedLoad | None) -> StatedFleet | None:
@@ -129,34 +129,37 @@ def stated(workload: Workload, before: ServedLoad | None, after: ServedLoad | No
 
     A side counts at the highest load at which every promise is shown to hold, and with a price.
     """
-    asked = workload.load.demand if workload.load else None
-    if asked is None:
+    promised = workload.load.demand if workload.load else None
+    if promised is None:
         return None
-    demand = Demand(users=asked.users, requests_per_second=asked.requests_per_second, duty_cycle=workload.duty_cycle)
+    demand = Demand(
+        users=promised.users, requests_per_second=promised.requests_per_second, duty_cycle=workload.duty_cycle
+    )
     sides = {"before": before, "after": after}
     priced = {name: side for name, side in sides.items() if side and side.usd_per_hour is not None}
-    held = {name: side for name, side in priced.items() if side.holds and side.highest}
-    fleets = {name: fleet(demand, side) for name, side in held.items()}
-    if "before" in held and before == after:
+    holding = {name: side for name, side in priced.items() if side.holds and side.highest}
+    fleets = {name: fleet(demand, side) for name, side in holding.items()}
+    carried = promised.words
+    if "before" in holding and before == after:
         today = fleets["before"]
-        said = (
-            f"To carry {asked.words} it takes {_count(today.gpus)} as it runs today, with {100 * demand.spare:.0f} % "
+        sentence = (
+            f"To carry {carried} it takes {_count(today.gpus)} as it runs today, with {100 * demand.spare:.0f} % "
             f"of each kept free: {_usd(today.month.value)} a month."
         )
-    elif len(held) == len(sides):
-        said = f"To carry {asked.words} it takes {compare(demand, held['before'], held['after']).sentence}"
+    elif len(holding) == len(sides):
+        sentence = f"To carry {carried} it takes {compare(demand, holding['before'], holding['after']).sentence}"
     elif fleets:
-        ((name, one),) = fleets.items()
+        ((name, needed),) = fleets.items()
         other = "Before" if name == "after" else "After"
-        said = (
-            f"To carry {asked.words} it takes {_count(one.gpus)} {name}, with {100 * demand.spare:.0f} % of each kept "
-            f"free: {_usd(one.month.value)} a month. {other}, no load with a price is shown to hold every promise."
+        sentence = (
+            f"To carry {carried} it takes {_count(needed.gpus)} {name}, with {100 * demand.spare:.0f} % of each kept "
+            f"free: {_usd(needed.month.value)} a month. {other}, no load with a price is shown to hold every promise."
         )
     else:
-        said = (
-            f"What it takes to carry {asked.words} is not known: no load with a price is shown to hold every promise."
+        sentence = (
+            f"What it takes to carry {carried} is not known: no load with a price is shown to hold every promise."
         )
-    return StatedFleet(demand=demand, before=fleets.get("before"), after=fleets.get("after"), sentence=said)
+    return StatedFleet(demand=demand, before=fleets.get("before"), after=fleets.get("after"), sentence=sentence)
 
 
 def _usd(amount: float) -> str:
@@ -169,25 +172,25 @@ def _count(gpus: Interval) -> str:
     return f"{gpus.value:,.0f} {word}{spread}"
 
 
-def _sentence(found: FleetComparison) -> str:
-    before, after, saved = found.before, found.after, found.saved_month
-    said = [
-        f"{_count(before.gpus)} before and {_count(after.gpus)} after, with {100 * found.demand.spare:.0f} % of each "
-        f"kept free: {_usd(before.month.value)} and {_usd(after.month.value)} a month."
+def _sentence(comparison: FleetComparison) -> str:
+    before, after, saved = comparison.before, comparison.after, comparison.saved_month
+    sentences = [
+        f"{_count(before.gpus)} before and {_count(after.gpus)} after, with {100 * comparison.demand.spare:.0f} % of "
+        f"each kept free: {_usd(before.month.value)} and {_usd(after.month.value)} a month."
     ]
     if saved.value > 0 and saved.low <= 0:
-        said.append("That anything is saved is not certain: the interval reaches down to nothing.")
-    if found.demand.fee:
-        said.append(_break_even_words(found))
-    return " ".join(said)
+        sentences.append("That anything is saved is not certain: the interval reaches down to nothing.")
+    if comparison.demand.fee:
+        sentences.append(_break_even_words(comparison))
+    return " ".join(sentences)
 
 
-def _break_even_words(found: FleetComparison) -> str:
-    fee = _usd(found.demand.fee or 0.0)
-    if found.break_even_months is None:
+def _break_even_words(comparison: FleetComparison) -> str:
+    fee = _usd(comparison.demand.fee or 0.0)
+    if comparison.break_even_months is None:
         return f"A fee of {fee} is never paid back: the plan saves no GPU at this demand."
-    latest = found.break_even_latest
+    latest = comparison.break_even_latest
     if latest is None:
-        return f"A fee of {fee} is paid back after {plain(found.break_even_months)} months, if at all."
-    worst = "" if latest == found.break_even_months else f", at the latest after {plain(latest)}"
-    return f"A fee of {fee} is paid back after {plain(found.break_even_months)} months{worst}."
+        return f"A fee of {fee} is paid back after {plain(comparison.break_even_months)} months, if at all."
+    worst = "" if latest == comparison.break_even_months else f", at the latest after {plain(latest)}"
+    return f"A fee of {fee} is paid back after {plain(comparison.break_even_months)} months{worst}."

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from workers.charts import plans
-from workers.charts.front import Point, with_front
+from workers.charts.front import CostPoint, with_front
 from workers.charts.under_load import WORDS
 from workers.cost.pricing import hourly_price, usd_per_mtok
 from workers.documents.base import Verdict
 from workers.documents.gpu_class import single_gpu_class
-from workers.documents.measurement import Distribution
+from workers.documents.measurement import Distribution, metric_key, of_metric
 from workers.documents.prediction import PredictedPlan, Prediction
 from workers.documents.prices import PriceBook
 from workers.documents.stages import PlanTrial, Results
@@ -18,7 +18,7 @@ from workers.stats.verdicts import overall
 
 def points(
     workload: Workload, book: PriceBook, measured: Mapping[str, Results], predicted: Mapping[str, Prediction]
-) -> list[Point]:
+) -> list[CostPoint]:
     """Every point, by rising latency; [] where the first promise is no time. A class of several GPUs has the plans of
     one as well, which are one point.
 
@@ -27,25 +27,25 @@ def points(
     first = workload.objectives[0]
     if first.unit != "ms":
         return []
-    found = [point for gpu_class, known in measured.items() for point in _of_run(gpu_class, known, first, book)]
-    modelled: dict[tuple[str, str], Point] = {}
+    drawn = [point for gpu_class, known in measured.items() for point in _of_run(gpu_class, known, first, book)]
+    modelled: dict[tuple[str, str], CostPoint] = {}
     for gpu_class, prediction in predicted.items():
-        made = (_modelled(gpu_class, each, workload, book) for each in prediction.plans)
+        made = (_modelled(gpu_class, plan, workload, book) for plan in prediction.plans)
         modelled |= {(point.gpu, point.plan): point for point in made if point is not None}
-    found += modelled.values()
+    drawn += modelled.values()
     for known in measured.values():
         if own := _own(known, workload):
-            return with_front([*found, *own])
-    return with_front(found)
+            return with_front([*drawn, *own])
+    return with_front(drawn)
 
 
-def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -> list[Point]:
+def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -> list[CostPoint]:
     """The plans that compose timed; of what runs today and of the verified plan, verify's figures."""
     if known.compose is None or known.compose.environment.telemetry.void:
         return []
     verify = known.verify if known.verify and not known.verify.environment.telemetry.void else None
-    today = next((each.label for each in known.compose.trials if each.primary), "")
-    found = []
+    today = next((trial.label for trial in known.compose.trials if trial.primary), "")
+    of_run = []
     for trial in plans.ranked(known):
         if trial.gate != "pass" or trial.primary is None:
             continue
@@ -53,15 +53,15 @@ def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -
         group = "today" if trial.label == today else "plan"
         if verify is not None and group == "today":
             ms, rate = _median(verify.before, first) or ms, verify.tokens_per_second_before or rate
-            keeps = overall([each.verdict_before for each in verify.outcomes])
+            keeps = overall([outcome.verdict_before for outcome in verify.outcomes])
         elif verify is not None and trial.chosen:
             ms, rate, keeps = _median(verify.after, first) or ms, verify.tokens_per_second_after or rate, verify.verdict
         if not rate:
             continue
         gpus = int(trial.plan.get("tensor_parallel_size", 1))
         usd = _usd(book, gpu_class, gpus, rate)
-        found.append(Point(_gpus(gpu_class, gpus), _name(trial), ms, usd, "measured", _words(keeps), group))
-    return found
+        of_run.append(CostPoint(_gpus(gpu_class, gpus), _name(trial), ms, usd, "measured", _words(keeps), group))
+    return of_run
 
 
 def _name(trial: PlanTrial) -> str:
@@ -81,35 +81,35 @@ def _usd(book: PriceBook, gpu_class: str, gpus: int, rate: float) -> float | Non
     return None if hour is None else usd_per_mtok(hour, rate)
 
 
-def _median(found: list[Distribution], first: Objective) -> float | None:
-    known = (each for each in found if (each.metric, each.n) == (first.metric, first.n))
-    return next((each.percentiles.get("p50") for each in known), None)
+def _median(distributions: list[Distribution], first: Objective) -> float | None:
+    distribution = of_metric(distributions, metric_key(first))
+    return distribution.percentiles.get("p50") if distribution else None
 
 
-def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: PriceBook) -> Point | None:
+def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: PriceBook) -> CostPoint | None:
     """A prediction at one request at a time; None where the first promise is not predicted."""
     first = workload.objectives[0]
-    figures = {(figure.metric, figure.n): figure.value for figure in plan.figures if figure.users is None}
-    ms, rate = figures.get((first.metric, first.n)), figures.get(("throughput", None))
+    figures = {metric_key(figure): figure.value for figure in plan.figures if figure.users is None}
+    ms, rate = figures.get(metric_key(first)), figures.get(("throughput", None))
     if ms is None or not rate:
         return None
     usd = _usd(book, gpu_class, plan.gpus, rate)
-    return Point(_gpus(gpu_class, plan.gpus), f"{plan.runner}, {plan.weights}", ms, usd, "modelled")
+    return CostPoint(_gpus(gpu_class, plan.gpus), f"{plan.runner}, {plan.weights}", ms, usd, "modelled")
 
 
-def _own(known: Results, workload: Workload) -> list[Point]:
+def _own(known: Results, workload: Workload) -> list[CostPoint]:
     """What the customer runs: the endpoint as measured, and the present deployment as stated."""
-    first, present, found = workload.objectives[0], workload.present, []
-    there = known.verify.endpoint.load if known.verify and known.verify.endpoint else None
-    if there is not None and not there.lag.void:
-        metric = next((each for each in there.metrics if (each.metric, each.n) == (first.metric, first.n)), None)
+    first, present, own = workload.objectives[0], workload.present, []
+    load = known.verify.endpoint.load if known.verify and known.verify.endpoint else None
+    if load is not None and not load.lag.void:
+        metric = of_metric(load.metrics, metric_key(first))
         hour = present.usd_per_hour if present else None
         if metric is not None and "p50" in metric.percentiles:
-            usd = usd_per_mtok(hour, there.tokens_per_second) if hour and there.tokens_per_second else None
+            usd = usd_per_mtok(hour, load.tokens_per_second) if hour and load.tokens_per_second else None
             gpu = known.verify.endpoint.server.hardware if known.verify and known.verify.endpoint else ""
-            ms, keeps = metric.percentiles["p50"].value, _words(there.verdict)
-            found.append(Point(gpu or "not stated", "your endpoint", ms, usd, "measured", keeps, "endpoint"))
+            ms, keeps = metric.percentiles["p50"].value, _words(load.verdict)
+            own.append(CostPoint(gpu or "not stated", "your endpoint", ms, usd, "measured", keeps, "endpoint"))
     if present and (present.metric, present.n) == (first.metric, first.n) and known.price:
-        usd = next((each.usd_per_mtok for each in known.price.lines if each.label == "present deployment"), None)
-        found.append(Point(present.gpu, "your deployment", present.latency_ms, usd, "stated", group="stated"))
-    return found
+        usd = next((line.usd_per_mtok for line in known.price.lines if line.label == "present deployment"), None)
+        own.append(CostPoint(present.gpu, "your deployment", present.latency_ms, usd, "stated", group="stated"))
+    return own

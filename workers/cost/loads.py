@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workers.cost import unit_costs
-from workers.cost.energy import energy_of
 from workers.cost.pricing import gpu_price
-from workers.documents.load import LoadCurve, LoadMetric, LoadResult
-from workers.documents.measurement import Distribution, Interval
+from workers.documents.load import LoadCurve, LoadResult
+from workers.documents.measurement import Distribution, Energy, Interval, Telemetry
 from workers.documents.model import ModelManifest
 from workers.documents.money import HIGHEST, ServedLoad
 from workers.documents.prices import PriceBook
@@ -17,6 +16,8 @@ from workers.stats.verdicts import overall
 from workers.wording.text import plain, speed_words
 
 LoadPair = tuple[ServedLoad | None, ServedLoad | None]
+LARGEST_GAP_S = 3.0
+"""The longest time between two readings of power. What a device drew in a longer one is not known."""
 
 
 def load_words(users: int, rate: float | None = None, speed: float | None = None) -> str:
@@ -29,7 +30,7 @@ def load_words(users: int, rate: float | None = None, speed: float | None = None
 
 
 @dataclass(frozen=True)
-class Priced:
+class PriceBreakdown:
     """What the loads of a run are priced by."""
 
     workload: Workload
@@ -60,12 +61,12 @@ class Priced:
         if not rate:
             return None
         processes = verify.speedup.processes if verify.speedup else []
-        medians = [each.after if after else each.before for each in processes]
+        medians = [process.after if after else process.before for process in processes]
         served = unit_costs.rate_interval(rate, _samples(distributions, "throughput"), medians)
         requests = unit_costs.scaled(served, 1 / self.counted_per_request)
         users, price = traffic.batch * traffic.concurrency, gpu_price(self.book, self.gpu_class)
         gpus = verify.gpus if after else 1
-        verdict = verify.verdict if after else overall([each.verdict_before for each in verify.outcomes])
+        verdict = verify.verdict if after else overall([outcome.verdict_before for outcome in verify.outcomes])
         return ServedLoad(
             load=load_words(users),
             users=users,
@@ -83,8 +84,8 @@ class Priced:
 
     def highest(self, curve: LoadCurve) -> ServedLoad | None:
         """The highest load of the curve that holds; None where none does."""
-        held = curve.limit.held
-        return self.tested(curve, held, highest=True) if held is not None else None
+        highest = curve.limit.held
+        return self.tested(curve, highest, highest=True) if highest is not None else None
 
     def tested(self, curve: LoadCurve, test: LoadResult, highest: bool = False) -> ServedLoad | None:
         """One load of a curve; None where nothing was served. All rates have the relative interval of the tokens."""
@@ -106,8 +107,8 @@ class Priced:
             per_second=served,
             read_per_second=unit_costs.scaled(served, read / rate) if read else None,
             requests_per_second=unit_costs.scaled(served, test.requests_per_second / rate),
-            ttft_ms=_metric(test.metrics, "ttft"),
-            tpot_ms=_metric(test.metrics, "tpot"),
+            ttft_ms=test.median("ttft"),
+            tpot_ms=test.median("tpot"),
             energy=energy_of(test.telemetry, rate) if test.telemetry is not None else None,
         )
 
@@ -123,13 +124,28 @@ class Priced:
         return self.workload.traffic.prompt_tokens if self.model.counted == "tokens" else 1
 
 
-def _samples(found: Sequence[Distribution], metric: str) -> list[float]:
-    return next((each.samples for each in found if each.metric == metric), [])
+def _samples(dists: Sequence[Distribution], metric: str) -> list[float]:
+    return next((dist.samples for dist in dists if dist.metric == metric), [])
 
 
-def _median(found: Sequence[Distribution], metric: str) -> float | None:
-    return next((each.percentiles["p50"] for each in found if each.metric == metric and each.percentiles), None)
+def _median(dists: Sequence[Distribution], metric: str) -> float | None:
+    return next((dist.percentiles["p50"] for dist in dists if dist.metric == metric and dist.percentiles), None)
 
 
-def _metric(found: Sequence[LoadMetric], metric: str) -> float | None:
-    return next((each.percentiles["p50"].value for each in found if each.metric == metric and each.percentiles), None)
+def energy_of(seen: Telemetry, per_second: float) -> Energy:
+    """Joules for each of what was given `per_second`: mean watts / per_second.
+
+    `seen` is of a time in which one side alone was served. Its mean is weighted by time (`power_record` in
+    `kernels/measure/telemetry.py`). There are no joules, and a reason, where the device tells no power, where
+    more than LARGEST_GAP_S pass between two readings, and where another program used the GPU.
+    """
+    reason = ""
+    if seen.power_w_mean is None:
+        reason = "The device tells no power."
+    elif seen.power_gap_s is None or seen.power_gap_s > LARGEST_GAP_S:
+        gap = "an unknown time" if seen.power_gap_s is None else f"{seen.power_gap_s:.1f} s"
+        reason = f"Power was not read for {gap}, and more than {LARGEST_GAP_S:g} s void it."
+    elif seen.void:
+        reason = seen.void
+    joules = seen.power_w_mean / per_second if seen.power_w_mean is not None and not reason else None
+    return Energy(joules=joules, watts=seen.power_w_mean, reason=reason)

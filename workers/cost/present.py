@@ -2,6 +2,7 @@
 
 from workers.cost.pricing import GpuPrice, usd_per_mtok
 from workers.documents.base import Basis
+from workers.documents.measurement import of_metric
 from workers.documents.model import ModelManifest
 from workers.documents.money import ServedLoad
 from workers.documents.prices import CostLine
@@ -36,9 +37,10 @@ def _in_latency(present: Deployment, traffic: Traffic, model: ModelManifest) -> 
 def present_line(present: Deployment, workload: Workload, model: ModelManifest) -> CostLine:
     rate, basis, note = stated_rate(present, workload.traffic, model)
     limits = [
-        each.limit
-        for each in workload.objectives
-        if (each.metric, each.n, each.direction) == (present.metric, present.n, "at_most") and each.limit is not None
+        objective.limit
+        for objective in workload.objectives
+        if (objective.metric, objective.n, objective.direction) == (present.metric, present.n, "at_most")
+        and objective.limit is not None
     ]
     return CostLine(
         label="present deployment",
@@ -60,11 +62,10 @@ def _like_for_like_rate(
     """The rate after, counted the way the present deployment's are: stated, or from the same metric."""
     if present.tokens_per_second is not None:
         return after.per_second.value if after else None
-    for each in verify.after:
-        if (each.metric, each.n) == (present.metric, present.n):
-            same = present.model_copy(update={"latency_ms": each.percentiles["p50"]})
-            return stated_rate(same, traffic, model)[0]
-    return None
+    distribution = of_metric(verify.after, (present.metric, present.n))
+    if distribution is None:
+        return None
+    return stated_rate(present.model_copy(update={"latency_ms": distribution.percentiles["p50"]}), traffic, model)[0]
 
 
 def present_ratios(

@@ -45,5 +45,5 @@ def gpu_price(book: PriceBook, gpu_class: str) -> GpuPrice:
 
 def hourly_price(book: PriceBook, gpu_class: str, gpus: int = 1) -> float | None:
     """The book's typical USD per hour of `gpus` GPUs of a class, or None where it has no price of the class."""
-    found = gpu_price(book, gpu_class)
-    return found.typical * gpus if found.basis == "stated" else None
+    price = gpu_price(book, gpu_class)
+    return price.typical * gpus if price.basis == "stated" else None

@@ -21,18 +21,19 @@ def several_gpus(
     if verify.gpus == 1:
         return ""
     verified = Plan.model_validate(verify.plan).model_copy(update={"expected": None, "serving": None})
-    known = [(Plan.model_validate(each.plan), each) for each in trials if each.tokens_per_second]
-    own = next((each for plan, each in known if plan == verified), None)
-    alone = max((each for plan, each in known if plan.tensor_parallel_size == 1), key=_rate, default=None)
+    known = [(Plan.model_validate(trial.plan), trial) for trial in trials if trial.tokens_per_second]
+    own = next((trial for plan, trial in known if plan == verified), None)
+    alone = max((trial for plan, trial in known if plan.tensor_parallel_size == 1), key=_rate, default=None)
     if own is None or alone is None:
         return ""
-    several, one = usd_per_mtok(usd_per_hour * verify.gpus, _rate(own)), usd_per_mtok(usd_per_hour, _rate(alone))
-    more = "more" if several > one else "less"
+    several, single = usd_per_mtok(usd_per_hour * verify.gpus, _rate(own)), usd_per_mtok(usd_per_hour, _rate(alone))
+    more = "more" if several > single else "less"
     keep = "keep the promise and " if verify.verdict == "met" else ""
-    said = f"{WORDS.get(verify.gpus, str(verify.gpus))} GPUs {keep}cost {more} per {counted.removesuffix('s')} than one"
+    gpus = WORDS.get(verify.gpus, str(verify.gpus))
+    sentence = f"{gpus} GPUs {keep}cost {more} per {counted.removesuffix('s')} than one"
     fails = ", which does not keep the promise" if _misses(alone, objective) else ""
     return (
-        f"{said}: {plain(several)} USD a million against {plain(one)} with {alone.label}{fails}, "
+        f"{sentence}: {plain(several)} USD a million against {plain(single)} with {alone.label}{fails}, "
         "by the rates that compose measured of both."
     )
 

@@ -1,7 +1,7 @@
 """The unit economics of a run: what each side costs by the unit, and what moves it."""
 
 from workers.cost import fleet, unit_costs
-from workers.cost.loads import LoadPair, Priced
+from workers.cost.loads import LoadPair, PriceBreakdown
 from workers.cost.pricing import GpuPrice, gpu_price
 from workers.documents.base import Basis
 from workers.documents.load import LoadCurve
@@ -18,13 +18,13 @@ LENGTHS = (0.5, 1.0, 2.0)
 THOUSAND = 1000.0
 
 
-def study(priced: Priced, results: Results) -> UnitEconomics | None:
-    """Unit costs before and after at the load of `Priced.sides`; None where neither side has one."""
+def study(priced: PriceBreakdown, results: Results) -> UnitEconomics | None:
+    """Unit costs before and after at the load of `PriceBreakdown.sides`; None where neither side has one."""
     sides = priced.sides(results)
     if sides == (None, None):
         return None
     traffic = priced.workload.traffic
-    found = UnitEconomics(
+    economics = UnitEconomics(
         duty_cycle=priced.workload.duty_cycle,
         prompt_tokens=traffic.prompt_tokens,
         output_tokens=traffic.output_tokens,
@@ -34,9 +34,9 @@ def study(priced: Priced, results: Results) -> UnitEconomics | None:
         after=sides[1],
         costs=[],
     )
-    points = [*moves(found, gpu_price(priced.book, priced.gpu_class)), *_over_load(priced, results)]
+    points = [*moves(economics, gpu_price(priced.book, priced.gpu_class)), *_over_load(priced, results)]
     stated = fleet.stated(priced.workload, *sides)
-    return found.model_copy(update={"costs": costs(found), "moves": points, "stated": stated})
+    return economics.model_copy(update={"costs": costs(economics), "moves": points, "stated": stated})
 
 
 def of_results(results: Results, workload: Workload, model: ModelManifest) -> UnitEconomics | None:
@@ -46,20 +46,20 @@ def of_results(results: Results, workload: Workload, model: ModelManifest) -> Un
     """
     if results.price is None or results.verify is None:
         return None
-    priced = Priced(workload, model, results.price.book, results.verify.environment.gpu_class)
+    priced = PriceBreakdown(workload, model, results.price.book, results.verify.environment.gpu_class)
     return results.price.economics or study(priced, results)
 
 
-def demand_of(found: UnitEconomics | None, workload: Workload) -> StatedFleet | None:
-    """What the demand that the workload states takes; `found` is None where neither side has a load."""
-    if found is not None and found.stated is not None:
-        return found.stated
-    return fleet.stated(workload, found.before if found else None, found.after if found else None)
+def demand_of(economics: UnitEconomics | None, workload: Workload) -> StatedFleet | None:
+    """What the demand that the workload states takes; `economics` is None where neither side has a load."""
+    if economics is not None and economics.stated is not None:
+        return economics.stated
+    return fleet.stated(workload, economics.before if economics else None, economics.after if economics else None)
 
 
-def costs(found: UnitEconomics) -> list[UnitCost]:
+def costs(economics: UnitEconomics) -> list[UnitCost]:
     """Every unit cost that applies, before and after, in the order of the page."""
-    before, after = (_costs_of(found, side) for side in (found.before, found.after))
+    before, after = (_costs_of(economics, side) for side in (economics.before, economics.after))
     return [
         UnitCost(key=key, before=before.get(key), after=after.get(key), basis=_basis(key))
         for key in dict.fromkeys([*before, *after])
@@ -70,18 +70,18 @@ def _basis(key: CostKey) -> Basis:
     return "measured" if key == "energy" else "modelled"
 
 
-def _costs_of(found: UnitEconomics, side: ServedLoad | None) -> dict[CostKey, Interval]:
+def _costs_of(economics: UnitEconomics, side: ServedLoad | None) -> dict[CostKey, Interval]:
     priced = dict[CostKey, Interval]()
     if side is None:
         return priced
     if side.usd_per_hour is not None:
         usd = side.usd_per_hour
-        if found.generates and side.read_per_second is not None:
+        if economics.generates and side.read_per_second is not None:
             priced |= unit_costs.token_costs(side.read_per_second, side.per_second, usd)
         else:
-            priced["output-tokens" if found.generates else "counted"] = unit_costs.per_million(side.per_second, usd)
+            priced["output-tokens" if economics.generates else "counted"] = unit_costs.per_million(side.per_second, usd)
         priced["thousand-requests"] = unit_costs.cost_per(side.requests_per_second, usd, THOUSAND)
-        if found.generates:
+        if economics.generates:
             priced["conversation-hour"] = unit_costs.per_conversation_hour(usd, side.users)
     if side.energy is not None and side.energy.joules is not None:
         joules = side.energy.joules
@@ -95,41 +95,41 @@ def _thousand(side: ServedLoad | None, usd: float | None, factor: float | None =
     return unit_costs.cost_per(side.requests_per_second, usd, THOUSAND).value * factor
 
 
-def moves(found: UnitEconomics, price: GpuPrice) -> list[PricePoint]:
+def moves(economics: UnitEconomics, price: GpuPrice) -> list[PricePoint]:
     """USD per thousand requests with one assumption changed at a time: price, duty cycle, lengths.
 
     The price that is changed is that of the run's own GPU class.
     """
-    sides: LoadPair = (found.before, found.after)
+    sides: LoadPair = (economics.before, economics.after)
     hourly = [side.usd_per_hour if side else None for side in sides]
     points = []
     for usd in sorted({price.low, price.typical, price.high}):
-        factors = [usd / price.typical if side and side.gpu == _own(found) else 1.0 for side in sides]
-        each = [_thousand(side, hour, by) for side, hour, by in zip(sides, hourly, factors, strict=True)]
-        points.append(_point("price", f"{dollars(usd)} per GPU-hour", each))
-    for duty in dict.fromkeys((found.duty_cycle, *DUTY_CYCLES)):
-        each = [_thousand(side, hour, 1 / duty) for side, hour in zip(sides, hourly, strict=True)]
-        points.append(_point("duty cycle", f"{100 * duty:.0f} % of the hour", each))
-    for prompt, output in _lengths(found) if found.generates else []:
-        each = [
-            _thousand(side, hour, length_factor(found, side, prompt, output) if side else None)
+        factors = [usd / price.typical if side and side.gpu == _own(economics) else 1.0 for side in sides]
+        costs = [_thousand(side, hour, by) for side, hour, by in zip(sides, hourly, factors, strict=True)]
+        points.append(_point("price", f"{dollars(usd)} per GPU-hour", costs))
+    for duty in dict.fromkeys((economics.duty_cycle, *DUTY_CYCLES)):
+        costs = [_thousand(side, hour, 1 / duty) for side, hour in zip(sides, hourly, strict=True)]
+        points.append(_point("duty cycle", f"{100 * duty:.0f} % of the hour", costs))
+    for prompt, output in _lengths(economics) if economics.generates else []:
+        costs = [
+            _thousand(side, hour, length_factor(economics, side, prompt, output) if side else None)
             for side, hour in zip(sides, hourly, strict=True)
         ]
-        points.append(_point("lengths", f"{prompt:,} prompt and {output:,} output tokens", each))
-    return [each for each in points if each.before is not None or each.after is not None]
+        points.append(_point("lengths", f"{prompt:,} prompt and {output:,} output tokens", costs))
+    return [point for point in points if point.before is not None or point.after is not None]
 
 
 def _point(what: str, value: str, both: list[float | None]) -> PricePoint:
     return PricePoint(what=what, value=value, before=both[0], after=both[1], basis="modelled")  # type: ignore[arg-type]
 
 
-def _own(found: UnitEconomics) -> str:
+def _own(economics: UnitEconomics) -> str:
     """The GPU that the run used: after always runs on it."""
-    side = found.after or found.before
+    side = economics.after or economics.before
     return side.gpu if side else ""
 
 
-def _over_load(priced: Priced, results: Results) -> list[PricePoint]:
+def _over_load(priced: PriceBreakdown, results: Results) -> list[PricePoint]:
     """USD per thousand requests at every load that was measured on both sides or one."""
     if results.load is None:
         return []
@@ -141,28 +141,28 @@ def _over_load(priced: Priced, results: Results) -> list[PricePoint]:
     points = []
     for level in sorted(words):
         loads = [side.get(level) for side in sides]
-        each = [_thousand(load, load.usd_per_hour if load else None) for load in loads]
-        points.append(_point("load", words[level], each))
+        costs = [_thousand(load, load.usd_per_hour if load else None) for load in loads]
+        points.append(_point("load", words[level], costs))
     return points
 
 
-def _by_level(priced: Priced, curve: LoadCurve | None) -> dict[float, ServedLoad]:
-    found = {each.level: priced.tested(curve, each) for each in curve.limit.loads} if curve else {}
-    return {level: each for level, each in found.items() if each is not None}
+def _by_level(priced: PriceBreakdown, curve: LoadCurve | None) -> dict[float, ServedLoad]:
+    loads = {load.level: priced.tested(curve, load) for load in curve.limit.loads} if curve else {}
+    return {level: load for level, load in loads.items() if load is not None}
 
 
-def _lengths(found: UnitEconomics) -> list[tuple[int, int]]:
-    prompts, outputs = found.prompt_tokens, found.output_tokens
+def _lengths(economics: UnitEconomics) -> list[tuple[int, int]]:
+    prompts, outputs = economics.prompt_tokens, economics.output_tokens
     return [(max(1, round(prompts * by)), max(1, round(outputs * other))) for by in LENGTHS for other in LENGTHS]
 
 
-def length_factor(found: UnitEconomics, side: ServedLoad, prompt: int, output: int) -> float | None:
+def length_factor(economics: UnitEconomics, side: ServedLoad, prompt: int, output: int) -> float | None:
     """How many times as long a request of other lengths takes, modelled; None where TTFT or TPOT was not measured."""
     if side.ttft_ms is None or side.tpot_ms is None:
         return None
-    measured = (found.prompt_tokens, found.output_tokens)
+    measured = (economics.prompt_tokens, economics.output_tokens)
     seconds = [
-        unit_costs.request_seconds(side.ttft_ms, side.tpot_ms, lengths, found.prompt_tokens)
+        unit_costs.request_seconds(side.ttft_ms, side.tpot_ms, lengths, economics.prompt_tokens)
         for lengths in ((prompt, output), measured)
     ]
     return seconds[0] / seconds[1] if seconds[1] else None

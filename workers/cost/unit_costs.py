@@ -66,11 +66,11 @@ def rate_interval(rate: float, per_batch: Sequence[float], medians: Sequence[flo
     low = high = 1.0
     if len(per_batch) > 1:
         seconds = np.asarray(per_batch, dtype=float)[:, None] ** -1
-        found = bootstrap(lambda rows: 1 / np.mean(rows[..., 0], axis=-1), seconds)
-        low, high = found.low / found.value, found.high / found.value
+        interval = bootstrap(lambda rows: 1 / np.mean(rows[..., 0], axis=-1), seconds)
+        low, high = interval.low / interval.value, interval.high / interval.value
     if len(medians) >= 3:
         middle = float(np.exp(np.mean(np.log(medians))))
-        spread = ratio_across_processes([each / middle for each in medians])
+        spread = ratio_across_processes([median / middle for median in medians])
         low, high = min(low, 1 / spread.high, spread.low), max(high, 1 / spread.low, spread.high)
     return Interval(value=rate, low=rate * min(low, 1.0), high=rate * max(high, 1.0))
 

@@ -55,13 +55,13 @@ def granted(stage: Stage, workload: Workload, spent: float) -> float:
     minutes = workload.constraints.minutes * 60
     if stage == "load":
         return max(LEAST_SECONDS, minutes - spent if workload.load else 0.0)
-    left = minutes * (1 - load_share(workload)) - spent
+    seconds_left = minutes * (1 - load_share(workload)) - spent
     own = NEEDED_SECONDS.get(stage, LEAST_SECONDS)
-    later = sum(NEEDED_SECONDS.get(each, 0.0) for each in GPU_STAGES[GPU_STAGES.index(stage) + 1 :])
+    later = sum(NEEDED_SECONDS.get(name, 0.0) for name in GPU_STAGES[GPU_STAGES.index(stage) + 1 :])
     least = LEAST_SECONDS
     if stage == "verify" and not workload.constraints.strict_minutes:
         least = max(least, min(own, 2 * minutes - spent))
-    return max(least, left - later, left * own / (own + later))
+    return max(least, seconds_left - later, seconds_left * own / (own + later))
 
 
 def sentence(workload: Workload, taken: Mapping[str, float]) -> str:
@@ -76,15 +76,15 @@ def sentence(workload: Workload, taken: Mapping[str, float]) -> str:
     if sum(taken.values()) <= 60 * minutes:
         return f"The stages took {total} of the {allowed} that the workload allows."
     over, spent = [], 0.0
-    for stage in (each for each in STAGES if each in taken):
+    for stage in (name for name in STAGES if name in taken):
         seconds = granted(stage, workload, spent)
         spent += taken[stage]
         if stage in LEAST_WORK and taken[stage] > seconds + WORTH_NAMING:
             over.append(f"{stage} {_words(taken[stage])} of {_words(seconds)} ({LEAST_WORK[stage]})")
-    said = f"The stages took {total}, where the workload allows {allowed}."
+    sentence = f"The stages took {total}, where the workload allows {allowed}."
     if not over:
-        return f"{said} Each kept to its share, or to the {LEAST_SECONDS:.0f} s that every stage gets."
-    return f"{said} Longer than planned took what is done even when time is up: {'; '.join(over)}."
+        return f"{sentence} Each kept to its share, or to the {LEAST_SECONDS:.0f} s that every stage gets."
+    return f"{sentence} Longer than planned took what is done even when time is up: {'; '.join(over)}."
 
 
 def _words(seconds: float) -> str:

@@ -128,10 +128,15 @@ class LoadResult(Document):
         """How many times as fast as recorded requests came; None where arrivals are not recorded."""
         return self.traffic.speed
 
+    def median(self, metric: str) -> float | None:
+        """The metric's median; None where it was not measured."""
+        spreads = (entry.percentiles for entry in self.metrics if entry.metric == metric and entry.percentiles)
+        return next((percentiles["p50"].value for percentiles in spreads), None)
+
     @property
     def failed(self) -> int:
         """Counted requests that failed."""
-        return sum(each.count for each in self.failures)
+        return sum(failure.count for failure in self.failures)
 
     @property
     def prompt_tokens_per_second(self) -> float | None:
@@ -183,24 +188,24 @@ class LimitResult(Document):
         The lowest does not count where more load brings what it misses nearer.
         """
         lowest = bool(self.loads) and self.loads[0].verdict == "missed" and not self.nearer_above
-        return lowest or (bool(self.loads) and all(each.verdict == "missed" for each in self.loads))
+        return lowest or (bool(self.loads) and all(load.verdict == "missed" for load in self.loads))
 
     @property
     def nearer_above(self) -> bool:
         """Whether more load brings nearer all that the lowest load was shown to miss: throughput, cost."""
         outcomes = self.loads[0].outcomes if self.loads else []
-        lowest = {each.objective.metric for each in outcomes if each.verdict == "missed"}
+        lowest = {outcome.objective.metric for outcome in outcomes if outcome.verdict == "missed"}
         return bool(lowest) and lowest <= {*OF_WINDOWS}
 
     @property
     def held(self) -> LoadResult | None:
         """The measurement at the highest load that holds; None where none does."""
-        return next((each for each in self.loads if each.level == self.level), None)
+        return next((load for load in self.loads if load.level == self.level), None)
 
     @property
     def level(self) -> float:
         """The highest load that holds: users, requests per second or a speed; 0 where none does."""
-        return next((each for each in (self.speed, self.rate) if each is not None), self.users)
+        return next((value for value in (self.speed, self.rate) if value is not None), self.users)
 
     @property
     def most_level(self) -> float:

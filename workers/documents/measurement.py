@@ -1,10 +1,35 @@
 """Measurements and where they were made."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
 
 from pydantic import Field
 
 from workers.documents.base import Basis, Document
+
+MetricKey = tuple[str, int | None]
+
+
+class OfMetric(Protocol):
+    """What is about one metric; `n` is the N of TTF-N."""
+
+    @property
+    def metric(self) -> str: ...
+    @property
+    def n(self) -> int | None: ...
+
+
+Item = TypeVar("Item", bound=OfMetric)
+
+
+def metric_key(item: OfMetric) -> MetricKey:
+    """What tells its metric from others."""
+    return item.metric, item.n
+
+
+def of_metric(items: Iterable[Item], key: MetricKey) -> Item | None:
+    """The first item of the metric; None without one."""
+    return next((item for item in items if metric_key(item) == key), None)
 
 
 class Telemetry(Document):

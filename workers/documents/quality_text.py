@@ -38,13 +38,13 @@ def check_text(text: str) -> str:
 
 def _record(number: int, line: str) -> Record:
     try:
-        found = json.loads(line)
+        entry = json.loads(line)
     except json.JSONDecodeError as error:
         reason = f"column {error.colno}: broken JSON ({error.msg}); a text that begins with {{ is read as JSON Lines"
         raise ValueError(f"line {number}, {reason}") from None
     except (RecursionError, ValueError):
         raise ValueError(f"line {number} is no JSON that can be read") from None
-    record = _content(found)
+    record = _content(entry)
     if record is None:
         raise ValueError(f"line {number} needs a text, or messages with role and content, all of them strings")
     try:
@@ -54,20 +54,20 @@ def _record(number: int, line: str) -> Record:
     return record
 
 
-def _content(found: Any) -> Record | None:
-    if not isinstance(found, dict):
+def _content(record: Any) -> Record | None:
+    if not isinstance(record, dict):
         return None
-    if isinstance(text := found.get("text"), str):
+    if isinstance(text := record.get("text"), str):
         return text
-    messages = found.get("messages")
+    messages = record.get("messages")
     if not isinstance(messages, list) or not messages:
         return None
-    kept = [_message(each) for each in messages]
-    return None if None in kept else [each for each in kept if each is not None]
+    kept = [_message(message) for message in messages]
+    return None if None in kept else [content for content in kept if content is not None]
 
 
-def _message(found: Any) -> ChatMessage | None:
-    if not isinstance(found, dict):
+def _message(message: Any) -> ChatMessage | None:
+    if not isinstance(message, dict):
         return None
-    kept = {name: found.get(name) for name in ("role", "content")}
-    return kept if all(isinstance(each, str) for each in kept.values()) else None  # type: ignore[return-value]
+    kept = {name: message.get(name) for name in ("role", "content")}
+    return kept if all(isinstance(value, str) for value in kept.values()) else None  # type: ignore[return-value]

@@ -69,9 +69,9 @@ class Speedup(Document):
     def drift_words(self) -> str:
         """A sentence about what drifted; "" when nothing did."""
         names = {"before": "the baseline", "after": "the plan"}
-        said = [
-            f"{names[each.side]} in process {each.process} by {100 * (each.ratio - 1):+.0f} %"
-            for each in sorted(self.drifts, key=lambda drift: -abs(drift.ratio - 1))[:3]
+        drifts = [
+            f"{names[drift.side]} in process {drift.process} by {100 * (drift.ratio - 1):+.0f} %"
+            for drift in sorted(self.drifts, key=lambda drift: -abs(drift.ratio - 1))[:3]
         ]
         more = f" and {len(self.drifts) - 3} more" if len(self.drifts) > 3 else ""
-        return f"Times drifted while they were measured: {', '.join(said)}{more}." if said else ""
+        return f"Times drifted while they were measured: {', '.join(drifts)}{more}." if drifts else ""

@@ -29,7 +29,7 @@ OPTIONAL_STAGES: tuple[Stage, ...] = ("load",)
 
 def stages_of(load: bool) -> tuple[Stage, ...]:
     """The stages of a run; `load` says whether its workload asks for load."""
-    return tuple(each for each in STAGES if load or each != "load")
+    return tuple(stage for stage in STAGES if load or stage != "load")
 
 
 RunState = Literal["queued", "running", "done", "failed", "cancelled", "lost"]

@@ -80,7 +80,7 @@ class Objective(Document):
             raise ValueError("percentile: times faster (at_least_faster) is judged by medians; leave it at 50")
         if self.at_least_faster is not None and self.metric == "cost_per_mtok":
             raise ValueError("at_least_faster: a cost is promised by a limit")
-        units = [unit_of(self.metric, each) for each in get_args(Counted)]
+        units = [unit_of(self.metric, counted) for counted in get_args(Counted)]
         if self.unit not in ("", *units):
             raise ValueError(f"unit: {self.metric} is measured in {units[0]}, not {self.unit}")
         direction = "at_least" if self.metric == "throughput" else "at_most"
@@ -292,7 +292,7 @@ class Workload(Sla):
                 "baseline_runner: vllm is measured under load alone; say how many users there are at most "
                 "(load.most_users), or name another one"
             )
-        relative = next((each for each in self.objectives if each.at_least_faster is not None), None)
+        relative = next((objective for objective in self.objectives if objective.at_least_faster is not None), None)
         if relative:
             raise ValueError(
                 f"baseline_runner: {relative.label} at_least_faster is judged without load, beside transformers and "

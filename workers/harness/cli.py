@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO
@@ -23,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 
 from workers.documents.stages import StageFailure, StageInput
 from workers.harness.context import Context, GpuLost, StageError
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 
 StageFunction = Callable[[StageInput, Context], BaseModel]
 
@@ -45,13 +46,12 @@ def main(run: StageFunction) -> NoReturn:
             document = StageInput.model_validate_json(arguments.input.read_bytes())
             artifacts = arguments.artifacts or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stage-")))
             model_dir = arguments.model or _write_config(document, artifacts / "model")
-            left = document.seconds_left - (started or 0.0)
-            context = Context(
-                model_dir, artifacts, lambda said: tell(speech, said), left, started, arguments.recordings
-            )
+            seconds_left = document.seconds_left - (started or 0.0)
+            say = partial(tell, speech)
+            context = Context(model_dir, artifacts, say, seconds_left, started, arguments.recordings)
             code = perform(run, document, context, arguments.output)
         except (OSError, ValidationError) as error:
-            failure, code = StageFailure(sentence=f"{arguments.input}: {sentence_of(error)}"), 1
+            failure, code = StageFailure(sentence=f"{arguments.input}: {error_sentence(error)}"), 1
             _write(arguments.output, failure)
     leave(code)
 
@@ -101,7 +101,7 @@ def _attempt(run: StageFunction, document: StageInput, context: Context) -> tupl
         return StageFailure(sentence=f"The {document.stage} stage ended with {error}."), 1
     except Exception as error:
         traceback.print_exc()
-        return StageFailure(sentence=f"The {document.stage} stage failed: {sentence_of(error)}"), 1
+        return StageFailure(sentence=f"The {document.stage} stage failed: {error_sentence(error)}"), 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -121,9 +121,9 @@ def take_stdout() -> TextIO:
     return speech
 
 
-def tell(speech: TextIO, said: BaseModel) -> None:
+def tell(speech: TextIO, message: BaseModel) -> None:
     """Write the document as a line for the worker."""
-    print(said.model_dump_json(), file=speech, flush=True)
+    print(message.model_dump_json(), file=speech, flush=True)
 
 
 def _write_config(document: StageInput, directory: Path) -> Path:

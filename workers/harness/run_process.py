@@ -45,7 +45,7 @@ def _run(command: StageCommand, speech: TextIO, shared: dict[str, Any]) -> int:
     context = Context(
         Path(command.model),
         folder.absolute(),
-        lambda said: tell(speech, said),
+        lambda progress: tell(speech, progress),
         command.deadline - time.monotonic(),
         fresh_processes.START_SECONDS,
         recordings=Path(command.recordings),

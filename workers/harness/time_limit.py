@@ -8,29 +8,29 @@ from types import FrameType
 from typing import NoReturn
 
 AGAIN_SECONDS = 5.0
-"""Work that catches TookTooLong and goes on gets it again after so many seconds."""
+"""Work that catches TimeLimitExceeded and goes on gets it again after so many seconds."""
 
 
-class TookTooLong(Exception):
+class TimeLimitExceeded(Exception):
     """The work was ended; the message is a sentence without its full stop."""
 
 
 @contextmanager
 def no_longer_than(seconds: float, what: str) -> Iterator[None]:
-    """Raises TookTooLong inside the block after `seconds`; `what` is the sentence's subject, such as *building*.
+    """Raises TimeLimitExceeded inside the block after `seconds`; `what` is the sentence's subject, such as *building*.
 
     SIGALRM ends the block, so a call that returns to Python only late is ended late. Infinite seconds, and threads
-    other than the main one, have no limit. Where the work catches TookTooLong and raises another exception, TookTooLong
-    is raised in its place.
+    other than the main one, have no limit. Where the work catches TimeLimitExceeded and raises another exception,
+    TimeLimitExceeded is raised in its place.
     """
     if seconds == float("inf") or threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    ended: list[TookTooLong] = []
+    ended: list[TimeLimitExceeded] = []
 
     def stop(signum: int, frame: FrameType | None) -> NoReturn:
-        ended.append(TookTooLong(f"{what} was ended after {seconds:.0f} s"))
+        ended.append(TimeLimitExceeded(f"{what} was ended after {seconds:.0f} s"))
         raise ended[-1]
 
     before = signal.signal(signal.SIGALRM, stop)

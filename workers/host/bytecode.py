@@ -23,6 +23,6 @@ def folders_without(packages: Iterable[str] = IMPORTED) -> list[str]:
 
 def warn(packages: Iterable[str] = IMPORTED) -> None:
     """Say in the log which folders every stage compiles anew, and the command that does it once."""
-    if found := folders_without(packages):
-        command = f"{sys.executable} -m compileall -q -j 0 {' '.join(found)}"
-        log.warning("every stage compiles these libraries anew, for seconds each time; to do it once: %s", command)
+    if folders := folders_without(packages):
+        command = f"{sys.executable} -m compileall -q -j 0 {' '.join(folders)}"
+        log.warning("no bytecode of these libraries, so stages start seconds slower; compile it once: %s", command)

@@ -34,14 +34,14 @@ Why = Literal["exit", "stopped", "timeout"]
 
 
 @dataclass(frozen=True)
-class Ended:
+class ExitStatus:
     """How the command ended: by itself, stopped on request, or out of time. Negative codes are signals."""
 
     code: int
     why: Why
 
 
-class Unconfined(Exception):
+class ConfinementRefused(Exception):
     """The system refuses a protection that is required, so the command was not run; the message is a sentence."""
 
 
@@ -73,17 +73,17 @@ class Child:
         on_line: Callable[[str], None],
         template: Template | None = None,
     ) -> None:
-        """Start the command, in a fork of the template where that is ready. Raises Unconfined."""
+        """Start the command, in a fork of the template where that is ready. Raises ConfinementRefused."""
         self.on_line = on_line
         self._code: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         command.log_file.unlink(missing_ok=True)  # a process before may have left a link there
         with command.log_file.open("xb") as errors, contextlib.ExitStack() as theirs:
-            (given, give), (listen, spoken), (told, tell) = os.pipe(), os.pipe(), os.pipe()
-            for descriptor in (given, spoken, tell):
+            (stdin, give), (listen, stdout), (reported, tell) = os.pipe(), os.pipe(), os.pipe()
+            for descriptor in (stdin, stdout, tell):
                 theirs.callback(os.close, descriptor)
-            self._input, lines, report = os.fdopen(give, "wb", buffering=0), _text(listen), os.fdopen(told)
-            descriptors = (given, spoken, errors.fileno(), tell)
+            self._input, lines, report = os.fdopen(give, "wb", buffering=0), _text(listen), os.fdopen(reported)
+            descriptors = (stdin, stdout, errors.fileno(), tell)
             forked = template.fork(_request(command, limits, bounds), descriptors) if template else None
             self.pid = forked or self._start(command, limits, bounds, descriptors)
         self._reader = threading.Thread(target=inheriting(self._read), args=(lines,), daemon=True)
@@ -92,7 +92,7 @@ class Child:
             self.protection = _protection(report)
         if self.protection.missing and bounds.required:
             self.close()
-            raise Unconfined(f"it cannot be confined as required: {' '.join(self.protection.missing)}")
+            raise ConfinementRefused(f"it cannot be confined as required: {' '.join(self.protection.missing)}")
 
     def __enter__(self) -> Self:
         return self
@@ -146,14 +146,14 @@ class Child:
     def _start(
         self, command: ChildCommand, limits: ResourceLimits, bounds: Bounds, descriptors: tuple[int, int, int, int]
     ) -> int:
-        given, spoken, errors, tell = descriptors
+        stdin, stdout, errors, tell = descriptors
         settings = [json.dumps(asdict(limits)), json.dumps(asdict(bounds)), str(os.getpid()), str(tell)]
         self._process = subprocess.Popen(
             [*GUARD, *settings, sys.executable, "-m", command.module, *command.arguments],
             env=dict(command.env),
             cwd=command.cwd,
-            stdin=given,
-            stdout=spoken,
+            stdin=stdin,
+            stdout=stdout,
             stderr=errors,
             start_new_session=True,
             pass_fds=[tell],
@@ -179,7 +179,7 @@ class Child:
                 try:
                     self.on_line(line)
                 except Exception:
-                    log.exception("a line of the stage could not be passed on")
+                    log.exception("stage output not passed on")
 
     def _write(self, line: bytes) -> None:
         with contextlib.suppress(OSError, ValueError):  # it has ended

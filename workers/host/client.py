@@ -167,7 +167,7 @@ class Client:
             except (httpx.TransportError, Unreachable) as error:
                 if pause is None:
                     raise Unreachable(f"{method} {path}: {error or type(error).__name__}") from error
-                log.warning("the workbench cannot be reached, next try in %s s: %s", pause, error)
+                log.warning("workbench unreachable, retrying in %s s: %s", pause, error)
                 time.sleep(pause)
         raise AssertionError("the last try returns or raises")
 

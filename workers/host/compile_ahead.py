@@ -73,8 +73,8 @@ def start(document: StageInput, folders: Folders, config: WorkerConfig, outer: M
             required=config.require_sandbox,
         )
         return child.Child(command, LIMITS, bounds, on_line=lambda line: None)
-    except (OSError, child.Unconfined) as error:
-        log.warning("nothing is compiled ahead: %s", error)
+    except (OSError, child.ConfinementRefused) as error:
+        log.warning("kernels not compiled ahead: %s", error)
         return None
 
 

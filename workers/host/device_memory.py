@@ -23,13 +23,13 @@ def visible_gpus() -> dict[str, float | None]:
 
 def parsed(listed: str, visible: str | None) -> dict[str, float | None]:
     """GiB by UUID in nvidia-smi's answer to QUERY, of the GPUs that CUDA_VISIBLE_DEVICES names where it is set."""
-    wanted = None if visible is None else {each.strip() for each in visible.split(",")}
-    found: dict[str, float | None] = {}
+    names = None if visible is None else {name.strip() for name in visible.split(",")}
+    gpus: dict[str, float | None] = {}
     for line in listed.splitlines():
         index, uuid, mebibytes = (part.strip() for part in line.split(","))
-        if wanted is None or {index, uuid} & wanted:
-            found[uuid] = round(int(mebibytes) / 1024, 2) if mebibytes.isdigit() else None
-    return found
+        if names is None or {index, uuid} & names:
+            gpus[uuid] = round(int(mebibytes) / 1024, 2) if mebibytes.isdigit() else None
+    return gpus
 
 
 def gpus_for(gpu_class: str, visible: Sequence[str]) -> list[str]:

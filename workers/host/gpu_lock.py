@@ -11,13 +11,13 @@ from pathlib import Path
 SECONDS_BETWEEN_TRIES = 0.2
 
 
-class GaveUp(Exception):
+class LockAbandoned(Exception):
     """The caller was told to stop before the GPU was free."""
 
 
 @contextmanager
 def held(uuids: Iterable[str], stopped: Callable[[], bool], folder: Path | None = None) -> Iterator[None]:
-    """Holds the lock of every GPU in `uuids`; the kernel frees it when the process ends. Raises GaveUp.
+    """Holds the lock of every GPU in `uuids`; the kernel frees it when the process ends. Raises LockAbandoned.
 
     The lock is a file in `folder`, by default the temporary directory, which all workers of the host must share.
     """
@@ -25,9 +25,9 @@ def held(uuids: Iterable[str], stopped: Callable[[], bool], folder: Path | None 
         for uuid in sorted(uuids):
             descriptor = _open((folder or Path(tempfile.gettempdir())) / f"kernel-workbench-{uuid}.lock")
             stack.callback(os.close, descriptor)
-            while not _taken(descriptor):
+            while not _acquired(descriptor):
                 if stopped():
-                    raise GaveUp
+                    raise LockAbandoned
                 time.sleep(SECONDS_BETWEEN_TRIES)
         yield
 
@@ -40,7 +40,7 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
 
 
-def _taken(descriptor: int) -> bool:
+def _acquired(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

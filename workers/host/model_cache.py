@@ -100,8 +100,8 @@ def _is_whole(directory: Path, files: Sequence[ModelFile]) -> bool:
     """Whether the directory holds these plain files, with these contents, and nothing else."""
     if directory.is_symlink() or not directory.is_dir():
         return False
-    there = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if _is_leaf(path)}
-    if there != {file.path for file in files}:
+    present = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if _is_leaf(path)}
+    if present != {file.path for file in files}:
         return False
     with ThreadPoolExecutor(min(HASHERS, os.cpu_count() or 1)) as pool:
         return all(pool.map(lambda file: _is_same(directory / file.path, file), files))

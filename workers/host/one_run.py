@@ -49,7 +49,7 @@ class OneRun(bootsteps.StartStopStep):
         if self._has_message and not state.reserved_requests:
             raise WorkerShutdown(0)
         if not self._has_message and time.monotonic() > idle_until:
-            log.info("no message came: this worker ends")
+            log.info("no message received, worker exits")
             raise WorkerShutdown(0)
 
 

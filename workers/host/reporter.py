@@ -61,7 +61,7 @@ class Reporter:
         try:
             self._lines.append(Progress.model_validate_json(text))
         except ValidationError:
-            log.info("the stage said: %s", text.rstrip())
+            log.info("stage output: %s", text.rstrip())
 
     def _speak(self) -> None:
         with Client(self._config) as client:
@@ -86,14 +86,14 @@ class Reporter:
             else:
                 answer = client.heartbeat(self._key)
         except Unreachable as error:
-            log.warning("no heartbeat: %s", error)
+            log.warning("heartbeat failed: %s", error)
             return False
         except Rejected as error:
-            log.warning("the workbench did not take what the stage said: %s", error)
+            log.warning("progress rejected by the workbench: %s", error)
             self._forget(lines)
             return False
         except AttemptRefused as error:
-            log.warning("the attempt is no longer this worker's: %s", error)
+            log.warning("attempt no longer assigned to this worker: %s", error)
             self.superseded = True
             self.stop.set()
             return True
@@ -104,6 +104,6 @@ class Reporter:
         return True
 
     def _forget(self, lines: list[Progress]) -> None:
-        gone = {id(line) for line in lines}
-        while self._lines and id(self._lines[0]) in gone:
+        sent = {id(line) for line in lines}
+        while self._lines and id(self._lines[0]) in sent:
             self._lines.popleft()

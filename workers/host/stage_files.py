@@ -31,7 +31,7 @@ class Folders(NamedTuple):
     @property
     def read(self) -> list[str]:
         """The folders that the process may read and not write."""
-        return [str(each) for each in (self.model, self.recordings) if each]
+        return [str(path) for path in (self.model, self.recordings) if path]
 
 
 def python_files() -> tuple[str, ...]:
@@ -60,15 +60,16 @@ def toolchains(outer: Mapping[str, str]) -> list[str]:
     A compiler reads its own libraries and headers beside its `bin` directory.
     """
     commands = (outer.get(name, "").split() for name in ("CC", "CXX"))
-    found = (shutil.which(command[0], path=outer.get("PATH")) for command in commands if command)
-    folders = (Path(each).resolve().parent for each in found if each)
-    return sorted({str(each.parent) for each in folders if each.name == "bin" and each.parent != each.parent.parent})
+    programs = (shutil.which(command[0], path=outer.get("PATH")) for command in commands if command)
+    folders = (Path(file).resolve().parent for file in programs if file)
+    roots = {folder.parent for folder in folders if folder.name == "bin"}
+    return sorted(str(root) for root in roots if root != root.parent)
 
 
 def _opens(path: Path, closed: Iterable[Path]) -> bool:
     """Whether a closed directory lies in the path, or the path in it."""
     real = path.resolve()
-    return any(each.is_relative_to(real) or real.is_relative_to(each) for each in map(Path.resolve, closed))
+    return any(path.is_relative_to(real) or real.is_relative_to(path) for path in map(Path.resolve, closed))
 
 
 def code_folder(scratch: Path, packages: Iterable[str]) -> Path:
@@ -82,7 +83,7 @@ def code_folder(scratch: Path, packages: Iterable[str]) -> Path:
 
 def stage_modules(package: str) -> list[str]:
     """The modules of a package of stages."""
-    return [f"{package}.{each.name}" for each in pkgutil.iter_modules(importlib.import_module(package).__path__)]
+    return [f"{package}.{module.name}" for module in pkgutil.iter_modules(importlib.import_module(package).__path__)]
 
 
 def user_of(organisation: str) -> int:

@@ -18,8 +18,8 @@ def open_plain(directory: Path, name: str) -> BinaryIO:
     """
     with _folder_of(directory, name) as (at, last):
         opened = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
-    found = os.fstat(opened)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+    status = os.fstat(opened)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         os.close(opened)
         raise OSError(f"{name} is not a plain file")
     return os.fdopen(opened, "rb")

@@ -57,7 +57,7 @@ MOST_LEFT_OUT = 5
 class StageEnd(NamedTuple):
     """How a stage ended and what confined it; `failure` where its processes were ended too often."""
 
-    ended: child.Ended
+    status: child.ExitStatus
     confinement: Confinement
     failure: StageFailure | None = None
 
@@ -80,23 +80,23 @@ class RunProcess:
         """Run the stage until it ends otherwise than by what it tries.
 
         It may be started again, in a new process; all of them share its time, and `seconds_left` of one that starts
-        when it is over is negative. What it leaves is in the folder of its name. Raises child.Unconfined.
+        when it is over is negative. What it leaves is in the folder of its name. Raises child.ConfinementRefused.
         """
         end = time.monotonic() + document.seconds_left
         while True:
-            ended, confinement = self._run_once(document, end, reporter)
-            culprit = _culprit(self._folders.scratch, document.stage, ended)
+            status, confinement = self._run_once(document, end, reporter)
+            culprit = _culprit(self._folders.scratch, document.stage, status)
             if culprit is None:
-                return StageEnd(ended, confinement)
+                return StageEnd(status, confinement)
             left_out = [*document.left_out, culprit]
             sentence = f"{culprit.label}: {culprit.sentence}"
             reporter.line(Progress(fraction=0, message=sentence).model_dump_json())
             if len(left_out) > MOST_LEFT_OUT:
-                names = "; ".join(f"{each.label} ({each.reason})" for each in left_out)
-                said = (
+                names = "; ".join(f"{item.label} ({item.reason})" for item in left_out)
+                message = (
                     f"The {document.stage} stage's process was ended {len(left_out)} times by what it tried: {names}."
                 )
-                return StageEnd(ended, confinement, StageFailure(sentence=said))
+                return StageEnd(status, confinement, StageFailure(sentence=message))
             document = document.model_copy(update={"left_out": left_out, "seconds_left": end - time.monotonic()})
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class RunProcess:
         if self._child is not None:
             self._child.close()
 
-    def _run_once(self, document: StageInput, end: float, reporter: Reporter) -> tuple[child.Ended, Confinement]:
+    def _run_once(self, document: StageInput, end: float, reporter: Reporter) -> tuple[child.ExitStatus, Confinement]:
         codes: list[int] = []
 
         def on_line(line: str) -> None:
@@ -130,12 +130,12 @@ class RunProcess:
         seconds = max(0.0, document.seconds_left) * OVERTIME + OVERTIME_SECONDS
         why = process.wait(seconds, GRACE_SECONDS, reporter.stop, lambda: bool(codes))
         if (codes, why) == ([0], "exit"):
-            return child.Ended(0, "exit"), confinement
+            return child.ExitStatus(0, "exit"), confinement
         code = process.close()
-        ended = child.Ended(codes[0] if codes else code, why)
-        said = read_end(scratch, LOG_FILE, LOG_TAIL)
-        log.warning("stage %s of run %s ended with %s; it said:\n%s", document.stage, document.run_id, ended, said)
-        return ended, confinement
+        status = child.ExitStatus(codes[0] if codes else code, why)
+        tail = read_end(scratch, LOG_FILE, LOG_TAIL)
+        log.warning("stage %s of run %s ended with %s; last output:\n%s", document.stage, document.run_id, status, tail)
+        return status, confinement
 
     def _ready(self, document: StageInput) -> child.Child:
         """A process that waits for a stage. The one that runs is taken if it may do what this stage must."""
@@ -173,23 +173,23 @@ class RunProcess:
         return self._child
 
 
-def _culprit(directory: Path, stage: str, ended: child.Ended) -> LeftOut | None:
+def _culprit(directory: Path, stage: str, status: child.ExitStatus) -> LeftOut | None:
     """What the stage was trying when its process died of it; None when it ended otherwise."""
-    if not ended.code or ended.why != "exit":
+    if not status.code or status.why != "exit":
         return None
     try:
         with open_plain(directory, f"{stage}/{NOTE_FILE}") as file:
             noted = file.read(NOTE_BYTES).partition(b"\0")[0]
-        tried = LeftOut.model_validate_json(noted) if noted else None
+        culprit = LeftOut.model_validate_json(noted) if noted else None
     except (OSError, ValidationError):
         return None
-    if tried is None or tried.reason:
-        return tried
+    if culprit is None or culprit.reason:
+        return culprit
     hung = read_end(directory, f"{stage}/{HUNG_FILE}", LOG_TAIL)
     if hung:
-        log.warning("what the stage tried took too long:\n%s", hung)
-    reason = f"it did not end within {tried.seconds:.0f} s" if hung else death(ended.code)
-    return tried.model_copy(update={"reason": reason})
+        log.warning("stage timed out in:\n%s", hung)
+    reason = f"it did not end within {culprit.seconds:.0f} s" if hung else death(status.code)
+    return culprit.model_copy(update={"reason": reason})
 
 
 def starts_vllm(document: StageInput, outer: Mapping[str, str]) -> bool:

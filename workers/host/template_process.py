@@ -73,7 +73,7 @@ class Template:
         OSError where it does not answer: it may have forked, so nothing else may use the descriptors.
         """
         if self._process.poll() is not None:
-            log.warning("the template process has ended with %s; another one is started", self._process.returncode)
+            log.warning("template process exited (code %s), restarting it", self._process.returncode)
             self._link.close()
             self._start()
         if not self.ready:
@@ -83,11 +83,11 @@ class Template:
             socket.send_fds(self._link, [json.dumps(request).encode()], descriptors)
             answer = self._link.recv(REQUEST_BYTES).decode()
         except OSError as error:
-            log.warning("the template process does not answer: %s", error)
+            log.warning("template process not responding: %s", error)
             self._process.kill()
             raise
         if not answer.isdecimal():
-            log.warning("the template process cannot be forked: %s", answer or "it has ended")
+            log.warning("template process not forked: %s", answer or "it exited")
             return None
         return int(answer)
 
@@ -126,18 +126,18 @@ def main() -> None:
         if not message:
             return
         answer = why_not() or str(_fork_guard(json.loads(message), descriptors, worker))
-        for each in descriptors:
-            os.close(each)
+        for descriptor in descriptors:
+            os.close(descriptor)
         link.send(answer.encode())
 
 
 def why_not() -> str:
     """Why a fork of this process would not be as good as a new process, in a few words; "" where it is."""
-    names = [Path(f"/proc/self/task/{each}/comm").read_text().strip() for each in os.listdir("/proc/self/task")]
-    if len(others := [each for each in names if each not in FORK_SAFE_THREADS]) > 1:
+    names = [Path(f"/proc/self/task/{task}/comm").read_text().strip() for task in os.listdir("/proc/self/task")]
+    if len(others := [name for name in names if name not in FORK_SAFE_THREADS]) > 1:
         return f"it runs {len(others)} threads: {', '.join(sorted(others))}"
-    opened = (os.path.realpath(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd"))
-    if device := next((each for each in opened if each.startswith(GPUS)), ""):
+    opened = (os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
+    if device := next((path for path in opened if path.startswith(GPUS)), ""):
         return f"it has opened {device}"
     torch = sys.modules.get("torch")
     return "it has initialized CUDA" if torch and torch.cuda.is_initialized() else ""
@@ -153,7 +153,7 @@ def _fork_idle() -> int:
 
 def _fork_guard(request: dict[str, Any], descriptors: Sequence[int], worker: int) -> int:
     """The process id of the guard, which the worker has adopted: the process between them has ended."""
-    told, tell = os.pipe()
+    answer_end, tell = os.pipe()
     between = os.fork()
     if between == 0:
         between = os.getpid()
@@ -164,14 +164,14 @@ def _fork_guard(request: dict[str, Any], descriptors: Sequence[int], worker: int
         os._exit(0)
     os.close(tell)
     os.waitpid(between, 0)
-    with os.fdopen(told) as answer:
+    with os.fdopen(answer_end) as answer:
         return int(answer.read(20))
 
 
 def _become_guard(request: dict[str, Any], descriptors: Sequence[int], worker: int, between: int) -> NoReturn:
     os.setsid()
-    for number, each in enumerate(descriptors):
-        os.dup2(each, number)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
     os.closerange(DESCRIPTORS, os.sysconf("SC_OPEN_MAX"))
     while os.getppid() == between:
         time.sleep(0.001)
@@ -187,7 +187,7 @@ def _run(request: dict[str, Any]) -> NoReturn:
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
     search = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    sys.path[:] = [request["cwd"], *search, *(each for each in sys.path if each not in inherited)]
+    sys.path[:] = [request["cwd"], *search, *(path for path in sys.path if path not in inherited)]
     sys.argv[1:] = request["arguments"]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     tempfile.tempdir = None

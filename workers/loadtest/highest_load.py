@@ -44,7 +44,7 @@ def searched(
     """
     loads: list[LoadResult] = []
     kept: dict[int, LoadResult] = {}
-    few: dict[int, LoadResult] = {}
+    undecided: dict[int, LoadResult] = {}
     reason, searching = "", True
 
     def verdict_at(rung: int) -> Verdict | None:
@@ -55,15 +55,15 @@ def searched(
         result = measured(rung)
         if result.verdict is None and not unfinished():
             result = measured(rung)
-        if rung in few:
-            loads.remove(few.pop(rung))
-        said = _by_falling(result)
-        if said == "not_enough_samples":
-            few[rung] = result
+        if rung in undecided:
+            loads.remove(undecided.pop(rung))
+        verdict = _by_falling(result)
+        if verdict == "not_enough_samples":
+            undecided[rung] = result
         loads.append(result)
         kept[rung] = result
         shown(result)
-        return said
+        return verdict
 
     def rises() -> bool:
         nonlocal searching
@@ -72,14 +72,14 @@ def searched(
 
     rung = search.run(verdict_at, rises)
     searching = False
-    for lower in sorted((each for each in few if saturate and each < rung), reverse=True):
+    for lower in sorted((rung_below for rung_below in undecided if saturate and rung_below < rung), reverse=True):
         verdict_at(lower)
-    held = max((each for each, load in kept.items() if load.verdict == "met" and each <= rung), default=0)
-    return ladder.result(search, held, loads, reason)
+    highest = max((users for users, load in kept.items() if load.verdict == "met" and users <= rung), default=0)
+    return ladder.result(search, highest, loads, reason)
 
 
 def _by_falling(result: LoadResult) -> Verdict:
     """The verdict without promises that more load brings nearer, where one of these is not kept."""
     if result.verdict not in ("missed", "too_close"):
         return result.verdict or "too_close"
-    return overall([each.verdict for each in result.outcomes if each.objective.metric not in OF_WINDOWS])
+    return overall([outcome.verdict for outcome in result.outcomes if outcome.objective.metric not in OF_WINDOWS])

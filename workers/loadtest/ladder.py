@@ -17,8 +17,8 @@ RATES = 64
 
 def saturated(loads: Sequence[LoadResult]) -> Saturation | None:
     """Where throughput stops rising over these loads, void ones left out; None where it does not."""
-    rising = sorted(loads, key=lambda each: each.level)
-    return saturation([(each.level, each.tokens_per_second) for each in rising if each.verdict])
+    rising = sorted(loads, key=lambda load: load.level)
+    return saturation([(load.level, load.tokens_per_second) for load in rising if load.verdict])
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Ladder:
     def result(self, search: LimitSearch, rung: int, loads: list[LoadResult], unfinished: str) -> LimitResult:
         """What a search found: the highest rung that was met, 0 for none, among `loads`."""
         rate, speed = self.traffic.rate, self.traffic.speed
-        loads = sorted(loads, key=lambda each: each.level)
-        found = LimitResult(
+        loads = sorted(loads, key=lambda load: load.level)
+        limit = LimitResult(
             users=rung,
             most=self.most_users,
             rate=None if rate is None else rate * rung / RATES,
@@ -70,5 +70,5 @@ class Ladder:
             unfinished=unfinished,
         )
         if not self.traffic.open_loop:
-            return found
-        return found.model_copy(update={"users": found.held.users if found.held else 0})
+            return limit
+        return limit.model_copy(update={"users": limit.held.users if limit.held else 0})

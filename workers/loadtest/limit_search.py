@@ -57,31 +57,31 @@ class LimitSearch:
         the load is doubled further while `rises` says that throughput still does, for the curve; K has room for it.
         """
         met, above, users, asked = 0, self.most + 1, 1, 0
-        while (found := verdict_at(users)) is not None:
+        while (verdict := verdict_at(users)) is not None:
             asked += 1
-            decided = found not in ("met", "not_enough_samples")  # more load brings more requests
-            if found == "met":
+            decided = verdict not in ("met", "not_enough_samples")  # more load brings more requests
+            if verdict == "met":
                 met, above = users, self.most + 1
             elif decided or self.looks == 1:
                 above = min(above, users)
             if users == self.most or (decided and asked >= self.least):
                 break
             users = min(2 * users, self.most)
-        if found == "not_enough_samples" and self.looks > 1:
-            found = verdict_at(users)
-            met, above = (users, above) if found == "met" else (met, min(above, users))
-        while found is not None and above - met > 1 and met < self.most:
+        if verdict == "not_enough_samples" and self.looks > 1:
+            verdict = verdict_at(users)
+            met, above = (users, above) if verdict == "met" else (met, min(above, users))
+        while verdict is not None and above - met > 1 and met < self.most:
             middle = (met + above) // 2
-            found = verdict_at(middle)
-            if found == "met":
+            verdict = verdict_at(middle)
+            if verdict == "met":
                 met = middle
-            elif found is not None:
+            elif verdict is not None:
                 above = middle
         highest = users
-        while found is not None and highest < self.most and rises():
+        while verdict is not None and highest < self.most and rises():
             highest = min(2 * highest, self.most)
-            found = verdict_at(highest)
-            met = highest if found == "met" else met
+            verdict = verdict_at(highest)
+            met = highest if verdict == "met" else met
         return met
 
 
@@ -102,9 +102,9 @@ def saturation(rates: Sequence[tuple[float, float]]) -> Saturation | None:
         return (high[1] - low[1]) / (high[0] - low[0]) / alone
 
     ends = (
-        each
-        for at, each in enumerate(rates[:-1], start=1)
-        if all(slope(each, higher) < LEAST_SLOPE for higher in rates[at:])
+        rate
+        for at, rate in enumerate(rates[:-1], start=1)
+        if all(slope(rate, higher) < LEAST_SLOPE for higher in rates[at:])
     )
     slopes = list(itertools.starmap(slope, itertools.pairwise(rates)))
     return next((Saturation(users=users, least=LEAST_SLOPE, slopes=slopes) for users, _ in ends), None)

@@ -13,6 +13,7 @@ from kernels.load.exchange import CANCELLED
 from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, LoadTrace, OnProgress, quiet
 from kernels.load.sender_process import SenderDied
 from workers.documents.load import OF_WINDOWS, LoadMetric, LoadResult
+from workers.documents.measurement import metric_key
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.loadtest.prompts import TokenScale
@@ -53,34 +54,35 @@ class LoadTest:
 
     def check(self) -> None:
         """Raises ValueError with a sentence for a promise that this test cannot judge."""
-        for each in self.objectives:
-            if each.limit is None:
-                raise ValueError(f"{each.label} is promised relative to today; a load test of one server needs a limit")
-            if each.metric == "cost_per_mtok" and self.usd_per_hour is None:
-                raise ValueError(f"{each.label} needs the price of the server, present.usd_per_hour")
-            if self.target.api == "embeddings" and each.metric in OF_TOKENS:
-                raise ValueError(f"{each.label} is about generated tokens, which embeddings do not have")
-            if each.metric == "throughput" and self.limits.seconds - self.limits.warm_up_s < 2:
-                raise ValueError(f"{each.label} is judged by whole seconds; measure for longer")
+        for objective in self.objectives:
+            label = objective.label
+            if objective.limit is None:
+                raise ValueError(f"{label} is promised relative to today; a load test of one server needs a limit")
+            if objective.metric == "cost_per_mtok" and self.usd_per_hour is None:
+                raise ValueError(f"{label} needs the price of the server, present.usd_per_hour")
+            if self.target.api == "embeddings" and objective.metric in OF_TOKENS:
+                raise ValueError(f"{label} is about generated tokens, which embeddings do not have")
+            if objective.metric == "throughput" and self.limits.seconds - self.limits.warm_up_s < 2:
+                raise ValueError(f"{label} is judged by whole seconds; measure for longer")
 
 
 async def learn(test: LoadTest) -> TokenScale:
     """Sends two requests, shorter ones where the server refuses those. Raises NotMeasurable when it answers neither."""
     for smaller in SMALLER:
         exchanges = [await probe(test.target, test.traffic, words // smaller) for words in PROBES]
-        refused = next((each for each in exchanges if each.error), None)
+        refused = next((exchange for exchange in exchanges if exchange.error), None)
         if refused is None or refused.status != HTTPStatus.BAD_REQUEST:
             break
     if refused is not None:
         raise NotMeasurable(refused.sentence)
-    first, second = (each.counted_prompt for each in exchanges)
+    first, second = (exchange.counted_prompt for exchange in exchanges)
     if first is None or second is None:
         return TokenScale()
     return TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
 
 
 async def put_on(test: LoadTest, progress: OnProgress = quiet) -> LoadTrace:
-    """Learns how the server counts and puts the load on it. Raises NotMeasurable or BrokenRecording."""
+    """Learns how the server counts and puts the load on it. Raises NotMeasurable or InvalidRecording."""
     scale = await learn(test)
     try:
         return await sending(test.target, test.traffic, test.folder, test.limits, scale).run(progress)
@@ -99,7 +101,7 @@ def sent_under(test: LoadTest, progress: OnProgress = quiet) -> LoadTrace:
     """Puts load on the server.
 
     Raises NotMeasurable when the server does not answer at all or a process that sends dies, ValueError for what makes
-    no sense, BrokenRecording where a recording is broken.
+    no sense, InvalidRecording where a recording is broken.
     """
     test.check()
     return asyncio.run(put_on(test, progress))
@@ -109,9 +111,10 @@ def judged(test: LoadTest, sent: LoadTrace, at: str, more: Sequence[LoadTrace] =
     """The result of a load test; with `more` rounds of it, of all of them together."""
     load = LoadSummary(sent, test.usd_per_hour, more)
     lag = load.generator_lag()
-    outcomes = [load.outcome(each, test.confidence) for each in test.objectives]
-    ended = [each for each in load.exchanges if each.ended and each.ended != CANCELLED]
-    short = sum(each.tokens < each.planned.output_tokens for each in ended) if test.target.api != "embeddings" else 0
+    outcomes = [load.outcome(objective, test.confidence) for objective in test.objectives]
+    ended = [exchange for exchange in load.exchanges if exchange.ended and exchange.ended != CANCELLED]
+    generates = test.target.api != "embeddings"
+    short = sum(exchange.tokens < exchange.planned.output_tokens for exchange in ended if generates)
     return LoadResult(
         at=at,
         url=test.target.address.url,
@@ -123,7 +126,7 @@ def judged(test: LoadTest, sent: LoadTrace, at: str, more: Sequence[LoadTrace] =
         seconds=load.seconds,
         requests=len(load.exchanges),
         completed=len(ended),
-        cancelled=sum(each.ended == CANCELLED for each in load.exchanges),
+        cancelled=sum(exchange.ended == CANCELLED for exchange in load.exchanges),
         ended_early=short,
         failures=load.failures(),
         tokens=load.tokens(),
@@ -135,53 +138,54 @@ def judged(test: LoadTest, sent: LoadTrace, at: str, more: Sequence[LoadTrace] =
         in_flight=load.in_flight,
         lag=lag,
         outcomes=outcomes,
-        verdict=None if lag.void or not outcomes else overall([each.verdict for each in outcomes]),
+        verdict=None if lag.void or not outcomes else overall([outcome.verdict for outcome in outcomes]),
         notes=_notes(test, load, short),
     )
 
 
 def _metrics(test: LoadTest, load: LoadSummary) -> list[LoadMetric]:
-    promised = [*((each.metric, each.n) for each in test.objectives), *test.shown]
-    usual = [(each, None) for each in (NOT_STREAMED if test.target.api == "embeddings" else STREAMED)]
-    found = []
+    promised = [*(metric_key(objective) for objective in test.objectives), *test.shown]
+    usual = [(metric, None) for metric in (NOT_STREAMED if test.target.api == "embeddings" else STREAMED)]
+    metrics = []
     for metric, n in dict.fromkeys([*promised, *usual]):
-        extra = [each.percentile for each in test.objectives if (each.metric, each.n) == (metric, n)]
-        if one := load.metric(metric, n, extra):
-            found.append(one)
-    return found
+        extra = [objective.percentile for objective in test.objectives if metric_key(objective) == (metric, n)]
+        if figures := load.metric(metric, n, extra):
+            metrics.append(figures)
+    return metrics
 
 
 def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
     """What a reader must know beside the figures, a sentence each."""
     tokens, void = load.tokens(), load.lag.sentence(closed=not load.open_loop)
-    found = [void] if void else []
-    if any(each.overrun for each in load.rounds):
-        found.append(f"Sending stopped when {MOST_IN_FLIGHT:,} requests were open: the server does not keep up.")
+    notes = [void] if void else []
+    if any(sent.overrun for sent in load.rounds):
+        notes.append(f"Sending stopped when {MOST_IN_FLIGHT:,} requests were open: the server does not keep up.")
     if tokens.prompt is not None and abs(tokens.prompt - tokens.prompt_wanted) > 0.05 * tokens.prompt_wanted:
-        found.append(
+        notes.append(
             f"The server counted {tokens.prompt:,} prompt tokens where {tokens.prompt_wanted:,} were wanted: "
             "prompts are made of words."
         )
     if tokens.several:
-        found.append(
+        notes.append(
             f"{tokens.several:,} answers had several tokens in one event: their TTF-N is at most what is shown, and "
             "gaps between tokens are gaps between events."
         )
     if tokens.uncounted and test.target.api != "embeddings":
-        found.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
+        notes.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
     if short and not test.traffic.end_of_text:
-        found.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
-    single = [load.outcome(each, test.confidence) for each in test.objectives if each.metric not in OF_WINDOWS]
-    found += [
-        f"{each.objective.label} is judged by {each.requests:,} of {len(load.exchanges):,} requests: the others ended "
-        "before it."
-        for each in single
-        if each.requests < len(load.exchanges)
+        notes.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
+    of_requests = (objective for objective in test.objectives if objective.metric not in OF_WINDOWS)
+    single = [load.outcome(objective, test.confidence) for objective in of_requests]
+    notes += [
+        f"{outcome.objective.label} is judged by {outcome.requests:,} of {len(load.exchanges):,} requests: the others "
+        "ended before it."
+        for outcome in single
+        if outcome.requests < len(load.exchanges)
     ]
-    most = max((each.alike for each in single), default=1.0)
+    most = max((outcome.alike for outcome in single), default=1.0)
     if most >= MANY_ALIKE:
-        found.append(
+        notes.append(
             "Requests that queue behind each other, or are answered together, are alike: verdicts count up to "
             f"{most:.1f} as one."
         )
-    return found
+    return notes

@@ -19,7 +19,7 @@ from workers.documents.traffic import (
     UniformLength,
 )
 from workers.loadtest import recording
-from workers.loadtest.recording import Recorded
+from workers.loadtest.recording import RecordedRequest
 
 PROMPTS, OUTPUTS, GAPS, PAUSES, CANCELLED = range(5)
 """Each quantity is drawn from a stream of its own, so that a change of one leaves the others as they were."""
@@ -29,7 +29,7 @@ def requests(traffic: Traffic, folder: Path) -> Iterator[PlannedRequest]:
     """The requests in the order in which they are sent, without end unless arrivals are recorded.
 
     `folder`: where the path of a recording begins. Recorded lengths start again at the first line behind the last one.
-    Raises BrokenRecording where the recording is broken, when that line is reached.
+    Raises InvalidRecording where the recording is broken, when that line is reached.
     """
     arrivals = traffic.arrivals or ClosedLoop()
     ends = isinstance(arrivals, RecordedArrivals)
@@ -52,7 +52,7 @@ def requests(traffic: Traffic, folder: Path) -> Iterator[PlannedRequest]:
         )
 
 
-def _lines(file: Path, again: bool) -> Iterator[Recorded]:
+def _lines(file: Path, again: bool) -> Iterator[RecordedRequest]:
     yield from recording.read(file)
     while again:
         yield from recording.read(file)
@@ -64,7 +64,7 @@ def _lengths(length: Length, seed: int, stream: int) -> Iterator[int | None]:
         case FixedLength():
             return itertools.repeat(length.tokens)
         case UniformLength():
-            values = endless(lambda each: each.integers(length.low, length.high + 1, DRAWN_AT_ONCE), seed, stream)
+            values = endless(lambda rng: rng.integers(length.low, length.high + 1, DRAWN_AT_ONCE), seed, stream)
             return (int(value) for value in values)
         case LogNormalLength():
             return log_normal(length.median, length.sigma, length.most, seed, stream)
@@ -83,12 +83,12 @@ def _pauses(arrivals: ClosedLoop | Poisson | Gamma | RecordedArrivals, seed: int
     if not isinstance(arrivals, ClosedLoop) or not arrivals.think_s:
         return itertools.repeat(0.0)
     mean = arrivals.think_s
-    return endless(lambda each: each.exponential(mean, DRAWN_AT_ONCE), seed, PAUSES)
+    return endless(lambda rng: rng.exponential(mean, DRAWN_AT_ONCE), seed, PAUSES)
 
 
 def _cancelled(traffic: Traffic) -> Iterator[int | None]:
     who = traffic.cancellations
     if who is None:
         return itertools.repeat(None)
-    values = endless(lambda each: each.random(DRAWN_AT_ONCE), traffic.seed, CANCELLED)
+    values = endless(lambda rng: rng.random(DRAWN_AT_ONCE), traffic.seed, CANCELLED)
     return (who.after_tokens if value < who.share else None for value in values)

@@ -21,7 +21,7 @@ MOST_REQUESTS, MOST_BYTES = 1_000_000, 128 * 2**20
 """The largest recording that may be handed in."""
 
 
-class BrokenRecording(ValueError):
+class InvalidRecording(ValueError):
     """A recording cannot be read. The message is the `file` and the `reason`, which names the line."""
 
     def __init__(self, file: Path, reason: str) -> None:
@@ -33,7 +33,7 @@ class BrokenRecording(ValueError):
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedRequest:
     """One line: seconds since the first line's arrival, lengths in tokens, and the conversation, "" for none."""
 
     arrival_s: float
@@ -42,31 +42,31 @@ class Recorded:
     conversation: str = ""
 
 
-def read(file: Path) -> Iterator[Recorded]:
+def read(file: Path) -> Iterator[RecordedRequest]:
     """The lines of a recording, in order, one at a time. Empty lines and further columns are left out.
 
     A CSV file has a heading that names `prompt_tokens`, `output_tokens` and, where they are known, `arrival_s` and
     `conversation`; in JSON Lines each line is an object with these keys. `arrival_s` counts from any moment, such as
-    the Unix epoch; without it every request arrives at once. Raises BrokenRecording for a file that cannot be read, a
+    the Unix epoch; without it every request arrives at once. Raises InvalidRecording for a file that cannot be read, a
     broken line, and an arrival before the line above it.
     """
-    return (each for _, each in _numbered(file))
+    return (request for _, request in _numbered(file))
 
 
 def facts(file: Path) -> RecordingFacts:
-    """What a whole recording holds. Raises what `read` raises, and BrokenRecording where it has too many requests."""
+    """What a whole recording holds. Raises what `read` raises, and InvalidRecording where it has too many requests."""
     requests = prompt = output = 0
     seconds = 0.0
-    for number, each in _numbered(file):
+    for number, request in _numbered(file):
         requests += 1
         if requests > MOST_REQUESTS:
             raise _broken(file, number, f"has request {requests:,}; a recording has at most {MOST_REQUESTS:,}")
-        seconds = each.arrival_s
-        prompt, output = max(prompt, each.prompt_tokens), max(output, each.output_tokens)
+        seconds = request.arrival_s
+        prompt, output = max(prompt, request.prompt_tokens), max(output, request.output_tokens)
     return RecordingFacts(requests=requests, seconds=seconds, longest_prompt=prompt, longest_output=output)
 
 
-def _numbered(file: Path) -> Iterator[tuple[int, Recorded]]:
+def _numbered(file: Path) -> Iterator[tuple[int, RecordedRequest]]:
     first = last = -math.inf
     for number, row in _rows(file):
         arrival = _arrival(file, number, row)
@@ -78,9 +78,10 @@ def _numbered(file: Path) -> Iterator[tuple[int, Recorded]]:
             raise _broken(file, number, f"arrival_s is {last - first:,.0f} s after the first one, more than a year")
         prompt = _length(file, number, row, "prompt_tokens", LONGEST_PROMPT)
         output = _length(file, number, row, "output_tokens", LONGEST_OUTPUT)
-        yield number, Recorded(last - first, prompt, output, _conversation(file, number, row.get("conversation")))
+        conversation = _conversation(file, number, row.get("conversation"))
+        yield number, RecordedRequest(last - first, prompt, output, conversation)
     if first == -math.inf:
-        raise BrokenRecording(file, "holds no request")
+        raise InvalidRecording(file, "holds no request")
 
 
 def _rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -91,7 +92,7 @@ def _rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             lines = _Lines(file, content)
             yield from _json_rows(file, lines) if begins.startswith(b"{") else _csv_rows(file, lines)
     except OSError as error:
-        raise BrokenRecording(file, error.strerror or str(error)) from None
+        raise InvalidRecording(file, error.strerror or str(error)) from None
 
 
 class _Lines:
@@ -150,14 +151,14 @@ def _arrival(file: Path, number: int, row: dict[str, Any]) -> float:
 
 
 def _conversation(file: Path, number: int, given: Any) -> str:
-    found = "" if given is None else str(given)
-    if len(found) > LONGEST_CONVERSATION:
+    name = "" if given is None else str(given)
+    if len(name) > LONGEST_CONVERSATION:
         raise _broken(file, number, f"conversation is longer than {LONGEST_CONVERSATION} characters")
     try:
-        found.encode()
+        name.encode()
     except UnicodeEncodeError:
         raise _broken(file, number, "conversation holds an escape that stands for half of a character") from None
-    return found
+    return name
 
 
 def _length(file: Path, number: int, row: dict[str, Any], name: str, most: int) -> int:
@@ -170,14 +171,14 @@ def _length(file: Path, number: int, row: dict[str, Any], name: str, most: int) 
 def _number(file: Path, number: int, row: dict[str, Any], name: str) -> float:
     value = row.get(name)
     try:
-        found = math.nan if value is None or isinstance(value, bool) else float(value)
+        parsed = math.nan if value is None or isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not math.isfinite(found):
-        given = "is missing" if value in (None, "") else f"is no number: {str(value)[:40]!r}"
-        raise _broken(file, number, f"{name} {given}")
-    return found
+        parsed = math.nan
+    if not math.isfinite(parsed):
+        problem = "is missing" if value in (None, "") else f"is no number: {str(value)[:40]!r}"
+        raise _broken(file, number, f"{name} {problem}")
+    return parsed
 
 
-def _broken(file: Path, number: int, reason: str) -> BrokenRecording:
-    return BrokenRecording(file, f"line {number}: {reason}")
+def _broken(file: Path, number: int, reason: str) -> InvalidRecording:
+    return InvalidRecording(file, f"line {number}: {reason}")

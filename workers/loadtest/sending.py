@@ -43,7 +43,7 @@ class LoadTarget:
 def sending(target: LoadTarget, traffic: Traffic, folder: Path, limits: LoadDuration, scale: TokenScale) -> Sending:
     """A traffic description, to be sent by as many processes as it takes; recordings are looked for in `folder`.
 
-    Its `run` raises BrokenRecording when a broken line is reached.
+    Its `run` raises InvalidRecording when a broken line is reached.
     """
     users = None if traffic.open_loop else traffic.concurrency
     wanted = processes_for(users, requests(traffic, folder), limits.seconds)

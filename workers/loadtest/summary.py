@@ -18,7 +18,7 @@ from kernels.measure.latency import Served
 from workers.documents.load import OF_WINDOWS, GeneratorLag, LoadFailure, LoadMetric, LoadOutcome, LoadTokens
 from workers.documents.measurement import Interval
 from workers.documents.workload import Objective, unit_of
-from workers.stats.dependence import alike, answered_together, judged
+from workers.stats.dependence import answered_together, judged, load_inefficiency
 from workers.stats.intervals import SHOWN_PERCENTILES, count_over, meets, objective_value
 from workers.stats.verdicts import CONFIDENCE
 
@@ -35,7 +35,7 @@ class LoadSummary(LoadFigures):
         super().__init__([sent, *more])
         self._usd_per_hour = usd_per_hour
         if not self.open_loop:
-            self.answered.sort(key=lambda each: _first_ns(*each))
+            self.answered.sort(key=lambda answer: _first_ns(*answer))
 
     def grouped(self, metric: str, n: int | None = None) -> list[list[float]]:
         """A metric's samples, one list for each request, or for each second of metrics of the whole server."""
@@ -76,7 +76,7 @@ class LoadSummary(LoadFigures):
 
     def goodput(self, objectives: Sequence[Objective]) -> float | None:
         """Requests per second that met every objective; None where none is about single requests."""
-        own = [each for each in objectives if each.metric not in OF_WINDOWS]
+        own = [objective for objective in objectives if objective.metric not in OF_WINDOWS]
         return self.kept_per_second(lambda served: meets(served, own)) if own and self.seconds else None
 
     def metric(self, metric: str, n: int | None = None, extra: Sequence[float] = ()) -> LoadMetric | None:
@@ -87,11 +87,11 @@ class LoadSummary(LoadFigures):
             return None
         shown = sorted({*SHOWN_PERCENTILES, *extra})
         values = _values(groups)
-        size = alike(values, values, 1.0 if metric in OF_WINDOWS else self._together(metric, n))
+        size = load_inefficiency(values, values, 1.0 if metric in OF_WINDOWS else self._together(metric, n))
         single = len(samples) == len(groups)
         intervals = [_of_singles(samples, p, size) for p in shown] if single else _of_groups(groups, shown, size)
-        found = {f"p{p:g}": interval for p, interval in zip(shown, intervals, strict=True)}
-        return LoadMetric(metric=metric, n=n, unit=unit_of(metric), samples=len(samples), percentiles=found)
+        percentiles = {f"p{p:g}": interval for p, interval in zip(shown, intervals, strict=True)}
+        return LoadMetric(metric=metric, n=n, unit=unit_of(metric), samples=len(samples), percentiles=percentiles)
 
     def outcome(self, objective: Objective, confidence: float = CONFIDENCE) -> LoadOutcome:
         """The verdict on one objective. A failed request counts as wholly beyond every limit of single requests."""
@@ -99,28 +99,28 @@ class LoadSummary(LoadFigures):
         requests: Sequence[list[float] | None] = (
             self.grouped(objective.metric) if windows else self._requests(objective.metric, objective.n)
         )
-        shares = [1.0 if each is None else count_over(objective, each) / len(each) for each in requests]
-        samples = list(itertools.chain.from_iterable(each or () for each in requests))
+        shares = [1.0 if request is None else count_over(objective, request) / len(request) for request in requests]
+        samples = list(itertools.chain.from_iterable(request or () for request in requests))
         together = 1.0 if windows else self._together(objective.metric, objective.n)
         counts = self._gaps() if objective.metric == "itl" else ()
-        found = judged(percentile, _values(requests), shares, confidence, together, objective.limit, counts)
+        judgement = judged(percentile, _values(requests), shares, confidence, together, objective.limit, counts)
         return LoadOutcome(
             objective=objective,
             value=objective_value(objective, samples) if samples else None,
-            verdict=found.verdict,
+            verdict=judgement.verdict,
             requests=len(shares),
             over=sum(share > 0 for share in shares),
-            needed=found.needed,
-            alike=found.alike,
+            needed=judgement.needed,
+            alike=judgement.inefficiency,
         )
 
     def _together(self, metric: str, n: int | None) -> float | None:
         """How many requests one batch answers, of those that gave this metric or failed; None for an open loop."""
         if self.open_loop:
             return None
-        found = [(exchange, served) for exchange, served, _ in self._by_request(metric, n)]
-        took_s = [(exchange.end_ns - exchange.intended_ns) / 1e9 for exchange, _ in found]
-        return answered_together([_first_ns(*each) / 1e9 for each in found], median(took_s)) if found else 1.0
+        answers = [(exchange, served) for exchange, served, _ in self._by_request(metric, n)]
+        took_s = [(exchange.end_ns - exchange.intended_ns) / 1e9 for exchange, _ in answers]
+        return answered_together([_first_ns(*answer) / 1e9 for answer in answers], median(took_s)) if answers else 1.0
 
     def _requests(self, metric: str, n: int | None) -> list[list[float] | None]:
         """A metric's samples of each request, None where it failed, as `_by_request`."""
@@ -128,25 +128,25 @@ class LoadSummary(LoadFigures):
 
     def _gaps(self) -> list[int]:
         """How many gaps between tokens each request of `_by_request("itl")` has; of a failed one, should have had."""
-        found = []
+        gaps = []
         for exchange, _, samples in self._by_request("itl", None):
             planned = exchange.planned
-            asked = min(planned.output_tokens, planned.cancel_after or planned.output_tokens)
-            found.append(max(1, asked - 1) if samples is None else len(samples))
-        return found
+            expected = min(planned.output_tokens, planned.cancel_after or planned.output_tokens)
+            gaps.append(max(1, expected - 1) if samples is None else len(samples))
+        return gaps
 
     def _by_request(self, metric: str, n: int | None) -> list[tuple[Exchange, Served | None, list[float] | None]]:
         """Each request with a metric's samples, None where it failed, without those that gave none.
 
         In the order of due times; of a closed loop in that of first tokens, so that those of one batch are neighbours.
         """
-        found: list[tuple[Exchange, Served | None, list[float] | None]] = []
+        requests: list[tuple[Exchange, Served | None, list[float] | None]] = []
         for exchange, served in self.answered:
             if exchange.error:
-                found.append((exchange, None, None))
+                requests.append((exchange, None, None))
             elif served and (samples := self.samples_of(exchange, served, metric, n)):
-                found.append((exchange, served, samples))
-        return found
+                requests.append((exchange, served, samples))
+        return requests
 
     def generator_lag(self) -> GeneratorLag:
         """The generator's own delays, and whether they void the test."""
@@ -155,31 +155,31 @@ class LoadSummary(LoadFigures):
     def failures(self) -> list[LoadFailure]:
         """Failures by kind, the most frequent first."""
         kinds: dict[str, list[str]] = {}
-        for each in self.exchanges:
-            if each.error:
-                kinds.setdefault(each.error, []).append(each.sentence)
-        found = [LoadFailure(kind=kind, count=len(said), sentence=said[0]) for kind, said in kinds.items()]
-        return sorted(found, key=lambda each: -each.count)
+        for exchange in self.exchanges:
+            if exchange.error:
+                kinds.setdefault(exchange.error, []).append(exchange.sentence)
+        failures = [LoadFailure(kind=kind, count=len(texts), sentence=texts[0]) for kind, texts in kinds.items()]
+        return sorted(failures, key=lambda failure: -failure.count)
 
     def tokens(self) -> LoadTokens:
         """Tokens wanted and counted, over the requests that ended as planned."""
-        whole = [each for each in self.exchanges if each.ended and each.ended != CANCELLED]
-        prompts = [each.counted_prompt for each in whole]
+        completed = [exchange for exchange in self.exchanges if exchange.ended and exchange.ended != CANCELLED]
+        prompts = [exchange.counted_prompt for exchange in completed]
         return LoadTokens(
-            prompt_wanted=sum(each.planned.prompt_tokens for each in whole),
-            prompt=None if None in prompts else sum(each or 0 for each in prompts),
-            output_wanted=sum(each.planned.output_tokens for each in whole),
-            output=sum(each.tokens for each in whole),
-            several=sum(each.several_in_an_event for each in whole),
-            uncounted=sum(each.counted_output is None for each in whole),
+            prompt_wanted=sum(exchange.planned.prompt_tokens for exchange in completed),
+            prompt=None if None in prompts else sum(prompt or 0 for prompt in prompts),
+            output_wanted=sum(exchange.planned.output_tokens for exchange in completed),
+            output=sum(exchange.tokens for exchange in completed),
+            several=sum(exchange.several_in_an_event for exchange in completed),
+            uncounted=sum(exchange.counted_output is None for exchange in completed),
         )
 
 
 def _values(requests: Sequence[Sequence[float] | None]) -> list[float]:
     """The mean of each request's samples; that of a failed one is the worst of all."""
-    known = [fmean(each) for each in requests if each is not None]
+    known = [fmean(request) for request in requests if request is not None]
     worst = max(known, default=0.0)
-    return [worst if each is None else fmean(each) for each in requests]
+    return [worst if request is None else fmean(request) for request in requests]
 
 
 def _first_ns(exchange: Exchange, served: Served | None) -> int:
@@ -190,7 +190,7 @@ def _first_ns(exchange: Exchange, served: Served | None) -> int:
 def _inside_ns(sent: LoadTrace) -> list[int]:
     """How long each request was open within the steady part."""
     since, until = sent.counted_from_ns, sent.stopped_ns
-    return [max(min(each.end_ns, until) - max(each.begun_ns, since), 0) for each in sent.exchanges]
+    return [max(min(exchange.end_ns, until) - max(exchange.begun_ns, since), 0) for exchange in sent.exchanges]
 
 
 def _of_singles(samples: Sequence[float], p: float, size: float) -> Interval:
@@ -204,18 +204,18 @@ def _of_groups(groups: Sequence[Sequence[float]], shown: Sequence[float], size: 
     Gaps of one request are alike, and so are the requests that count as one.
     """
     drawn = max(1, int(len(groups) / size))
-    owner = np.repeat(np.arange(len(groups)) * drawn // len(groups), [len(each) for each in groups])
+    owner = np.repeat(np.arange(len(groups)) * drawn // len(groups), [len(group) for group in groups])
     values = np.fromiter(itertools.chain.from_iterable(groups), dtype=float, count=len(owner))
     order = np.argsort(values, kind="stable")
     values, owner = values[order], owner[order]
-    shares, generator, found = np.array(shown) / 100, np.random.default_rng(0), []
+    shares, generator, resampled = np.array(shown) / 100, np.random.default_rng(0), []
     for _ in range(RESAMPLES):
         weights = np.bincount(generator.integers(0, drawn, drawn), minlength=drawn)
         below = np.cumsum(weights[owner])
-        found.append(values[np.searchsorted(below, below[-1] * shares, side="right").clip(max=len(values) - 1)])
+        resampled.append(values[np.searchsorted(below, below[-1] * shares, side="right").clip(max=len(values) - 1)])
     ordered: list[float] = values.tolist()
     middles = [percentile(ordered, p) for p in shown]
-    ends = np.quantile(found, [0.025, 0.975], axis=0).tolist()
+    ends = np.quantile(resampled, [0.025, 0.975], axis=0).tolist()
     return [
         Interval(value=middle, low=min(low, middle), high=max(high, middle))
         for middle, low, high in zip(middles, *ends, strict=True)
@@ -224,4 +224,4 @@ def _of_groups(groups: Sequence[Sequence[float]], shown: Sequence[float], size: 
 
 def records(sent: LoadTrace) -> list[dict[str, Any]]:
     """Every exchange as one line of JSON, those of the warm-up included and marked."""
-    return [each.record() | {"counted": sent.is_steady(each.intended_ns)} for each in sent.exchanges]
+    return [exchange.record() | {"counted": sent.is_steady(exchange.intended_ns)} for exchange in sent.exchanges]

@@ -11,7 +11,7 @@ NATS_PER_RATE = 0.1
 
 
 @dataclass(frozen=True)
-class Allowed:
+class Tolerances:
     """Largest rises, each at the upper end of its 95 % interval.
 
     `rate` is of the share of other tokens or classes, or of the cosine distance; `nats` of the mean KL divergence.
@@ -21,7 +21,7 @@ class Allowed:
     nats: float
 
     @classmethod
-    def stated(cls, rate: float) -> "Allowed":
+    def stated(cls, rate: float) -> "Tolerances":
         """What a workload allows that states the rise of the rate."""
         return cls(rate, NATS_PER_RATE * rate)
 
@@ -31,17 +31,17 @@ class Allowed:
         return f"{float(f'{self.nats:.3g}'):.12f}".rstrip("0").rstrip(".") + " nats"
 
 
-OF_TRAINED = Allowed(0.005, 0.00005)
-OF_GENERATED = Allowed(0.01, 0.0004)
+OF_TRAINED = Tolerances(0.005, 0.00005)
+OF_GENERATED = Tolerances(0.01, 0.0004)
 """The defaults for tokens, by the kind of weights: docs/method.md says which measurements of bf16 they come from."""
-OF_ANSWERS = Allowed.stated(0.01)
+OF_ANSWERS = Tolerances.stated(0.01)
 """The default for classes and vectors: no trained model that gives them was measured."""
 
 
-def allowed_rises(constraints: Constraints, model: ModelManifest, answer: AnswerKind) -> Allowed:
+def allowed_rises(constraints: Constraints, model: ModelManifest, answer: AnswerKind) -> Tolerances:
     """What the workload states, else the default for the model's answers and weights."""
     if constraints.max_quality_loss is not None:
-        return Allowed.stated(constraints.max_quality_loss)
+        return Tolerances.stated(constraints.max_quality_loss)
     if answer.form != "tokens":
         return OF_ANSWERS
     return OF_GENERATED if model.generated else OF_TRAINED

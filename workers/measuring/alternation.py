@@ -48,8 +48,8 @@ def warm_clients(document: StageInput, runner: Runner, seed: int) -> Clients:
 
 
 def _is_far_slower(before: Sequence[Served], after: Sequence[Served]) -> bool:
-    past, now = (median(each.service_s for each in side) for side in (before, after))
-    return past >= FAR_SLOWER * now
+    median_before, median_after = (median(batch.service_s for batch in side) for side in (before, after))
+    return median_before >= FAR_SLOWER * median_after
 
 
 def alternate(
@@ -65,7 +65,7 @@ def alternate(
     time.
     """
     objectives = workload.objectives
-    limited = [each for each in objectives if each.limit is not None]
+    limited = [objective for objective in objectives if objective.limit is not None]
     least_pairs = LEAST_PAIRS if limited == list(objectives) else LEAST_REQUESTS
     soonest, spent, alone = time.monotonic() + LEAST_SECONDS, 0.0, False
     while True:
@@ -73,15 +73,15 @@ def alternate(
         pairs, done = len(before.served), len(after.served)
         if pairs >= FEWEST_PAIRS and context.overtime > LATEST_SECONDS:
             return
-        past = verdicts(objectives, before.served, hours[0])
+        verdicts_before = verdicts(objectives, before.served, hours[0])
         slow = pairs >= least_pairs and time.monotonic() > soonest
-        decided = "not_enough_samples" not in past or (slow and _is_far_slower(before.served, after.served))
+        decided = "not_enough_samples" not in verdicts_before or (slow and _is_far_slower(before.served, after.served))
         paired = (slow or pairs >= LEAST_REQUESTS) and decided
         if pairs >= LEAST_PAIRS and (late or (paired and is_enough(objectives, after.served, hours[1]))):
             return
         if paired and not alone:
-            wanted = max([LEAST_REQUESTS, *(needed(each, [after.served], hours[1]) for each in limited)])
-            short = 2 * (wanted - done) * spent / done >= context.seconds_left - reserve
+            least = max([LEAST_REQUESTS, *(needed(objective, [after.served], hours[1]) for objective in limited)])
+            short = 2 * (least - done) * spent / done >= context.seconds_left - reserve
             alone = short or pairs >= ENOUGH_PAIRS or (slow and least_pairs == LEAST_PAIRS)
         if not alone:
             before.serve()

@@ -16,8 +16,8 @@ class _Largest:
     error: float = 0.0
     value: float = 0.0
 
-    def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
-        self.error = max(self.error, float((found - expected).abs().max()))
+    def add(self, expected: torch.Tensor, output: torch.Tensor) -> None:
+        self.error = max(self.error, float((output - expected).abs().max()))
         self.value = max(self.value, float(expected.abs().max()))
 
     @property
@@ -30,8 +30,8 @@ class AnswerDistance(Protocol):
 
     broken: int
 
-    def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
-        """`expected` and `found` [rows, values] of one request, float64: a row for each vector, or for each label."""
+    def add(self, expected: torch.Tensor, output: torch.Tensor) -> None:
+        """`expected` and `output` [rows, values] of one request, float64: a row for each vector, or for each label."""
 
     @property
     def distances(self) -> list[list[float]]:
@@ -55,14 +55,14 @@ class ClassDistance:
     broken: int = 0
     _logit: _Largest = field(default_factory=_Largest)
 
-    def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
-        sound = found.isfinite().all(-1)
+    def add(self, expected: torch.Tensor, output: torch.Tensor) -> None:
+        sound = output.isfinite().all(-1)
         self.broken += int(not sound.all())
-        kl, wrong = distances(expected.log_softmax(-1), found.log_softmax(-1))
+        kl, wrong = distances(expected.log_softmax(-1), output.log_softmax(-1))
         self.wrong.append(float((wrong | ~sound).double().mean()))
         self.kl.append(max(0.0, float(kl.mean())) if sound.all() else 0.0)
         if sound.all():
-            self._logit.add(expected, found)
+            self._logit.add(expected, output)
 
     @property
     def distances(self) -> list[list[float]]:
@@ -89,21 +89,21 @@ class VectorDistance:
     _token_value: _Largest = field(default_factory=_Largest)
     _coordinate: _Largest = field(default_factory=_Largest)
 
-    def add(self, expected: torch.Tensor, found: torch.Tensor) -> None:
-        broken = int((~found.isfinite().all(-1)).sum())
+    def add(self, expected: torch.Tensor, output: torch.Tensor) -> None:
+        broken = int((~output.isfinite().all(-1)).sum())
         self.broken += broken
         if broken:
             self.pooled.append(1.0)
             self.token.append(1.0)
             return
         if self.boxes:
-            self._coordinate.add(expected[:, -self.boxes :], found[:, -self.boxes :])
-            expected, found = expected[:, : -self.boxes], found[:, : -self.boxes]
-        means = expected.mean(0, keepdim=True), found.mean(0, keepdim=True)
+            self._coordinate.add(expected[:, -self.boxes :], output[:, -self.boxes :])
+            expected, output = expected[:, : -self.boxes], output[:, : -self.boxes]
+        means = expected.mean(0, keepdim=True), output.mean(0, keepdim=True)
         self.pooled.append(float(cosine_distance(*means)))
-        self.token.append(float(cosine_distance(expected, found).mean()))
+        self.token.append(float(cosine_distance(expected, output).mean()))
         self._pooled_value.add(*means)
-        self._token_value.add(expected, found)
+        self._token_value.add(expected, output)
 
     @property
     def distances(self) -> list[list[float]]:
@@ -116,7 +116,7 @@ class VectorDistance:
 
 def cosine_distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """1 − cos [n] of rows [n, width], as half the squared distance of their directions: exactly 0 for equal rows."""
-    one, other = (torch.nn.functional.normalize(each, dim=-1) for each in (a, b))
+    one, other = (torch.nn.functional.normalize(tensor, dim=-1) for tensor in (a, b))
     return (one - other).square().sum(-1) / 2
 
 

@@ -11,7 +11,7 @@ from kernels.model_files import AnswerKind
 from kernels.runners import Runner
 from workers.documents.measurement import Interval
 from workers.documents.quality import Measure, Quality
-from workers.measuring.allowed_rises import Allowed
+from workers.measuring.allowed_rises import Tolerances
 from workers.measuring.answer_distance import AnswerDistance, ClassDistance, distance_of, rows_of
 from workers.measuring.quality import upper_end
 from workers.stats.intervals import paired_difference
@@ -28,7 +28,7 @@ def largest_error(loss: float) -> float:
 
 
 @dataclass
-class Compared:
+class AnswerComparison:
     """What `compare` gives: of both runners, over so many requests, and rows of so many values each."""
 
     before: AnswerDistance
@@ -62,25 +62,25 @@ def compare(
     answer: AnswerKind,
     source: str,
     goes_on: Callable[[int, int], bool],
-) -> Compared:
+) -> AnswerComparison:
     """Runs batches of main inputs through reference, before and after while `goes_on(answers so far, needed)`; at least
     one.
     """
-    compared = Compared(distance_of(answer), distance_of(answer), answer, source)
+    compared = AnswerComparison(distance_of(answer), distance_of(answer), answer, source)
     for batch in inputs:
         if compared.answers and not goes_on(compared.answers, compared.needed):
             break
-        expected, *found = (rows_of(runner.logits(batch)).double().cpu() for runner in runners)
+        expected, *outputs = (rows_of(runner.logits(batch)).double().cpu() for runner in runners)
         for row, known in enumerate(expected):
-            for side, each in zip((compared.before, compared.after), found, strict=True):
-                side.add(known, each[row])
+            for side, tensor in zip((compared.before, compared.after), outputs, strict=True):
+                side.add(known, tensor[row])
         compared.requests += len(expected)
         compared.rows += expected[..., 0].numel()
         compared.values = expected.shape[-1]
     return compared
 
 
-def judge(compared: Compared, generated: bool, allowed: Allowed | None) -> Quality:
+def judge(compared: AnswerComparison, generated: bool, allowed: Tolerances | None) -> Quality:
     """The verdict on quality: acceptable when no distance and no KL divergence rises by more than is `allowed`, at the
     upper end of its interval, and no largest error by more than `largest_error` of the rate.
 
@@ -88,11 +88,11 @@ def judge(compared: Compared, generated: bool, allowed: Allowed | None) -> Quali
     """
     before, after = compared.before, compared.after
     changes = [paired_difference(*pair) for pair in zip(before.distances, after.distances, strict=True)]
-    rises = [now - past for past, now in zip(before.errors, after.errors, strict=True)]
+    rises = [error_after - error_before for error_before, error_after in zip(before.errors, after.errors, strict=True)]
     kl_change = _divergence_change(before, after)
     acceptable = not after.broken
     if allowed is not None:
-        acceptable &= max(each.high for each in changes) <= allowed.rate
+        acceptable &= max(change.high for change in changes) <= allowed.rate
         acceptable &= kl_change is None or kl_change.high <= allowed.nats
         acceptable &= max(rises) <= largest_error(allowed.rate)
     called = "numerical fidelity" if generated else "quality"
@@ -130,7 +130,7 @@ def _of_classes(
     return _mean(before.kl), _mean(after.kl), _mean(before.wrong), _mean(after.wrong)
 
 
-def _measures(compared: Compared) -> list[Measure]:
+def _measures(compared: AnswerComparison) -> list[Measure]:
     """What was compared, for tables."""
     before, after = compared.before, compared.after
     if isinstance(before, ClassDistance) and isinstance(after, ClassDistance):
@@ -145,11 +145,11 @@ def _measures(compared: Compared) -> list[Measure]:
         names += ["Largest error of a box's coordinate"] if compared.answer.boxes else []
         sides = ([*map(_mean, side.distances), *side.errors] for side in (before, after))
         named = list(zip(names, *sides, strict=True))
-    return [Measure(name=name, before=past, after=now) for name, past, now in named]
+    return [Measure(name=name, before=value_before, after=value_after) for name, value_before, value_after in named]
 
 
 def _sentence(
-    compared: Compared, called: str, kl_change: Interval | None, allowed: Allowed | None, acceptable: bool
+    compared: AnswerComparison, called: str, kl_change: Interval | None, allowed: Tolerances | None, acceptable: bool
 ) -> str:
     noun = "sequences" if compared.answer.unit == "embeddings" else compared.answer.unit
     over = f"{called.capitalize()} over {compared.requests:,} {noun} ({compared.source})"
@@ -168,18 +168,18 @@ def _sentence(
     return f"{over}: {_findings(compared, kl_change)}; {may}, so this is {result}.{few}"
 
 
-def _what_may_rise(compared: Compared) -> str:
+def _what_may_rise(compared: AnswerComparison) -> str:
     return "answers" if compared.answer.form == "classes" else "the cosine distance"
 
 
-def _findings(compared: Compared, kl_change: Interval | None) -> str:
+def _findings(compared: AnswerComparison, kl_change: Interval | None) -> str:
     before, after = compared.before, compared.after
     if compared.answer.form == "vectors":
         pooled, token = (
             f"{_mean(a):.2g} and {_mean(b):.2g}" for a, b in zip(before.distances, after.distances, strict=True)
         )
         errors = " and ".join(f"{100 * max(side.errors[:2]):.2g} %" for side in (before, after))
-        boxes = " and ".join(f"{100 * each:.2g} %" for side in (before, after) for each in side.errors[2:])
+        boxes = " and ".join(f"{100 * error:.2g} %" for side in (before, after) for error in side.errors[2:])
         return (
             f"the cosine distance to the float32 model's vectors is {pooled} before and after for the mean over a "
             f"request's tokens, {token} for single tokens; the largest error is {errors} of the largest value"

@@ -20,7 +20,7 @@ from workers.documents.left_out import HUNG_FILE, NOTE_BYTES, NOTE_FILE, LeftOut
 from workers.documents.stages import StageInput
 from workers.harness.context import Context, GpuLost
 from workers.measuring.overruns import overrun_seconds, requests_seconds
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 
 SHARE = 0.5
 """What is tried may take this share of the time that is left; then its process is ended."""
@@ -52,11 +52,11 @@ class Journal:
             self._note = mmap.mmap(file.fileno(), NOTE_BYTES)
         self._hung = (context.artifacts / HUNG_FILE).open("w")
         self._tried: LeftOut | None = None
-        self._ends = 0.0
+        self._deadline = 0.0
 
     def why_left_out(self, key: str) -> str:
         """Why this is not to be tried, in a sentence; "" where it is."""
-        return next((each.sentence for each in self.left_out if each.key == key), "")
+        return next((left_out.sentence for left_out in self.left_out if left_out.key == key), "")
 
     @property
     def most_seconds(self) -> float:
@@ -64,8 +64,8 @@ class Journal:
 
         0 where too little is left to try anything more.
         """
-        left = self._with_overrun
-        return left if left >= min(LEAST_SECONDS, self._overrun) else 0.0
+        seconds_left = self._with_overrun
+        return seconds_left if seconds_left >= min(LEAST_SECONDS, self._overrun) else 0.0
 
     @property
     def variant_seconds(self) -> float:
@@ -98,9 +98,9 @@ class Journal:
         seconds = max(seconds, 1.0)
         self._write(LeftOut(key=key, label=label[:1000], seconds=round(min(seconds, MOST_SECONDS))))
         ends = time.monotonic() + seconds
-        if abs(ends - self._ends) > 1.0:  # each call starts a thread
+        if abs(ends - self._deadline) > 1.0:  # each call starts a thread
             faulthandler.cancel_dump_traceback_later()
-            self._ends = ends
+            self._deadline = ends
             if seconds < MOST_SECONDS:
                 faulthandler.dump_traceback_later(seconds, file=self._hung, exit=True)
 
@@ -119,7 +119,7 @@ class Journal:
         finally:
             self._context.heard = None
             faulthandler.cancel_dump_traceback_later()
-            self._ends = 0.0
+            self._deadline = 0.0
             if not lost:
                 self._write(None)
 
@@ -159,13 +159,13 @@ class Journal:
             for gpu in range(self._gpus):
                 torch.cuda.synchronize(gpu)
         except Exception as error:
-            reason = f"the GPU no longer answered: {sentence_of(error)}"
+            reason = f"the GPU no longer answered: {error_sentence(error)}"
             if self._tried is None:
                 raise GpuLost(reason) from error
             self._write(self._tried.model_copy(update={"reason": reason}))
             raise GpuLost(f"{self._tried.label}, after which {reason}") from error
 
-    def _write(self, tried: LeftOut | None) -> None:
-        self._tried = tried
-        content = (tried.model_dump_json().encode() if tried else b"") + b"\0"
+    def _write(self, note: LeftOut | None) -> None:
+        self._tried = note
+        content = (note.model_dump_json().encode() if note else b"") + b"\0"
         self._note[: len(content)] = content

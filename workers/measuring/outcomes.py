@@ -37,32 +37,32 @@ def outcomes(
     `usd_per_hour` is of one GPU; before runs on one, after on `gpus`.
     """
     hours = usd_per_hour, usd_per_hour and usd_per_hour * gpus
-    return _costs_while_held([_outcome(each, processes, hours) for each in objectives])
+    return _costs_while_held([_outcome(objective, processes, hours) for objective in objectives])
 
 
-def _costs_while_held(found: Sequence[ObjectiveOutcome]) -> list[ObjectiveOutcome]:
-    others = [each for each in found if each.objective.metric != "cost_per_mtok"]
-    holds_before = overall([each.verdict_before for each in others])
-    holds = overall([each.verdict for each in others])
-    return [_while_held(each, holds_before, holds) for each in found]
+def _costs_while_held(measured: Sequence[ObjectiveOutcome]) -> list[ObjectiveOutcome]:
+    others = [outcome for outcome in measured if outcome.objective.metric != "cost_per_mtok"]
+    holds_before = overall([outcome.verdict_before for outcome in others])
+    holds = overall([outcome.verdict for outcome in others])
+    return [_while_held(outcome, holds_before, holds) for outcome in measured]
 
 
 def _outcome(
     objective: Objective, processes: Sequence[Alternation], hours: tuple[float | None, float | None]
 ) -> ObjectiveOutcome:
-    before, after = [each.before for each in processes], [each.after for each in processes]
-    past, now = (
+    before, after = [process.before for process in processes], [process.after for process in processes]
+    samples_before, samples = (
         [value for served in side for value in pooled(served, objective.metric, objective.n, usd)]
         for side, usd in zip((before, after), hours, strict=True)
     )
     return ObjectiveOutcome(
         objective=objective,
-        before=objective_value(objective, past) if past else None,
-        after=objective_value(objective, now) if now else None,
+        before=objective_value(objective, samples_before) if samples_before else None,
+        after=objective_value(objective, samples) if samples else None,
         verdict_before=judged(objective, before, hours[0]),
         verdict=judged(objective, after, hours[1]),
-        samples=len(now),
-        over=count_over(objective, now),
+        samples=len(samples),
+        over=count_over(objective, samples),
         requests=sum(len(shares_over(objective, served, hours[1])) for served in after),
         needed=needed(objective, after, hours[1]),
     )
@@ -86,22 +86,23 @@ def outcomes_of(
 
     What all of them meet together is too close to call when the requests of one alone miss it.
     """
-    found = outcomes(objectives, processes, usd_per_hour, gpus)
-    found = _costs_while_held([each if each.objective.limit else _relative(each, processes) for each in found])
+    result = outcomes(objectives, processes, usd_per_hour, gpus)
+    result = [outcome if outcome.objective.limit else _relative(outcome, processes) for outcome in result]
+    result = _costs_while_held(result)
     after = usd_per_hour and usd_per_hour * gpus
-    found = [each.model_copy(update={"medians": _after(each.objective, processes, after)}) for each in found]
+    result = [outcome.model_copy(update={"medians": _after(outcome.objective, processes, after)}) for outcome in result]
     if len(processes) == 1:
-        return found
-    alone = [outcomes(objectives, [each], usd_per_hour, gpus) for each in processes]
-    return [_held_by_each(each, [one[index] for one in alone]) for index, each in enumerate(found)]
+        return result
+    alone = [outcomes(objectives, [process], usd_per_hour, gpus) for process in processes]
+    return [_held_by_each(outcome, [single[index] for single in alone]) for index, outcome in enumerate(result)]
 
 
 def _after(objective: Objective, processes: Sequence[Alternation], usd_per_hour: float | None) -> list[float]:
     """The median of the metric after in each process; none where one has no sample of it."""
     if objective.metric == "cost_per_mtok" and usd_per_hour is None:
         return []
-    served = [_by_batch(objective, each.after[: each.pairs], usd_per_hour) for each in processes]
-    return [median(each) for each in served] if all(served) else []
+    served = [_by_batch(objective, process.after[: process.pairs], usd_per_hour) for process in processes]
+    return [median(values) for values in served] if all(served) else []
 
 
 def _relative(outcome: ObjectiveOutcome, processes: Sequence[Alternation]) -> ObjectiveOutcome:
@@ -114,13 +115,13 @@ def _relative(outcome: ObjectiveOutcome, processes: Sequence[Alternation]) -> Ob
         independent_spacing(outcome.objective.metric, processes[0].after) if len(processes) < LEAST_PROCESSES else 1
     )
     needed_pairs = spacing * LEAST_PAIRS_OF_A_RATIO
-    few = min(each.pairs for each in processes) < needed_pairs
+    too_few = min(process.pairs for process in processes) < needed_pairs
     met, missed = ratio.low >= promised, ratio.high < promised
-    found: Verdict = "met" if met else "missed" if missed else "too_close"
+    verdict: Verdict = "met" if met else "missed" if missed else "too_close"
     return outcome.model_copy(
         update={
             "ratio": ratio,
-            "verdict": "not_enough_samples" if few else found,
+            "verdict": "not_enough_samples" if too_few else verdict,
             "verdict_before": "met" if promised <= 1 else "missed",
             "needed": needed_pairs,
         }
@@ -131,9 +132,9 @@ def _held_by_each(outcome: ObjectiveOutcome, alone: Sequence[ObjectiveOutcome]) 
     changes: dict[str, object] = {}
     if outcome.ratio is not None:
         return outcome  # its interval contains the spread between processes
-    if outcome.verdict_before == "met" and any(each.verdict_before == "missed" for each in alone):
+    if outcome.verdict_before == "met" and any(outcome.verdict_before == "missed" for outcome in alone):
         changes["verdict_before"] = "too_close"
-    missed = sum(each.verdict == "missed" for each in alone)
+    missed = sum(outcome.verdict == "missed" for outcome in alone)
     if outcome.verdict == "met" and missed:
         changes |= {"verdict": "too_close", "missed_in": missed}
     return outcome.model_copy(update=changes)
@@ -147,16 +148,16 @@ def speedup(
     With fewer than LEAST_PROCESSES it is that of the first process, as is the noise floor. After runs on `gpus`.
     """
     hours = usd_per_hour, usd_per_hour and usd_per_hour * gpus
-    sides = [_interleaved(objective, each, hours) for each in processes]
-    medians = [_medians(objective, *each) for each in sides]
+    sides = [_interleaved(objective, process, hours) for process in processes]
+    medians = [_medians(objective, *side) for side in sides]
     spacing = independent_spacing(objective.metric, processes[0].after)
-    past, now = sides[0]
+    before, after = sides[0]
     if len(processes) < LEAST_PROCESSES:
-        pair = (now, past) if objective.direction == "at_least" else (past, now)
-        ratio, noise = paired_ratio(*pair, spacing=spacing), noise_floor(past, now, spacing=spacing)
+        pair = (after, before) if objective.direction == "at_least" else (before, after)
+        ratio, noise = paired_ratio(*pair, spacing=spacing), noise_floor(before, after, spacing=spacing)
     else:
-        ratio = ratio_across_processes([each.ratio for each in medians])
-        noise = noise_across_processes([each.after for each in medians])
+        ratio = ratio_across_processes([process.ratio for process in medians])
+        noise = noise_across_processes([median.after for median in medians])
     return Speedup(
         metric=objective.metric,
         ratio=ratio,
@@ -176,23 +177,23 @@ def _interleaved(
     return before, after
 
 
-def _medians(objective: Objective, past: Sequence[float], now: Sequence[float]) -> ProcessMedians:
-    before, after = median(past), median(now)
-    ratio = after / before if objective.direction == "at_least" else before / after
-    return ProcessMedians(before=before, after=after, ratio=ratio, pairs=len(now))
+def _medians(objective: Objective, before: Sequence[float], after: Sequence[float]) -> ProcessMedians:
+    medians = median(before), median(after)
+    ratio = medians[1] / medians[0] if objective.direction == "at_least" else medians[0] / medians[1]
+    return ProcessMedians(before=medians[0], after=medians[1], ratio=ratio, pairs=len(after))
 
 
 def _drifts(sides: Sequence[tuple[Sequence[float], Sequence[float]]], spacing: int) -> list[Drift]:
-    found = []
-    for process, (past, now) in enumerate(sides, start=1):
-        if (ratio := drift(thinned(past, spacing))) is not None:
-            found.append(Drift(process=process, side="before", ratio=ratio))
-        if (ratio := drift(thinned(now, spacing))) is not None:
-            found.append(Drift(process=process, side="after", ratio=ratio))
-    return found
+    drifts = []
+    for process, (before, after) in enumerate(sides, start=1):
+        if (ratio := drift(thinned(before, spacing))) is not None:
+            drifts.append(Drift(process=process, side="before", ratio=ratio))
+        if (ratio := drift(thinned(after, spacing))) is not None:
+            drifts.append(Drift(process=process, side="after", ratio=ratio))
+    return drifts
 
 
 def _by_batch(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:
     """One value per batch; for itl the median of its gaps."""
-    batches = [samples_of(each, objective.metric, objective.n, usd_per_hour) for each in served]
-    return [median(samples) for samples in batches if samples]
+    by_batch = [samples_of(batch, objective.metric, objective.n, usd_per_hour) for batch in served]
+    return [median(samples) for samples in by_batch if samples]

@@ -23,5 +23,5 @@ def requests_seconds(document: StageInput) -> float:
     some rounds follow whatever time is left.
     """
     measured = document.results.baseline.distributions if document.results.baseline else []
-    waits = [percentile(sorted(each.samples), 50) for each in measured if each.metric in ("e2e", "batch_latency")]
+    waits = [percentile(sorted(dist.samples), 50) for dist in measured if dist.metric in ("e2e", "batch_latency")]
     return REQUESTS * max(waits, default=0.0) / 1000

@@ -10,7 +10,7 @@ from kernels.measure.fidelity import distances
 from kernels.runners import Runner
 from workers.documents.measurement import Interval
 from workers.documents.quality import Quality
-from workers.measuring.allowed_rises import Allowed
+from workers.measuring.allowed_rises import Tolerances
 from workers.measuring.quality_next_token import NextToken, scores
 from workers.measuring.quality_next_token import sentence as scores_sentence
 from workers.measuring.texts import Tokens, groups
@@ -36,7 +36,7 @@ class _Side:
         `ids` [length] where logits are of the token that follows.
         """
         own = torch.log_softmax(logits.float(), dim=-1)
-        kl, wrong = (each.flatten().cpu() for each in distances(reference, own))
+        kl, wrong = (distance.flatten().cpu() for distance in distances(reference, own))
         self.broken += int((~kl.isfinite()).sum())
         self.kl.append(torch.where(kl.isfinite(), kl, 0.0))
         self.wrong.append((wrong | ~kl.isfinite()).double())
@@ -67,7 +67,7 @@ def block_means(values: np.ndarray) -> np.ndarray:
     return values[: count * BLOCK].reshape(count, BLOCK).mean(axis=1) if count else values
 
 
-def is_acceptable(change: Interval, kl_change: Interval, allowed: Allowed | None) -> bool:
+def is_acceptable(change: Interval, kl_change: Interval, allowed: Tolerances | None) -> bool:
     """The one criterion of compose and verify: both rises, at the upper end of their 95 % intervals, are allowed.
 
     `change` is of the top-1 disagreement rate, `kl_change` of the mean KL divergence in nats. None allows any rise.
@@ -82,8 +82,8 @@ def rises(reference: torch.Tensor, logits: torch.Tensor) -> tuple[Interval, Inte
     side = _Side()
     for known, own in zip(reference, logits, strict=True):
         side.add(torch.log_softmax(known.float(), dim=-1), own, None)
-    found = [each() for each in (side.blocks, side.kl_blocks)]
-    return tuple(paired_difference(list(np.zeros_like(each)), list(each)) for each in found)  # type: ignore[return-value]
+    by_side = [blocks() for blocks in (side.blocks, side.kl_blocks)]
+    return tuple(paired_difference(list(np.zeros_like(blocks)), list(blocks)) for blocks in by_side)  # type: ignore[return-value]
 
 
 @torch.no_grad()
@@ -114,7 +114,9 @@ def compare(
     return done, *sides
 
 
-def judge(done: int, before: _Side, after: _Side, tokens: Tokens, generated: bool, allowed: Allowed | None) -> Quality:
+def judge(
+    done: int, before: _Side, after: _Side, tokens: Tokens, generated: bool, allowed: Tolerances | None
+) -> Quality:
     """The verdict on quality by `is_acceptable`, on the rises of after over before.
 
     `allowed` is None where the workload allows unverified quality: then it is enough that the logits are finite.
@@ -128,17 +130,17 @@ def judge(done: int, before: _Side, after: _Side, tokens: Tokens, generated: boo
         share = f"{100 * allowed.rate:g} {'point' if allowed.rate == 0.01 else 'points'}"
         may = f"rises of at most {share} and {allowed.nats_words} are allowed"
     acceptable = is_acceptable(change, kl_change, allowed) and not after.broken
-    few, result = "", "acceptable" if acceptable else "not acceptable"
+    caveat, result = "", "acceptable" if acceptable else "not acceptable"
     if done < LEAST_TOKENS:
         result += " so far" if acceptable else ""
-        few = f" Fewer than the {LEAST_TOKENS:,} tokens that this takes were reached."
-    few += f" For {after.broken:,} tokens the logits after are no numbers." if after.broken else ""
+        caveat = f" Fewer than the {LEAST_TOKENS:,} tokens that this takes were reached."
+    caveat += f" For {after.broken:,} tokens the logits after are no numbers." if after.broken else ""
     sentence = (
         f"{called.capitalize()} over {done:,} tokens ({tokens.source}): the most likely token differs from the float32 "
         f"model's in {100 * before.disagreement:.2f} % of cases before and {100 * after.disagreement:.2f} % after, "
         f"mean KL divergence {before.mean_kl:.2g} and {after.mean_kl:.2g} nats. By their 95 % intervals, the share of "
         f"differing tokens {upper_end(f'{100 * change.high:+.2f}', 'points')} and the divergence "
-        f"{upper_end(f'{kl_change.high:+.2g}', 'nats')}; {may}, so this is {result}.{few}"
+        f"{upper_end(f'{kl_change.high:+.2g}', 'nats')}; {may}, so this is {result}.{caveat}"
         f"{scores_sentence(text)}"
     )
     return Quality(

@@ -20,7 +20,7 @@ from workers.measuring import answers, quality, texts
 from workers.measuring.allowed_rises import allowed_rises
 from workers.measuring.served_model import dtype_of, load, vocabulary
 from workers.prediction.precisions import own_precision
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 
 QUALITY_SECONDS = 60.0
 """Quality may take this long even when the stage's time is up: a verdict without it is worth nothing."""
@@ -45,7 +45,7 @@ def measure(
         reference = _float32(document, context, before)
         return _judge(document, context, reference, before, after, unverified), ""
     except Exception as error:  # a model may fail on inputs that timing never gave it
-        return None, sentence_of(error)
+        return None, error_sentence(error)
 
 
 def _float32(document: StageInput, context: Context, before: Runner) -> Runner:
@@ -81,14 +81,14 @@ def _judge(
     allowed = None if unverified else allowed_rises(document.workload.constraints, document.model, answer)
 
     soon, wanted = time.monotonic() + QUALITY_SECONDS / 2, needed
-    said = 0.0
+    said_at = 0.0
 
     def goes_on(done: int, least: int = needed) -> bool:
-        nonlocal said
+        nonlocal said_at
         now, most = time.monotonic(), max(wanted, least)
-        if now >= said + PROGRESS_SECONDS or done >= most:
+        if now >= said_at + PROGRESS_SECONDS or done >= most:
             context.say(0.7 + 0.25 * min(1, done / most), f"compared {done:,} {answer.form} with float32")
-            said = now
+            said_at = now
         return now < (until if done < least else soon) and done < most
 
     if answer.form == "tokens":
@@ -98,8 +98,8 @@ def _judge(
         compared = quality.compare(reference, before, after, tokens, batch, goes_on, generates)
         return quality.judge(*compared, tokens, document.model.generated, allowed)
     inputs, source = _inputs(document, context, reference.model, answer, needed)
-    found = answers.compare((reference, before, after), inputs, answer, source, goes_on)
-    return answers.judge(found, document.model.generated, allowed)
+    comparison = answers.compare((reference, before, after), inputs, answer, source, goes_on)
+    return answers.judge(comparison, document.model.generated, allowed)
 
 
 def _texts(document: StageInput, context: Context, model: torch.nn.Module, least: int) -> texts.Tokens:

@@ -34,7 +34,7 @@ def scores(before: NextToken, after: NextToken, tokens: Tokens) -> TextScores | 
     The 95 % intervals resample whole sequences, since neighbouring tokens depend on each other.
     """
     count = min(tokens.written, len(before.right), len(after.right))
-    sides = [np.column_stack([each.right[:count], each.surprise[:count]]) for each in (before, after)]
+    sides = [np.column_stack([side.right[:count], side.surprise[:count]]) for side in (before, after)]
     if not count or not np.isfinite(sides).all():
         return None
     accuracy = [bootstrap(lambda rows: rows[..., 0].mean(axis=-1), side) for side in sides]
@@ -58,18 +58,18 @@ def scores(before: NextToken, after: NextToken, tokens: Tokens) -> TextScores | 
     )
 
 
-def sentence(found: TextScores | None) -> str:
+def sentence(scores: TextScores | None) -> str:
     """The scores in a sentence that follows others; "" without any."""
-    if found is None:
+    if scores is None:
         return ""
-    change, ratio = found.accuracy_change, found.perplexity_ratio
-    few = " One sequence has no interval." if found.sequences == 1 else ""
+    change, ratio = scores.accuracy_change, scores.perplexity_ratio
+    caveat = " One sequence has no interval." if scores.sequences == 1 else ""
     return (
-        f" On {found.source} ({found.sequences:,} sequences of {found.length:,} tokens) "
-        f"{100 * found.accuracy_before.value:.2f} % of the next tokens are predicted right before and "
-        f"{100 * found.accuracy_after.value:.2f} % after (change {100 * change.low:+.2f} to {100 * change.high:+.2f} "
-        f"points), perplexity {_plain(found.perplexity_before.value)} and {_plain(found.perplexity_after.value)} "
-        f"({ratio.low:.4f} to {ratio.high:.4f} times).{few}"
+        f" On {scores.source} ({scores.sequences:,} sequences of {scores.length:,} tokens) "
+        f"{100 * scores.accuracy_before.value:.2f} % of the next tokens are predicted right before and "
+        f"{100 * scores.accuracy_after.value:.2f} % after (change {100 * change.low:+.2f} to {100 * change.high:+.2f} "
+        f"points), perplexity {_plain(scores.perplexity_before.value)} and {_plain(scores.perplexity_after.value)} "
+        f"({ratio.low:.4f} to {ratio.high:.4f} times).{caveat}"
     )
 
 

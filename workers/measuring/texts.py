@@ -91,10 +91,10 @@ def check(model_dir: Path, own: str, length: int, vocabulary: int | None) -> Non
         raise ModelRefused(TOKENIZER, "", reason)
 
 
-def _tokenized(model_dir: Path, found: Sequence[Record], most: int) -> list[int]:
+def _tokenized(model_dir: Path, records: Sequence[Record], most: int) -> list[int]:
     """At most `most` ids of the records by the model's tokenizer, in a process of its own. Raises ModelRefused."""
     command = [sys.executable, "-P", tokenize_text.__file__]
-    request = json.dumps({"directory": str(model_dir), "records": list(found), "most": most})
+    request = json.dumps({"directory": str(model_dir), "records": list(records), "most": most})
     try:
         done = subprocess.run(command, input=request, capture_output=True, text=True, timeout=TOKENIZE_SECONDS)
     except subprocess.TimeoutExpired:
@@ -147,11 +147,11 @@ def from_text(model_dir: Path, own: str, length: int, most: int, vocabulary: int
     text = text_of(model_dir, own)
     if text is None or not (model_dir / TOKENIZER).is_file():
         return None
-    found = _tokenized(model_dir, text.records, most)
-    count = len(found) // length
-    if count == 0 or max(found) >= vocabulary:
+    ids = _tokenized(model_dir, text.records, most)
+    count = len(ids) // length
+    if count == 0 or max(ids) >= vocabulary:
         return None
-    return Tokens(torch.tensor(found[: count * length]).view(count, length), text.name, count)
+    return Tokens(torch.tensor(ids[: count * length]).view(count, length), text.name, count)
 
 
 def random(vocabulary: int, length: int, most: int) -> Tokens:

@@ -33,16 +33,16 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     request = json.load(sys.stdin)
-    found: dict[str, list[int] | str]
+    result: dict[str, list[int] | str]
     try:
-        found = {"ids": tokenized(Path(request["directory"]), request["records"], request["most"])}
+        result = {"ids": tokenized(Path(request["directory"]), request["records"], request["most"])}
     except TextRefused as error:
-        found = {"refused": str(error)}
+        result = {"refused": str(error)}
     except Exception as error:  # the library raises plain Exception
-        found = {"refused": f"it cannot be read as a tokenizer: {str(error)[:200]}"}
+        result = {"refused": f"it cannot be read as a tokenizer: {str(error)[:200]}"}
     except BaseException as error:  # a panic of its Rust code is no Exception
-        found = {"refused": f"the tokenizers library panics on it: {str(error)[:200]}"}
-    print(json.dumps(found))
+        result = {"refused": f"the tokenizers library panics on it: {str(error)[:200]}"}
+    print(json.dumps(result))
 
 
 def tokenized(directory: Path, records: list[Any], most: int) -> list[int]:
@@ -55,8 +55,8 @@ def tokenized(directory: Path, records: list[Any], most: int) -> list[int]:
         if len(ids) >= most:
             break
         text = record if isinstance(record, str) else rendered(directory, record)
-        left = CHARACTERS_PER_ID * (most - len(ids))
-        ids += tokenizer.encode(text[:left], add_special_tokens=False).ids
+        characters_left = CHARACTERS_PER_ID * (most - len(ids))
+        ids += tokenizer.encode(text[:characters_left], add_special_tokens=False).ids
     return ids[:most]
 
 
@@ -78,25 +78,25 @@ def rendered(directory: Path, messages: list[dict[str, str]]) -> str:
 
 def _settings(directory: Path) -> dict[str, Any]:
     path = directory / SETTINGS_FILE
-    found = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return found if isinstance(found, dict) else {}
+    settings = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _template(directory: Path, settings: dict[str, Any]) -> str:
     path = directory / TEMPLATE_FILE
     if path.is_file():
         return path.read_text("utf-8")
-    found = settings.get("chat_template")
-    if isinstance(found, list):  # several, by name
-        named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
-        found = named.get("default")
-    if not isinstance(found, str):
+    templates = settings.get("chat_template")
+    if isinstance(templates, list):  # several, by name
+        named = {template.get("name"): template.get("template") for template in templates if isinstance(template, dict)}
+        templates = named.get("default")
+    if not isinstance(templates, str):
         raise TextRefused("the text holds chats, but the model has no chat template")
-    return found
+    return templates
 
 
-def _token(found: Any) -> str:
-    return str(found.get("content", "")) if isinstance(found, dict) else str(found or "")
+def _token(token: Any) -> str:
+    return str(token.get("content", "")) if isinstance(token, dict) else str(token or "")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ EXPECTED_SHARE = 0.5
 """`build_seconds` of a variant is its worst case. Without an earlier build this share of it is expected."""
 
 
-class Builds:
+class BuildTimes:
     """How long whole-model variants took to build here before: with warm compiler caches that is much shorter."""
 
     def __init__(self, document: StageInput) -> None:
@@ -34,7 +34,7 @@ class Builds:
 
     def _read(self) -> dict[str, Any]:
         try:
-            found = json.loads(self._path.read_text())
+            seconds = json.loads(self._path.read_text())
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return seconds if isinstance(seconds, dict) else {}

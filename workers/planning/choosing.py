@@ -35,10 +35,10 @@ def choose_plan(trials: Sequence[PlanTrial], workload: Workload, counted: Counte
     cheapest = min(keepers, key=cost_of)
     if cost_of(cheapest) > (1 - LEAST_SAVING) * cost_of(fastest):
         cheapest = fastest
-    taken = cheapest if cheap else fastest
-    if taken is cheapest and taken is fastest_of_all:
-        return ChosenPlan(taken)
-    return ChosenPlan(taken, _sentence(taken, cheapest, keepers, cheap, counted))
+    choice = cheapest if cheap else fastest
+    if choice is cheapest and choice is fastest_of_all:
+        return ChosenPlan(choice)
+    return ChosenPlan(choice, _sentence(choice, cheapest, keepers, cheap, counted))
 
 
 def keeping(trials: Sequence[PlanTrial], objectives: Sequence[Objective]) -> list[PlanTrial]:
@@ -47,11 +47,11 @@ def keeping(trials: Sequence[PlanTrial], objectives: Sequence[Objective]) -> lis
     A promise relative to today is kept where the intervals of the medians say so, and only of the first objective is
     the median known.
     """
-    passed = [each for each in trials if each.gate == "pass" and each.primary and each.tokens_per_second]
-    if not passed or any(each.limit is None for each in objectives[1:]):
+    passed = [trial for trial in trials if trial.gate == "pass" and trial.primary and trial.tokens_per_second]
+    if not passed or any(objective.limit is None for objective in objectives[1:]):
         return []
     today, first = trials[0], objectives[0]
-    return [each for each in passed if each.keeps == "met" and _keeps_relative(each, today, first)]
+    return [trial for trial in passed if trial.keeps == "met" and _keeps_relative(trial, today, first)]
 
 
 def _keeps_relative(trial: PlanTrial, today: PlanTrial, first: Objective) -> bool:
@@ -71,21 +71,21 @@ def cost_of(trial: PlanTrial) -> float:
 
 
 def _sentence(
-    taken: PlanTrial, cheapest: PlanTrial, keepers: Sequence[PlanTrial], cheap: bool, counted: Counted
+    choice: PlanTrial, cheapest: PlanTrial, keepers: Sequence[PlanTrial], cheap: bool, counted: Counted
 ) -> str:
-    others = sorted((each for each in keepers if each is not taken), key=cost_of)
+    others = sorted((trial for trial in keepers if trial is not choice), key=cost_of)
     if others:
-        best = "cheapest" if cheap and cost_of(taken) <= cost_of(others[0]) else "fastest"
+        best = "cheapest" if cheap and cost_of(choice) <= cost_of(others[0]) else "fastest"
         why = f"the {best} of {len(keepers)} plans that keep every promise, each at {CONFIDENCE:.0%} confidence"
     else:
         why = f"the only plan that is shown to keep every promise, at {CONFIDENCE:.0%} confidence"
-    if taken is not cheapest:
+    if choice is not cheapest:
         why += f", which the workload asks for, though {cheapest.label} is cheaper"
-    said = [
-        f"{_takes(taken)} for a million {counted}",
-        *(f"{each.label} {_takes(each)}" for each in others[:MOST_NAMED]),
+    costs = [
+        f"{_takes(choice)} for a million {counted}",
+        *(f"{trial.label} {_takes(trial)}" for trial in others[:MOST_NAMED]),
     ]
-    return f"{taken.label} is {why}, in a quick comparison: {'; '.join(said)}."
+    return f"{choice.label} is {why}, in a quick comparison: {'; '.join(costs)}."
 
 
 def _takes(trial: PlanTrial) -> str:

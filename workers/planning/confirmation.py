@@ -32,7 +32,7 @@ MOST_PLANS = 3
 
 
 @dataclass
-class Attempt:
+class PlanMeasurement:
     """One plan, measured alternately with what runs today: its requests in each process, and what follows from them.
 
     `seconds` is the time that measuring took, `ready_seconds` that of loading and warming up both sides. Five texts are
@@ -64,12 +64,12 @@ class Attempt:
     @property
     def before(self) -> list[Served]:
         """The requests of all processes that ran the present deployment, as if served one after the other."""
-        return joined([each.before for each in self.processes])
+        return joined([process.before for process in self.processes])
 
     @property
     def after(self) -> list[Served]:
         """The requests of all processes that ran the plan, as if served one after the other."""
-        return joined([each.after for each in self.processes])
+        return joined([process.after for process in self.processes])
 
     @property
     def void(self) -> str:
@@ -89,7 +89,7 @@ class Attempt:
     @property
     def _pair_seconds(self) -> float:
         first = self.processes[0]
-        return sum(median(each.service_s for each in side) for side in (first.before, first.after))
+        return sum(median(batch.service_s for batch in side) for side in (first.before, first.after))
 
     def process_seconds(self, context: Context) -> float | None:
         """The expected seconds of a further process; None where the stage has no process of its own."""
@@ -117,8 +117,8 @@ class Attempt:
             return f"The plan is refused. {self.refusal}"
         if self.quality is not None and not self.quality.acceptable:
             return self.quality.sentence
-        today = overall([each.verdict_before for each in self.outcomes])
-        after = overall([each.verdict for each in self.outcomes])
+        today = overall([outcome.verdict_before for outcome in self.outcomes])
+        after = overall([outcome.verdict for outcome in self.outcomes])
         if (today, after) == ("met", "missed"):
             return f"It misses the SLA, which is met with {self.today}."
         if (today, after) == ("missed", "met"):
@@ -128,7 +128,7 @@ class Attempt:
     @property
     def keeps(self) -> bool:
         """Whether every promise is met."""
-        return overall([each.verdict for each in self.outcomes]) == "met"
+        return overall([outcome.verdict for outcome in self.outcomes]) == "met"
 
     def _not_faster(self) -> str:
         ratio, objective = self.speedup.ratio, self.outcomes[0].objective
@@ -168,22 +168,24 @@ def today_words(workload: Workload) -> str:
 
 
 def in_more_processes(
-    tried: Sequence[Attempt], document: StageInput, context: Context, usd_per_hour: float | None
-) -> list[Attempt]:
+    measured: Sequence[PlanMeasurement], document: StageInput, context: Context, usd_per_hour: float | None
+) -> list[PlanMeasurement]:
     """Measures the best of the attempts in further processes; the last attempt is a confirmed one.
 
     If these show that the plan is not to be recommended, the next confirmed attempt is measured in the same way.
     """
-    found = list(tried)
-    while not found[-1].why_not:
-        found[-1] = _measured_again(found[-1], document, context, usd_per_hour)
-        if not found[-1].why_not:
+    attempts = list(measured)
+    while not attempts[-1].why_not:
+        attempts[-1] = _measured_again(attempts[-1], document, context, usd_per_hour)
+        if not attempts[-1].why_not:
             break
-        found = with_result_last([replace(each, passed_over="") for each in found])
-    return found
+        attempts = with_result_last([replace(attempt, passed_over="") for attempt in attempts])
+    return attempts
 
 
-def _measured_again(attempt: Attempt, document: StageInput, context: Context, usd_per_hour: float | None) -> Attempt:
+def _measured_again(
+    attempt: PlanMeasurement, document: StageInput, context: Context, usd_per_hour: float | None
+) -> PlanMeasurement:
     """The attempt with the requests of further processes, if the stage's time allows enough of them.
 
     It may then no longer be confirmed. The caller has freed the device's memory.
@@ -197,8 +199,8 @@ def _measured_again(attempt: Attempt, document: StageInput, context: Context, us
         processes = [*attempt.processes, *further]
         gain = speedup(objectives[0], processes, usd_per_hour, attempt.plan.tensor_parallel_size)
         outcomes = outcomes_of(objectives, processes, usd_per_hour, attempt.plan.tensor_parallel_size)
-        faster = all(each.ratio >= CLEARLY_FASTER for each in gain.processes)
-        return faster and all(each.verdict in ("met", "missed") for each in outcomes)
+        faster = all(process.ratio >= CLEARLY_FASTER for process in gain.processes)
+        return faster and all(outcome.verdict in ("met", "missed") for outcome in outcomes)
 
     further = measure_again(document, attempt.plan, context, seconds, attempt.further_pairs, is_clear)
     processes = [*attempt.processes, *further.alternations]
@@ -213,7 +215,9 @@ def _measured_again(attempt: Attempt, document: StageInput, context: Context, us
     )
 
 
-def unchanged(last: Attempt, document: StageInput, today: list[Alternation], usd_per_hour: float | None) -> Attempt:
+def unchanged(
+    last: PlanMeasurement, document: StageInput, today: list[Alternation], usd_per_hour: float | None
+) -> PlanMeasurement:
     """What runs today as the result, by its requests `today` of each process on both sides."""
     return replace(
         last,
@@ -228,32 +232,34 @@ def unchanged(last: Attempt, document: StageInput, today: list[Alternation], usd
     )
 
 
-def without_void_verdicts(attempt: Attempt) -> Attempt:
+def without_void_verdicts(attempt: PlanMeasurement) -> PlanMeasurement:
     """The attempt; where its figures are void, no objective is met or missed by them."""
     if not attempt.void:
         return attempt
     nothing: dict[str, object] = {"void": True, "verdict_before": "not_enough_samples", "verdict": "not_enough_samples"}
-    return replace(attempt, outcomes=[each.model_copy(update=nothing) for each in attempt.outcomes])
+    return replace(attempt, outcomes=[outcome.model_copy(update=nothing) for outcome in attempt.outcomes])
 
 
-def gives_way(attempt: Attempt, document: StageInput) -> bool:
+def gives_way(attempt: PlanMeasurement, document: StageInput) -> bool:
     """Whether a confirmed plan was taken for its price, and does not keep every promise when it is verified."""
     composed = document.results.compose
     cheap = document.workload.constraints.prefer == "cheapest"
     return bool(composed and composed.choice and cheap and not attempt.keeps)
 
 
-def with_result_last(tried: list[Attempt]) -> list[Attempt]:
+def with_result_last(measured: list[PlanMeasurement]) -> list[PlanMeasurement]:
     """The attempts in an order in which the last one is the result, where any is confirmed.
 
     The result is the first confirmed attempt that keeps every promise, else the fastest confirmed one.
     """
-    confirmed = [each for each in tried if not each.why_not]
+    confirmed = [attempt for attempt in measured if not attempt.why_not]
     if not confirmed:
-        return tried
-    best = max(confirmed, key=lambda each: (each.keeps, each.speedup.ratio.value if not each.keeps else 0.0))
-    said = f"It does not keep every promise as verified; {best.label} stands instead."
-    others = [each if each.why_not else replace(each, passed_over=said) for each in tried if each is not best]
+        return measured
+    best = max(confirmed, key=lambda plan: (plan.keeps, plan.speedup.ratio.value if not plan.keeps else 0.0))
+    why = f"It does not keep every promise as verified; {best.label} stands instead."
+    others = [
+        attempt if attempt.why_not else replace(attempt, passed_over=why) for attempt in measured if attempt is not best
+    ]
     return [*others, best]
 
 
@@ -271,25 +277,25 @@ def to_verify(document: StageInput, composed: Plan) -> list[tuple[str, Plan]]:
     Only what runs today where it is the composed plan, or where no other plan can be verified.
     """
     trials = document.results.compose.trials if document.results.compose else []
-    label = next((each.label for each in trials if each.chosen), composed.runner)
+    label = next((trial.label for trial in trials if trial.chosen), composed.runner)
     if not is_change(composed, document):
         return [(label, composed)]
-    others = [(each.label, Plan.model_validate(each.plan)) for each in _rivals(trials, document)]
-    gone = {each.key for each in document.left_out}
-    left = [each for each in [(label, composed), *others][:MOST_PLANS] if each[0] not in gone]
-    return left or [(document.workload.present_runner, present_plan(document))]
+    others = [(trial.label, Plan.model_validate(trial.plan)) for trial in _rivals(trials, document)]
+    ended = {left_out.key for left_out in document.left_out}
+    plans = [named for named in [(label, composed), *others][:MOST_PLANS] if named[0] not in ended]
+    return plans or [(document.workload.present_runner, present_plan(document))]
 
 
 def _rivals(trials: Sequence[PlanTrial], document: StageInput) -> list[PlanTrial]:
     """The trials that passed, were not chosen and are better than today's, best first."""
     lower = document.workload.objectives[0].direction != "at_least"
-    passed = [each for each in trials if each.gate == "pass" and each.primary is not None]
-    today = next((each for each in passed if not is_change(Plan.model_validate(each.plan), document)), None)
-    found = [each for each in passed if not each.chosen and is_change(Plan.model_validate(each.plan), document)]
+    passed = [trial for trial in trials if trial.gate == "pass" and trial.primary is not None]
+    today = next((trial for trial in passed if not is_change(Plan.model_validate(trial.plan), document)), None)
+    rivals = [trial for trial in passed if not trial.chosen and is_change(Plan.model_validate(trial.plan), document)]
     if today is not None:
-        found = [each for each in found if ranking.better(each, today, lower)]
-    found.sort(key=lambda each: each.primary.value if each.primary else 0.0, reverse=not lower)
+        rivals = [trial for trial in rivals if ranking.better(trial, today, lower)]
+    rivals.sort(key=lambda trial: trial.primary.value if trial.primary else 0.0, reverse=not lower)
     if document.workload.constraints.prefer == "cheapest":
         keepers = choosing.keeping(trials, document.workload.objectives)
-        found.sort(key=lambda each: choosing.cost_of(each) if each in keepers else math.inf)
-    return found
+        rivals.sort(key=lambda trial: choosing.cost_of(trial) if trial in keepers else math.inf)
+    return rivals

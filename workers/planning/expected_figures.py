@@ -26,15 +26,15 @@ def expected_of(
         samples = pooled(served, objective.metric, objective.n, usd)
         return median_interval(samples, independent_spacing(objective.metric, served))
 
-    found = [*(median_of(each.after) for each in processes), *_in_compose(plan, document)]
+    intervals = [*(median_of(process.after) for process in processes), *_in_compose(plan, document)]
     spread = rebuild_spread(plan.options)
     return Expected(
         metric=objective.metric,
         n=objective.n,
         unit=objective.unit,
-        value=median_of(joined([each.after for each in processes])).value,
-        low=min(each.low for each in found) * (1 - spread),
-        high=max(each.high for each in found) * (1 + spread),
+        value=median_of(joined([process.after for process in processes])).value,
+        low=min(interval.low for interval in intervals) * (1 - spread),
+        high=max(interval.high for interval in intervals) * (1 + spread),
         device=measured.device,
         driver=measured.driver or None,
         torch=measured.versions.get("torch"),
@@ -50,4 +50,4 @@ def _in_compose(plan: Plan, document: StageInput) -> list[Interval]:
     composed = document.results.compose
     if composed is None or composed.environment.telemetry.void:
         return []
-    return [each.primary for each in composed.trials if each.primary and Plan.model_validate(each.plan) == plan]
+    return [trial.primary for trial in composed.trials if trial.primary and Plan.model_validate(trial.plan) == plan]

@@ -86,10 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("result", type=Path)
     parser.add_argument("--model", type=Path, required=True, help="directory with the model's files")
     parser.add_argument("--artifacts", type=Path, required=True, help="scratch directory")
-    given = parser.parse_args(arguments)
-    request = VerifyTask.model_validate_json(given.request.read_bytes())
-    result = measure(request, Context(given.model, given.artifacts))
-    given.result.write_text(result.model_dump_json())
+    options = parser.parse_args(arguments)
+    request = VerifyTask.model_validate_json(options.request.read_bytes())
+    result = measure(request, Context(options.model, options.artifacts))
+    options.result.write_text(result.model_dump_json())
 
 
 if __name__ == "__main__":

@@ -51,10 +51,10 @@ def cases(document: StageInput) -> dict[Case, float]:
 
 def prompt_cases(document: StageInput) -> dict[Case, float]:
     """The cases of `cases` that a prompt's pass runs, and the head's."""
-    found = cases(document)
+    prompt = cases(document)
     traffic = document.workload.traffic
     shape = BatchShape(traffic.batch, traffic.prompt_tokens, traffic.output_tokens)
-    return {case: count for case, count in found.items() if defaults.is_of_prompts(case, shape)}
+    return {case: count for case, count in prompt.items() if defaults.is_of_prompts(case, shape)}
 
 
 def layer_ops(document: StageInput, model: decoder.Decoder) -> LayerOps:
@@ -75,15 +75,15 @@ def chosen_ops(
 
     Without candidates for a decode step, as where explore expected another plan to be taken, ops are tuned here.
     """
-    wanted, watch = layer_ops(document, model), SearchWatch(journal)
-    tried = [case_from.validate_python(each.case) for each in candidates]
-    if all(defaults.is_of_prompts(case, wanted.traffic) for case in tried):
+    layer, watch = layer_ops(document, model), SearchWatch(journal)
+    tried_cases = [case_from.validate_python(candidate.case) for candidate in candidates]
+    if all(defaults.is_of_prompts(case, layer.traffic) for case in tried_cases):
         from kernels.runners.defaults import default_ops  # it imports transformers
 
-        return default_ops(model, wanted.traffic, "fp8" if lossy else "")
-    timer = pass_timer(document, model, wanted.traffic, watch)
+        return default_ops(model, layer.traffic, "fp8" if lossy else "")
+    timer = pass_timer(document, model, layer.traffic, watch)
     end = time.monotonic() + min(TUNING_SECONDS, TUNING_SHARE * seconds)
-    chosen = search_plan(wanted, options(candidates, lossy), timer, lambda: time.monotonic() < end)
+    chosen = search_plan(layer, options(candidates, lossy), timer, lambda: time.monotonic() < end)
     chosen.notes += watch.notes
     return chosen
 
@@ -110,25 +110,25 @@ def prompt_ops(document: StageInput, model: Any, ops: Sequence[PlannedOp]) -> li
     """
     if decoder.refusal(model):
         return []
-    wanted = layer_ops(document, decoder.Decoder(model))
+    layer = layer_ops(document, decoder.Decoder(model))
     exclude = document.workload.constraints.exclude
-    gpu, found = GPUS[document.gpu], defaults.of_prompts(ops, wanted.traffic)
-    return [*found, *defaults.last_rows(wanted, gpu, exclude)] if found else defaults.prompt_ops(wanted, gpu, exclude)
+    gpu, planned = GPUS[document.gpu], defaults.of_prompts(ops, layer.traffic)
+    return [*planned, *defaults.last_rows(layer, gpu, exclude)] if planned else defaults.prompt_ops(layer, gpu, exclude)
 
 
 def options(candidates: Sequence[Candidate], lossy: bool) -> dict[str, list[Option]]:
     """Candidates that passed the gate and were timed, fastest first; keys are cases in the model's precision."""
-    found: dict[str, list[Option]] = {}
-    for each in candidates:
-        variant = registry.variant(each.variant)
-        if each.gate != "pass" or each.ms is None or (variant.lossy and not lossy):
+    by_case: dict[str, list[Option]] = {}
+    for candidate in candidates:
+        variant = registry.variant(candidate.variant)
+        if candidate.gate != "pass" or candidate.ms is None or (variant.lossy and not lossy):
             continue
-        case = case_from.validate_python(each.case)
-        if not usable(case, each.variant):
+        case = case_from.validate_python(candidate.case)
+        if not usable(case, candidate.variant):
             continue
-        op = planned_op(case, each.variant, each.params, each.id)
-        found.setdefault(own_precision(case).key, []).append(Option(op, each.ms))
-    return {key: sorted(group, key=lambda option: option.ms) for key, group in found.items()}
+        op = planned_op(case, candidate.variant, candidate.params, candidate.id)
+        by_case.setdefault(own_precision(case).key, []).append(Option(op, candidate.ms))
+    return {key: sorted(group, key=lambda option: option.ms) for key, group in by_case.items()}
 
 
 def own_precision(case: Case) -> Case:

@@ -13,7 +13,7 @@ from kernels.megakernel.host import record, trace
 from kernels.megakernel.host.shares import ATTENTION_NAME, InstructionShare, TokenShares, shares_of
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import OpRow, PlanProfile
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 from workers.wording.plan_profile import INSIDE, MEGAKERNEL
 from workers.wording.text import percent, plain
 
@@ -39,24 +39,24 @@ def divided(
 
     `runner` is the plan's, prepared; `steps` tokens of each sequence were made by the launch. `seconds` may be spent.
     """
-    row = next((each for each in profile.rows if each.op == MEGAKERNEL), None)
+    row = next((row for row in profile.rows if row.op == MEGAKERNEL), None)
     if row is None or steps < 1:
         return profile
-    found = _recorded(runner, prompt, steps, seconds)
-    if isinstance(found, str):
-        said = f"What goes on inside the megakernel was not recorded: {found}."
-        return profile.model_copy(update={"sentence": f"{profile.sentence} {said}"})
-    return divided_by(profile, found, steps, ceilings)
+    shares = _recorded(runner, prompt, steps, seconds)
+    if isinstance(shares, str):
+        why = f"What goes on inside the megakernel was not recorded: {shares}."
+        return profile.model_copy(update={"sentence": f"{profile.sentence} {why}"})
+    return divided_by(profile, shares, steps, ceilings)
 
 
-def divided_by(profile: PlanProfile, found: TokenShares, steps: int, ceilings: Ceilings) -> PlanProfile:
+def divided_by(profile: PlanProfile, shares: TokenShares, steps: int, ceilings: Ceilings) -> PlanProfile:
     """The profile with its row of the megakernel divided by these shares, and a sentence about them."""
-    row = next(each for each in profile.rows if each.op == MEGAKERNEL)
+    row = next(row for row in profile.rows if row.op == MEGAKERNEL)
     tbps = ceilings.of_single_calls.read_tbps
-    rows = [each for each in profile.rows if each is not row] + rows_of(row, found, steps, tbps)
-    said = sentence(row, found, steps, tbps)
+    rows = [other for other in profile.rows if other is not row] + rows_of(row, shares, steps, tbps)
+    words = sentence(row, shares, steps, tbps)
     return profile.model_copy(
-        update={"rows": sorted(rows, key=lambda each: -each.ms), "sentence": f"{profile.sentence} {said}"}
+        update={"rows": sorted(rows, key=lambda row: -row.ms), "sentence": f"{profile.sentence} {words}"}
     )
 
 
@@ -70,10 +70,10 @@ def _recorded(runner: Any, prompt: torch.Tensor, steps: int, seconds: float) -> 
         keys = prompt.shape[1] + (steps + 1) / 2
         return shares_of(trace.timeline_of(recorded), [program for program, _ in recorded], keys)
     except (RuntimeError, ValueError, OSError) as error:
-        return f"its instrumented kernel failed ({sentence_of(error).rstrip('.')})"
+        return f"its instrumented kernel failed ({error_sentence(error).rstrip('.')})"
 
 
-def rows_of(row: OpRow, found: TokenShares, steps: int, read_tbps: float) -> list[OpRow]:
+def rows_of(row: OpRow, shares: TokenShares, steps: int, read_tbps: float) -> list[OpRow]:
     """The megakernel's row as one for the work of each kind of instruction, one for the time until its input is read,
     and one for the time between instructions.
 
@@ -81,13 +81,13 @@ def rows_of(row: OpRow, found: TokenShares, steps: int, read_tbps: float) -> lis
     ahead, so only the sum of the floors bounds the sum of the times.
     """
     rows = []
-    for kind in found.kinds:
+    for kind in shares.kinds:
         calls, least = kind.places * steps, kind.read_bytes * steps
         if kind.works:
             rows.append(_part(row, _name(kind), kind.works, calls, least, read_tbps))
         if kind.waits:
             rows.append(_part(row, f"{_name(kind)}: waits for its input", kind.waits, calls))
-    return [*rows, _part(row, f"{INSIDE}between instructions", found.between, steps)]
+    return [*rows, _part(row, f"{INSIDE}between instructions", shares.between, steps)]
 
 
 def _name(kind: InstructionShare) -> str:
@@ -108,27 +108,29 @@ def _part(row: OpRow, name: str, share: float, calls: int, least: float = 0.0, r
     )
 
 
-def sentence(row: OpRow, found: TokenShares, steps: int, read_tbps: float) -> str:
+def sentence(row: OpRow, shares: TokenShares, steps: int, read_tbps: float) -> str:
     """What a token of the megakernel spends its time on, and what its bytes take at the measured bandwidth."""
     step_ms = row.ms / steps
-    several = f", the mean of {found.gpus} GPUs" if found.gpus > 1 else ""
-    longest = max(found.kinds, key=lambda kind: kind.waits)
-    attention = next((kind.works for kind in found.kinds if kind.op == ATTENTION_NAME and not kind.waits), 0.0)
+    several = f", the mean of {shares.gpus} GPUs" if shares.gpus > 1 else ""
+    longest = max(shares.kinds, key=lambda kind: kind.waits)
+    attention = next((kind.works for kind in shares.kinds if kind.op == ATTENTION_NAME and not kind.waits), 0.0)
     mixed = f", {percent(attention, 0)} is attention with its own waits" if attention else ""
-    said = (
+    words = (
         f"Inside the megakernel{several}, by the shares of one token of an instrumented build "
-        f"({plain(found.token_us / 1000)} ms, where the plan's takes {plain(step_ms)} ms): SMs wait for their input "
-        f"{percent(found.waits, 0)} of the time, longest for that of the {NAMES[longest.op]} "
-        f"({percent(longest.waits, 0)}){mixed}, and they run no instruction {percent(found.between, 0)} of it"
+        f"({plain(shares.token_us / 1000)} ms, where the plan's takes {plain(step_ms)} ms): SMs wait for their input "
+        f"{percent(shares.waits, 0)} of the time, longest for that of the {NAMES[longest.op]} "
+        f"({percent(longest.waits, 0)}){mixed}, and they run no instruction {percent(shares.between, 0)} of it"
     )
     if not read_tbps:
-        return f"{said}."
-    floor = found.read_bytes / read_tbps / 1e9
-    each = " on each GPU" if found.gpus > 1 else ""
-    said += f". A token reads {plain(found.read_bytes / 1e9)} GB{each}, which takes {plain(floor)} ms at the measured"
+        return f"{words}."
+    floor = shares.read_bytes / read_tbps / 1e9
+    on_each = " on each GPU" if shares.gpus > 1 else ""
+    words += (
+        f". A token reads {plain(shares.read_bytes / 1e9)} GB{on_each}, which takes {plain(floor)} ms at the measured"
+    )
     if doubt(floor, step_ms):
-        return f"{said} bandwidth, longer than the token takes: one of the two is wrong."
+        return f"{words} bandwidth, longer than the token takes: one of the two is wrong."
     return (
-        f"{said} bandwidth, {percent(floor / step_ms, 0)} of its time. Weights are read ahead, also while SMs wait, so "
-        "a part may take less than the floor of its bytes; all parts together may not."
+        f"{words} bandwidth, {percent(floor / step_ms, 0)} of its time. Weights are read ahead, also while SMs wait, "
+        "so a part may take less than the floor of its bytes; all parts together may not."
     )

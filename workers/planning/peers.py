@@ -12,7 +12,7 @@ from workers.documents.measurement import Interval
 from workers.documents.stages import PeerTrial, StageInput
 from workers.harness.context import Context
 from workers.measuring.served_model import prepared
-from workers.planning.build_times import Builds
+from workers.planning.build_times import BuildTimes
 from workers.planning.confirmation import present_plan
 from workers.planning.served_checks import judged_ids, precisions_of
 from workers.planning.trials import JUDGED_BATCHES, OVERRUN_SECONDS, primary, served_rounds
@@ -34,12 +34,12 @@ def measure_vllm(document: StageInput, context: Context, model: torch.nn.Module,
         return _not_measured(document, "it is before under load, as a server")
     if not os.environ.get(PYTHON_VARIABLE):
         return _not_measured(document, "no environment is configured")
-    expected, left = Builds(document).expect(LABEL, WORST_START_SECONDS), context.seconds_left
-    if expected > left:
-        return _not_measured(document, f"starting it takes about {expected:.0f} s and {left:.0f} s were left")
+    expected, seconds_left = BuildTimes(document).expect(LABEL, WORST_START_SECONDS), context.seconds_left
+    if expected > seconds_left:
+        return _not_measured(document, f"starting it takes about {expected:.0f} s and {seconds_left:.0f} s were left")
     context.say(0.8, "measuring vLLM beside the plans")
     try:
-        return _measured(document, model, left + OVERRUN_SECONDS, seconds)
+        return _measured(document, model, seconds_left + OVERRUN_SECONDS, seconds)
     except Exception as error:
         return _not_measured(document, " ".join(str(error).split()).rstrip(".")[:LONGEST], gate="error")
 
@@ -56,7 +56,7 @@ def _measured(document: StageInput, model: torch.nn.Module, longest: float, seco
     start = time.monotonic()
     with prepared(runners.runner("vllm", model, options), document) as runner:
         start_seconds = time.monotonic() - start
-        Builds(document).note(LABEL, start_seconds)
+        BuildTimes(document).note(LABEL, start_seconds)
         clients = served_rounds(runner, document, seconds)
         settings = dict(runner.settings)
     kept, precisions = clients.sample(JUDGED_BATCHES), precisions_of(present_plan(document))
@@ -64,21 +64,21 @@ def _measured(document: StageInput, model: torch.nn.Module, longest: float, seco
     judged = None if found_ids is None else judged_ids(found_ids, len(kept))
     honest = judged is None or judged.acceptable
     version = str(settings.pop("version", ""))
-    found = primary(document, clients) if honest else None
+    figure = primary(document, clients) if honest else None
     return PeerTrial(
         label=LABEL,
         version=version,
         settings=settings,
-        primary=found,
+        primary=figure,
         unit=document.workload.objectives[0].unit,
         start_seconds=start_seconds,
         served_ids=judged,
         gate="pass" if honest else "fail",
-        sentence=_sentence(version, settings, found, judged.sentence if judged else ""),
+        sentence=_sentence(version, settings, figure, judged.sentence if judged else ""),
     )
 
 
-def _sentence(version: str, settings: dict[str, object], found: Interval | None, judged: str) -> str:
+def _sentence(version: str, settings: dict[str, object], figure: Interval | None, judged: str) -> str:
     how = f"its engine {settings.get('engine', 'in process')}, CUDA graphs {settings.get('cudagraph_mode', 'unknown')}"
-    said = f"vLLM {version} on the same weights, prompts and traffic ({how}, no HTTP)"
-    return f"{said}: a peer, never chosen. {judged}" if found else f"{said} is refused. {judged}"
+    words = f"vLLM {version} on the same weights, prompts and traffic ({how}, no HTTP)"
+    return f"{words}: a peer, never chosen. {judged}" if figure else f"{words} is refused. {judged}"

@@ -22,12 +22,12 @@ from workers.measuring.served_model import dtype_of
 from workers.planning import megakernel_profile
 from workers.planning.precision import lowers_precision
 from workers.traces import attribution, capture, graph_replays, reader, table, timeline
-from workers.traces.attribution import Work
+from workers.traces.attribution import DeviceWork
 from workers.traces.labels import EXPERTS, UNATTRIBUTED, TraceScope
 from workers.traces.op_counter import CountedOp
 from workers.traces.timed_requests import REQUESTS_TIMED, answer, median_ms, request
-from workers.traces.windows import MOST_STEPS, Sampled, Window, longer, windows
-from workers.wording.errors import sentence_of
+from workers.traces.windows import MOST_STEPS, TracedWindows, Window, longer, windows
+from workers.wording.errors import error_sentence
 from workers.wording.plan_profile import MEGAKERNEL
 from workers.wording.text import plain
 
@@ -60,17 +60,17 @@ def profile_plan(
     before = document.results.profile
     if before is None:
         return "The plan was not profiled: the run has no profile of what runs today."
-    if (left := max(0.0, context.seconds_left)) < SECONDS_NEEDED:
-        return f"The plan was not profiled: that takes {SECONDS_NEEDED:.0f} s, and {left:.0f} s of the stage were left."
+    if (rest := max(0.0, context.seconds_left)) < SECONDS_NEEDED:
+        return f"The plan was not profiled: that takes {SECONDS_NEEDED:.0f} s, and {rest:.0f} s of the stage were left."
     try:
-        found = _profile(runner, plan, model, document, before, prompt, context)
+        profile = _profile(runner, plan, model, document, before, prompt, context)
     except (RuntimeError, OSError) as error:  # the verdict's samples are worth more than the profile
-        return f"The plan was not profiled: it could not be traced. {sentence_of(error)}"
+        return f"The plan was not profiled: it could not be traced. {error_sentence(error)}"
     if plan.runner != MEGAKERNEL:
-        return found
+        return profile
     context.say(0.95, "recording what goes on inside the megakernel")
     steps, seconds = document.workload.traffic.output_tokens - 1, context.seconds_left - reserve
-    return megakernel_profile.divided(found, runner, prompt, steps, before.ceilings, seconds)
+    return megakernel_profile.divided(profile, runner, prompt, steps, before.ceilings, seconds)
 
 
 def _profile(
@@ -82,22 +82,22 @@ def _profile(
     request_ms = median_ms([answer(runner, prompt, steps + 1, generates) for _ in range(REQUESTS_TIMED)])
     spans = windows(steps) if plan.runner != "compiled" else [Window(0, min(steps, MOST_STEPS))]
     eager = runners.runner("eager", model)
-    found = Sampled()
+    traced = TracedWindows()
     for index, window in enumerate(spans):
         ids = longer(prompt, window.skipped) if window.skipped else prompt
         shapes = capture.count(model, generates, request(eager, ids, window.steps + 1, generates))
         once = request(runner, ids, window.steps + 1, generates)
         once()
-        found.plain_ms += median(once() for _ in range(REQUESTS_TIMED))
+        traced.plain_ms += median(once() for _ in range(REQUESTS_TIMED))
         path = context.artifacts / f"plan-{index}.json.gz"
-        found.traced_ms += _trace(runner, plan, model, generates, once, path)
+        traced.traced_ms += _trace(runner, plan, model, generates, once, path)
         trace = (
             reader.read(path).of_gpu(prompt.device.index or 0) if plan.tensor_parallel_size > 1 else reader.read(path)
         )
         work = attribution.attribute(trace)
-        found.add(window, trace, work if plan.runner == "eager" else _named(work, shapes, plan), shapes)
-    result = _result(found, before, document, plan, request_ms, steps)
-    kept, shown = timeline.keep(context.artifacts / "plan-0.json.gz", found.first, context, "plan-")
+        traced.add(window, trace, work if plan.runner == "eager" else _named(work, shapes, plan), shapes)
+    result = _result(traced, before, document, plan, request_ms, steps)
+    kept, shown = timeline.keep(context.artifacts / "plan-0.json.gz", traced.first, context, "plan-")
     return result.model_copy(update={"trace": kept, "timeline": shown})
 
 
@@ -138,29 +138,29 @@ def _steps_marked(runner: Runner) -> Iterator[None]:
         session.begin, session.step = begin, step  # type: ignore[method-assign]
 
 
-def _named(work: list[Work], counted: list[CountedOp], plan: Plan) -> list[Work]:
+def _named(work: list[DeviceWork], counted: list[CountedOp], plan: Plan) -> list[DeviceWork]:
     """The work with the names that CUDA graphs' kernels, and kernels outside modules, have by place or by name."""
     if not any(piece.launch >= 0 for piece in work):
         return work
-    found = graph_replays.name_replays(work, counted)
-    return [piece._replace(label=_own_name(piece, plan)) if piece.label == UNATTRIBUTED else piece for piece in found]
+    named = graph_replays.name_replays(work, counted)
+    return [piece._replace(label=_own_name(piece, plan)) if piece.label == UNATTRIBUTED else piece for piece in named]
 
 
-def _own_name(piece: Work, plan: Plan) -> str:
+def _own_name(piece: DeviceWork, plan: Plan) -> str:
     if plan.runner == MEGAKERNEL and piece.kernel == "decode":
         return MEGAKERNEL
-    own = next((each.op for each in registry.variants() if piece.kernel in each.kernels), "")
+    own = next((variant.op for variant in registry.variants() if piece.kernel in variant.kernels), "")
     return OPERATIONS.get(own) or graph_replays.by_name(piece.kernel)
 
 
 def _result(
-    found: Sampled, before: ProfileResult, document: StageInput, plan: Plan, request_ms: float, steps: int
+    traced: TracedWindows, before: ProfileResult, document: StageInput, plan: Plan, request_ms: float, steps: int
 ) -> PlanProfile:
-    scale = found.scale(steps)
+    scale = traced.scale(steps)
     lower = lowers_precision(plan, dtype_of(document))
-    rows = table.rows(found.work, [] if lower else found.counted, before.ceilings, scale)
+    rows = table.rows(traced.work, [] if lower else traced.counted, before.ceilings, scale)
     floor = None if lower else sum(row.floor_ms or 0.0 for row in before.rows) / plan.tensor_parallel_size
-    device_ms, launches = sum(row.ms for row in rows), table.launches(found.work, scale)
+    device_ms, launches = sum(row.ms for row in rows), table.launches(traced.work, scale)
     rows, launches = _launched_once(rows, launches) if plan.runner == MEGAKERNEL else (rows, launches)
     return PlanProfile(
         request_ms=request_ms,
@@ -169,7 +169,7 @@ def _result(
         attributed_share=table.attributed_share(rows),
         floor_ms=floor,
         rows=table.with_idle(rows, request_ms),
-        sentence=sentence(rows, request_ms, device_ms, launches, floor, found.on_gpu)
+        sentence=sentence(rows, request_ms, device_ms, launches, floor, traced.on_gpu)
         + _of_gpus(plan.tensor_parallel_size),
     )
 
@@ -196,16 +196,16 @@ def sentence(
     what = "launches on the device" if on_gpu else "operations"
     doubtful = table.beyond(device_ms, request_ms)
     spent = "made of" if doubtful else f"{plain(min(device_ms, request_ms))} ms of it in"
-    said = f"{doubtful} " if doubtful else ""
-    said += f"A request of the plan takes {plain(request_ms)} ms, {spent} {launches:,} {what}"
-    whole = device_ms or 1.0
+    sentence = f"{doubtful} " if doubtful else ""
+    sentence += f"A request of the plan takes {plain(request_ms)} ms, {spent} {launches:,} {what}"
+    total_ms = device_ms or 1.0
     most = ", ".join(
-        f"{row.op} ({row.phase or 'no phase'}, {f'{row.ms / whole:.0%}' if doubtful else f'{plain(row.ms)} ms'})"
+        f"{row.op} ({row.phase or 'no phase'}, {f'{row.ms / total_ms:.0%}' if doubtful else f'{plain(row.ms)} ms'})"
         for row in rows[:ROWS_NAMED]
     )
-    said += f"; most of that is {most}" if most else ""
+    sentence += f"; most of that is {most}" if most else ""
     if not floor_ms:
-        return f"{said}; there is no measured floor of its operations in its precision."
+        return f"{sentence}; there is no measured floor of its operations in its precision."
     if doubt(floor_ms, request_ms):
-        return f"{said}; the floor by the measured ceilings is longer than that, so one of the two is wrong."
-    return f"{said}; the model's operations cannot take less than {plain(floor_ms)} ms by the measured ceilings."
+        return f"{sentence}; the floor by the measured ceilings is longer than that, so one of the two is wrong."
+    return f"{sentence}; the model's operations cannot take less than {plain(floor_ms)} ms by the measured ceilings."

@@ -7,8 +7,8 @@ from kernels.proof.logit_gate import LARGEST_DIFFERENCE
 
 def weights_of(plan: Plan) -> list[str]:
     """The precisions that the plan's weights are held in."""
-    held = [str(op.case["weights"]) for op in plan.ops if op.case.get("weights")]
-    return [*dict.fromkeys([str(plan.options.get("weights", plan.dtype)), *held])]
+    weights = [str(op.case["weights"]) for op in plan.ops if op.case.get("weights")]
+    return [*dict.fromkeys([str(plan.options.get("weights", plan.dtype)), *weights])]
 
 
 def rounding_of(plan: Plan) -> str:
@@ -18,5 +18,5 @@ def rounding_of(plan: Plan) -> str:
 
 def lowers_precision(plan: Plan, served: str) -> bool:
     """Whether the plan runs the model in less than the precision it is served in, or any of its weights."""
-    whole = plan.dtype != served or plan.options.get("weights", "bf16") != "bf16"
-    return whole or any(registry.variant(op.variant).lossy for op in plan.ops)
+    lossy_model = plan.dtype != served or plan.options.get("weights", "bf16") != "bf16"
+    return lossy_model or any(registry.variant(op.variant).lossy for op in plan.ops)

@@ -25,7 +25,7 @@ many seconds, within these bounds."""
 
 
 @dataclass
-class Further:
+class ProcessRuns:
     """The requests of the further processes, and the judgement on the ids that each of them served.
 
     `failure` says which process failed and how, `refusal` why the plan's requests in one of them are not valid; both
@@ -45,7 +45,7 @@ def measure_again(
     seconds: float,
     pairs: int,
     is_clear: Callable[[Sequence[Alternation]], bool],
-) -> Further:
+) -> ProcessRuns:
     """Measures `pairs` of the plan and what runs today in one process after another, expected to take `seconds` each.
 
     With verify's own there are LEAST_PROCESSES to MOST_PROCESSES of them, and no more than ENOUGH_PROCESSES where
@@ -53,29 +53,27 @@ def measure_again(
     none is started. The caller has freed the device's memory. The first process that fails, or whose figures are void,
     is the last one; the requests of those before it are kept.
     """
-    found = Further()
+    runs = ProcessRuns()
     if context.seconds_left < (LEAST_PROCESSES - 1) * seconds:
-        return found
-    while len(found.alternations) < MOST_PROCESSES - 1 and context.seconds_left >= seconds:
-        if len(found.alternations) >= ENOUGH_PROCESSES - 1 and is_clear(found.alternations):
+        return runs
+    while len(runs.alternations) < MOST_PROCESSES - 1 and context.seconds_left >= seconds:
+        if len(runs.alternations) >= ENOUGH_PROCESSES - 1 and is_clear(runs.alternations):
             break
-        number, start = len(found.alternations) + 2, time.monotonic()
+        number, start = len(runs.alternations) + 2, time.monotonic()
         context.say(0.95, f"measuring in process {number}")
         result = _run(document, plan, context, number, pairs, max(seconds, context.seconds_left))
         if isinstance(result, str):
-            found.failure = f"Process {number} {result}."
+            runs.failure = f"Process {number} {result}."
             break
-        found.served_ids += [result.served_ids] if result.served_ids else []
+        runs.served_ids += [result.served_ids] if result.served_ids else []
         if result.refusal:
-            found.refusal = f"In process {number}: {result.refusal}"
+            runs.refusal = f"In process {number}: {result.refusal}"
             break
-        found.alternations.append(Alternation(result.before, result.after))
+        runs.alternations.append(Alternation(result.before, result.after))
         seconds = time.monotonic() - start
-        waited = (
-            f"the model was loaded after {result.loading_seconds:.1f} s, both warm after {result.ready_seconds:.1f} s"
-        )
-        context.say(0.95, f"process {number} took {seconds:.1f} s: {waited}")
-    return found
+        ready = f"loaded after {result.loading_seconds:.1f} s, warm after {result.ready_seconds:.1f} s"
+        context.say(0.95, f"process {number} took {seconds:.1f} s: {ready}")
+    return runs
 
 
 def _run(document: StageInput, plan: Plan, context: Context, number: int, pairs: int, seconds: float) -> Result | str:

@@ -4,12 +4,12 @@ import torch
 
 from kernels.model_files import AnswerKind
 from workers.measuring import quality
-from workers.measuring.allowed_rises import Allowed
+from workers.measuring.allowed_rises import Tolerances
 from workers.measuring.answer_distance import ClassDistance, distance_of, rows_of
 
 
 def of_tokens(
-    expected: torch.Tensor, logits: torch.Tensor, allowed: Allowed | None, generates: bool = True
+    expected: torch.Tensor, logits: torch.Tensor, allowed: Tolerances | None, generates: bool = True
 ) -> tuple[str, str]:
     """The gate and a sentence: `logits` beside the model's, both [sequences, length, vocab].
 
@@ -18,26 +18,27 @@ def of_tokens(
     """
     change, kl = quality.rises(expected, logits)
     tokens = expected.shape[0] * expected.shape[1]
-    found = (
+    sentence = (
         f"It chooses another {'next ' if generates else ''}token than the model in {change.value:.2%} (at most "
         f"{change.high:.2%}) of {tokens} tokens, and its mean KL divergence is at most {kl.high:.2g} nats"
     )
     if allowed is not None and not quality.is_acceptable(change, kl, allowed):
-        return "fail", f"{found}; {allowed.rate:.2%} and {allowed.nats_words} are allowed."
-    return "pass", f"{found}."
+        return "fail", f"{sentence}; {allowed.rate:.2%} and {allowed.nats_words} are allowed."
+    return "pass", f"{sentence}."
 
 
 def of_answers(expected: torch.Tensor, output: torch.Tensor, answer: AnswerKind) -> str:
     """A sentence about classes or vectors beside the model's. They are too few here to be judged; verify does that."""
     distance = distance_of(answer)
-    for known, own in zip(*(rows_of(each).double() for each in (expected, output)), strict=True):
+    for known, own in zip(*(rows_of(tensor).double() for tensor in (expected, output)), strict=True):
         distance.add(known, own)
     requests, error = len(expected), f"{max(distance.errors):.2g} of the largest"
     mean = sum(distance.distances[0]) / requests
     if isinstance(distance, ClassDistance):
         logit = f"the largest error of a logit is {error}"
-        one = expected.shape[-1] == 1
-        said = logit if one else f"the most likely {answer.noun} differs from the model's in {mean:.2%}, and {logit}"
+        sentence = logit
+        if expected.shape[-1] != 1:
+            sentence = f"the most likely {answer.noun} differs from the model's in {mean:.2%}, and {logit}"
     else:
-        said = f"the mean cosine distance to the model's vectors is {mean:.2g}, and the largest error {error} value"
-    return f"In a quick look at {requests} {'request' if requests == 1 else 'requests'} {said}; verify judges it."
+        sentence = f"the mean cosine distance to the model's vectors is {mean:.2g}, and the largest error {error} value"
+    return f"In a quick look at {requests} {'request' if requests == 1 else 'requests'} {sentence}; verify judges it."

@@ -20,20 +20,20 @@ def winners(candidates: list[Candidate], lossy: bool) -> list[Candidate]:
     Other cases are left out, since a plan names only what differs from torch. Lossy variants count if `lossy` is True.
     """
     groups: dict[str, list[Candidate]] = {}
-    for each in candidates:
-        if each.op in APPLIED and each.gate == "pass" and each.ms is not None:
-            groups.setdefault(json.dumps({**each.case, "weights": ""}, sort_keys=True), []).append(each)
-    found = []
+    for candidate in candidates:
+        if candidate.op in APPLIED and candidate.gate == "pass" and candidate.ms is not None:
+            groups.setdefault(json.dumps({**candidate.case, "weights": ""}, sort_keys=True), []).append(candidate)
+    fastest = []
     for group in groups.values():
-        default = next((each for name in TORCH_VARIANTS for each in group if each.variant == name), None)
-        rivals = [each for each in group if each is not default and (lossy or not is_lossy(each))]
+        default = next((candidate for name in TORCH_VARIANTS for candidate in group if candidate.variant == name), None)
+        rivals = [candidate for candidate in group if candidate is not default and (lossy or not is_lossy(candidate))]
         if default is None or not rivals:
             continue
-        best = min(rivals, key=lambda each: each.ms or 0.0)
+        best = min(rivals, key=lambda candidate: candidate.ms or 0.0)
         noise = f"difference to {default.variant} lies inside"
         if (best.ms_high or 0.0) < (default.ms_low or 0.0) and noise not in best.reason:
-            found.append(best)
-    return found
+            fastest.append(best)
+    return fastest
 
 
 def is_lossy(candidate: Candidate) -> bool:
@@ -61,11 +61,11 @@ def fastest(trials: Sequence[PlanTrial], lower_is_better: bool) -> PlanTrial | N
     return best
 
 
-def better(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
-    """Whether `one` is better and the two intervals do not overlap."""
-    if one.primary is None or other.primary is None:
+def better(trial: PlanTrial, other: PlanTrial, lower_is_better: bool) -> bool:
+    """Whether `trial` is better and the two intervals do not overlap."""
+    if trial.primary is None or other.primary is None:
         return False
-    return one.primary.high < other.primary.low if lower_is_better else one.primary.low > other.primary.high
+    return trial.primary.high < other.primary.low if lower_is_better else trial.primary.low > other.primary.high
 
 
 def explain(trials: list[PlanTrial], lower_is_better: bool, winner: PlanTrial) -> None:
@@ -74,13 +74,13 @@ def explain(trials: list[PlanTrial], lower_is_better: bool, winner: PlanTrial) -
     A trial in lower precision keeps its sentence about fidelity, which then follows.
     """
     winner.chosen = True
-    first = next(each for each in trials if each.gate == "pass" and each.primary)
+    first = next(trial for trial in trials if trial.gate == "pass" and trial.primary)
     for trial in trials:
         if trial.gate != "pass" or trial.primary is None:
             continue
         if trial is not winner:
             why = _compared(trial, winner, lower_is_better)
-        elif any(better(each, trial, lower_is_better) for each in trials if each.gate == "pass"):
+        elif any(better(other, trial, lower_is_better) for other in trials if other.gate == "pass"):
             why = "The plan that the workload prefers of those that keep every promise."
         elif trial is first:
             why = "The baseline; nothing was faster by more than the noise."
@@ -109,7 +109,7 @@ def _precisions(trial: PlanTrial) -> set[str]:
     return {plan.dtype, *weights_of(plan)}
 
 
-def _times(one: PlanTrial, other: PlanTrial, lower_is_better: bool) -> float:
-    """How many times better `one` is than `other`."""
-    a, b = (each.primary.value if each.primary else 0.0 for each in (one, other))
+def _times(first: PlanTrial, other: PlanTrial, lower_is_better: bool) -> float:
+    """How many times better `first` is than `other`."""
+    a, b = (trial.primary.value if trial.primary else 0.0 for trial in (first, other))
     return b / max(a, 1e-12) if lower_is_better else a / max(b, 1e-12)

@@ -8,7 +8,7 @@ from kernels.plan import Plan, PlannedOp
 from kernels.tune.plan_search import PlanWatch, described, pass_name
 from workers.documents.stages import PlanTrial, StageInput
 from workers.measuring.journal import Journal
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 
 PREFIX = "pass"
 """The first word of the journal's keys for such plans. The others are digests of ops."""
@@ -25,10 +25,10 @@ class SearchWatch(PlanWatch):
         self._journal = journal
         self._ran: set[str] = set()
         self._running: dict[str, PlannedOp] = {}
-        self._bad = [
-            (frozenset(each.key.split()[1:]), f"{each.label}: {each.sentence}")
-            for each in journal.left_out
-            if each.key.split()[0] == PREFIX
+        self._failures = [
+            (frozenset(left_out.key.split()[1:]), f"{left_out.label}: {left_out.sentence}")
+            for left_out in journal.left_out
+            if left_out.key.split()[0] == PREFIX
         ]
 
     def runs(self, queries: int, plan: Sequence[PlannedOp]) -> bool:
@@ -36,7 +36,7 @@ class SearchWatch(PlanWatch):
         self._ran |= self._running.keys()
         self._running = {}
         ops = {_key(op): op for op in plan}
-        for bad, sentence in self._bad:
+        for bad, sentence in self._failures:
             if bad <= ops.keys():
                 self._say(sentence)
                 return False
@@ -49,8 +49,8 @@ class SearchWatch(PlanWatch):
         """The ops that had not run before are left out from now on."""
         new = self._new(self._running)
         self._running = {}
-        self._bad.append((frozenset(new), f"{_label(queries, new.values())}: Left out: {sentence_of(error)}."))
-        self._say(self._bad[-1][1])
+        self._failures.append((frozenset(new), f"{_label(queries, new.values())}: Left out: {error_sentence(error)}."))
+        self._say(self._failures[-1][1])
 
     def _new(self, ops: dict[str, PlannedOp]) -> dict[str, PlannedOp]:
         """The ops that have not run yet; all of them where each has."""
@@ -65,9 +65,9 @@ def parts_left_out(document: StageInput, plan: Plan) -> list[PlanTrial]:
     """A trial of each part of a plan, or of its steps, that ended compose's process; `plan` is the one without ops."""
     unit = document.workload.objectives[0].unit
     return [
-        PlanTrial(label=each.label, plan=plan.model_dump(), unit=unit, gate="error", reason=each.sentence)
-        for each in document.left_out
-        if not each.key.startswith("plan ")
+        PlanTrial(label=left_out.label, plan=plan.model_dump(), unit=unit, gate="error", reason=left_out.sentence)
+        for left_out in document.left_out
+        if not left_out.key.startswith("plan ")
     ]
 
 

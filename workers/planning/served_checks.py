@@ -27,10 +27,10 @@ def judge_served(
     the clients' clock and the chip. `runner` is asked for some requests more, so it must still be prepared for the
     workload's requests.
     """
-    early = [1, *(each.n for each in document.workload.objectives if each.n)]
-    found = judge_answers(reference, clients, precisions_of(plan), early, batches)
-    judged = None if found.ids is None else judged_ids(found.ids, len(found.kept))
-    return judged, found.refusal or too_fast(runner, plan, document, clients) or ""
+    early = [1, *(objective.n for objective in document.workload.objectives if objective.n)]
+    answers = judge_answers(reference, clients, precisions_of(plan), early, batches)
+    judged = None if answers.ids is None else judged_ids(answers.ids, len(answers.kept))
+    return judged, answers.refusal or too_fast(runner, plan, document, clients) or ""
 
 
 def precisions_of(plan: Plan) -> tuple[str, str]:
@@ -38,30 +38,28 @@ def precisions_of(plan: Plan) -> tuple[str, str]:
     return rounding_of(plan), plan.dtype
 
 
-def judged_ids(found: Judged, batches: int) -> ServedIds:
+def judged_ids(judged: Judged, batches: int) -> ServedIds:
     """The ids of so many timed `batches` with their verdict."""
-    gaps, own = found.gaps, None if found.own is found.gaps else found.own
-    said = f"Over {gaps.tokens:,} ids of {batches} timed batches the largest logit gap is {gaps.largest:.2g}."
+    gaps, own = judged.gaps, None if judged.own is judged.gaps else judged.own
+    sentence = f"Over {gaps.tokens:,} ids of {batches} timed batches the largest logit gap is {gaps.largest:.2g}."
     if own is not None:
-        said += f" By the plan's own logits the mean gap is {own.mean:.2g} and the largest {own.largest:.2g}."
-    return served_ids(gaps, found.refusal, said, own)
+        sentence += f" By the plan's own logits the mean gap is {own.mean:.2g} and the largest {own.largest:.2g}."
+    return served_ids(gaps, judged.refusal, sentence, own)
 
 
 def of_processes(judged: Sequence[ServedIds]) -> ServedIds | None:
     """The judged ids of several processes as one; None of none."""
     if len(judged) < 2:
         return judged[0] if judged else None
-    tokens, largest = sum(each.tokens for each in judged), max(each.largest_gap for each in judged)
-    own = [(each.tokens, each.own_mean_gap) for each in judged if each.own_mean_gap is not None]
-    wrong = next((each.sentence for each in judged if not each.acceptable), "")
+    tokens, largest = sum(ids.tokens for ids in judged), max(ids.largest_gap for ids in judged)
+    own = [(ids.tokens, ids.own_mean_gap) for ids in judged if ids.own_mean_gap is not None]
+    wrong = next((ids.sentence for ids in judged if not ids.acceptable), "")
     return ServedIds(
         tokens=tokens,
-        mean_gap=sum(each.mean_gap * each.tokens for each in judged) / tokens,
+        mean_gap=sum(ids.mean_gap * ids.tokens for ids in judged) / tokens,
         largest_gap=largest,
         own_mean_gap=sum(count * mean for count, mean in own) / sum(count for count, _ in own) if own else None,
-        own_largest_gap=max(
-            (each.own_largest_gap for each in judged if each.own_largest_gap is not None), default=None
-        ),
+        own_largest_gap=max((ids.own_largest_gap for ids in judged if ids.own_largest_gap is not None), default=None),
         acceptable=not wrong,
         sentence=wrong
         or f"Over {tokens:,} ids of timed batches in {len(judged)} processes the largest logit gap is {largest:.2g}.",
@@ -83,4 +81,4 @@ def too_fast(runner: Runner, plan: Plan, document: StageInput, clients: Clients)
     if case.parameters * BYTES[fewest] < CACHED_BYTES:
         return None
     case = case.with_weights(fewest).model_copy(update={"gpus": shared})
-    return exceeds_peak(case, 1e3 * median(each.service_s for each in clients.served), gpu)
+    return exceeds_peak(case, 1e3 * median(batch.service_s for batch in clients.served), gpu)

@@ -37,6 +37,6 @@ def serving_of(plan: Plan, document: StageInput) -> tuple[Serving | None, str]:
         max_num_seqs=running,
         graph_rows=default_decodes(running),
         megakernel_up_to=0 if MEGAKERNEL in excluded else None,
-        exclude=[each for each in of_server(excluded) if each != MEGAKERNEL],
+        exclude=[runner for runner in of_server(excluded) if runner != MEGAKERNEL],
     )
     return serving, ""

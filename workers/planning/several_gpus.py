@@ -7,12 +7,12 @@ from kernels.registry import Refusal
 from kernels.runners.whole_model import WholeModel
 from workers.documents.gpu_class import class_of_several
 from workers.documents.stages import StageInput
-from workers.prediction.promises import Known, impossible
+from workers.prediction.promises import AvailableGpus, impossible
 
 
 def counts(variant: WholeModel, document: StageInput) -> list[int]:
     """The numbers of GPUs that the variant is tried on: one first, then those that the worker has."""
-    return [each for each in RANKS if each <= min(variant.most_gpus, document.gpus)]
+    return [count for count in RANKS if count <= min(variant.most_gpus, document.gpus)]
 
 
 def label(variant: WholeModel, gpus: int) -> str:
@@ -42,6 +42,6 @@ def refusal(document: StageInput, gpus: int) -> Refusal | None:
     except Unsupported as error:
         return Refusal(str(error))
     workload, gpu_class, profile = document.workload, class_of_several(document.gpu, gpus), document.results.profile
-    known = Known(ceilings={document.gpu: profile.ceilings} if profile else {})
-    said = (impossible(each, workload, document.model, gpu_class, known) for each in workload.objectives)
-    return next((Refusal(f"Not tried: {each}.") for each in said if each), None)
+    known = AvailableGpus(ceilings={document.gpu: profile.ceilings} if profile else {})
+    reasons = (impossible(objective, workload, document.model, gpu_class, known) for objective in workload.objectives)
+    return next((Refusal(f"Not tried: {reason}.") for reason in reasons if reason), None)

@@ -11,7 +11,7 @@ from kernels.runners import Runner
 from kernels.tune.plan_search import usable
 from workers.documents.stages import PlanTrial
 from workers.measuring.journal import Journal
-from workers.planning.trials import Times, Trier
+from workers.planning.trials import TrialRunner, TrialTimeouts
 
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("attention", ("attention", "step_attention", "rope")),
@@ -24,7 +24,7 @@ RUNNER = "compact decoder"
 """The first step: the runner itself, where every op is torch's own."""
 LEAST_SECONDS = 60.0
 """Seconds that compose must have left for the steps to be measured."""
-STEP = Times(building=10.0, measuring=1.5)
+STEP = TrialTimeouts(building=10.0, measuring=1.5)
 
 
 def toggled(plan: Plan) -> list[tuple[str, Plan]]:
@@ -38,11 +38,11 @@ def toggled(plan: Plan) -> list[tuple[str, Plan]]:
     of = [grouped.get(op.op, REST) for op in plan.ops]
     planned = [name for name in names if name in of]
     bare = _bare(plan)
-    found = [(RUNNER, bare)] if bare is not None else []
+    steps = [(RUNNER, bare)] if bare is not None else []
     for count, name in enumerate(planned, start=1):
         ops = [op for op, group in zip(plan.ops, of, strict=True) if group in planned[:count]]
-        found.append((name, plan.model_copy(update={"ops": ops})))
-    return found if len(found) > 1 else []
+        steps.append((name, plan.model_copy(update={"ops": ops})))
+    return steps if len(steps) > 1 else []
 
 
 def _bare(plan: Plan) -> Plan | None:
@@ -56,34 +56,34 @@ def _bare(plan: Plan) -> Plan | None:
     return None
 
 
-def measure(trier: Trier, model: Any, plan: Plan, whole: PlanTrial, seconds_left: float) -> list[PlanTrial]:
-    """Trials of the steps of a plan that passed as `whole`, each labelled by the group it adds; [] where time lacks.
+def measure(trial_runner: TrialRunner, model: Any, plan: Plan, full: PlanTrial, seconds_left: float) -> list[PlanTrial]:
+    """Trials of the steps of a plan that passed as `full`, each labelled by the group it adds; [] where time lacks.
 
-    The last step is `whole` itself, which is not measured again.
+    The last step is `full` itself, which is not measured again.
     """
     steps = toggled(plan)
-    if whole.gate != "pass" or seconds_left < LEAST_SECONDS or not steps:
+    if full.gate != "pass" or seconds_left < LEAST_SECONDS or not steps:
         return []
-    found = [trier.attempt(name, part, _maker(model, part), STEP, lossy=False) for name, part in steps[:-1]]
-    return [*found, whole.model_copy(update={"label": steps[-1][0], "notes": []})]
+    trials = [trial_runner.attempt(name, part, _maker(model, part), STEP, lossy=False) for name, part in steps[:-1]]
+    return [*trials, full.model_copy(update={"label": steps[-1][0], "notes": []})]
 
 
 def of_kernels(
-    journal: Journal, trier: Trier, model: Any, trials: Sequence[PlanTrial], seconds_left: float
+    journal: Journal, trial_runner: TrialRunner, model: Any, trials: Sequence[PlanTrial], seconds_left: float
 ) -> list[PlanTrial]:
     """The steps of the kernels plan among the trials; [] where none passed, or where they ended the stage's process."""
-    whole = next((each for each in trials if each.plan["runner"] == "kernels" and each.gate == "pass"), None)
-    if whole is None or journal.why_left_out("steps"):
+    full = next((trial for trial in trials if trial.plan["runner"] == "kernels" and trial.gate == "pass"), None)
+    if full is None or journal.why_left_out("steps"):
         return []
-    plan = Plan.model_validate(whole.plan)
+    plan = Plan.model_validate(full.plan)
 
     def make() -> list[PlanTrial]:
         building = STEP.building * len(toggled(plan))
-        journal.note("steps", f"the plan {whole.label} in steps", journal.plan_seconds(building))
-        return measure(trier, model, plan, whole, seconds_left)
+        journal.note("steps", f"the plan {full.label} in steps", journal.plan_seconds(building))
+        return measure(trial_runner, model, plan, full, seconds_left)
 
-    found: list[PlanTrial] = journal.once("steps", list[PlanTrial], make)
-    return found
+    measured: list[PlanTrial] = journal.once("steps", list[PlanTrial], make)
+    return measured
 
 
 def _maker(model: Any, plan: Plan) -> Callable[[], Runner]:

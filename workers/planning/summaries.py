@@ -25,10 +25,10 @@ def of_plan(plan: Plan, generates: bool = True) -> str:
     Torch's own variants, which run wherever nothing else is named, are not told. A model that does not generate runs
     one forward pass, without a cache.
     """
-    known = (each for each in registry.variants("model") if isinstance(each, WholeModel))
-    runners = [each for each in known if each.runner_name == plan.runner]
+    known = (variant for variant in registry.variants("model") if isinstance(variant, WholeModel))
+    runners = [variant for variant in known if variant.runner_name == plan.runner]
     stated = {key: value for key, value in plan.options.items() if key != ROUNDING}
-    alike = (each for each in runners if {k: v for k, v in each.options.items() if k != ROUNDING} == stated)
+    alike = (variant for variant in runners if {k: v for k, v in variant.options.items() if k != ROUNDING} == stated)
     runner = next(alike, runners[0] if runners else None)
     parts = ", ".join(f"{part} by {_joined(names)}" for part, names in _by_part(plan.ops).items())
     if parts and plan.runner == "megakernel":
@@ -40,19 +40,19 @@ def of_plan(plan: Plan, generates: bool = True) -> str:
         runs += ", rounded by GPTQ"
     if plan.tensor_parallel_size > 1:
         runs += f", over {plan.tensor_parallel_size} GPUs"
-    said = "; ".join(each for each in (runs, parts) if each)
-    return f"{capitalised(said)}."
+    words = "; ".join(part for part in (runs, parts) if part)
+    return f"{capitalised(words)}."
 
 
 def _by_part(ops: list[PlannedOp]) -> dict[str, list[str]]:
     """The variants of each part that are not torch's own, in the order of `PARTS`."""
-    found: dict[str, list[str]] = {part: [] for part in PARTS.values()}
+    by_part: dict[str, list[str]] = {part: [] for part in PARTS.values()}
     for op in ops:
         variant, part = registry.variant(op.variant), PARTS.get(op.op, op.op)
-        names = found.setdefault(part, [])
+        names = by_part.setdefault(part, [])
         if (variant.lossy or not variant.peer) and variant.name not in names:
             names.append(variant.name)
-    return {part: names for part, names in found.items() if names}
+    return {part: names for part, names in by_part.items() if names}
 
 
 def _joined(names: list[str]) -> str:
@@ -84,19 +84,19 @@ def nothing_else(trials: Sequence[PlanTrial]) -> str:
     others = [trial for trial in trials if not trial.chosen]
     if not others or any(trial.primary for trial in others):
         return ""
-    told = [trial for trial in others if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
-    reasons = [(each.label, each.reason.removeprefix(NOT_TRIED).removeprefix(NOT_MEASURED)) for each in told]
+    relevant = [trial for trial in others if trial.gate != "refused" or trial.reason.startswith(NOT_TRIED)]
+    reasons = [(trial.label, trial.reason.removeprefix(NOT_TRIED).removeprefix(NOT_MEASURED)) for trial in relevant]
     why = " ".join(f"{label}: {reason}" for label, reason in reasons)
-    said = f"No other plan was measured, so none is known to be faster. {why}".rstrip()
-    return f"{said} A run with more minutes may measure more." if SHORT_OF_TIME.search(why) else said
+    sentence = f"No other plan was measured, so none is known to be faster. {why}".rstrip()
+    return f"{sentence} A run with more minutes may measure more." if SHORT_OF_TIME.search(why) else sentence
 
 
 def no_plan(today: PlanTrial, environment: Environment) -> str:
     """Why there is no plan, by what became of today's runner; on a busy machine other programs may be the cause."""
-    said, share = f"No plan could be run. {today.label}: {today.reason}", provenance.busy_share(environment)
+    sentence, share = f"No plan could be run. {today.label}: {today.reason}", provenance.busy_share(environment)
     if share is None:
-        return said
+        return sentence
     return (
-        f"{said} Other programs used {percent(share, 0)} of the CPU meanwhile, which may be why: run it again on an "
-        "idle machine."
+        f"{sentence} Other programs used {percent(share, 0)} of the CPU meanwhile, which may be why: run it again on "
+        "an idle machine."
     )

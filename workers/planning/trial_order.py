@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log
 
+from kernels import registry
 from kernels.hardware import GPUS
 from kernels.measure.request_case import request_case
 from kernels.measure.roofline import floor_ms, in_burst
@@ -20,10 +21,9 @@ from workers.cost.pricing import hourly_price
 from workers.documents.stages import PlanTrial, StageInput
 from workers.documents.workload import MOST_MINUTES, Objective
 from workers.harness.context import Context
-from workers.planning import ranking, several_gpus
-from workers.planning.build_times import Builds
+from workers.planning import kernels_plan, ranking, several_gpus
+from workers.planning.build_times import BuildTimes
 from workers.planning.precision import lowers_precision
-from workers.planning.whole_models import whole_models
 from workers.prediction.precisions import lossy_refusal, precisions_of_plans
 from workers.prediction.predict import MEDIAN, predicted, predicted_primary
 from workers.wording.text import quantity
@@ -78,14 +78,14 @@ class TrialOrder:
         today = self._document.workload.present_runner
         return [
             self.candidate(variant, gpus)
-            for variant in whole_models(self._document)
+            for variant in _whole_models(self._document)
             if variant.name != today
             for gpus in several_gpus.counts(variant, self._document)
         ]
 
     def candidate(self, variant: WholeModel, gpus: int = 1) -> CandidatePlan:
         """The variant on so many GPUs, with what is predicted of it."""
-        building = Builds(self._document).expect(variant.name, variant.build_seconds)
+        building = BuildTimes(self._document).expect(variant.name, variant.build_seconds)
         return CandidatePlan(variant, gpus, self.predicted(variant, gpus), building + MEASURING_SECONDS)
 
     def predicted(self, variant: WholeModel, gpus: int = 1, objective: Objective | None = None) -> float | None:
@@ -96,7 +96,7 @@ class TrialOrder:
 
     def ranked(self, candidates: Sequence[CandidatePlan], best: PlanTrial | None) -> list[CandidatePlan]:
         """The candidates, the most valuable first. Without a `best`, gains are over the worst prediction."""
-        known = [each.predicted for each in candidates if each.predicted is not None]
+        known = [candidate.predicted for candidate in candidates if candidate.predicted is not None]
         worst = max(known, default=0.0) if self._lower else min(known, default=0.0)
         reference = best.primary.value if best and best.primary else worst
 
@@ -111,8 +111,8 @@ class TrialOrder:
     def refusal(self, candidate: CandidatePlan) -> str:
         """Why the variant cannot serve, or the workload does not allow it or its precision, as a sentence; or ""."""
         document, variant = self._document, candidate.variant
-        if said := self.excluded(variant):
-            return said
+        if reason := self.excluded(variant):
+            return reason
         case = several_gpus.case_of(variant, document, candidate.gpus)
         refused = variant.serves(case, GPUS[document.gpu]) or several_gpus.refusal(document, candidate.gpus)
         if refused:
@@ -123,15 +123,15 @@ class TrialOrder:
         """That the workload excludes the variant, as a sentence; "" where it does not."""
         return "The workload excludes it." if variant.name in self._document.workload.constraints.exclude else ""
 
-    def why_not(self, candidate: CandidatePlan, tried: Sequence[PlanTrial], seconds_left: float) -> str:
-        """Why a trial of the candidate is worth nothing beside those that were `tried`, as a sentence; or "".
+    def why_not(self, candidate: CandidatePlan, trials: Sequence[PlanTrial], seconds_left: float) -> str:
+        """Why a trial of the candidate is worth nothing beside the `trials` so far, as a sentence; or "".
 
         A plan that keeps the precision is compared with others that do: verify may refuse the quality of the rest.
         """
-        lossless = [each for each in tried if not lowers_precision(Plan.model_validate(each.plan), self._precision)]
-        best = ranking.fastest(tried if candidate.variant.lossy else lossless, self._lower)
-        if said := self._no_more_gpus(candidate, tried):
-            return said
+        lossless = [trial for trial in trials if not lowers_precision(Plan.model_validate(trial.plan), self._precision)]
+        best = ranking.fastest(trials if candidate.variant.lossy else lossless, self._lower)
+        if reason := self._no_more_gpus(candidate, trials):
+            return reason
         if best is None or best.primary is None or candidate.predicted is None:
             return ""
         reached, unit = best.primary.value, self._objective.unit
@@ -147,31 +147,33 @@ class TrialOrder:
             f"{quantity(reached, unit)}."
         )
 
-    def beyond(self, context: Context, tried: Sequence[PlanTrial]) -> float:
+    def overtime(self, context: Context, trials: Sequence[PlanTrial]) -> float:
         """Seconds until the run has taken twice its minutes; 0 where they are strict, or a plan keeps the promises."""
         constraints = self._document.workload.constraints
-        if constraints.strict_minutes or any(each.keeps == "met" for each in tried):
+        if constraints.strict_minutes or any(trial.keeps == "met" for trial in trials):
             return 0.0
         return context.seconds_left - context.overtime + 60 * constraints.minutes
 
-    def too_late(self, candidate: CandidatePlan, seconds_left: float, most: float, beyond: float) -> str:
+    def too_late(self, candidate: CandidatePlan, seconds_left: float, most: float, overtime: float) -> str:
         """Why there is no time for the candidate, as a sentence; "" where there is.
 
-        It may take `most` seconds, and `beyond` where it is predicted to keep the promise.
+        It may take `most` seconds, and `overtime` where it is predicted to keep the promise.
         """
-        if candidate.seconds < max(most, beyond if self.keeps(candidate) else 0.0):
+        if candidate.seconds < max(most, overtime if self.keeps(candidate) else 0.0):
             return ""
-        said = f"Not tried: building takes about {candidate.seconds:.0f} s and {seconds_left:.0f} s were left."
+        words = f"Not tried: building takes about {candidate.seconds:.0f} s and {seconds_left:.0f} s were left."
         if candidate.predicted is None:
-            return said
-        return f"{said} It is predicted to reach {quantity(candidate.predicted, self._objective.unit)}."
+            return words
+        return f"{words} It is predicted to reach {quantity(candidate.predicted, self._objective.unit)}."
 
-    def _no_more_gpus(self, candidate: CandidatePlan, tried: Sequence[PlanTrial]) -> str:
+    def _no_more_gpus(self, candidate: CandidatePlan, trials: Sequence[PlanTrial]) -> str:
         """Why more GPUs are not tried: where the cheapest plan is wanted and fewer GPUs keep every promise."""
         if candidate.gpus == 1 or self._document.workload.constraints.prefer == "fastest":
             return ""
         fewer = [
-            each for each in tried if each.keeps == "met" and each.plan.get("tensor_parallel_size", 1) < candidate.gpus
+            trial
+            for trial in trials
+            if trial.keeps == "met" and trial.plan.get("tensor_parallel_size", 1) < candidate.gpus
         ]
         return f"Not tried: {fewer[0].label} keeps every promise on fewer GPUs." if fewer else ""
 
@@ -192,7 +194,8 @@ def keeps_promise(value: float | None, objective: Objective) -> bool:
 def leading(document: StageInput) -> CandidatePlan | None:
     """The plan that compose tries first, by its prediction; None where nothing is predicted."""
     order = TrialOrder(document)
-    allowed = [each for each in order.candidates() if each.predicted is not None and not order.refusal(each)]
+    predicted_plans = (candidate for candidate in order.candidates() if candidate.predicted is not None)
+    allowed = [candidate for candidate in predicted_plans if not order.refusal(candidate)]
     baseline = document.results.baseline
     best = PlanTrial(label="", plan={}, gate="pass", primary=baseline.primary) if baseline else None
     return next(iter(order.ranked(allowed, best)), None)
@@ -201,12 +204,12 @@ def leading(document: StageInput) -> CandidatePlan | None:
 def left_out_for_time(document: StageInput) -> list[PlanTrial]:
     """The plans that compose did not try because too little time was left."""
     composed = document.results.compose
-    return [each for each in composed.trials if each.seconds_wanted is not None] if composed else []
+    return [trial for trial in composed.trials if trial.seconds_wanted is not None] if composed else []
 
 
 def predicted_to_keep(trials: Sequence[PlanTrial], objective: Objective) -> list[PlanTrial]:
     """Those of the trials whose prediction keeps the promise."""
-    return [each for each in trials if keeps_promise(each.predicted, objective)]
+    return [trial for trial in trials if keeps_promise(trial.predicted, objective)]
 
 
 def minutes_wanted(document: StageInput, context: Context, left_out: Sequence[PlanTrial]) -> float | None:
@@ -215,7 +218,7 @@ def minutes_wanted(document: StageInput, context: Context, left_out: Sequence[Pl
     """
     if not left_out or document.workload.constraints.minutes >= MOST_MINUTES:
         return None
-    wanted = sum(each.seconds_wanted or 0.0 for each in left_out)
+    wanted = sum(trial.seconds_wanted or 0.0 for trial in left_out)
     missing = max(wanted, wanted + context.overtime - context.seconds_left)
     return min(MOST_MINUTES, ceil((60 * document.workload.constraints.minutes + 1.2 * missing) / 30) / 2)
 
@@ -226,11 +229,26 @@ def _floor(document: StageInput) -> float:
     """
     workload, model, profile = document.workload, document.model, document.results.profile
     objective, traffic = workload.objectives[0], workload.traffic
-    whole = objective.metric in ("e2e", "batch_latency") or objective.n == traffic.output_tokens
-    if profile is None or model.kind != "decoder" or not whole:
+    whole_request = objective.metric in ("e2e", "batch_latency") or objective.n == traffic.output_tokens
+    if profile is None or model.kind != "decoder" or not whole_request:
         return 0.0
     served, lower = precisions_of_plans(workload, model, document.gpu_class)
     shape = traffic.batch, traffic.prompt_tokens, traffic.output_tokens
-    cases = [request_case(model.config, model.parameters, each, *shape) for each in (served, *lower)]
+    cases = [request_case(model.config, model.parameters, precision, *shape) for precision in (served, *lower)]
     rates = in_burst(profile.ceilings.model_dump())
     return min((floor_ms(case, rates) or 0.0 for case in cases if case), default=0.0)
+
+
+def _whole_models(document: StageInput) -> list[WholeModel]:
+    """The variants in the order of trial: the one that runs today first, then the quickest to build.
+
+    Variants that only make tokens are left out for a model that generates none. A kernels plan of lower precision is
+    made afterwards, from whatever lossy variants were explored.
+    """
+    today, generates = document.workload.present_runner, document.model.kind == "decoder"
+    variants = [
+        variant for variant in registry.variants("model") if isinstance(variant, WholeModel) and variant.in_plans
+    ]
+    variants = [variant for variant in variants if generates or variant.encodes]
+    variants = [variant for variant in variants if not (variant.lossy and variant.runner_name == kernels_plan.VARIANT)]
+    return sorted(variants, key=lambda variant: (variant.name != today, variant.build_seconds))

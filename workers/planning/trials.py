@@ -23,9 +23,9 @@ from workers.documents.base import Verdict
 from workers.documents.measurement import Interval
 from workers.documents.stages import PlanTrial, StageInput
 from workers.harness.context import Context
-from workers.harness.time_limit import TookTooLong, no_longer_than
+from workers.harness.time_limit import TimeLimitExceeded, no_longer_than
 from workers.measuring import texts
-from workers.measuring.allowed_rises import Allowed, allowed_rises
+from workers.measuring.allowed_rises import Tolerances, allowed_rises
 from workers.measuring.served_model import prepared, vocabulary
 from workers.planning import quick_fidelity, summaries
 from workers.planning.precision import rounding_of
@@ -33,7 +33,7 @@ from workers.planning.served_checks import judge_served
 from workers.stats.intervals import independent_spacing, median_interval, tokens_per_second
 from workers.stats.sample_sizes import needed, verdicts
 from workers.stats.verdicts import overall
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 
 LEAST_ROUNDS, ENOUGH_ROUNDS, MOST_ROUNDS = 3, 5, 50
 """Rounds of a trial; more than MOST_ROUNDS only where a promised percentile takes more requests to be proven."""
@@ -54,12 +54,12 @@ class ReferenceLogits:
 
     ids: torch.Tensor
     logits: torch.Tensor
-    allowed: Allowed | None
+    allowed: Tolerances | None
     """Rises that a lossy plan may show here; None when quality is not measured."""
 
 
 @dataclass(frozen=True)
-class Times:
+class TrialTimeouts:
     """Seconds that a trial may take: to build at most, and to measure about."""
 
     building: float
@@ -67,13 +67,15 @@ class Times:
 
 
 @dataclass
-class Trier:
+class TrialRunner:
     """Tries plans of one model at the workload's traffic."""
 
     document: StageInput
     reference: ReferenceLogits | None = None
 
-    def attempt(self, label: str, plan: Plan, make: Callable[[], Runner], times: Times, lossy: bool) -> PlanTrial:
+    def attempt(
+        self, label: str, plan: Plan, make: Callable[[], Runner], times: TrialTimeouts, lossy: bool
+    ) -> PlanTrial:
         """Builds, compares and measures the plan. A failure becomes the trial's reason; it raises nothing."""
         trial, seconds = untried(label, plan, self.document, "error"), times.measuring
         try:
@@ -91,11 +93,11 @@ class Trier:
                         trial.primary = primary(self.document, clients, plan.tensor_parallel_size)
                         trial.tokens_per_second = tokens_per_second(clients.served)
                         trial.keeps = keeps(self.document, clients, plan.tensor_parallel_size)
-        except TookTooLong as error:
+        except TimeLimitExceeded as error:
             trial.gate, trial.reason = "error", f"Not measured: {error}, since the stage's time was over."
         except Exception as error:
             trial.gate = "error"
-            trial.reason = f"It could not run: {sentence_of(error)}"
+            trial.reason = f"It could not run: {error_sentence(error)}"
         return trial
 
     def _compare(self, runner: Runner, plan: Plan, lossy: bool) -> tuple[str, str]:
@@ -160,7 +162,7 @@ def served_rounds(runner: Runner, document: StageInput, seconds: float, gpus: in
     """Times a few requests of the workload's traffic on a prepared runner; more where a promise takes more to prove."""
     clients = Clients(runner, document.workload.traffic, secrets.randbits(32))
     usd = hourly_price(document.prices, document.gpu_class, gpus)
-    limited = [each for each in document.workload.objectives if each.limit is not None]
+    limited = [objective for objective in document.workload.objectives if objective.limit is not None]
     end = time.monotonic() + seconds
     clients.warm_up()
     while True:
@@ -168,7 +170,7 @@ def served_rounds(runner: Runner, document: StageInput, seconds: float, gpus: in
         done, late = len(clients.served), time.monotonic() - end
         if (late > 0 and done >= ENOUGH_ROUNDS) or (late > seconds and done >= LEAST_ROUNDS):
             break
-        if done >= MOST_ROUNDS and all(done >= needed(each, [clients.served], usd) for each in limited):
+        if done >= MOST_ROUNDS and all(done >= needed(objective, [clients.served], usd) for objective in limited):
             break
     return clients
 

@@ -8,13 +8,13 @@ from workers.documents.quality import Quality
 from workers.documents.speedup import Speedup
 from workers.documents.stages import ObjectiveOutcome, PlanTrial
 from workers.documents.workload import Objective
-from workers.planning.confirmation import Attempt
+from workers.planning.confirmation import PlanMeasurement
 from workers.stats.verdicts import needed_requests, overall
 from workers.wording.text import capitalised, in_a_sentence, percent, plain, promised, quantity, times
 
 
 def sentence(
-    found: Sequence[ObjectiveOutcome],
+    outcomes: Sequence[ObjectiveOutcome],
     gain: Speedup,
     judged: Quality | None,
     verdict: Verdict,
@@ -22,8 +22,8 @@ def sentence(
     before: str = "before",
 ) -> str:
     """The result in a few sentences. `no_quality` is why quality was not judged; `before` names what ran before."""
-    parts = [_objective_words(each) for each in found]
-    parts += [_change_words(found[0].objective, gain, before), gain.drift_words if gain.difference else ""]
+    parts = [_objective_words(outcome) for outcome in outcomes]
+    parts += [_change_words(outcomes[0].objective, gain, before), gain.drift_words if gain.difference else ""]
     if judged is None:
         parts += [f"Quality could not be measured: {no_quality}."]
     elif judged.acceptable and judged.tokens < judged.needed:
@@ -35,9 +35,9 @@ def sentence(
 
 
 def no_change_sentence(
-    tried: Sequence[Attempt],
+    attempts: Sequence[PlanMeasurement],
     left_out: Sequence[str],
-    found: Sequence[ObjectiveOutcome],
+    outcomes: Sequence[ObjectiveOutcome],
     verdict: Verdict,
     ended: Sequence[LeftOut] = (),
 ) -> str:
@@ -45,25 +45,25 @@ def no_change_sentence(
 
     `left_out` are labels of plans that time was short for, `ended` are plans that ended verify's process.
     """
-    reasons = [f"{each.key}: {each.sentence}" for each in ended]
-    reasons += [f"{each.label}: {each.why_not}" if each.changed else each.why_not for each in tried]
+    reasons = [f"{item.key}: {item.sentence}" for item in ended]
+    reasons += [f"{attempt.label}: {attempt.why_not}" if attempt.changed else attempt.why_not for attempt in attempts]
     if left_out:
         reasons.append(f"Time was short to verify {' and '.join(left_out)}.")
-    values = " ".join(_objective_words(each.model_copy(update={"before": None})) for each in found)
-    if tried[-1].no_quality:
-        reasons.append(f"Quality could not be measured: {tried[-1].no_quality}.")
-    sla = f"With {tried[-1].today} the SLA is {in_a_sentence(verdict)}."
+    values = " ".join(_objective_words(outcome.model_copy(update={"before": None})) for outcome in outcomes)
+    if attempts[-1].no_quality:
+        reasons.append(f"Quality could not be measured: {attempts[-1].no_quality}.")
+    sla = f"With {attempts[-1].today} the SLA is {in_a_sentence(verdict)}."
     return f"No change is recommended. {' '.join(reasons)} {sla} {values}"
 
 
-def busy_words(found: Sequence[ObjectiveOutcome], busy: float | None) -> str:
+def busy_words(outcomes: Sequence[ObjectiveOutcome], busy: float | None) -> str:
     """That other programs, which used the share `busy` of the CPU, may be why promises are missed, as a sentence.
 
     "" where the share is None, or a promise is missed by more than that: the plan had 1 - `busy` of the machine, so
     alone on it no time would be shorter by more than this factor.
     """
-    missed = [each for each in found if each.verdict == "missed"]
-    if busy is None or not missed or not all(_within_reach(each, 1 - busy) for each in missed):
+    missed = [outcome for outcome in outcomes if outcome.verdict == "missed"]
+    if busy is None or not missed or not all(_within_reach(outcome, 1 - busy) for outcome in missed):
         return ""
     return (
         f"Nothing is decided: the machine was busy. Other programs used {percent(busy, 0)} of the CPU, without which "
@@ -88,8 +88,8 @@ def left_out_words(left_out: Sequence[PlanTrial], objective: Objective, verdict:
     if not left_out or verdict == "met":
         return ""
     names = ", ".join(
-        f"{each.label} (predicted: {quantity(each.predicted, each.unit)})" if each.predicted else each.label
-        for each in left_out
+        f"{trial.label} (predicted: {quantity(trial.predicted, trial.unit)})" if trial.predicted else trial.label
+        for trial in left_out
     )
     if verdict == "missed":
         return f"Missed by the plans that were tried; left out for want of time: {names}."
@@ -122,8 +122,8 @@ def _objective_words(outcome: ObjectiveOutcome) -> str:
         words += f"; before, it was {plain(outcome.before, 4)} {unit}"
     ratio = outcome.ratio
     if ratio is not None and not outcome.void:
-        found = f"it is {plain(ratio.value)}x (95 % interval {plain(ratio.low)}x to {plain(ratio.high)}x)"
-        words += f", and {'nothing is changed' if ratio.low == ratio.high == 1 else found}"
+        sentence = f"it is {plain(ratio.value)}x (95 % interval {plain(ratio.low)}x to {plain(ratio.high)}x)"
+        words += f", and {'nothing is changed' if ratio.low == ratio.high == 1 else sentence}"
     return " ".join(filter(None, [f"{words}.", _undecided_words(outcome)]))
 
 
@@ -146,10 +146,10 @@ def _undecided_words(outcome: ObjectiveOutcome) -> str:
     return ""
 
 
-def overall_verdict(found: Sequence[ObjectiveOutcome], judged: Quality | None, changed: bool) -> Verdict:
+def overall_verdict(outcomes: Sequence[ObjectiveOutcome], judged: Quality | None, changed: bool) -> Verdict:
     """The verdict on objectives and quality. A plan that `changed` the model is met only with proven quality."""
     if judged is not None and not judged.acceptable:
         return "missed"
-    verdict = overall([each.verdict for each in found])
+    verdict = overall([outcome.verdict for outcome in outcomes])
     proven = judged is not None and judged.tokens >= judged.needed
     return "not_enough_samples" if verdict == "met" and changed and not proven else verdict

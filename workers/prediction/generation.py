@@ -151,16 +151,16 @@ def _latencies(request: _Request, workload: Sla, rates: Rates) -> list[Predicted
     """TTFT, TTF-N, TPOT, E2E and tokens per second of requests that are served batch by batch."""
     batch, output = workload.traffic.batch, request.output
     first, step = request.prompt_ms(batch, rates), request.step_ms(batch, rates)
-    wanted = [each.n for each in workload.objectives if each.n is not None] or [DEFAULT_N]
+    lengths = [objective.n for objective in workload.objectives if objective.n is not None] or [DEFAULT_N]
     figures = [PredictedFigure(metric="ttft", value=first)]
-    for n in sorted({each for each in wanted if each <= output}):
+    for n in sorted({length for length in lengths if length <= output}):
         figures.append(PredictedFigure(metric="ttf_n", n=n, value=first + (n - 1) * step))
     if output > 1:
         figures.append(PredictedFigure(metric="tpot", value=step))
-    whole = first + (output - 1) * step
+    total_ms = first + (output - 1) * step
     metrics = {"e2e"} | ({"batch_latency"} & {objective.metric for objective in workload.objectives})
-    figures += [PredictedFigure(metric=metric, value=whole) for metric in sorted(metrics, reverse=True)]
-    return [*figures, rate_figure(1000 * batch * output / whole, unit_of("throughput"))]
+    figures += [PredictedFigure(metric=metric, value=total_ms) for metric in sorted(metrics, reverse=True)]
+    return [*figures, rate_figure(1000 * batch * output / total_ms, unit_of("throughput"))]
 
 
 def _missing(workload: Sla) -> list[str]:
@@ -187,8 +187,8 @@ def _under_load(request: _Request, workload: Sla, rates: Rates) -> list[Predicte
             read = users * PADDED if users > 1 else 1.0
             passes = ceil(read * request.prompt / STEP_TOKENS)
         prompts = passes * request.prompt_ms(read / passes, rates)
-        whole = prompts + (request.output - 1) * by.step_ms(users, rates)
-        value = 1000 * users * request.output / whole
+        total_ms = prompts + (request.output - 1) * by.step_ms(users, rates)
+        value = 1000 * users * request.output / total_ms
         figures.append(PredictedFigure(metric="throughput", users=users, unit="tokens/s", value=value))
         users *= 2
     return figures

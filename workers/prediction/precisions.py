@@ -27,7 +27,7 @@ def serving_dtype(own: str, precisions: Sequence[str], gpu_class: str) -> str:
     slow baseline would flatter the result; else the first that is allowed. Where only lower ones are, its own, and
     float32 for float64.
     """
-    allowed = [each for each in FLOATS if each in precisions]
+    allowed = [dtype for dtype in FLOATS if dtype in precisions]
     if gpu_class == "cpu" and "fp32" in allowed:
         return "fp32"
     if own in allowed:
@@ -51,5 +51,5 @@ def precisions_of_plans(sla: Sla, model: ModelManifest, gpu_class: str) -> tuple
     """The precision that the model is served in today on the class, and the lower ones that a plan may hold it in."""
     constraints = sla.constraints
     served = cast(Precision, serving_dtype(own_precision(model.config), constraints.precisions, gpu_class))
-    lower = [each for each in constraints.precisions if BYTES[each] < BYTES[served]]
-    return served, [each for each in lower if not lossy_refusal(each, constraints, model)]
+    lower = [precision for precision in constraints.precisions if BYTES[precision] < BYTES[served]]
+    return served, [precision for precision in lower if not lossy_refusal(precision, constraints, model)]

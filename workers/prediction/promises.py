@@ -24,7 +24,7 @@ VLLM_GENERATES = "vllm is a baseline for models that do; take eager or compiled"
 
 
 @dataclass(frozen=True)
-class Known:
+class AvailableGpus:
     """What is known where a workload would run: the classes that have a worker now, and the ceilings that the newest
     runs measured, by the class of one GPU.
     """
@@ -33,7 +33,7 @@ class Known:
     ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
 
 
-def impossible(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, known: Known) -> str:
+def impossible(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, known: AvailableGpus) -> str:
     """A sentence when no runner can keep the promise on the GPUs of the class, with the floor; "" when one might.
 
     The floor: every weight, in the smallest precision that is allowed, and the keys and values are read once a token at
@@ -66,12 +66,12 @@ def predicted_miss(sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Map
 
     What is not predicted counts as kept, and so does a promise below the median or of a rate.
     """
-    for each in sla.objectives:
-        found = _fastest_ms(each, sla, model, gpu_class, ceilings) if each.limit is not None else None
-        if found and each.limit is not None and _beyond(each, found):
+    for objective in sla.objectives:
+        ms = _fastest_ms(objective, sla, model, gpu_class, ceilings) if objective.limit is not None else None
+        if ms and objective.limit is not None and _beyond(objective, ms):
             by = rates_words(gpu_class, ceilings)
-            took = f"the median {each.title} is predicted to be {plain(found)} ms (modelled, {by})"
-            return f"On {gpu_class} {took}; promised are at most {plain(each.limit)} ms."
+            took = f"the median {objective.title} is predicted to be {plain(ms)} ms (modelled, {by})"
+            return f"On {gpu_class} {took}; promised are at most {plain(objective.limit)} ms."
     return ""
 
 
@@ -81,19 +81,19 @@ def rates_words(gpu_class: str, ceilings: Mapping[str, Ceilings]) -> str:
     return "by measured rates" if gpu in ceilings or GPUS[gpu].source == "measured" else "by the datasheet"
 
 
-def why_several(sla: Sla, model: ModelManifest, gpu_class: str, classes: Collection[str], known: Known) -> str:
+def why_several(sla: Sla, model: ModelManifest, gpu_class: str, classes: Collection[str], known: AvailableGpus) -> str:
     """Why a run goes to this class though `classes` has some of fewer GPUs: the first promise that one of those cannot
     keep, else the first that is predicted to be missed, as a sentence; "" for none.
     """
-    fewer = [each for each in classes if gpus_of(each) < gpus_of(gpu_class)]
+    fewer = [name for name in classes if gpus_of(name) < gpus_of(gpu_class)]
     for name in fewer:
-        for each in sla.objectives:
-            if said := impossible(each, sla, model, name, known):
-                return f"{said}."
-    return next(filter(None, (predicted_miss(sla, model, each, known.ceilings) for each in fewer)), "")
+        for objective in sla.objectives:
+            if sentence := impossible(objective, sla, model, name, known):
+                return f"{sentence}."
+    return next(filter(None, (predicted_miss(sla, model, name, known.ceilings) for name in fewer)), "")
 
 
-def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, known: Known) -> str:
+def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, known: AvailableGpus) -> str:
     """How many GPUs that divide the model could keep the promise, and their class, behind a sentence; "" for none.
 
     They are more than those of the class that divide it. Their floor lies within the limit, and the median that is
@@ -102,32 +102,32 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     """
     gpu, limit = single_gpu_class(gpu_class), objective.limit or 0.0
     floor = floor_ms(objective, sla, model, gpu)
-    now = _dividing(model, gpu_class)
-    more = [each for each in RANKS if each > now and floor / each <= limit and divides(model, each)]
-    classes = {each: class_of_several(gpu, each) for each in more}
+    gpus_now = _dividing(model, gpu_class)
+    more = [ranks for ranks in RANKS if ranks > gpus_now and floor / ranks <= limit and divides(model, ranks)]
+    classes = {ranks: class_of_several(gpu, ranks) for ranks in more}
     rates = known.ceilings
-    median = {each: _fastest_ms(objective, sla, model, name, rates) if name else None for each, name in classes.items()}
-    kept = [each for each in more if not _beyond(objective, median[each])]
+    median = {n: _fastest_ms(objective, sla, model, name, rates) if name else None for n, name in classes.items()}
+    kept = [ranks for ranks in more if not _beyond(objective, median[ranks])]
     if not (enough := kept or more):
         return ""
-    there = {*sla.constraints.gpu_classes, *known.living}
-    gpus = next((each for each in enough if classes[each] in there), enough[0])
+    available = {*sla.constraints.gpu_classes, *known.living}
+    gpus = next((ranks for ranks in enough if classes[ranks] in available), enough[0])
     choice, likely = classes[gpus], median[gpus]
-    said = f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms"
+    words = f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms"
     if likely and objective.percentile >= MEDIAN:
         by = rates_words(gpu, rates)
-        said += f" {'and' if kept else 'but'} are predicted to take {plain(likely)} ms (modelled, {by})"
+        words += f" {'and' if kept else 'but'} are predicted to take {plain(likely)} ms (modelled, {by})"
     if not choice or choice in sla.constraints.gpu_classes or not kept:
-        return said
-    return f"{said}: allow the class {choice}{', of which a worker is there' if choice in known.living else ''}"
+        return words
+    return f"{words}: allow the class {choice}{', of which a worker is there' if choice in known.living else ''}"
 
 
 def _fastest_ms(
     promise: Objective, sla: Sla, model: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings]
 ) -> float | None:
     """The least median that is predicted of what the promise is about; None where none is."""
-    found = fastest(predicted(sla, model, gpu_class, ceilings).plans, promise)
-    return found[0] if found else None
+    best = fastest(predicted(sla, model, gpu_class, ceilings).plans, promise)
+    return best[0] if best else None
 
 
 def _of_a_time(objective: Objective) -> bool:

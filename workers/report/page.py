@@ -29,7 +29,7 @@ class NoVerdict(ValueError):
     """The run has no verified result to report."""
 
 
-class Reported(Protocol):
+class ReportInput(Protocol):
     """What a report shows: a stage's input, or the snapshot of a frozen report."""
 
     @property
@@ -69,8 +69,8 @@ def headline(verify: VerifyResult, load: UnderLoadResult | None = None) -> str:
     first = verify.outcomes[0]
     objective, after = first.objective, text.quantity(first.after, first.objective.unit)
     limit = text.promised(objective) if objective.limit is None else text.quantity(objective.limit, objective.unit)
-    said = "promised" if objective.limit is None else "limit"
-    line = f"{text.VERDICT_LABELS[verify.verdict]}: {objective.label} {after} ({said} {limit})"
+    word = "promised" if objective.limit is None else "limit"
+    line = f"{text.VERDICT_LABELS[verify.verdict]}: {objective.label} {after} ({word} {limit})"
     return f"{line}, {speedup_words(verify)}{_under_load(load)}"
 
 
@@ -78,8 +78,8 @@ def _under_load(load: UnderLoadResult | None) -> str:
     if load is None or load.before is None or load.after is None:
         return ""
     after, before = (curve.limit.held for curve in (load.after, load.before))
-    said = [text.traffic_words(each.traffic) if each else "none" for each in (after, before)]
-    return f"; shown to hold under load: {said[0]} after, {said[1]} before"
+    traffics = [text.traffic_words(load.traffic) if load else "none" for load in (after, before)]
+    return f"; shown to hold under load: {traffics[0]} after, {traffics[1]} before"
 
 
 def speedup_words(verify: VerifyResult) -> str:
@@ -92,7 +92,7 @@ def speedup_words(verify: VerifyResult) -> str:
     return f"{text.times(ratio, verify.outcomes[0].objective.unit)} than {verify.compared_with} in the median"
 
 
-def _charts(document: Reported) -> list[dict[str, Any]]:
+def _charts(document: ReportInput) -> list[dict[str, Any]]:
     drawn = []
     for chart in CHARTS:
         figure = chart.figure(document.results)
@@ -106,10 +106,10 @@ def _charts(document: Reported) -> list[dict[str, Any]]:
                 "provenance": provenance.sentence(document.results, chart.stage),
             }
         )
-    return [each for each in drawn if each["rows"]]
+    return [chart for chart in drawn if chart["rows"]]
 
 
-def render(document: Reported, cover: Cover | None = None) -> str:
+def render(document: ReportInput, cover: Cover | None = None) -> str:
     """The report as HTML; without a cover it calls itself a draft. Raises NoVerdict."""
     verify = document.results.verify
     if verify is None:
@@ -185,9 +185,9 @@ def _with_contents(page: str) -> str:
     """The page with an id on every heading and a list of links to them."""
     links: list[str] = []
 
-    def numbered(found: re.Match[str]) -> str:
-        links.append(f'<li><a href="#part-{len(links) + 1}">{found[1]}</a></li>')
-        return found[0].replace("<h2>", f'<h2 id="part-{len(links)}">', 1)
+    def numbered(match: re.Match[str]) -> str:
+        links.append(f'<li><a href="#part-{len(links) + 1}">{match[1]}</a></li>')
+        return match[0].replace("<h2>", f'<h2 id="part-{len(links)}">', 1)
 
     page = HEADING.sub(numbered, page)
     return page.replace(CONTENTS, f"{CONTENTS}<ol>{''.join(links)}</ol>", 1)

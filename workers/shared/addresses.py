@@ -13,8 +13,8 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 GLOBAL_V6 = ipaddress.ip_network("2000::/3")
 INSIDE = [
-    ipaddress.ip_network(each)
-    for each in (
+    ipaddress.ip_network(network)
+    for network in (
         *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
         *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24"),
         *("203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
@@ -82,21 +82,21 @@ def resolve(target: Destination) -> str:
 
     Raises AddressRefused if any address of the host is inside the network, and OSError if there is none.
     """
-    found = _look_up(target)
-    if not found:
+    addresses = _look_up(target)
+    if not addresses:
         raise OSError(f"{target.host} has no address.")
-    _check(target, found)
-    return str(found[0])
+    _check(target, addresses)
+    return str(addresses[0])
 
 
 def _look_up(target: Destination, flags: int = 0) -> list[IpAddress]:
     try:
-        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, flags=flags)
+        entries = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, flags=flags)
     except (socket.gaierror, UnicodeError):
         return []
-    return [ipaddress.ip_address(each[4][0]) for each in found]
+    return [ipaddress.ip_address(entry[4][0]) for entry in entries]
 
 
-def _check(target: Destination, found: list[IpAddress]) -> None:
-    if not target.allowed and any(is_inside(each) for each in found):
+def _check(target: Destination, addresses: list[IpAddress]) -> None:
+    if not target.allowed and any(is_inside(address) for address in addresses):
         raise AddressRefused(f"{target.host} is an address inside a network, not one of the public internet.")

@@ -22,11 +22,11 @@ def scratch(root: Path) -> Iterator[Path]:
     status = root.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise PermissionError(f"{root} is a link, or others may write there: what lies in it would be removed")
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         with _locked(root):
             _remove_left(root)
             directory = Path(tempfile.mkdtemp(prefix="", dir=root))
-            held.enter_context(_locked(directory))
+            stack.enter_context(_locked(directory))
         try:
             yield directory
         finally:

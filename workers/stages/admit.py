@@ -24,7 +24,7 @@ from workers.harness.context import Context, StageError
 from workers.measuring import texts
 from workers.prediction.precisions import serving_dtype
 from workers.prediction.predict import predicted
-from workers.prediction.promises import VLLM_GENERATES, Known, why_several
+from workers.prediction.promises import VLLM_GENERATES, AvailableGpus, why_several
 from workers.wording.load_search import NO_VLLM
 
 GIB = 2**30
@@ -77,11 +77,11 @@ def check_tensors(model_dir: Path, config: dict[str, Any]) -> list[str]:
     from kernels.model import loading
 
     try:
-        wanted = loading.configuration(config)
-        built: Any = loading.model_class(wanted)
+        configuration = loading.configuration(config)
+        built: Any = loading.model_class(configuration)
         _, report = built.from_pretrained(
             model_dir,
-            config=wanted,
+            config=configuration,
             device_map={"": "meta"},
             use_safetensors=True,
             local_files_only=True,
@@ -99,9 +99,9 @@ def check_tensors(model_dir: Path, config: dict[str, Any]) -> list[str]:
 
 
 def _refuse_mismatches(report: Any, model_dir: Path) -> None:
-    for name, held, implied in sorted(report["mismatched_keys"]):
+    for name, mismatch, implied in sorted(report["mismatched_keys"]):
         raise StageError(
-            f"The tensor {name} has shape {list(held)}, but config.json implies {list(implied)}.",
+            f"The tensor {name} has shape {list(mismatch)}, but config.json implies {list(implied)}.",
             refused=True,
             file=_file_of(model_dir, name),
             field=name,
@@ -120,7 +120,7 @@ def _refuse_mismatches(report: Any, model_dir: Path) -> None:
 def _file_of(model_dir: Path, tensor: str) -> str:
     """The shard that holds the tensor. In the shard the name may lack the model's prefix."""
     for shard in sorted(model_dir.glob("*.safetensors")):
-        names = {each.name for each in model_files.read_header(shard.name, shard)}
+        names = {tensor.name for tensor in model_files.read_header(shard.name, shard)}
         if any(tensor == name or tensor.endswith(f".{name}") for name in names):
             return shard.name
     return "config.json"
@@ -151,7 +151,7 @@ def check_workload(
         except ValueError as error:
             raise StageError(f"{objective.label}: {error}.", refused=True, field=f"objectives.{index}.unit") from error
         if objective.metric == "cost_per_mtok" and all(
-            each.gpu_class != single_gpu_class(gpu_class) for each in book.prices
+            price.gpu_class != single_gpu_class(gpu_class) for price in book.prices
         ):
             raise StageError(
                 f"{objective.label} needs a price for {gpu_class}, but the price book {book.name!r} has none.",
@@ -224,10 +224,10 @@ def run(document: StageInput, context: Context) -> AdmitResult:
     context.say(0.8, "checking the memory it needs")
     dtype = serving_dtype(facts.dtype, list(workload.constraints.precisions), document.gpu_class)
     needs = memory_needed(config, facts.parameters, dtype, workload)
-    wanted = dict.fromkeys([document.gpu_class, *workload.constraints.gpu_classes])
-    classes = [feasibility(each, needs, facts.parameters, dtype) for each in wanted]
+    gpu_classes = dict.fromkeys([document.gpu_class, *workload.constraints.gpu_classes])
+    classes = [feasibility(name, needs, facts.parameters, dtype) for name in gpu_classes]
     if not classes[0].feasible:
-        others = [each.gpu_class for each in classes if each.feasible]
+        others = [item.gpu_class for item in classes if item.feasible]
         hint = f" {', '.join(others)} could hold it." if others else " No allowed GPU class can hold it."
         raise StageError(classes[0].reason + hint, refused=True, field="constraints.gpu_classes")
     context.say(1.0, f"{facts.architecture} fits {document.gpu_class}")
@@ -243,7 +243,11 @@ def run(document: StageInput, context: Context) -> AdmitResult:
         predicted=predicted(workload, document.model, document.gpu_class, document.ceilings),
         notes=notes,
         why_several=why_several(
-            workload, document.model, document.gpu_class, workload.constraints.gpu_classes, Known((), document.ceilings)
+            workload,
+            document.model,
+            document.gpu_class,
+            workload.constraints.gpu_classes,
+            AvailableGpus((), document.ceilings),
         ),
     )
 

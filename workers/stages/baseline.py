@@ -52,7 +52,7 @@ def run(document: StageInput, context: Context) -> BaselineResult:
         environment=environment(),
         runner=workload.present_runner,
         dtype=dtype_of(document),
-        requests=sum(each.requests for each in served),
+        requests=sum(batch.requests for batch in served),
         distributions=distributions(document.model, workload.objectives, served, usd_per_hour),
         tokens_per_second=tokens_per_second(served),
         primary=primary(document, clients),

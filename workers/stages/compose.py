@@ -23,12 +23,12 @@ from workers.measuring.conditions import watched
 from workers.measuring.journal import MOST_SECONDS, Journal
 from workers.measuring.served_model import dtype_of, load_once, planned
 from workers.planning import kernels_plan, peers, ranking, several_gpus, steps, summaries
-from workers.planning.build_times import Builds
+from workers.planning.build_times import BuildTimes
 from workers.planning.choosing import choose_plan
 from workers.planning.precision import lowers_precision
 from workers.planning.search_watch import parts_left_out
 from workers.planning.trial_order import MEASURING_SECONDS, CandidatePlan, TrialOrder
-from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, Times, Trier, reference_of, untried
+from workers.planning.trials import MEASURE_SECONDS, OVERRUN_SECONDS, TrialRunner, TrialTimeouts, reference_of, untried
 
 COMPARED_TOKENS = 2048
 """Tokens that a plan of lower precision is compared on; one that keeps the precision, on one batch."""
@@ -65,7 +65,7 @@ class _Composer:
         self.model = load_once(document, context)
         self._loading_seconds = context.shared["loading_seconds"]
         self.kind = kind_of(self.model)
-        self.trier = Trier(document)
+        self.trial_runner = TrialRunner(document)
         self.done: list[PlanTrial] = []
         self.steps: list[PlanTrial] = []
         self.peers: list[PeerTrial] = []
@@ -73,18 +73,19 @@ class _Composer:
         self._chosen: dict[bool, Chosen] = {}
         self._journal = Journal(document, context)
         self._order = TrialOrder(document)
-        self._beyond = 0.0
+        self._overtime = 0.0
 
     def trials(self) -> list[PlanTrial]:
         """Every trial, the winner flagged, each with its reason."""
         self._set_reference()
         self._once("present", self._take_present)
-        left = self._order.candidates()
-        while left:
-            following = self._order.ranked(left, ranking.fastest(self.done, self._lower))[0]
-            left.remove(following)
+        candidates = self._order.candidates()
+        while candidates:
+            following = self._order.ranked(candidates, ranking.fastest(self.done, self._lower))[0]
+            candidates.remove(following)
             self._once(f"whole {following.label}", partial(self._try_whole, following))
-        self.steps = steps.of_kernels(self._journal, self.trier, self.model, self.done, self.context.seconds_left)
+        seconds_left = self.context.seconds_left
+        self.steps = steps.of_kernels(self._journal, self.trial_runner, self.model, self.done, seconds_left)
         self._measure_peers()
         best = ranking.fastest(self.done, self._lower)
         if best is not None:
@@ -105,8 +106,8 @@ class _Composer:
     def _measure_peers(self) -> None:
         """Other engines, once, on the model as it is served today. They generate, so other models have none."""
         if self.kind == "decoder" and not self.peers:
-            given = self.document, self.context, self.model, self._measuring_seconds()
-            self.peers = [self._journal.once("vllm", PeerTrial, partial(peers.measure_vllm, *given))]
+            arguments = self.document, self.context, self.model, self._measuring_seconds()
+            self.peers = [self._journal.once("vllm", PeerTrial, partial(peers.measure_vllm, *arguments))]
 
     def _once(self, key: str, add: Callable[[], object]) -> None:
         """Has `add` append its trials. If it made them before the stage was started again, appends those instead."""
@@ -125,15 +126,17 @@ class _Composer:
     def _set_reference(self) -> None:
         """Sets the logits that trials are compared with, of more tokens where precision may be lowered."""
         lossy = self._lower_dtype() is not None or bool(ranking.winners(self._candidates, lossy=True))
-        lossy = lossy or any(each.variant.lossy and not self._order.refusal(each) for each in self._order.candidates())
-        self.trier.reference = reference_of(self.document, self.context, self.model, COMPARED_TOKENS if lossy else 0)
+        candidates = (candidate for candidate in self._order.candidates() if candidate.variant.lossy)
+        lossy = lossy or any(not self._order.refusal(candidate) for candidate in candidates)
+        least = COMPARED_TOKENS if lossy else 0
+        self.trial_runner.reference = reference_of(self.document, self.context, self.model, least)
 
     def _lower_dtype(self) -> str | None:
         """The 16-bit precision that a float32 model may be tried in."""
         constraints, generated = self.document.workload.constraints, self.document.model.generated
         if self.dtype != "fp32" or (generated and not constraints.allow_unverified_quality):
             return None
-        return next((each for each in ("bf16", "fp16") if each in constraints.precisions), None)
+        return next((dtype for dtype in ("bf16", "fp16") if dtype in constraints.precisions), None)
 
     @property
     def _candidates(self) -> list[Candidate]:
@@ -178,18 +181,18 @@ class _Composer:
             if summaries.ended_for_time(trial):
                 trial.seconds_wanted = variant.build_seconds + MEASURING_SECONDS
             if trial.build_seconds is not None:
-                Builds(self.document).note(variant.name, trial.build_seconds)
+                BuildTimes(self.document).note(variant.name, trial.build_seconds)
 
     def _why_not(self, candidate: CandidatePlan) -> str:
         return self._order.why_not(candidate, self.done, self.context.seconds_left)
 
     def _too_late(self, candidate: CandidatePlan) -> str:
         """Why there is no time for the candidate, as a sentence; "" where there is."""
-        left = self.context.seconds_left
-        most = left + (0.0 if self._has_alternative else GRACE_SECONDS) if self._journal.most_seconds else 0.0
-        beyond = self._order.beyond(self.context, self.done)
-        self._beyond = beyond if self._order.keeps(candidate) else 0.0
-        return self._order.too_late(candidate, left, most, beyond)
+        seconds_left = self.context.seconds_left
+        most = seconds_left + (0.0 if self._has_alternative else GRACE_SECONDS) if self._journal.most_seconds else 0.0
+        overtime = self._order.overtime(self.context, self.done)
+        self._overtime = overtime if self._order.keeps(candidate) else 0.0
+        return self._order.too_late(candidate, seconds_left, most, overtime)
 
     def _try_kernels(self, variant: Variant) -> PlanTrial | None:
         """The plan of composed variants, or None where lower precision changes nothing."""
@@ -230,10 +233,10 @@ class _Composer:
         if lossy not in self._chosen:
             chosen = Chosen()
             if kernels_plan.composes(self.document, self.model):
-                compact, left = decoder.Decoder(self.model), self.context.seconds_left
+                compact, seconds_left = decoder.Decoder(self.model), self.context.seconds_left
                 self.context.say(0.1, "choosing the variants of the kernels plan in the whole model")
-                given = self.document, compact, self._candidates, left, self._journal, lossy
-                chosen = self._journal.once(f"search {lossy}", Chosen, partial(kernels_plan.chosen_ops, *given))
+                arguments = self.document, compact, self._candidates, seconds_left, self._journal, lossy
+                chosen = self._journal.once(f"search {lossy}", Chosen, partial(kernels_plan.chosen_ops, *arguments))
             self._chosen[lossy] = chosen
         return self._chosen[lossy]
 
@@ -242,8 +245,8 @@ class _Composer:
         ops = ranking.winners(self._candidates, lossy)
         if not ops or (lossy and ops == ranking.winners(self._candidates, lossy=False)):
             return
-        plan = base.model_copy(update={"ops": [ranking.planned(each) for each in ops]})
-        name = f"{label} + {' + '.join(dict.fromkeys(each.variant for each in ops))}"
+        plan = base.model_copy(update={"ops": [ranking.planned(candidate) for candidate in ops]})
+        name = f"{label} + {' + '.join(dict.fromkeys(candidate.variant for candidate in ops))}"
         self._rebuild(label, name, plan, lossy or lowers_precision(base, self.dtype))
 
     def _try_lower_dtype(self, label: str, base: Plan) -> None:
@@ -255,7 +258,7 @@ class _Composer:
 
     def _rebuild(self, base: str, label: str, plan: Plan, lossy: bool) -> None:
         """Tries the plan on a model of its own, if building the plan `base` took less time than is left."""
-        took = next((each.build_seconds or 0.0 for each in self.done if each.label == base), 0.0)
+        took = next((trial.build_seconds or 0.0 for trial in self.done if trial.label == base), 0.0)
         if took > self.context.seconds_left:
             self._refuse(label, plan, f"Not tried: {self.context.seconds_left:.0f} s were left.")
         else:
@@ -265,13 +268,13 @@ class _Composer:
         """Tries the plan, whose build takes `worst` seconds at worst. The first plan, today's, may take any time."""
         count = len(self.done)
         self.context.say(min(0.9, 0.1 + 0.12 * count), f"trying the plan {label}")
-        times = Times(self._building_seconds(), self._measuring_seconds())
-        if said := self._journal.why_left_out(f"plan {label}"):
-            trial = untried(label, plan, self.document, "error", said)
+        times = TrialTimeouts(self._building_seconds(), self._measuring_seconds())
+        if reason := self._journal.why_left_out(f"plan {label}"):
+            trial = untried(label, plan, self.document, "error", reason)
         else:
             longest = self._journal.plan_seconds(2 * worst + self._loading_seconds) if self.done else MOST_SECONDS
             self._journal.note(f"plan {label}", f"the plan {label}", longest)
-            trial = self.trier.attempt(label, plan, make, times, lossy)
+            trial = self.trial_runner.attempt(label, plan, make, times, lossy)
         self.done.append(trial)
         self.context.say(min(0.95, 0.16 + 0.12 * count), f"tried the plan {label}", summaries.figures(self.done))
         return trial
@@ -279,7 +282,7 @@ class _Composer:
     def _building_seconds(self) -> float:
         """The longest that a build may take: the time left and a little more. The first plan has no limit."""
         grace = OVERRUN_SECONDS if self._has_alternative else GRACE_SECONDS
-        return max(self.context.seconds_left + grace, self._beyond) if self.done else float("inf")
+        return max(self.context.seconds_left + grace, self._overtime) if self.done else float("inf")
 
     def _measuring_seconds(self) -> float:
         return min(MEASURE_SECONDS, max(0.5, 0.1 * self.context.seconds_left))

@@ -72,12 +72,12 @@ def run(document: StageInput, context: Context) -> ExploreResult:
         only=offered(document.workload),
         note=lambda trial, building: journal.note(trial.id, trial.label, journal.variant_seconds + building),
         note_reference=lambda case: journal.note(case.key, f"the reference of {case.key}", journal.most_seconds),
-        left_out={each.key: each.sentence for each in journal.left_out},
+        left_out={left_out.key: left_out.sentence for left_out in journal.left_out},
     )
-    wanted, sentence = wanted_cases(document, profile)
+    cases, sentence = wanted_cases(document, profile)
     with watched(document) as environment:
         choices = TuningCache(environment().model_dump())
-        candidates = _explore(document, wanted, context, bench, journal, choices)
+        candidates = _explore(document, cases, context, bench, journal, choices)
     return ExploreResult(environment=environment(), ceilings=profile.ceilings, candidates=candidates, sentence=sentence)
 
 
@@ -90,12 +90,12 @@ def wanted_cases(document: StageInput, profile: ProfileResult) -> tuple[list[Pro
     plan = leading(document)
     if plan is None or plan.variant.runner_name != kernels_plan.MEGAKERNEL:
         return composed or read_cases(profile.cases, profile.ceilings), ""
-    said = f"{plan.label} is predicted to be the fastest plan, and runs no operation of a decode step by itself"
+    words = f"{plan.label} is predicted to be the fastest plan, and runs no operation of a decode step by itself"
     share = _prompt_share(document, plan)
     if share < PROMPT_SHARE:
-        return [], f"Nothing was explored: {said}; the prompt is {share:.0%} of what the first promise is about."
+        return [], f"Nothing was explored: {words}; the prompt is {share:.0%} of what the first promise is about."
     cases = composed_cases(kernels_plan.prompt_cases(document), profile.ceilings)
-    return cases, f"Only a prompt's operations were explored: {said}."
+    return cases, f"Only a prompt's operations were explored: {words}."
 
 
 def _prompt_share(document: StageInput, plan: CandidatePlan) -> float:
@@ -104,13 +104,13 @@ def _prompt_share(document: StageInput, plan: CandidatePlan) -> float:
     if first.metric in BETWEEN_TOKENS:
         return 0.0
     prompt = TrialOrder(document).predicted(plan.variant, plan.gpus, Objective(metric="ttft", limit=1))
-    whole = plan.predicted if first.unit == "ms" else None
-    return prompt / whole if prompt and whole else 1.0
+    request_ms = plan.predicted if first.unit == "ms" else None
+    return prompt / request_ms if prompt and request_ms else 1.0
 
 
 def _explore(
     document: StageInput,
-    wanted: list[ProfiledCase],
+    cases: list[ProfiledCase],
     context: Context,
     bench: Bench,
     journal: Journal,
@@ -119,37 +119,38 @@ def _explore(
     candidates: list[Candidate] = []
     if kernels_plan.cases(document):
         bench = replace(bench, rule=replace(CASE_RULE, seconds=COMPOSED_SECONDS))
-    for position, (each, seconds) in enumerate(_shares(wanted, context, document.workload.constraints.minutes)):
-        known = _known(candidates)
-        context.say(position / len(wanted), f"trying {each.case.op} variants: {_shape(each.case)}", known)
-        lossy, forbidden = lossy_cases(each.case, document.workload.constraints, document.model)
-        make = partial(_tried, bench, choices, each, lossy, seconds, forbidden)
-        candidates += journal.once(each.case.key, list[Candidate], make)
+    for position, (profiled, seconds) in enumerate(_shares(cases, context, document.workload.constraints.minutes)):
+        context.say(
+            position / len(cases), f"trying {profiled.case.op} variants: {_shape(profiled.case)}", _progress(candidates)
+        )
+        lossy, forbidden = lossy_cases(profiled.case, document.workload.constraints, document.model)
+        make = partial(_candidates_of, bench, choices, profiled, lossy, seconds, forbidden)
+        candidates += journal.once(profiled.case.key, list[Candidate], make)
         runners.free()
-    refused = sum(each.gate == "refused" for each in candidates)
-    context.say(1.0, f"candidates tried: {len(candidates) - refused}, refused: {refused}; cases: {len(wanted)}")
+    refused = sum(candidate.gate == "refused" for candidate in candidates)
+    context.say(1.0, f"candidates tried: {len(candidates) - refused}, refused: {refused}; cases: {len(cases)}")
     return candidates
 
 
-def _tried(
-    bench: Bench, choices: TuningCache, wanted: ProfiledCase, lossy: list[Case], seconds: float, forbidden: str
+def _candidates_of(
+    bench: Bench, choices: TuningCache, profiled: ProfiledCase, lossy: list[Case], seconds: float, forbidden: str
 ) -> list[Candidate]:
     """The candidates of one case; the best is kept in the tuning cache."""
-    trials = try_case(bench, wanted.case, lossy, seconds, forbidden)
-    _keep(choices, wanted.case, trials)
-    return [candidate(trial, wanted.per_request) for trial in trials]
+    trials = try_case(bench, profiled.case, lossy, seconds, forbidden)
+    _keep(choices, profiled.case, trials)
+    return [candidate(trial, profiled.per_request) for trial in trials]
 
 
 def offered(workload: Workload) -> frozenset[str]:
     """The variants that the workload does not exclude."""
-    return frozenset(each.name for each in registry.variants()) - set(workload.constraints.exclude)
+    return frozenset(variant.name for variant in registry.variants()) - set(workload.constraints.exclude)
 
 
 def composed_cases(cases: Mapping[Case, float], ceilings: Ceilings) -> list[ProfiledCase]:
     """The cases of a plan of composed variants, which packs matrices and fuses what follows them, costliest first."""
     rates = in_burst(ceilings.model_dump())
-    wanted = [ProfiledCase(case, count, count * (floor_ms(case, rates) or 0.0)) for case, count in cases.items()]
-    return sorted(wanted, key=lambda each: -each.ms)
+    profiled = [ProfiledCase(case, count, count * (floor_ms(case, rates) or 0.0)) for case, count in cases.items()]
+    return sorted(profiled, key=lambda case: -case.ms)
 
 
 def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledCase]:
@@ -158,30 +159,30 @@ def read_cases(rows: list[dict[str, Any]], ceilings: Ceilings) -> list[ProfiledC
     A case costs its measured `ms` in one request, or its roofline floor where the row has none.
     """
     ops = {variant.op for variant in registry.variants()} - {"model"}
-    found: dict[str, ProfiledCase] = {}
+    cases: dict[str, ProfiledCase] = {}
     for row in rows:
         try:
             case = case_from.validate_python(row["case"])
         except (ValidationError, KeyError):
             continue
         if case.op in ops:
-            before = found.get(case.key, ProfiledCase(case, 0, 0))
+            before = cases.get(case.key, ProfiledCase(case, 0, 0))
             calls = float(row.get("per_request") or 0)
             ms = float(row.get("ms") or calls * (floor_ms(case, in_burst(ceilings.model_dump())) or 0.0))
-            found[case.key] = ProfiledCase(case, before.per_request + calls, before.ms + ms)
-    return sorted(found.values(), key=lambda each: -each.ms)
+            cases[case.key] = ProfiledCase(case, before.per_request + calls, before.ms + ms)
+    return sorted(cases.values(), key=lambda case: -case.ms)
 
 
-def _shares(wanted: list[ProfiledCase], context: Context, minutes: float) -> Iterator[tuple[ProfiledCase, float]]:
+def _shares(cases: list[ProfiledCase], context: Context, minutes: float) -> Iterator[tuple[ProfiledCase, float]]:
     """Each case with its seconds, in proportion to its time, but at least half of an even share."""
     reserve = context.seconds_left * (1 - CASES_SHARE) if context.seconds_left != float("inf") else 0.0
     end = time.monotonic() + min(MOST_SECONDS, MINUTES_SHARE * 60 * minutes)
-    for position, each in enumerate(wanted):
-        left = min(end - time.monotonic(), context.seconds_left - reserve)
-        ahead = wanted[position:]
+    for position, case in enumerate(cases):
+        seconds_left = min(end - time.monotonic(), context.seconds_left - reserve)
+        ahead = cases[position:]
         cost = sum(other.ms for other in ahead)
-        share = max(each.ms / cost if cost else 0.0, 0.5 / len(ahead))
-        yield each, max(0.0, left * share)
+        share = max(case.ms / cost if cost else 0.0, 0.5 / len(ahead))
+        yield case, max(0.0, seconds_left * share)
 
 
 def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> tuple[list[Case], str]:
@@ -193,10 +194,10 @@ def lossy_cases(case: Case, constraints: Constraints, model: ModelManifest) -> t
     return lossy, lossy_refusal((allowed or LOSSY)[0], constraints, model)
 
 
-def _known(candidates: list[Candidate]) -> dict[str, str] | None:
+def _progress(candidates: list[Candidate]) -> dict[str, str] | None:
     """What is known so far, for the run's page."""
-    timed = [each for each in candidates if each.ms is not None]
-    better = [each for each in timed if each.chosen and "faster than" in each.reason]
+    timed = [candidate for candidate in candidates if candidate.ms is not None]
+    better = [candidate for candidate in timed if candidate.chosen and "faster than" in candidate.reason]
     if not timed:
         return None
     return {"candidates timed": str(len(timed)), "shapes with something faster": str(len(better))}

@@ -25,7 +25,7 @@ from workers.loadtest.servers.curve import with_limits
 from workers.loadtest.servers.sides import OF_THE_SERVER, Sides
 from workers.measuring.served_model import device_of, dtype_of
 from workers.planning.precision import rounding_of
-from workers.wording.errors import sentence_of
+from workers.wording.errors import error_sentence
 from workers.wording.load_search import choice_of, unlike_verify, whole_sentence
 
 SHARE_OF_AFTER = 0.55
@@ -43,7 +43,7 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
         raise StageError("load: the run has no verified plan")
     objectives = with_limits(
         document.workload.objectives,
-        {(each.objective.metric, each.objective.n): each.before for each in verify.outcomes},
+        {(outcome.objective.metric, outcome.objective.n): outcome.before for outcome in verify.outcomes},
     )
     environment = Environment.model_validate(environment_info(device=device_of(document.gpu_class)))
     facts: dict[str, Any] = {"environment": environment, "traffic": document.workload.traffic}
@@ -59,8 +59,8 @@ def run(document: StageInput, context: Context) -> UnderLoadResult:
     curves = {"before": _attempt("Before", lambda: _before(document, sides, starting, ends + of_after), notes)}
     curves["after"], choice = _after(verify, sides, ends, notes)
     before, after = _judged(document, verify, sides, curves, notes)
-    said = whole_sentence(before, after, verify.recommended), unlike_verify(document.workload.objectives, before)
-    sentence = " ".join(filter(None, said))
+    sentences = whole_sentence(before, after, verify.recommended), unlike_verify(document.workload.objectives, before)
+    sentence = " ".join(filter(None, sentences))
     choice = choice if after else ""
     return UnderLoadResult(**facts, before=before, after=after, sentence=sentence, choice=choice, notes=notes)
 
@@ -95,8 +95,8 @@ def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -
         try:
             return sides.server(plan, until)
         except ServerDeclined as why:
-            said = str(why).rstrip(".")
-            notes.append(f"This workbench's server does not run the model: {said}. So after is in batches.")
+            reason = str(why).rstrip(".")
+            notes.append(f"This workbench's server does not run the model: {reason}. So after is in batches.")
             return in_batches()
 
     if plan.tensor_parallel_size > 1:
@@ -118,16 +118,16 @@ def _after(verify: VerifyResult, sides: Sides, until: float, notes: list[str]) -
     served = _attempt("This workbench's server", lambda: sides.server(plan, middle), notes)
     answers = sides.answers.get("after", [])
     batches = _attempt("After in batches", in_batches, notes)
-    forms = sorted(filter(None, (served, batches)), key=_held, reverse=True)
+    forms = sorted(filter(None, (served, batches)), key=_highest, reverse=True)
     if forms and forms[0] is served:
         sides.answers["after"] = answers
     return forms[0] if forms else None, choice_of(*forms) if len(forms) == 2 else ""
 
 
-def _held(curve: LoadCurve) -> tuple[float, float]:
+def _highest(curve: LoadCurve) -> tuple[float, float]:
     """The highest load that holds and the tokens per second there; where none does 0, and the most at any load."""
-    found = [curve.limit.held] if curve.limit.held else curve.limit.loads
-    return curve.limit.level, max((each.tokens_per_second for each in found), default=0.0)
+    loads = [curve.limit.held] if curve.limit.held else curve.limit.loads
+    return curve.limit.level, max((load.tokens_per_second for load in loads), default=0.0)
 
 
 def _judged(
@@ -141,22 +141,22 @@ def _judged(
     sampling = document.workload.traffic.sampling
     why = "its tokens are drawn by chance" if sampling and sampling.temperature else "none that ended gave its ids"
     try:
-        found = judging.judge(document, sides.context, answers, allowed)
+        judged = judging.judge(document, sides.context, answers, allowed)
     except (StageError, ValueError, RuntimeError) as error:
-        found, why = {}, str(error).rstrip(".") if isinstance(error, StageError) else sentence_of(error)
-    return [_with_answers(name, curves[name], found.get(name), why, notes) for name in ("before", "after")]
+        judged, why = {}, str(error).rstrip(".") if isinstance(error, StageError) else error_sentence(error)
+    return [_with_answers(name, curves[name], judged.get(name), why, notes) for name in ("before", "after")]
 
 
 def _with_answers(
-    name: str, curve: LoadCurve | None, found: ServedIds | None, why: str, notes: list[str]
+    name: str, curve: LoadCurve | None, judged: ServedIds | None, why: str, notes: list[str]
 ) -> LoadCurve | None:
     if curve is None:
         return None
-    if found is not None and not found.acceptable:
-        notes.append(f"The loads of {name} do not count: {found.sentence}")
+    if judged is not None and not judged.acceptable:
+        notes.append(f"The loads of {name} do not count: {judged.sentence}")
         return None
-    if found is not None:
-        return curve.model_copy(update={"served_ids": found})
+    if judged is not None:
+        return curve.model_copy(update={"served_ids": judged})
     caveats = [*curve.server.caveats, f"None of its answers was held against the model's logits: {why}."]
     return curve.model_copy(update={"server": curve.server.model_copy(update={"caveats": caveats})})
 
@@ -167,8 +167,8 @@ def _attempt(name: str, measured: Callable[[], LoadCurve], notes: list[str]) -> 
         return measured()
     except (StageError, NotMeasurable, ValueError, RuntimeError, OSError) as error:
         own = isinstance(error, StageError | NotMeasurable | ServerDeclined)
-        said = str(error).rstrip(".") if own else sentence_of(error)
-        notes.append(f"{name} was not measured under load: {said}.")
+        reason = str(error).rstrip(".") if own else error_sentence(error)
+        notes.append(f"{name} was not measured under load: {reason}.")
         return None
 
 

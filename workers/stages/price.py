@@ -6,7 +6,7 @@ The whole GPU is charged to what is counted, such as tokens or images. Money nev
 from collections.abc import Sequence
 
 from workers.cost.any_load import at_any_load, same_load
-from workers.cost.loads import LoadPair, Priced
+from workers.cost.loads import LoadPair, PriceBreakdown
 from workers.cost.present import present_line, present_ratios
 from workers.cost.pricing import GpuPrice, gpu_price, usd_per_mtok
 from workers.cost.several_gpus import several_gpus
@@ -26,7 +26,7 @@ NOT_LOADED = "It was not measured under load, where the price after stands."
 
 
 def _measured_line(
-    label: str, device: str, price: GpuPrice, side: ServedLoad | None, priced: Priced, none: str
+    label: str, device: str, price: GpuPrice, side: ServedLoad | None, priced: PriceBreakdown, none: str
 ) -> CostLine:
     """A side's line. The price of a GPU-hour of hardware that is not ours is not known; then there is no cost.
 
@@ -56,7 +56,7 @@ def _none(curve: LoadCurve | None, loaded: bool) -> str:
     return NONE_HOLDS if curve is None or curve.limit.missed else NONE_SHOWN
 
 
-def _named(label: str, side: ServedLoad, priced: Priced) -> str:
+def _named(label: str, side: ServedLoad, priced: PriceBreakdown) -> str:
     """The note; where vLLM is before under load, a price before that stands without load names what was measured."""
     compared_with = priced.workload.compared_with
     named = label == "before" and not side.highest and compared_with != "before"
@@ -68,26 +68,26 @@ def _gpus(side: ServedLoad) -> str:
     return side.gpu if side.gpus == 1 else f"{side.gpus} x {side.gpu}"
 
 
-def _line_note(side: ServedLoad, priced: Priced) -> str:
+def _line_note(side: ServedLoad, priced: PriceBreakdown) -> str:
     model, traffic, rate = priced.model, priced.workload.traffic, side.per_second.value
-    said, unit = [f"At {side.load}."] if side.highest else [], model.counted
+    notes, unit = [f"At {side.load}."] if side.highest else [], model.counted
     if side.gpus > 1 and side.usd_per_hour is not None:
-        said.append(f"{side.gpus} GPUs at {side.usd_per_hour / side.gpus:.2f} USD per hour each.")
+        notes.append(f"{side.gpus} GPUs at {side.usd_per_hour / side.gpus:.2f} USD per hour each.")
     if side.holds is False:
         at = "" if side.usd_per_hour is None else f" at {plain(usd_per_mtok(side.usd_per_hour, rate))} USD/M {unit}"
-        said.append(f"The SLA does not hold; without it {plain(rate, 4)} {unit}/s{at}.")
+        notes.append(f"The SLA does not hold; without it {plain(rate, 4)} {unit}/s{at}.")
     elif side.holds is None:
-        said.append("Too few samples to say that the SLA holds.")
+        notes.append("Too few samples to say that the SLA holds.")
     if side.usd_per_hour is None:
-        said.append("What an hour of this hardware costs is not known here.")
+        notes.append("What an hour of this hardware costs is not known here.")
     elif side.read_per_second is not None:
         both = usd_per_mtok(side.usd_per_hour, rate + side.read_per_second.value)
-        said.append(f"Output tokens; over prompt and output tokens together {plain(both)} USD/M.")
+        notes.append(f"Output tokens; over prompt and output tokens together {plain(both)} USD/M.")
     elif model.counted == "tokens":
-        said.append("Tokens are those the model reads.")
+        notes.append("Tokens are those the model reads.")
     elif model.counted in ("sequences", "embeddings"):
-        said.append(f"Each of the {model.counted} is the answer to a text of {traffic.prompt_tokens:,} tokens.")
-    return " ".join(said)
+        notes.append(f"Each of the {model.counted} is the answer to a text of {traffic.prompt_tokens:,} tokens.")
+    return " ".join(notes)
 
 
 def _sensitivity(price: GpuPrice, sides: LoadPair) -> list[Sensitivity]:
@@ -183,7 +183,7 @@ def price(
     time, where the rates are reciprocals of the latencies: no money comes from a latency alone. A plan on several GPUs
     is compared with the best of compose's `trials` on one.
     """
-    priced, known = Priced(workload, model, book, gpu_class), Results(verify=verify, load=load)
+    priced, known = PriceBreakdown(workload, model, book, gpu_class), Results(verify=verify, load=load)
     gpu, sides = gpu_price(book, gpu_class), priced.sides(known)
     after = sides[1]
     curves = [load.before, load.after if verify.recommended else load.before] if load else [None, None]
@@ -216,14 +216,14 @@ def price(
     )
     several = several_gpus(verify, trials, workload.objectives[0], gpu.typical, model.counted)
     first = _sentence(result, gpu, verify, searched=curves[1] is not None)
-    said = [first, several, _one_step(model), _whatever_the_promise(result)]
-    return result.model_copy(update={"sentence": " ".join(filter(None, said))})
+    notes = [first, several, _one_step(model), _whatever_the_promise(result)]
+    return result.model_copy(update={"sentence": " ".join(filter(None, notes))})
 
 
 def _whatever_the_promise(result: PriceResult) -> str:
     """Both prices at one load, where before has none under the promise; "" elsewhere."""
-    found = same_load(result.any_load.rows) if result.any_load and result.lines[0].usd_per_mtok is None else ""
-    return f"Whatever the promise: {found[0].lower()}{found[1:]}" if found else ""
+    words = same_load(result.any_load.rows) if result.any_load and result.lines[0].usd_per_mtok is None else ""
+    return f"Whatever the promise: {words[0].lower()}{words[1:]}" if words else ""
 
 
 def _per_dollar(sides: LoadPair) -> float | None:

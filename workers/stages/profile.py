@@ -25,7 +25,7 @@ from workers.traces import attribution, capture, graph_replays, reader, table, t
 from workers.traces.bottlenecks import RequestFacts, bottlenecks, paces, waits
 from workers.traces.cases import profiled_cases
 from workers.traces.timed_requests import REQUESTS_TIMED, answer, median_ms, request
-from workers.traces.windows import Sampled, Window, longer, sample, windows
+from workers.traces.windows import TracedWindows, Window, longer, sample, windows
 
 KNOWN_FOR = timedelta(hours=12)
 """So long the ceilings that a run has measured on a GPU hold for the next ones on it."""
@@ -44,13 +44,13 @@ def _answers(runner: Runner, prompt: torch.Tensor, tokens: int, generates: bool)
 
 def _phases_ms(answers: Sequence[Generation], generates: bool) -> dict[str, float]:
     """The median wall time in ms of each phase of a request."""
-    first = median((each.times_ns[0] - each.start_ns) / 1e6 for each in answers)
+    first = median((answer.times_ns[0] - answer.start_ns) / 1e6 for answer in answers)
     if not generates:
         return {"forward": first}
-    return {"prefill": first, "decode": median((each.times_ns[-1] - each.times_ns[0]) / 1e6 for each in answers)}
+    return {"prefill": first, "decode": median((answer.times_ns[-1] - answer.times_ns[0]) / 1e6 for answer in answers)}
 
 
-def _sampled(runner: Runner, prompt: torch.Tensor, steps: int, generates: bool, folder: Path) -> Sampled:
+def _sampled(runner: Runner, prompt: torch.Tensor, steps: int, generates: bool, folder: Path) -> TracedWindows:
     """The windows of a request with `steps` decode steps, counted and traced."""
 
     def in_window(window: Window) -> Callable[[], float]:
@@ -58,12 +58,12 @@ def _sampled(runner: Runner, prompt: torch.Tensor, steps: int, generates: bool, 
         return request(runner, ids, window.steps + 1, generates)
 
     end = time.monotonic() + SAMPLE_SECONDS
-    wanted = windows(steps) if generates else [Window(0, 0)]
-    return sample(runner.model, generates, wanted, in_window, folder, lambda: time.monotonic() < end)
+    planned = windows(steps) if generates else [Window(0, 0)]
+    return sample(runner.model, generates, planned, in_window, folder, lambda: time.monotonic() < end)
 
 
 def _replayed(
-    document: StageInput, model: torch.nn.Module, prompt: torch.Tensor, sampled: Sampled, found: Ceilings,
+    document: StageInput, model: torch.nn.Module, prompt: torch.Tensor, sampled: TracedWindows, ceilings: Ceilings,
     context: Context,
 ) -> list[OpRow]:  # fmt: skip
     """The table of the same request by the compiled runner, whose kernels CUDA graphs replay, with its idle time.
@@ -75,8 +75,8 @@ def _replayed(
         wall = median(request(runner, prompt, tokens, True)() for _ in range(REQUESTS_TIMED))
         capture.trace(model, True, request(runner, prompt, steps + 1, True), path)
     work = graph_replays.name_replays(attribution.attribute(reader.read(path)), sampled.counted)
-    scale = table.Scale(decode=(tokens - 1) / steps if steps else 1.0)
-    return table.with_idle(table.rows(work, sampled.counted, found, scale), wall)
+    scale = table.TraceScale(decode=(tokens - 1) / steps if steps else 1.0)
+    return table.with_idle(table.rows(work, sampled.counted, ceilings, scale), wall)
 
 
 def _ceilings(document: StageInput, context: Context) -> Ceilings:
@@ -86,8 +86,8 @@ def _ceilings(document: StageInput, context: Context) -> Ceilings:
     if known and known.at and uuid and known.gpu_uuid == uuid and now - datetime.fromisoformat(known.at) < KNOWN_FOR:
         return known
     context.say(0.0, "measuring the device's ceilings")
-    found = ceilings.measure_ceilings(device_of(document.gpu_class))
-    return Ceilings.model_validate({**found, "gpu_uuid": uuid, "at": now.isoformat(timespec="seconds")})
+    measured = ceilings.measure_ceilings(device_of(document.gpu_class))
+    return Ceilings.model_validate({**measured, "gpu_uuid": uuid, "at": now.isoformat(timespec="seconds")})
 
 
 def _wants_graphs(document: StageInput, generates: bool) -> bool:
@@ -146,7 +146,7 @@ def run(document: StageInput, context: Context) -> ProfileResult:
     )
 
 
-def _notes(traffic: Traffic, sampled: Sampled, generates: bool) -> list[str]:
+def _notes(traffic: Traffic, sampled: TracedWindows, generates: bool) -> list[str]:
     notes, steps = [], traffic.output_tokens - 1
     if generates and sampled.steps < steps:
         where = "the first" if sampled.cut_short else "early, middle and late"

@@ -33,7 +33,7 @@ from workers.measuring.outcomes import outcomes_of, speedup
 from workers.measuring.served_model import dtype_of, load_once, planned, prepared, release
 from workers.planning import summaries
 from workers.planning.confirmation import (
-    Attempt,
+    PlanMeasurement,
     gives_way,
     in_more_processes,
     is_change,
@@ -96,25 +96,25 @@ class _Bench:
         self._loading_seconds = time.monotonic() - self.started
         self._journal = Journal(self.document, self.context)
 
-    def attempts(self, composed: Plan) -> tuple[list[Attempt], list[str]]:
+    def attempts(self, composed: Plan) -> tuple[list[PlanMeasurement], list[str]]:
         """The plans in the order of `to_verify` until one is confirmed, and the labels of those left out for time.
 
         The next plan is measured when as many seconds are left as the one before took. Where earlier processes of the
         stage have used up the overrun, today's plan alone is measured. Plans that they have measured are read back.
         """
-        tried, left_out = list[Attempt](), list[str]()
+        attempts, left_out = list[PlanMeasurement](), list[str]()
         for label, plan in to_verify(self.document, composed):
-            if tried and not tried[-1].why_not and not gives_way(tried[-1], self.document):
+            if attempts and not attempts[-1].why_not and not gives_way(attempts[-1], self.document):
                 break
-            late = self.context.seconds_left < tried[-1].seconds if tried else not self._journal.most_seconds
+            late = self.context.seconds_left < attempts[-1].seconds if attempts else not self._journal.most_seconds
             if late and is_change(plan, self.document):
                 left_out.append(label)
             else:
-                tried.append(self._noted_attempt(label, plan))
+                attempts.append(self._noted_attempt(label, plan))
         present = self.document.workload.present_runner, present_plan(self.document)
-        return with_result_last(tried or [self._attempt(*present)]), left_out
+        return with_result_last(attempts or [self._attempt(*present)]), left_out
 
-    def _noted_attempt(self, label: str, plan: Plan) -> Attempt:
+    def _noted_attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         """An attempt that the journal notes: if the plan ends the process, verify starts again without it.
 
         An attempt at today's plan is not noted, since verify cannot do without it.
@@ -122,31 +122,32 @@ class _Bench:
         if not is_change(plan, self.document):
             return self._attempt(label, plan)
         trials = self.document.results.compose.trials if self.document.results.compose else []
-        built = max((each.build_seconds or 0.0 for each in trials if each.label == label), default=0.0)
+        built = max((trial.build_seconds or 0.0 for trial in trials if trial.label == label), default=0.0)
 
-        def attempt() -> Attempt:
+        def attempt() -> PlanMeasurement:
             self._journal.note_parts(label, f"the plan {label}", 2 * (built + self._loading_seconds))
             return self._attempt(label, plan)
 
-        found: Attempt = self._journal.once(label, Attempt, attempt)
-        files = (found.profile.trace, found.profile.timeline and found.profile.timeline.file) if found.profile else ()
-        self.context.kept += [each for each in files if each and each not in self.context.kept]
-        return found
+        measured: PlanMeasurement = self._journal.once(label, PlanMeasurement, attempt)
+        profile = measured.profile
+        files = (profile.trace, profile.timeline and profile.timeline.file) if profile else ()
+        self.context.kept += [file for file in files if file and file not in self.context.kept]
+        return measured
 
-    def _attempt(self, label: str, plan: Plan) -> Attempt:
+    def _attempt(self, label: str, plan: Plan) -> PlanMeasurement:
         document, context, start = self.document, self.context, time.monotonic()
         objectives, reserve = document.workload.objectives, context.seconds_left * (1 - TIMING_SHARE)
         context.say(0.05, f"preparing the plan {label}")
         with prepared(planned(document, context, plan, self.model), document) as after:
-            now, ready_seconds, environment = self._served(after, plan, start, reserve)
+            clients, ready_seconds, environment = self._served(after, plan, start, reserve)
             if environment.telemetry.void and context.seconds_left - (time.monotonic() - start) > reserve:
-                now, _, environment = self._served(after, plan, start, reserve)
-            served_ids, refusal = judge_served(runners.runner("eager", self.model), after, plan, document, now)
+                clients, _, environment = self._served(after, plan, start, reserve)
+            served_ids, refusal = judge_served(runners.runner("eager", self.model), after, plan, document, clients)
             judged, no_quality = quality_by_kind.measure(
                 document, context, self.runner, after, unverified=unverified(document, plan)
             )
-            alternations = [Alternation(self.today.served, now.served)]
-            attempt = Attempt(
+            alternations = [Alternation(self.today.served, clients.served)]
+            attempt = PlanMeasurement(
                 label=label,
                 plan=plan,
                 changed=is_change(plan, document),
@@ -163,28 +164,28 @@ class _Bench:
                 choice=_choice(document),
                 today=today_words(document.workload),
             )
-            left: PlanProfile | str = ""
+            profile: PlanProfile | str = ""
             if not attempt.why_not:
                 reserve = attempt.kept_for_processes(context)
-                left = profile_plan(after, plan, self.model, document, now.draw(), context, reserve)
-        profiled = {"no_profile": left} if isinstance(left, str) else {"profile": left}
+                profile = profile_plan(after, plan, self.model, document, clients.draw(), context, reserve)
+        profiled = {"no_profile": profile} if isinstance(profile, str) else {"profile": profile}
         return replace(attempt, seconds=time.monotonic() - start, **profiled)
 
     def _served(self, after: Runner, plan: Plan, start: float, reserve: float) -> tuple[Clients, float, Environment]:
         """The clients of `after`, whose requests alternated with today's; the seconds until both were warm; and the
         environment.
 
-        Both sides get the same prompts, which no earlier measurement has had: a runner may have cached earlier ones.
+        Both sides get the same prompts, which no earlier attempt has had: a runner may have cached earlier ones.
         """
         seed = secrets.randbits(32)
-        self.today, now = (warm_clients(self.document, runner, seed) for runner in (self.runner, after))
+        self.today, clients = (warm_clients(self.document, runner, seed) for runner in (self.runner, after))
         ready_seconds = self._loading_seconds + time.monotonic() - start
         hours = self.usd, self.usd and self.usd * plan.tensor_parallel_size
         with watched(self.document) as environment:
-            alternate(self.today, now, self.document.workload, hours, self.context, reserve)
-        return now, ready_seconds, environment()
+            alternate(self.today, clients, self.document.workload, hours, self.context, reserve)
+        return clients, ready_seconds, environment()
 
-    def no_change(self, last: Attempt) -> Attempt:
+    def no_change(self, last: PlanMeasurement) -> PlanMeasurement:
         """What runs today as the result. It is measured until it is decided, unless it was the last attempt's plan.
 
         Requests that an earlier process of the stage served do not count here: there are LEAST_PAIRS of this one.
@@ -197,8 +198,8 @@ class _Bench:
                     break
                 self.today.serve()
         both = served if last.changed else last.after
-        found = unchanged(last, self.document, [Alternation(both, both)], self.usd)
-        return replace(found, environment=meanwhile) if (meanwhile := environment()).telemetry.void else found
+        result = unchanged(last, self.document, [Alternation(both, both)], self.usd)
+        return replace(result, environment=meanwhile) if (meanwhile := environment()).telemetry.void else result
 
     @property
     def _has_time(self) -> bool:
@@ -207,7 +208,7 @@ class _Bench:
 
 def _in_this_process(
     document: StageInput, context: Context, usd: float | None
-) -> tuple[list[Attempt], list[str], Attempt]:
+) -> tuple[list[PlanMeasurement], list[str], PlanMeasurement]:
     """The plans that were measured, the labels of those left out, and the result. The models are freed at its end."""
     composed = plan_of(document)
     with ExitStack() as stack:
@@ -216,8 +217,9 @@ def _in_this_process(
         started = time.monotonic() - context.shared["loading_seconds"]
         runner = stack.enter_context(prepared(runners.runner(document.workload.present_runner, model), document))
         bench = _Bench(document, context, model, runner, usd, started)
-        tried, left_out = bench.attempts(composed)
-        return tried, left_out, bench.no_change(tried[-1]) if tried[-1].why_not else tried[-1]
+        attempts, left_out = bench.attempts(composed)
+        last = attempts[-1]
+        return attempts, left_out, bench.no_change(last) if last.why_not else last
 
 
 def _choice(document: StageInput) -> str:
@@ -235,16 +237,17 @@ def _check(left_out: LeftOut) -> PlanCheck:
 def run(document: StageInput, context: Context) -> VerifyResult:
     """The verify stage. Where no plan is confirmed, the result is what runs today."""
     usd = hourly_price(document.prices, document.gpu_class)
-    tried, left_out, final = _in_this_process(document, context, usd)
+    attempts, left_out, final = _in_this_process(document, context, usd)
     release(context)
-    if not tried[-1].why_not:
-        tried = in_more_processes(tried, document, context, usd)
-        final = tried[-1]
+    if not attempts[-1].why_not:
+        attempts = in_more_processes(attempts, document, context, usd)
+        final = attempts[-1]
         if final.why_not:
-            final = unchanged(final, document, [Alternation(each.before, each.before) for each in final.processes], usd)
-    recommended, final = not tried[-1].why_not, without_void_verdicts(final)
-    ended = "".join(each.sentence for each in document.left_out[:1])  # the composed plan is the first that is tried
-    refusal = next((each.refusal for each in tried if each.plan == plan_of(document)), ended)
+            both = [Alternation(process.before, process.before) for process in final.processes]
+            final = unchanged(final, document, both, usd)
+    recommended, final = not attempts[-1].why_not, without_void_verdicts(final)
+    ended = "".join(item.sentence for item in document.left_out[:1])  # the composed plan is the first that is tried
+    refusal = next((attempt.refusal for attempt in attempts if attempt.plan == plan_of(document)), ended)
     workload, plan = document.workload, final.plan
     usd_after = usd and usd * plan.tensor_parallel_size
     verdict, waiting = overall_verdict(final.outcomes, final.quality, final.changed), left_out_for_time(document)
@@ -258,11 +261,12 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         plan.expected = expected_of(plan, document, final.processes, final.environment, usd_after)
     plan.serving, not_served = serving_of(plan, document)
     if recommended:
-        said = sentence(final.outcomes, final.speedup, final.quality, verdict, final.no_quality, workload.compared_with)
+        facts = final.outcomes, final.speedup, final.quality, verdict, final.no_quality
+        words = sentence(*facts, workload.compared_with)
     else:
-        said = no_change_sentence(tried, left_out, final.outcomes, verdict, document.left_out)
+        words = no_change_sentence(attempts, left_out, final.outcomes, verdict, document.left_out)
     for_time = left_out_words(waiting, workload.objectives[0], verdict)
-    said = " ".join(filter(None, (busy, for_time, said, "" if final.void in said else final.void, final.failure)))
+    words = " ".join(filter(None, (busy, for_time, words, "" if final.void in words else final.void, final.failure)))
     return VerifyResult(
         environment=final.environment,
         plan=plan.model_dump(),
@@ -274,7 +278,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         tokens_per_second_after=tokens_per_second(final.after),
         goodput_after=goodput(final.after, workload.objectives),
         recommended=recommended,
-        checks=[*(_check(each) for each in document.left_out), *(each.check() for each in tried)],
+        checks=[*(_check(item) for item in document.left_out), *(attempt.check() for attempt in attempts)],
         speedup=final.speedup if recommended else None,
         outcomes=final.outcomes,
         quality=final.quality,
@@ -285,7 +289,7 @@ def run(document: StageInput, context: Context) -> VerifyResult:
         verdict=verdict,
         minutes_wanted=minutes_wanted(document, context, waiting) if verdict != "met" else None,
         counted=document.model.counted,
-        sentence=said,
+        sentence=words,
     )
 
 

@@ -50,11 +50,11 @@ LEAST_TOGETHER_S = 0.005
 """They are also of one cluster where they come within so many seconds: the generator's own lag may be as large."""
 
 
-class Judged(NamedTuple):
+class LoadVerdict(NamedTuple):
     """A verdict, how many requests count as one in it, and how many without one beyond the limit prove *met*."""
 
     verdict: Verdict
-    alike: float
+    inefficiency: float
     needed: int
 
 
@@ -82,17 +82,17 @@ def cautious_inefficiency(values: Sequence[float] | np.ndarray, small: float = 0
     return _inefficiency(max(_sum_of(sequence), min(autoregressive, count)), share)
 
 
-def _inefficiency(whole: float, share: float) -> float:
+def _inefficiency(total: float, share: float) -> float:
     """g of Σ ρ(k), the `share` of the variance that counts."""
-    return max(1.0, 1 + 4 * whole * share)
+    return max(1.0, 1 + 4 * total * share)
 
 
 def _correlations(values: Sequence[float] | np.ndarray, small: float) -> tuple[np.ndarray, float]:
     """The autocorrelation from lag 0 on, and c(0) / (c(0) + e²), e being `small`. No lag where no value differs."""
-    found = np.asarray(values, dtype=float)
-    if len(found) < 2 or not np.ptp(found):
+    series = np.asarray(values, dtype=float)
+    if len(series) < 2 or not np.ptp(series):
         return np.empty(0), 0.0
-    centred = found - found.mean()
+    centred = series - series.mean()
     count, power = len(centred), float(centred @ centred)
     spectrum = np.fft.rfft(centred, 1 << (2 * count - 1).bit_length())
     correlations = np.fft.irfft(spectrum * np.conj(spectrum))[:count] / power
@@ -132,7 +132,7 @@ def answered_together(first_s: Sequence[float], request_s: float) -> float:
     return sum(size * size for size in sizes) / len(at) if sizes else 1.0
 
 
-def alike(
+def load_inefficiency(
     values: Sequence[float], shares: Sequence[float], together: float | None, limit: float | None = None
 ) -> float:
     """How many successive requests count as one.
@@ -145,8 +145,8 @@ def alike(
     means = grouped(values, together)
     small = 0.0 if limit is None or not means else SMALL * abs(limit - median(means))
     most = max(1.0, len(means) / ENOUGH_GROUPS)
-    found = (statistical_inefficiency(means, small), statistical_inefficiency(grouped(shares, together)))
-    return together * min(most, max(found))
+    inefficiencies = (statistical_inefficiency(means, small), statistical_inefficiency(grouped(shares, together)))
+    return together * min(most, max(inefficiencies))
 
 
 def judged(
@@ -157,17 +157,17 @@ def judged(
     together: float | None = None,
     limit: float | None = None,
     counts: Sequence[int] = (),
-) -> Judged:
+) -> LoadVerdict:
     """The verdict on the requests of a load, whose `values` and `shares` stand in the order of their times.
 
-    `together` and `limit` as in `alike`. `counts`: how many samples each request has, where they have several.
+    `together` and `limit` as in `load_inefficiency`. `counts`: the samples of each request, where they have several.
     """
     weighed = as_pooled(percentile, shares, counts) if counts else shares
-    size, least = alike(values, weighed, together, limit), LEAST_GROUPS if together is None else 0
-    found, clean = verdict(percentile, grouped(weighed, size), confidence), needed_requests(percentile, 0, confidence)
-    if found == "met" and len(shares) < least * size:
-        found = "not_enough_samples"
+    size, least = load_inefficiency(values, weighed, together, limit), LEAST_GROUPS if together is None else 0
+    decided, clean = verdict(percentile, grouped(weighed, size), confidence), needed_requests(percentile, 0, confidence)
+    if decided == "met" and len(shares) < least * size:
+        decided = "not_enough_samples"
     needed = size * max(clean * max(counts) / fmean(counts) if counts else clean, least)
-    if found == "too_close" and len(shares) < needed:
-        found = "not_enough_samples"
-    return Judged(found, size, math.ceil(needed))
+    if decided == "too_close" and len(shares) < needed:
+        decided = "not_enough_samples"
+    return LoadVerdict(decided, size, math.ceil(needed))

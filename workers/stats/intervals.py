@@ -63,13 +63,13 @@ def count_over(objective: Objective, samples: Sequence[float]) -> int:
 
 def shares_over(objective: Objective, served: Sequence[Served], usd_per_hour: float | None) -> list[float]:
     """The share of samples on the wrong side of the limit, for each served batch that has samples of the metric."""
-    each = (samples_of(one, objective.metric, objective.n, usd_per_hour) for one in served)
-    return [count_over(objective, samples) / len(samples) for samples in each if samples]
+    by_batch = (samples_of(batch, objective.metric, objective.n, usd_per_hour) for batch in served)
+    return [count_over(objective, samples) / len(samples) for samples in by_batch if samples]
 
 
 def independent_spacing(metric: str, served: Sequence[Served]) -> int:
     """The least distance, in batches, at which two batches have independent values of the metric."""
-    return max((each.waited for each in served), default=1) if metric in FROM_SENDING else 1
+    return max((batch.waited for batch in served), default=1) if metric in FROM_SENDING else 1
 
 
 def thinned(samples: Sequence[float], spacing: int) -> Sequence[float]:
@@ -81,7 +81,7 @@ def tokens_per_second(served: Sequence[Served]) -> float:
     """Tokens over the time from the first batch's start to the last one's end, on the clock of `served`."""
     if not served:
         return 0.0
-    return sum(each.requests * each.tokens for each in served) / _duration_s(served)
+    return sum(batch.requests * batch.tokens for batch in served) / _duration_s(served)
 
 
 def _duration_s(served: Sequence[Served]) -> float:
@@ -95,10 +95,10 @@ def goodput(served: Sequence[Served], objectives: Sequence[Objective]) -> float 
     A request meets an itl objective when the percentile of its own gaps does. Costs are left out, and so are promises
     relative to before.
     """
-    own = [each for each in objectives if each.metric != "cost_per_mtok" and each.limit is not None]
+    own = [objective for objective in objectives if objective.metric != "cost_per_mtok" and objective.limit is not None]
     if not own or not served:
         return None
-    return sum(each.requests for each in served if meets(each, own)) / _duration_s(served)
+    return sum(batch.requests for batch in served if meets(batch, own)) / _duration_s(served)
 
 
 def meets(served: Served, objectives: Sequence[Objective]) -> bool:
@@ -139,9 +139,9 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], spacing: int =
     """
     count = min(len(before), len(after))
     pairs = np.column_stack([before[:count], after[:count]])
-    taken = np.column_stack([thinned(side[:count], spacing) for side in (before, after)])
-    found = bootstrap(_ratio_of_medians, taken)
-    low, high, value = found.low, found.high, float(_ratio_of_medians(pairs))
+    thinned_pairs = np.column_stack([thinned(side[:count], spacing) for side in (before, after)])
+    interval = bootstrap(_ratio_of_medians, thinned_pairs)
+    low, high, value = interval.low, interval.high, float(_ratio_of_medians(pairs))
     if count < LEAST_PAIRS * spacing:
         smallest, largest = pairs.min(axis=0), pairs.max(axis=0)
         low, high = float(smallest[0] / largest[1]), float(largest[0] / smallest[1])
@@ -161,9 +161,9 @@ def median_interval(samples: Sequence[float], spacing: int = 1) -> Interval:
     Samples `spacing` places from each other are independent, and the interval is of those; with fewer than LEAST_PAIRS
     of them it is the whole range.
     """
-    value, taken = intervals.median_interval(samples)[0], thinned(samples, spacing)
-    few = len(taken) < LEAST_PAIRS
-    _, low, high = intervals.median_interval([min(samples), max(samples)] if few else taken)
+    value, thinned_samples = intervals.median_interval(samples)[0], thinned(samples, spacing)
+    too_few = len(thinned_samples) < LEAST_PAIRS
+    _, low, high = intervals.median_interval([min(samples), max(samples)] if too_few else thinned_samples)
     return Interval(value=value, low=min(low, value), high=max(high, value))
 
 
@@ -173,12 +173,12 @@ def noise_floor(*sides: Sequence[float], spacing: int = 1) -> Interval:
     Samples `spacing` places from each other are independent; those are taken. A ratio inside this interval is no
     difference. Raises ValueError when no side has two samples.
     """
-    taken = [thinned(side, spacing) for side in sides]
-    found = [paired_ratio(side[0::2], side[1::2]) for side in taken if len(side) > 1]
-    if not found:
+    thinned_sides = [thinned(side, spacing) for side in sides]
+    ratios = [paired_ratio(side[0::2], side[1::2]) for side in thinned_sides if len(side) > 1]
+    if not ratios:
         raise ValueError("a noise floor needs at least two samples of one side")
-    value = max((each.value for each in found), key=lambda ratio: abs(math.log(ratio)))
-    return Interval(value=value, low=min(each.low for each in found), high=max(each.high for each in found))
+    value = max((ratio.value for ratio in ratios), key=lambda ratio: abs(math.log(ratio)))
+    return Interval(value=value, low=min(ratio.low for ratio in ratios), high=max(ratio.high for ratio in ratios))
 
 
 def is_difference(ratio: Interval, noise: Interval) -> bool:
@@ -213,22 +213,22 @@ def drift(samples: Sequence[float]) -> float | None:
     score = float(np.sign(values[None, :] - values[:, None])[np.triu_indices(count, 1)].sum())
     spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     ratio = float(np.median(values[count // 2 :]) / np.median(values[: count // 2]))
-    found = abs(score) > TREND_SCORE * spread and abs(ratio - 1) >= LEAST_DRIFT
-    return ratio if found else None
+    drifts = abs(score) > TREND_SCORE * spread and abs(ratio - 1) >= LEAST_DRIFT
+    return ratio if drifts else None
 
 
 def joined(parts: Sequence[Sequence[Served]]) -> list[Served]:
     """What several processes served, each part moved in time to begin when the one before it ended."""
-    found: list[Served] = []
-    for part in (each for each in parts if each):
-        by = found[-1].times_ns[-1] - part[0].start_ns if found else 0
-        found += [
+    served: list[Served] = []
+    for part in filter(None, parts):
+        by = served[-1].times_ns[-1] - part[0].start_ns if served else 0
+        served += [
             replace(
-                each,
-                intended_ns=each.intended_ns + by,
-                start_ns=each.start_ns + by,
-                times_ns=tuple(time + by for time in each.times_ns),
+                batch,
+                intended_ns=batch.intended_ns + by,
+                start_ns=batch.start_ns + by,
+                times_ns=tuple(time + by for time in batch.times_ns),
             )
-            for each in part
+            for batch in part
         ]
-    return found
+    return served

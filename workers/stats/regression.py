@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
 
-from workers.documents.measurement import Interval
+from workers.documents.measurement import Interval, MetricKey, metric_key
 from workers.documents.stages import Results, VerifyResult
 from workers.documents.workload import Objective, Workload
 from workers.wording.text import percent, plain, quantity
@@ -77,7 +77,7 @@ def ratio_of(kept: Sequence[float], new: Sequence[float], metrics: int = 1) -> I
     for medians in (kept, new):
         if not LEAST_PROCESSES <= len(medians) <= 6:
             raise TooFewProcesses(f"it takes {LEAST_PROCESSES} to 6 processes of verify, not {len(medians)}")
-    logs = [[math.log(each) for each in medians] for medians in (kept, new)]
+    logs = [[math.log(median) for median in medians] for medians in (kept, new)]
     n, m = len(kept), len(new)
     pooled = math.sqrt(((n - 1) * variance(logs[0]) + (m - 1) * variance(logs[1])) / (n + m - 2))
     middle, half = (
@@ -98,19 +98,19 @@ def judge(kept: KeptRun, new: KeptRun, limit: float) -> Judgement:
     objectives, left_out = _shared(kept, new)
     ratios, worse = dict[str, Interval](), list[str]()
     try:
-        for each in objectives:
-            before, after = _medians(kept, each), _medians(new, each)
-            if each.direction == "at_least":
+        for objective in objectives:
+            before, after = _medians(kept, objective), _medians(new, objective)
+            if objective.direction == "at_least":
                 before, after = [1 / value for value in before], [1 / value for value in after]
-            ratios[each.title] = ratio_of(before, after, len(objectives))
-            worse += [each.title] if regressed(before, after, limit, len(objectives)) else []
+            ratios[objective.title] = ratio_of(before, after, len(objectives))
+            worse += [objective.title] if regressed(before, after, limit, len(objectives)) else []
     except TooFewProcesses as error:
         counts = " and ".join(f"{run.name} has {len(_medians(run, objectives[0]))}" for run in (kept, new))
         raise TooFewProcesses(
             f"A regression cannot be judged: {error}, and {counts}; give the workload more minutes."
         ) from None
-    said = _sentence(kept, new, objectives, ratios, worse, limit)
-    return Judgement(ratios, bool(worse), " ".join([said, *left_out, *_two_gpus(kept, new)]))
+    words = _sentence(kept, new, objectives, ratios, worse, limit)
+    return Judgement(ratios, bool(worse), " ".join([words, *left_out, *_two_gpus(kept, new)]))
 
 
 def _two_gpus(kept: KeptRun, new: KeptRun) -> list[str]:
@@ -123,15 +123,15 @@ def _two_gpus(kept: KeptRun, new: KeptRun) -> list[str]:
 
 def _shared(kept: KeptRun, new: KeptRun) -> tuple[list[Objective], list[str]]:
     """One objective for each metric that both runs have medians of, in the new run's order, and what is left out."""
-    every = {_key(each.objective): each.objective for each in _verified(new).outcomes}
+    every = {metric_key(outcome.objective): outcome.objective for outcome in _verified(new).outcomes}
     first, *others = every
     counts = [len(_medians(run, every[first])) for run in (kept, new)]
-    both = [each for each in others if [len(_medians(run, every[each])) for run in (kept, new)] == counts]
+    both = [key for key in others if [len(_medians(run, every[key])) for run in (kept, new)] == counts]
     most = min(max(STUDENT), 1 << max(0, sum(counts) - 2 * LEAST_PROCESSES))
     judged = [first, *both][:most]
-    left = [every[each].title for each in others if each not in judged]
-    words = [f"Not judged, for want of processes or figures: {', '.join(left)}."] if left else []
-    return [every[each] for each in judged], words
+    not_judged = [every[key].title for key in others if key not in judged]
+    words = [f"Not judged, for want of processes or figures: {', '.join(not_judged)}."] if not_judged else []
+    return [every[key] for key in judged], words
 
 
 def check_comparable(kept: KeptRun, new: KeptRun) -> None:
@@ -148,9 +148,9 @@ def check_comparable(kept: KeptRun, new: KeptRun) -> None:
             raise NotComparable(
                 f"{new.name} and {kept.name} differ in their {what}, so neither is a regression of the other."
             )
-    for run, each in zip((kept, new), verified, strict=True):
-        if each.environment.telemetry.void:
-            raise NotComparable(f"{run.name} does not count: {each.environment.telemetry.void}")
+    for run, result in zip((kept, new), verified, strict=True):
+        if result.environment.telemetry.void:
+            raise NotComparable(f"{run.name} does not count: {result.environment.telemetry.void}")
 
 
 def _verified(run: KeptRun) -> VerifyResult:
@@ -159,22 +159,18 @@ def _verified(run: KeptRun) -> VerifyResult:
     return run.results.verify
 
 
-def _metric(verify: VerifyResult) -> tuple[str, int | None]:
-    return _key(verify.outcomes[0].objective)
+def _metric(verify: VerifyResult) -> MetricKey:
+    return metric_key(verify.outcomes[0].objective)
 
 
 def _medians(run: KeptRun, objective: Objective) -> list[float]:
     """The metric's medians, one a process; results of older versions have those of the first objective alone."""
     verify = _verified(run)
-    of_metric = (each for each in verify.outcomes if (each.objective.metric, each.objective.n) == _key(objective))
-    if (found := next(of_metric, None)) and found.medians:
-        return found.medians
-    first = _metric(verify) == _key(objective)
-    return [each.after for each in verify.speedup.processes] if first and verify.speedup else []
-
-
-def _key(objective: Objective) -> tuple[str, int | None]:
-    return objective.metric, objective.n
+    outcomes = (outcome for outcome in verify.outcomes if metric_key(outcome.objective) == metric_key(objective))
+    if (outcome := next(outcomes, None)) and outcome.medians:
+        return outcome.medians
+    first = _metric(verify) == metric_key(objective)
+    return [process.after for process in verify.speedup.processes] if first and verify.speedup else []
 
 
 def _sentence(
@@ -185,23 +181,23 @@ def _sentence(
     worse: list[str],
     limit: float,
 ) -> str:
-    said, several = "worse" if worse else "not shown to be worse", len(objectives) > 1
+    words, several = "worse" if worse else "not shown to be worse", len(objectives) > 1
     where = f" in {', '.join(worse)}" if worse and several else ""
     counts = " and ".join(str(len(_medians(run, objectives[0]))) for run in (kept, new))
-    found = []
-    for each in objectives:
-        values = [quantity(_geometric(_medians(run, each)), each.unit) for run in (kept, new)]
-        ratio, interval = ratios[each.title], "interval" if several else "99 % interval"
-        found.append(
-            f"median {each.title} {values[1]} where it was {values[0]}; ratio {plain(ratio.value, 4)}, {interval} "
+    sentences = []
+    for objective in objectives:
+        values = [quantity(_geometric(_medians(run, objective)), objective.unit) for run in (kept, new)]
+        ratio, interval = ratios[objective.title], "interval" if several else "99 % interval"
+        sentences.append(
+            f"median {objective.title} {values[1]} where it was {values[0]}; ratio {plain(ratio.value, 4)}, {interval} "
             f"{plain(ratio.low, 4)} to {plain(ratio.high, 4)}"
         )
-    all_of_them = "; 99 % for all of them together" if several else ""
+    joint = "; 99 % for all of them together" if several else ""
     return (
-        f"{new.name} is {said} than {kept.name} by more than {percent(limit)}{where}: {'; '.join(found)}{all_of_them}, "
+        f"{new.name} is {words} than {kept.name} by more than {percent(limit)}{where}: {'; '.join(sentences)}{joint}, "
         f"over {counts} processes."
     )
 
 
 def _geometric(medians: Sequence[float]) -> float:
-    return math.exp(fmean(math.log(each) for each in medians))
+    return math.exp(fmean(math.log(median) for median in medians))

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels.measure.latency import Served, pooled, samples_of
 from workers.documents.base import Verdict
-from workers.documents.measurement import Distribution
+from workers.documents.measurement import Distribution, metric_key
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective
 from workers.stats.dependence import SMALL, cautious_inefficiency, statistical_inefficiency
@@ -29,8 +29,8 @@ DEFAULT_METRICS = {
 
 def verdicts(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> list[Verdict]:
     """The verdict on each objective that has a limit, after what was served so far."""
-    limited = [each for each in objectives if each.limit is not None]
-    return [judged(each, [served], usd_per_hour) for each in limited]
+    limited = [objective for objective in objectives if objective.limit is not None]
+    return [judged(objective, [served], usd_per_hour) for objective in limited]
 
 
 def judged(objective: Objective, processes: Sequence[Sequence[Served]], usd_per_hour: float | None) -> Verdict:
@@ -46,8 +46,8 @@ def judged_values(
 
     `values` and `shares` have one list for each process, none of them empty.
     """
-    alike = _alike(objective, values, shares, spacing)
-    return verdict(objective.percentile, [*itertools.chain(*shares)], spacing=spacing, alike=alike)
+    inefficiency = _inefficiency(objective, values, shares, spacing)
+    return verdict(objective.percentile, [*itertools.chain(*shares)], spacing=spacing, inefficiency=inefficiency)
 
 
 def needed(objective: Objective, processes: Sequence[Sequence[Served]], usd_per_hour: float | None) -> int:
@@ -55,8 +55,8 @@ def needed(objective: Objective, processes: Sequence[Sequence[Served]], usd_per_
     batches that depend on each other as these do. Of a promise relative to before, as if they did not.
     """
     spacing = _spacing(objective, processes)
-    alike = _alike(objective, *_by_process(objective, processes, usd_per_hour), spacing)
-    return spacing * needed_requests(objective.percentile, alike=alike)
+    inefficiency = _inefficiency(objective, *_by_process(objective, processes, usd_per_hour), spacing)
+    return spacing * needed_requests(objective.percentile, inefficiency=inefficiency)
 
 
 def _spacing(objective: Objective, processes: Sequence[Sequence[Served]]) -> int:
@@ -69,14 +69,14 @@ def _by_process(
     """The mean of each batch's samples of the metric, and the share beyond the limit; of processes that have any."""
     values, shares = [], []
     for served in processes:
-        each = (samples_of(one, objective.metric, objective.n, usd_per_hour) for one in served)
-        if found := [fmean(samples) for samples in each if samples]:
-            values.append(found)
+        by_batch = (samples_of(batch, objective.metric, objective.n, usd_per_hour) for batch in served)
+        if means := [fmean(samples) for samples in by_batch if samples]:
+            values.append(means)
             shares.append(shares_over(objective, served, usd_per_hour))
     return values, shares
 
 
-def _alike(
+def _inefficiency(
     objective: Objective, values: Sequence[Sequence[float]], shares: Sequence[Sequence[float]], spacing: int
 ) -> float:
     """How many of the batches that lie `spacing` places from each other count as one: 1 or more, to one decimal.
@@ -86,22 +86,23 @@ def _alike(
     """
     if objective.limit is None or not values:
         return 1.0
-    logs = [np.log(np.maximum(each, np.finfo(float).tiny)) for each in values]
-    small = SMALL * min(abs(math.log(objective.limit) - float(np.median(each))) for each in logs)
-    within, beyond = (np.concatenate([_centred(each) for each in side]) for side in (logs, shares))
-    found = max(cautious_inefficiency(within, small, spacing), statistical_inefficiency(beyond, spacing=spacing))
-    return round(found, 1)
+    logs = [np.log(np.maximum(process, np.finfo(float).tiny)) for process in values]
+    small = SMALL * min(abs(math.log(objective.limit) - float(np.median(process))) for process in logs)
+    within, beyond = (np.concatenate([_centred(values) for values in side]) for side in (logs, shares))
+    inefficiency = max(cautious_inefficiency(within, small, spacing), statistical_inefficiency(beyond, spacing=spacing))
+    return round(inefficiency, 1)
 
 
 def _centred(values: Sequence[float] | np.ndarray) -> np.ndarray:
     """The values less their mean; exactly 0 where all are equal."""
-    found = np.asarray(values, dtype=float)
-    return found - found.mean() if np.ptp(found) else np.zeros_like(found)
+    logs = np.asarray(values, dtype=float)
+    return logs - logs.mean() if np.ptp(logs) else np.zeros_like(logs)
 
 
 def is_enough(objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None) -> bool:
     """Whether every objective is proven met or missed, and those relative to before have their requests."""
-    ratios = [PAIRS_OF_A_RATIO * independent_spacing(each.metric, served) for each in objectives if each.limit is None]
+    relative = (objective for objective in objectives if objective.limit is None)
+    ratios = [PAIRS_OF_A_RATIO * independent_spacing(objective.metric, served) for objective in relative]
     least = max([LEAST_REQUESTS, *ratios])
     return len(served) >= least and {*verdicts(objectives, served, usd_per_hour)} <= {"met", "missed"}
 
@@ -110,12 +111,12 @@ def distributions(
     model: ModelManifest, objectives: Sequence[Objective], served: Sequence[Served], usd_per_hour: float | None
 ) -> list[Distribution]:
     """The objectives' metrics first, with their percentiles, then the defaults of the kind of model."""
-    promised = [(each.metric, each.n) for each in objectives]
+    promised = [metric_key(objective) for objective in objectives]
     defaults = [(metric, None) for metric in DEFAULT_METRICS[model.kind]]
-    found = []
+    measured = []
     for metric, n in dict.fromkeys([*promised, *defaults]):
         samples = pooled(served, metric, n, usd_per_hour)
-        extra = [each.percentile for each in objectives if (each.metric, each.n) == (metric, n)]
+        extra = [objective.percentile for objective in objectives if metric_key(objective) == (metric, n)]
         if samples:
-            found.append(distribution(samples, metric, n, extra, model.counted))
-    return found
+            measured.append(distribution(samples, metric, n, extra, model.counted))
+    return measured

@@ -21,8 +21,8 @@ Requests that wait in one line are not independent: each latency has in it the s
 are `spacing` places from each other are, so every `spacing`-th request makes a sequence with a capital of its own, and
 a verdict is said when all sequences say it. It is wrong only where the first of them errs.
 
-Requests may depend on each other in other ways as well: a host is slow for a while. Where g of them tell as much as one
-independent request, `alike`, each counts 1/g: the numbers of requests and of those beyond the limit are divided by g, a
+Requests may depend on each other in other ways as well: a host is slow for a while. Where g of them (`inefficiency`)
+tell as much as one independent request, the numbers of requests and of those beyond the limit are divided by g, a
 design effect (J. Rao, A. Scott, "A simple method for the analysis of clustered binary data", Biometrics 1992). Whatever
 g of 1 or more is estimated, independent requests err no more often for it: the average of the bets' capitals, each to
 the power 1/g, is at most their average to the power 1/g (Jensen), so it passes 100 only where that has.
@@ -47,25 +47,29 @@ MISSED_ODDS = np.geomspace(1.05, 1e4, 24)
 
 
 def verdict(
-    percentile: float, shares: Sequence[float], confidence: float = CONFIDENCE, spacing: int = 1, alike: float = 1.0
+    percentile: float,
+    shares: Sequence[float],
+    confidence: float = CONFIDENCE,
+    spacing: int = 1,
+    inefficiency: float = 1.0,
 ) -> Verdict:
     """The verdict for `percentile` (a number such as 99), with each request's share of samples beyond the limit.
 
-    Of requests `spacing` places from each other `alike`, 1 or more, count as one. *Too close* means undecided after as
-    many requests as a clean result takes; *not enough samples*, after fewer.
+    Of requests `spacing` places from each other `inefficiency`, 1 or more, count as one. *Too close* means undecided
+    after as many requests as a clean result takes; *not enough samples*, after fewer.
     """
-    proven = {_proven(percentile, shares[first::spacing], confidence, alike) for first in range(spacing)}
-    if len(proven) == 1 and (found := proven.pop()) is not None:
-        return found
-    enough = _shown(percentile, len(shares) // spacing, 0, confidence, alike)
+    proven = {_proven(percentile, shares[first::spacing], confidence, inefficiency) for first in range(spacing)}
+    if len(proven) == 1 and (decided := proven.pop()) is not None:
+        return decided
+    enough = _shown(percentile, len(shares) // spacing, 0, confidence, inefficiency)
     return "too_close" if enough else "not_enough_samples"
 
 
-def _proven(percentile: float, shares: Sequence[float], confidence: float, alike: float) -> Verdict | None:
-    """Met or missed, by the shares of requests, `alike` of them counting as one; None while neither is shown."""
+def _proven(percentile: float, shares: Sequence[float], confidence: float, inefficiency: float) -> Verdict | None:
+    """Met or missed, by the shares of requests, `inefficiency` of them counting as one; None while neither is shown."""
     rate, (values, counts) = 1 - percentile / 100, np.unique(np.asarray(shares, dtype=float), return_counts=True)
     sides: tuple[Verdict, ...] = ("met", "missed")
-    enough, weights = -math.log(1 - confidence), counts / alike
+    enough, weights = -math.log(1 - confidence), counts / inefficiency
     return next((side for side in sides if log_capital(rate, values, weights, side) >= enough), None)
 
 
@@ -78,23 +82,23 @@ def as_pooled(percentile: float, shares: Sequence[float], counts: Sequence[int])
 
 
 @lru_cache
-def needed_requests(percentile: float, over: int = 0, confidence: float = CONFIDENCE, alike: float = 1.0) -> int:
+def needed_requests(percentile: float, over: int = 0, confidence: float = CONFIDENCE, inefficiency: float = 1.0) -> int:
     """The fewest requests that show `percentile` within its limit when `over` of them lie wholly beyond it.
 
-    `alike` of them, 1 or more, count as one.
+    `inefficiency` of them, 1 or more, count as one.
     """
     low, high = over, over + 1
-    while not _shown(percentile, high, over, confidence, alike):
+    while not _shown(percentile, high, over, confidence, inefficiency):
         low, high = high, high * 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _shown(percentile, middle, over, confidence, alike) else (middle, high)
+        low, high = (low, middle) if _shown(percentile, middle, over, confidence, inefficiency) else (middle, high)
     return high
 
 
-def _shown(percentile: float, count: int, over: int, confidence: float, alike: float) -> bool:
+def _shown(percentile: float, count: int, over: int, confidence: float, inefficiency: float) -> bool:
     """Whether so many requests, `over` of them wholly beyond the limit, show `percentile` within it."""
-    values, counts = np.array([0.0, 1.0]), np.array([count - over, over]) / alike
+    values, counts = np.array([0.0, 1.0]), np.array([count - over, over]) / inefficiency
     return log_capital(1 - percentile / 100, values, counts, "met") >= -math.log(1 - confidence)
 
 

@@ -9,7 +9,7 @@ from workers.traces.reader import HostLaunch, HostSpan, Trace
 GRAPH_LAUNCH = "GraphLaunch"
 
 
-class Work(NamedTuple):
+class DeviceWork(NamedTuple):
     """A piece of device time (on a CPU: of one outermost operation). `start` in µs orders pieces; `ms` is its time.
 
     `launch` is the correlation of the call that launched it. `graph` marks a kernel that a CUDA graph replayed: its
@@ -31,7 +31,7 @@ class _Owner(NamedTuple):
     graph: bool
 
 
-def attribute(trace: Trace) -> list[Work]:
+def attribute(trace: Trace) -> list[DeviceWork]:
     """The work of every kernel by label and phase; of the host's operations when the trace holds no kernel.
 
     A kernel whose launch the trace lacks is unattributed, in the phase of the kernel before it.
@@ -41,12 +41,12 @@ def attribute(trace: Trace) -> list[Work]:
     owners: dict[int, _Owner] = {}
     for thread, launches in trace.launches.items():
         owners.update(_owners(trace.spans.get(thread, []), launches))
-    found: list[Work] = []
+    attributed: list[DeviceWork] = []
     for kernel in trace.kernels:
-        last = found[-1].phase if found else ""
+        last = attributed[-1].phase if attributed else ""
         owner = owners.get(kernel.correlation, _Owner(UNATTRIBUTED, last, False))
-        found.append(
-            Work(
+        attributed.append(
+            DeviceWork(
                 kernel.start,
                 owner.label,
                 owner.phase,
@@ -56,7 +56,7 @@ def attribute(trace: Trace) -> list[Work]:
                 owner.graph,
             )
         )
-    return found
+    return attributed
 
 
 class _Stack:
@@ -80,12 +80,12 @@ class _Stack:
     @property
     def operation(self) -> HostSpan | None:
         """The outermost operation inside the innermost scope."""
-        found = None
+        outermost = None
         for span in reversed(self._open):
             if span.annotation:
                 break
-            found = span
-        return found
+            outermost = span
+        return outermost
 
     def owner(self, operation: str) -> tuple[str, str]:
         """Label and phase of `operation` at this moment. A unit takes precedence over modules inside it."""
@@ -107,14 +107,14 @@ def _ordered(spans: list[HostSpan]) -> list[HostSpan]:
     return sorted(spans, key=lambda span: (span.start, -span.end, not span.annotation))
 
 
-def _host_work(spans: list[HostSpan]) -> Iterator[Work]:
+def _host_work(spans: list[HostSpan]) -> Iterator[DeviceWork]:
     ordered = _ordered(spans)
     stack = _Stack(_first_phase(ordered))
     for span in ordered:
         stack.enter(span)
         if not span.annotation and stack.operation is span:
             name, phase = stack.owner(span.name)
-            yield Work(span.start, name, phase, span.name, (span.end - span.start) / 1000)
+            yield DeviceWork(span.start, name, phase, span.name, (span.end - span.start) / 1000)
 
 
 def _owners(spans: list[HostSpan], launches: list[HostLaunch]) -> dict[int, _Owner]:

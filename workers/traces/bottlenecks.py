@@ -63,12 +63,12 @@ def waits(rows: Sequence[OpRow], wall_ms: Mapping[str, float]) -> dict[str, floa
 
 def paces(rows: Sequence[OpRow], wall_ms: Mapping[str, float]) -> dict[str, HostPace]:
     """The pace of each phase in which the host sets it, by the phase's wall time in ms."""
-    found = {}
+    paces = {}
     for phase, share in waits(rows, wall_ms).items():
         launches = sum(row.launches or row.calls for row in rows if row.phase == phase)
         if share >= HOST_BOUND and launches:
-            found[phase] = HostPace(wall_ms[phase] / launches, share * wall_ms[phase])
-    return found
+            paces[phase] = HostPace(wall_ms[phase] / launches, share * wall_ms[phase])
+    return paces
 
 
 def bottlenecks(rows: Sequence[OpRow], request: RequestFacts) -> list[Bottleneck]:
@@ -99,9 +99,9 @@ def _what(row: OpRow, doubtful: bool) -> str:
 def _advice(row: OpRow, request: RequestFacts) -> str:
     rules = (_idle, _unknown, _own_code, _bookkeeping, _cache, _doubt, _attention, _launch)
     for rule in (*rules, _near_floor, _memory, _compute):
-        said = rule(row, request)
-        if said:
-            return said
+        advice = rule(row, request)
+        if advice:
+            return advice
     return "it has no roofline floor here; fuse it with its neighbours or remove it."
 
 
@@ -183,15 +183,15 @@ def _launch(row: OpRow, request: RequestFacts) -> str:
     each_us, what = 1000 * row.ms / max(1, launches), "kernel launches" if request.on_gpu else "operations"
     most, pace = row.ms if row.headroom_ms is None else row.headroom_ms, request.paces.get(row.phase)
     megakernel = " or a megakernel" if request.generates else ""
-    said = (
+    sentence = (
         f"{launches:,} {what} in {row.calls:,} calls take {each_us:.1f} µs each, where an empty launch takes "
         f"{request.ceilings.launch_us:.1f} µs; fusing it with its neighbours{megakernel} could save up to"
     )
     if not request.on_gpu or pace is None:
-        return f"{said} {plain(most)} ms."
+        return f"{sentence} {plain(most)} ms."
     now = min(launches * pace.launch_ms, pace.idle_ms)
     return (
-        f"{said} {plain(now)} ms now, at the {plain(1000 * pace.launch_ms)} µs that the host takes for the mean "
+        f"{sentence} {plain(now)} ms now, at the {plain(1000 * pace.launch_ms)} µs that the host takes for the mean "
         f"launch, and {plain(most)} ms of the device's time once the host is out of the way."
     )
 

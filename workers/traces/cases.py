@@ -8,7 +8,7 @@ from typing import Any
 from kernels.ops import AttentionCase, Case
 from workers.documents.profile import OpRow
 from workers.traces.op_counter import CountedOp
-from workers.traces.table import Scale
+from workers.traces.table import TraceScale
 
 
 @dataclass
@@ -19,7 +19,7 @@ class _Use:
 
 
 def profiled_cases(
-    counted: Sequence[CountedOp], rows: Sequence[OpRow], scale: Scale, prompt: int, tokens: int
+    counted: Sequence[CountedOp], rows: Sequence[OpRow], scale: TraceScale, prompt: int, tokens: int
 ) -> list[dict[str, Any]]:
     """[{op, label, phase, case, per_request, ms}], the costliest first; ms is that of all its calls in one request.
 
@@ -28,14 +28,14 @@ def profiled_cases(
     """
     uses: dict[Case, _Use] = {}
     totals: dict[tuple[str, str], float] = defaultdict(float)
-    for each in counted:
-        totals[each.label, each.phase] += each.least_bytes
-        if each.case is not None:
-            use = uses.setdefault(_halfway(each.case, prompt + tokens // 2), _Use(each.phase))
-            use.count += scale.of(each.phase)
-            use.least_bytes[each.label] += each.least_bytes
+    for op in counted:
+        totals[op.label, op.phase] += op.least_bytes
+        if op.case is not None:
+            use = uses.setdefault(_halfway(op.case, prompt + tokens // 2), _Use(op.phase))
+            use.count += scale.of(op.phase)
+            use.least_bytes[op.label] += op.least_bytes
     measured = {(row.op, row.phase): row.ms for row in rows}
-    found = [
+    cases = [
         {
             "op": case.op,
             "label": ", ".join(use.least_bytes),
@@ -49,7 +49,7 @@ def profiled_cases(
         }
         for case, use in uses.items()
     ]
-    return sorted(found, key=lambda entry: -entry["ms"])
+    return sorted(cases, key=lambda entry: -entry["ms"])
 
 
 def _halfway(case: Case, kv_len: int) -> Case:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from kernels.runners.modules import GROUPS
-from workers.traces.attribution import Work
+from workers.traces.attribution import DeviceWork
 from workers.traces.labels import CONVOLUTION, COPIES, ELEMENTWISE, EXPERTS, ROUTING, UNATTRIBUTED
 from workers.traces.op_counter import CountedOp
 
@@ -40,7 +40,7 @@ _NAMED = (
 operation, so their time is not attributed."""
 
 
-def name_replays(work: Sequence[Work], counted: Sequence[CountedOp]) -> list[Work]:
+def name_replays(work: Sequence[DeviceWork], counted: Sequence[CountedOp]) -> list[DeviceWork]:
     """The work with the labels and phases of graph kernels filled in; what runs between replays counts as decoding.
 
     `work` is that of one request, in the order it ran: the first replay is the prompt's, the others are decode steps.
@@ -48,41 +48,41 @@ def name_replays(work: Sequence[Work], counted: Sequence[CountedOp]) -> list[Wor
     Kernels that cannot be placed in the sequence get a name of their kind, such as "linear" or "attention"; kernels
     whose names tell nothing are unattributed.
     """
-    first, later = ("forward",) * 2 if any(each.phase == "forward" for each in counted) else ("prefill", "decode")
-    found = [piece._replace(phase=later) for piece in work if not piece.graph]
+    first, later = ("forward",) * 2 if any(op.phase == "forward" for op in counted) else ("prefill", "decode")
+    named = [piece._replace(phase=later) for piece in work if not piece.graph]
     for index, replay in enumerate(_replays(work)):
         phase = first if index == 0 else later
-        sequence = [each for each in counted if each.phase == phase and _is_matrix_label(each.label)]
-        once = sequence[: len(sequence) // max(1, _decode_steps(counted))] if phase == "decode" else sequence
-        found += _named(replay, [each.label for each in once], phase)
-    return sorted(found)
+        sequence = [op for op in counted if op.phase == phase and _is_matrix_label(op.label)]
+        sequence_once = sequence[: len(sequence) // max(1, _decode_steps(counted))] if phase == "decode" else sequence
+        named += _named(replay, [op.label for op in sequence_once], phase)
+    return sorted(named)
 
 
 def _decode_steps(counted: Sequence[CountedOp]) -> int:
-    return sum(each.label == "lm_head" and each.phase == "decode" for each in counted)
+    return sum(op.label == "lm_head" and op.phase == "decode" for op in counted)
 
 
 def _is_matrix_label(label: str) -> bool:
     return label.startswith(("linear ", "lm_head", CONVOLUTION, EXPERTS))
 
 
-def _replays(work: Sequence[Work]) -> list[list[Work]]:
-    """Graph kernels grouped by the launch that replayed them (`Work.launch`), in order."""
+def _replays(work: Sequence[DeviceWork]) -> list[list[DeviceWork]]:
+    """Graph kernels grouped by the launch that replayed them (`DeviceWork.launch`), in order."""
     graph = sorted(piece for piece in work if piece.graph)
     return [list(group) for _, group in groupby(graph, key=lambda piece: piece.launch)]
 
 
-def _named(replay: list[Work], sequence: list[str], phase: str) -> list[Work]:
+def _named(replay: list[DeviceWork], sequence: list[str], phase: str) -> list[DeviceWork]:
     matrix = [index for index, piece in enumerate(replay) if _is_matrix(piece.kernel)]
     labels = _fitting(sequence, len(matrix))
     placed = dict(zip(matrix, labels, strict=True)) if labels else {}
-    found, last = [], ""
+    named, last = [], ""
     for index, piece in enumerate(replay):
         label = placed.get(index) or by_name(piece.kernel, last)
         if index in matrix:
             last = label
-        found.append(piece._replace(label=label, phase=phase))
-    return found
+        named.append(piece._replace(label=label, phase=phase))
+    return named
 
 
 def _is_matrix(kernel: str) -> bool:
@@ -95,8 +95,8 @@ def _fitting(sequence: list[str], count: int) -> list[str]:
     The kernels of convolutions and of experts' products may have names that tell no product: then these are left out.
     """
     for without in ((), (CONVOLUTION, EXPERTS)):
-        left = [each for each in sequence if not each.startswith(without)]
-        for candidate in (left, packed(left)):
+        names = [name for name in sequence if not name.startswith(without)]
+        for candidate in (names, packed(names)):
             if len(candidate) == count:
                 return candidate
     return []
@@ -104,17 +104,17 @@ def _fitting(sequence: list[str], count: int) -> list[str]:
 
 def packed(sequence: Sequence[str]) -> list[str]:
     """The sequence with neighbours that one matrix can hold joined: q, k, v and gate, up."""
-    found: list[str] = []
+    labels: list[str] = []
     rest = list(sequence)
     while rest:
         for group in GROUPS:
             if rest[: len(group)] == [f"linear {name}" for name in group]:
-                found.append("linear " + ", ".join(group))
+                labels.append("linear " + ", ".join(group))
                 rest = rest[len(group) :]
                 break
         else:
-            found.append(rest.pop(0))
-    return found
+            labels.append(rest.pop(0))
+    return labels
 
 
 def by_name(kernel: str, last: str = "") -> str:

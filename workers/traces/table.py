@@ -8,7 +8,7 @@ from typing import Literal
 from kernels.measure.roofline import LARGEST_SHARE, doubt, floors_ms
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import OpRow
-from workers.traces.attribution import Work
+from workers.traces.attribution import DeviceWork
 from workers.traces.labels import NOT_ATTRIBUTED
 from workers.traces.op_counter import CountedOp
 
@@ -19,7 +19,7 @@ FAR_FROM_FLOOR = 0.5
 
 
 @dataclass(frozen=True)
-class Scale:
+class TraceScale:
     """Scales the traced part of a request to the whole request.
 
     `decode`: decode steps of a request per traced one; they are alike but for the length of their cache. `host`: time
@@ -50,7 +50,9 @@ def floors_of(counted: CountedOp, ceilings: Ceilings) -> tuple[float, float]:
     return floors_ms(counted.flops, counted.least_bytes, (counted.dtype,), best.matrix_tflops, best.read_tbps)
 
 
-def rows(work: Sequence[Work], counted: Sequence[CountedOp], ceilings: Ceilings, scale: Scale) -> list[OpRow]:
+def rows(
+    work: Sequence[DeviceWork], counted: Sequence[CountedOp], ceilings: Ceilings, scale: TraceScale
+) -> list[OpRow]:
     """The op table of one request, costliest first. `share` is of the device's time; `with_idle` rebases it.
 
     Raises nothing: an operation without shapes has no floor, one without time is left out.
@@ -61,18 +63,18 @@ def rows(work: Sequence[Work], counted: Sequence[CountedOp], ceilings: Ceilings,
         group.ms += piece.ms * scale.host
         group.kernels[piece.kernel] += piece.ms
         group.launches += 1
-    for each in counted:
-        if (each.label, each.phase) in groups:
-            groups[each.label, each.phase].counted.append(each)
+    for op in counted:
+        if (op.label, op.phase) in groups:
+            groups[op.label, op.phase].counted.append(op)
     total = sum(group.ms * scale.of(phase) for (_, phase), group in groups.items())
-    found = [_row(name, phase, group, ceilings, scale.of(phase), total) for (name, phase), group in groups.items()]
-    return sorted(found, key=lambda row: -row.ms)
+    table_rows = [_row(name, phase, group, ceilings, scale.of(phase), total) for (name, phase), group in groups.items()]
+    return sorted(table_rows, key=lambda row: -row.ms)
 
 
 def _row(name: str, phase: str, group: _Group, ceilings: Ceilings, scale: float, total: float) -> OpRow:
-    floors = [floors_of(each, ceilings) for each in group.counted]
+    floors = [floors_of(op, ceilings) for op in group.counted]
     compute, memory = (sum(floor[side] for floor in floors) for side in (0, 1))
-    floor = sum(max(each) for each in floors) if floors else None
+    floor = sum(max(floor) for floor in floors) if floors else None
     doubtful = doubt(floor * scale, group.ms * scale) if floor is not None else ""
     bound = _bound(group, compute, memory, floor, ceilings)
     floor = None if doubtful else floor
@@ -85,8 +87,8 @@ def _row(name: str, phase: str, group: _Group, ceilings: Ceilings, scale: float,
         calls=round((len(group.counted) or group.launches) * scale),
         launches=round(group.launches * scale),
         shapes=_shapes(group.counted),
-        flops=sum(each.flops for each in group.counted) * scale if floors else None,
-        least_bytes=sum(each.least_bytes for each in group.counted) * scale if floors else None,
+        flops=sum(op.flops for op in group.counted) * scale if floors else None,
+        least_bytes=sum(op.least_bytes for op in group.counted) * scale if floors else None,
         floor_ms=floor * scale if floor is not None else None,
         headroom_ms=max(0.0, group.ms - floor) * scale if floor is not None else None,
         bound=bound,
@@ -104,7 +106,7 @@ def _bound(group: _Group, compute: float, memory: float, floor: float | None, ce
 
 def _shapes(counted: Sequence[CountedOp]) -> str:
     """The distinct shapes; only the first and the last when there are many, as with a growing cache."""
-    distinct = list(dict.fromkeys(each.shape for each in counted))
+    distinct = list(dict.fromkeys(op.shape for op in counted))
     return ", ".join(distinct) if len(distinct) <= 3 else f"{distinct[0]} … {distinct[-1]}"
 
 
@@ -118,26 +120,26 @@ def beyond(device_ms: float, request_ms: float) -> str:
     )
 
 
-def launches(work: Sequence[Work], scale: Scale) -> int:
+def launches(work: Sequence[DeviceWork], scale: TraceScale) -> int:
     """How many pieces of work, kernels on a GPU, a whole request has."""
     return round(sum(scale.of(piece.phase) for piece in work))
 
 
-def with_idle(found: list[OpRow], request_ms: float) -> list[OpRow]:
+def with_idle(rows: list[OpRow], request_ms: float) -> list[OpRow]:
     """Shares of the request's wall time, with a row for the time in which the device had nothing to do."""
-    device_ms = sum(row.ms for row in found)
-    whole = max(request_ms, device_ms)
-    idle_ms = whole - device_ms
-    result = [row.model_copy(update={"share": row.ms / whole if whole else 0.0}) for row in found]
+    device_ms = sum(row.ms for row in rows)
+    total_ms = max(request_ms, device_ms)
+    idle_ms = total_ms - device_ms
+    result = [row.model_copy(update={"share": row.ms / total_ms if total_ms else 0.0}) for row in rows]
     if idle_ms > 0:
         result.append(
-            OpRow(op="idle", phase="all", kernel="", ms=idle_ms, share=idle_ms / whole, calls=1, bound="idle")
+            OpRow(op="idle", phase="all", kernel="", ms=idle_ms, share=idle_ms / total_ms, calls=1, bound="idle")
         )
     return sorted(result, key=lambda row: -row.ms)
 
 
-def attributed_share(found: Sequence[OpRow]) -> float:
+def attributed_share(rows: Sequence[OpRow]) -> float:
     """The share of the device's time whose operation is known."""
-    device_ms = sum(row.ms for row in found if row.bound != "idle")
-    lost = sum(row.ms for row in found if row.op in NOT_ATTRIBUTED)
+    device_ms = sum(row.ms for row in rows if row.bound != "idle")
+    lost = sum(row.ms for row in rows if row.op in NOT_ATTRIBUTED)
     return 1 - lost / device_ms if device_ms else 0.0

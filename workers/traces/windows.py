@@ -13,10 +13,10 @@ from typing import NamedTuple
 import torch
 
 from workers.traces import attribution, capture, reader
-from workers.traces.attribution import Work
+from workers.traces.attribution import DeviceWork
 from workers.traces.op_counter import CountedOp
 from workers.traces.reader import Trace
-from workers.traces.table import Scale
+from workers.traces.table import TraceScale
 from workers.traces.timed_requests import REQUESTS_TIMED
 
 MOST_STEPS = 18
@@ -45,10 +45,10 @@ def longer(prompt: torch.Tensor, tokens: int) -> torch.Tensor:
 
 
 @dataclass
-class Sampled:
+class TracedWindows:
     """What ran in the windows. Times in ms: `plain_ms` without the profiler, `traced_ms` with it, prompts included."""
 
-    work: list[Work] = field(default_factory=list)
+    work: list[DeviceWork] = field(default_factory=list)
     counted: list[CountedOp] = field(default_factory=list)
     steps: int = 0
     plain_ms: float = 0.0
@@ -59,12 +59,12 @@ class Sampled:
     first: Trace = field(default_factory=Trace)
     """The trace of the first window."""
 
-    def add(self, window: Window, trace: Trace, work: list[Work], counted: list[CountedOp]) -> None:
+    def add(self, window: Window, trace: Trace, work: list[DeviceWork], counted: list[CountedOp]) -> None:
         """Adds what ran in a window. Where steps were skipped, its prompt is not the request's and is left out."""
         if not self.steps:
             self.first = trace
         self.work += [piece for piece in work if not window.skipped or piece.phase == "decode"]
-        self.counted += [each for each in counted if not window.skipped or each.phase == "decode"]
+        self.counted += [op for op in counted if not window.skipped or op.phase == "decode"]
         self.steps += window.steps
 
     @property
@@ -72,48 +72,53 @@ class Sampled:
         """Whether kernels were launched; on a CPU operations are timed on the host."""
         return any(piece.launch >= 0 for piece in self.work)
 
-    def scale(self, steps: int) -> Scale:
+    def scale(self, steps: int) -> TraceScale:
         """What leads from the traced times to those of a whole request of `steps` decode steps."""
         host = 1.0 if self.on_gpu else min(1.0, self.plain_ms / self.traced_ms)
-        return Scale(decode=steps / self.steps if self.steps else 1.0, host=host)
+        return TraceScale(decode=steps / self.steps if self.steps else 1.0, host=host)
 
 
 def sample(
     model: torch.nn.Module,
     generates: bool,
-    wanted: Sequence[Window],
+    planned: Sequence[Window],
     request: Callable[[Window], Callable[[], float]],
     folder: Path,
     goes_on: Callable[[], bool] = lambda: True,
-) -> Sampled:
+) -> TracedWindows:
     """Counts and traces the windows. `request` returns, for a window, a function that runs it and returns its ms.
 
     A window with skipped steps is a request whose prompt is longer by as many tokens. The traces are written as
     `trace-0.json.gz` and so on into `folder`. A window that does not fit into the GPU's memory, since its prompt is
     longer, is listed in `left_out`. Further windows are traced while `goes_on` says so.
     """
-    found = Sampled()
-    for index, window in enumerate(wanted):
+    traced = TracedWindows()
+    for index, window in enumerate(planned):
         if index and not goes_on():
-            found.cut_short = True
+            traced.cut_short = True
             break
         try:
-            _add(found, model, generates, window, request(window), folder / f"trace-{index}.json.gz")
+            _add(traced, model, generates, window, request(window), folder / f"trace-{index}.json.gz")
         except torch.OutOfMemoryError:
             if not window.skipped:
                 raise
-            found.left_out.append(window)
-    return found
+            traced.left_out.append(window)
+    return traced
 
 
 def _add(
-    found: Sampled, model: torch.nn.Module, generates: bool, window: Window, once: Callable[[], float], path: Path
+    traced: TracedWindows,
+    model: torch.nn.Module,
+    generates: bool,
+    window: Window,
+    once: Callable[[], float],
+    path: Path,
 ) -> None:
     plain_ms = median(once() for _ in range(REQUESTS_TIMED))
     counted = capture.count(model, generates, once)
-    traced: list[float] = []
-    capture.trace(model, generates, lambda: traced.append(once()), path)
+    traced_ms: list[float] = []
+    capture.trace(model, generates, lambda: traced_ms.append(once()), path)
     trace = reader.read(path)
-    found.add(window, trace, attribution.attribute(trace), counted)
-    found.plain_ms += plain_ms
-    found.traced_ms += traced[0]
+    traced.add(window, trace, attribution.attribute(trace), counted)
+    traced.plain_ms += plain_ms
+    traced.traced_ms += traced_ms[0]

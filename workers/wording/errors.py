@@ -5,7 +5,7 @@ from pydantic import ValidationError
 LONGEST = 300
 
 
-def sentence_of(error: BaseException) -> str:
+def error_sentence(error: BaseException) -> str:
     """One line about an exception: the start of its message, then its type, without a traceback."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from workers.documents.load import LimitResult, LoadCurve, LoadedServer
+from workers.documents.measurement import metric_key
 from workers.documents.workload import Objective
 from workers.wording.text import (
     capitalised,
@@ -34,38 +35,38 @@ def curve_of(server: LoadedServer, limit: LimitResult) -> LoadCurve:
 
 
 def _sentence(limit: LimitResult) -> str:
-    loads, void = limit.loads, [each for each in limit.loads if each.verdict is None]
-    said = []
+    loads, void = limit.loads, [load for load in limit.loads if load.verdict is None]
+    sentences = []
     if limit.held:
         rate = f"{number(limit.held.tokens_per_second)} tokens/s"
         most = ", the most that was tried" if limit.level == limit.most_level else ""
-        said.append(f"Every objective holds {at_load(limit)}{most}: {rate}.")
-        few = [each for each in loads if each.verdict == "not_enough_samples" and each.level > limit.held.level]
-        if few:
-            said.append(f"Higher loads ({', '.join(traffic_words(each.traffic) for each in few)}) {TOO_FEW}")
+        sentences.append(f"Every objective holds {at_load(limit)}{most}: {rate}.")
+        undecided = [load for load in loads if load.verdict == "not_enough_samples" and load.level > limit.held.level]
+        if undecided:
+            sentences.append(f"Higher loads ({', '.join(traffic_words(load.traffic) for load in undecided)}) {TOO_FEW}")
         if limit.speed is not None:
             replayed = (limit.held.warm_up_seconds + limit.held.seconds) * limit.speed
-            said.append(f"That was shown for the first {plain(replayed)} s of the recording.")
+            sentences.append(f"That was shown for the first {plain(replayed)} s of the recording.")
     elif void and len(void) == len(loads):
-        said.append(f"Every load is void, so none is shown to hold. {void[0].notes[0]}")
+        sentences.append(f"Every load is void, so none is shown to hold. {void[0].notes[0]}")
     else:
         least = traffic_words(loads[0].traffic)
         lowest = "" if limit.nearer_above else f", not even {least}"
-        said.append(f"No load is shown to hold every objective{lowest}.")
-        if all(each.verdict == "not_enough_samples" for each in loads if each.verdict is not None):
-            said.append(f"Each {TOO_FEW}")
+        sentences.append(f"No load is shown to hold every objective{lowest}.")
+        if all(load.verdict == "not_enough_samples" for load in loads if load.verdict is not None):
+            sentences.append(f"Each {TOO_FEW}")
         elif loads[0].verdict == "not_enough_samples":
-            said.append(f"The lowest, {least}, {TOO_FEW}")
-    said.append(f"{len(loads)} loads were judged, each at {plain(100 * limit.confidence_each, 5)} % confidence.")
+            sentences.append(f"The lowest, {least}, {TOO_FEW}")
+    sentences.append(f"{len(loads)} loads were judged, each at {plain(100 * limit.confidence_each, 5)} % confidence.")
     if void and len(void) < len(loads):
-        named = ", ".join(traffic_words(each.traffic) for each in void)
-        said.append(f"Void, since the load generator itself was late: {named}.")
+        named = ", ".join(traffic_words(load.traffic) for load in void)
+        sentences.append(f"Void, since the load generator itself was late: {named}.")
     if limit.saturation:
         at = limit.saturation.users
-        said.append(f"Above {_level(limit, at)} a higher load hardly brings more tokens per second.")
+        sentences.append(f"Above {_level(limit, at)} a higher load hardly brings more tokens per second.")
     if limit.unfinished:
-        said.append(f"{limit.unfinished} A higher load may hold as well." if limit.held else limit.unfinished)
-    return " ".join(said)
+        sentences.append(f"{limit.unfinished} A higher load may hold as well." if limit.held else limit.unfinished)
+    return " ".join(sentences)
 
 
 def at_load(limit: LimitResult) -> str:
@@ -83,12 +84,12 @@ def _level(limit: LimitResult, level: float) -> str:
 def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommended: bool = True) -> str:
     """What the stage found, in one sentence. Before is today where no change is `recommended`."""
     today = "before" if recommended else "today"
-    sides = [(name, each) for name, each in ((today, before), ("after", after)) if each]
+    sides = [(name, curve) for name, curve in ((today, before), ("after", after)) if curve]
     if not sides:
         return "No load was measured."
-    said = "; ".join(f"{name}{_vllm_label(curve)}: {_held(curve.limit)}" for name, curve in sides)
+    sentence = "; ".join(f"{name}{_vllm_label(curve)}: {_limit_words(curve.limit)}" for name, curve in sides)
     confidence = f"{sides[0][1].limit.confidence:.0%}".replace("%", " %")
-    return f"{capitalised(said)}. Each search as a whole is judged at {confidence} confidence; {SLOW_PERIODS}."
+    return f"{capitalised(sentence)}. Each search as a whole is judged at {confidence} confidence; {SLOW_PERIODS}."
 
 
 def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> str:
@@ -99,31 +100,32 @@ def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> st
     lowest = before.limit.loads[0] if before and before.limit.loads else None
     if lowest is None or lowest.traffic.open_loop or lowest.traffic.concurrency != 1:
         return ""
-    factors = {(each.metric, each.n): each.at_least_faster for each in promised}
-    for each in lowest.outcomes:
-        factor, limit = factors.get((each.objective.metric, each.objective.n)), each.objective.limit
-        if factor and factor > 1 and limit and each.verdict == "met" and each.value is not None:
-            faster = each.objective.direction == "at_most"
-            verified = quantity(limit * factor if faster else limit / factor, each.objective.unit)
+    factors = {metric_key(objective): objective.at_least_faster for objective in promised}
+    for outcome in lowest.outcomes:
+        factor, limit = factors.get(metric_key(outcome.objective)), outcome.objective.limit
+        if factor and factor > 1 and limit and outcome.verdict == "met" and outcome.value is not None:
+            faster = outcome.objective.direction == "at_most"
+            verified = quantity(limit * factor if faster else limit / factor, outcome.objective.unit)
             return (
-                f"But the median {each.objective.title} of what runs today, with one user, was "
-                f"{quantity(each.value, each.objective.unit)} here and {verified} in verify. The two were not measured "
-                f"alike, so the limit from verify's median says nothing here: nothing is {factor:g}x as fast as itself."
+                f"But the median {outcome.objective.title} of what runs today, with one user, was "
+                f"{quantity(outcome.value, outcome.objective.unit)} here and {verified} in verify. The two were not "
+                f"measured alike, so the limit from verify's median says nothing here: nothing is {factor:g}x as fast "
+                "as itself."
             )
     return ""
 
 
-def choice_of(taken: LoadCurve, other: LoadCurve) -> str:
+def choice_of(chosen: LoadCurve, other: LoadCurve) -> str:
     """Which of two ways to run the plan is after, with what both hold."""
-    if taken.limit.held:
-        same = taken.limit.level == other.limit.level
+    if chosen.limit.held:
+        same = chosen.limit.level == other.limit.level
         why = "gave more tokens per second at the highest load that holds, which is the same" if same else "holds more"
-        said = [_held(each.limit) for each in (taken, other)]
+        limits = [_limit_words(curve.limit) for curve in (chosen, other)]
     else:
         why = "gave more tokens per second, since neither is shown to hold every objective"
-        rates = [max(each.tokens_per_second for each in curve.limit.loads) for curve in (taken, other)]
-        said = [f"{number(each)} tokens/s at most" for each in rates]
-    one, two = (f"{curve.server.label}: {words}" for curve, words in zip((taken, other), said, strict=True))
+        rates = [max(load.tokens_per_second for load in curve.limit.loads) for curve in (chosen, other)]
+        limits = [f"{number(rate)} tokens/s at most" for rate in rates]
+    one, two = (f"{curve.server.label}: {words}" for curve, words in zip((chosen, other), limits, strict=True))
     return f"Two ways to run the plan were measured, and after is the one that {why}. {capitalised(one)}; {two}."
 
 
@@ -153,7 +155,7 @@ def _vllm_label(curve: LoadCurve) -> str:
     return f" ({curve.server.label})" if curve.server.kind == "vllm" else ""
 
 
-def _held(limit: LimitResult) -> str:
+def _limit_words(limit: LimitResult) -> str:
     if limit.held is None:
         return "no load is shown to hold every objective"
     rate = f"{number(limit.held.tokens_per_second)} tokens/s"

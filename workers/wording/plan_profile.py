@@ -12,7 +12,7 @@ MOST = 16
 
 
 @dataclass(frozen=True)
-class Line:
+class ProfileLine:
     """A line of the table; `part` says that the line above it contains its time."""
 
     label: str
@@ -24,34 +24,36 @@ class Line:
     part: bool = False
 
 
-def lines(profile: PlanProfile) -> list[Line]:
+def lines(profile: PlanProfile) -> list[ProfileLine]:
     """The operations by falling time, all of them: times and shares of the lines that are no part add up.
 
     A megakernel that is divided has one line with the sums, and its parts below.
     """
     parts = [row for row in profile.rows if row.op.startswith(INSIDE)]
-    whole = [_line(row) for row in profile.rows if row not in parts]
+    totals = [_line(row) for row in profile.rows if row not in parts]
     if parts:
-        launches = profile.launches - sum(line.launches or 0 for line in whole)
+        launches = profile.launches - sum(line.launches or 0 for line in totals)
         floor_ms = sum(row.floor_ms or 0 for row in parts) or None
-        whole.append(_sum(MEGAKERNEL, [_line(row) for row in parts], launches, floor_ms))
-    whole.sort(key=lambda line: -line.ms)
-    if len(whole) > MOST + 1:
-        rest = whole[MOST:]
-        whole = [*whole[:MOST], _sum(f"{len(rest)} others", rest, sum(line.launches or 0 for line in rest))]
-    found = []
-    for line in whole:
-        found.append(line)
+        totals.append(_sum(MEGAKERNEL, [_line(row) for row in parts], launches, floor_ms))
+    totals.sort(key=lambda line: -line.ms)
+    if len(totals) > MOST + 1:
+        rest = totals[MOST:]
+        totals = [*totals[:MOST], _sum(f"{len(rest)} others", rest, sum(line.launches or 0 for line in rest))]
+    result = []
+    for line in totals:
+        result.append(line)
         if parts and line.label == MEGAKERNEL:
-            found += [_line(row, part=True) for row in parts]
-    return found
+            result += [_line(row, part=True) for row in parts]
+    return result
 
 
-def _line(row: OpRow, part: bool = False) -> Line:
+def _line(row: OpRow, part: bool = False) -> ProfileLine:
     label = row.op.removeprefix(INSIDE) if part else row.op
-    return Line(label, row.phase, row.ms, row.share, row.floor_ms, row.launches, part)
+    return ProfileLine(label, row.phase, row.ms, row.share, row.floor_ms, row.launches, part)
 
 
-def _sum(label: str, of: list[Line], launches: int, floor_ms: float | None = None) -> Line:
+def _sum(label: str, of: list[ProfileLine], launches: int, floor_ms: float | None = None) -> ProfileLine:
     phases = " and ".join(dict.fromkeys(line.phase for line in of))
-    return Line(label, phases, sum(line.ms for line in of), sum(line.share for line in of), floor_ms, launches or None)
+    return ProfileLine(
+        label, phases, sum(line.ms for line in of), sum(line.share for line in of), floor_ms, launches or None
+    )

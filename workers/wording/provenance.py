@@ -16,29 +16,29 @@ def environment(results: Results, stage: Stage) -> Environment | None:
     return getattr(result, "environment", None)
 
 
-def clocks(found: Environment) -> str:
+def clocks(env: Environment) -> str:
     """Clock and power while measuring: `1,980 MHz (1,965 to 1,980), 350 W`; empty where the machine does not tell."""
-    seen = found.telemetry
-    said = []
+    seen = env.telemetry
+    words = []
     if seen.sm_mhz_median is not None:
-        said.append(f"{seen.sm_mhz_median:,.0f} MHz")
+        words.append(f"{seen.sm_mhz_median:,.0f} MHz")
         if seen.sm_mhz_min is not None and seen.sm_mhz_max is not None:
-            said[-1] += f" ({seen.sm_mhz_min:,.0f} to {seen.sm_mhz_max:,.0f})"
+            words[-1] += f" ({seen.sm_mhz_min:,.0f} to {seen.sm_mhz_max:,.0f})"
     if seen.power_w_median is not None:
-        said.append(f"{number(seen.power_w_median)} W")
+        words.append(f"{number(seen.power_w_median)} W")
     if seen.throttle_reasons:
-        said.append("throttled: " + ", ".join(seen.throttle_reasons))
+        words.append("throttled: " + ", ".join(seen.throttle_reasons))
     if seen.others_cpu_share is not None and seen.others_cpu_share >= NOTICEABLE:
-        said.append(f"other programs used {seen.others_cpu_share:.0%} of the CPU".replace("%", " %"))
+        words.append(f"other programs used {seen.others_cpu_share:.0%} of the CPU".replace("%", " %"))
     if seen.others_gpu_seconds is not None:
-        said.append(_others_on_gpu(seen))
-    return ", ".join(said)
+        words.append(_others_on_gpu(seen))
+    return ", ".join(words)
 
 
 def busy(results: Results) -> str:
     """A sentence where other programs kept the CPU busy that verify measured; "" otherwise."""
-    found = environment(results, "verify")
-    share = busy_share(found) if found else None
+    env = environment(results, "verify")
+    share = busy_share(env) if env else None
     if share is None:
         return ""
     return (
@@ -47,9 +47,9 @@ def busy(results: Results) -> str:
     )
 
 
-def busy_share(found: Environment) -> float | None:
+def busy_share(env: Environment) -> float | None:
     """The share of the measured CPU that other programs used, where it is BUSY or more."""
-    share = found.telemetry.others_cpu_share if found.gpu_class == "cpu" else None
+    share = env.telemetry.others_cpu_share if env.gpu_class == "cpu" else None
     return None if share is None or share < BUSY else share
 
 
@@ -64,41 +64,41 @@ def gpus_words(results: Results) -> str:
     verify = results.verify
     if verify is None or verify.gpus == 1:
         return ""
-    said = f"{capitalised(verify.compared_with)} ran on one GPU, after on {verify.gpus} of the same kind."
-    return f"{said} {results.admit.why_several if results.admit else ''}".rstrip()
+    words = f"{capitalised(verify.compared_with)} ran on one GPU, after on {verify.gpus} of the same kind."
+    return f"{words} {results.admit.why_several if results.admit else ''}".rstrip()
 
 
-def confinement(found: Environment) -> str:
+def confinement(env: Environment) -> str:
     """What held the process that measured, and what did not; empty where it is not known."""
-    known = found.confinement
+    known = env.confinement
     return " ".join([", ".join(known.held) + ".", *known.missing]) if known else ""
 
 
 def sentence(results: Results, stage: Stage) -> str:
     """One line with device, clocks, versions, commit and time of what `stage` measured; empty before it has run."""
-    found = environment(results, stage)
-    if found is None:
+    env = environment(results, stage)
+    if env is None:
         return ""
-    versions = ", ".join(f"{name} {version}" for name, version in found.versions.items())
-    commit = f"commit {found.commit}" if found.commit else ""
-    return "; ".join(part for part in (found.device, clocks(found), versions, commit, moment(found.at)) if part)
+    versions = ", ".join(f"{name} {version}" for name, version in env.versions.items())
+    commit = f"commit {env.commit}" if env.commit else ""
+    return "; ".join(part for part in (env.device, clocks(env), versions, commit, moment(env.at)) if part)
 
 
-def facts(found: Environment, gpus: int = 1) -> list[tuple[str, str]]:
+def facts(env: Environment, gpus: int = 1) -> list[tuple[str, str]]:
     """(name, value) of everything recorded about where something was measured; `gpus` are those of the plan."""
-    told = "" if found.gpu_class == "cpu" else " by its driver"
+    by_driver = "" if env.gpu_class == "cpu" else " by its driver"
     rows = [
-        ("Device", found.device),
-        ("GPU class", found.gpu_class),
+        ("Device", env.device),
+        ("GPU class", env.gpu_class),
         ("GPUs", f"{gpus} for the plan; UUID, memory and clocks are of the first, power is of all" if gpus > 1 else ""),
-        ("GPU UUID", found.gpu_uuid),
-        ("Lease", found.lease_id),
-        ("Driver", found.driver),
-        ("Memory", f"{number(found.memory_gib)} GiB{told}" if found.memory_gib is not None else ""),
-        ("Clocks and power", clocks(found)),
-        ("Libraries", ", ".join(f"{name} {version}" for name, version in found.versions.items())),
-        ("Commit", found.commit),
-        ("Confinement", confinement(found)),
-        ("Measured at", moment(found.at)),
+        ("GPU UUID", env.gpu_uuid),
+        ("Lease", env.lease_id),
+        ("Driver", env.driver),
+        ("Memory", f"{number(env.memory_gib)} GiB{by_driver}" if env.memory_gib is not None else ""),
+        ("Clocks and power", clocks(env)),
+        ("Libraries", ", ".join(f"{name} {version}" for name, version in env.versions.items())),
+        ("Commit", env.commit),
+        ("Confinement", confinement(env)),
+        ("Measured at", moment(env.at)),
     ]
     return [(name, value) for name, value in rows if value]

@@ -23,7 +23,7 @@ SEVERAL = "The plan is for {gpus} GPUs, and the server runs on one."
 
 
 @dataclass(frozen=True)
-class Offer:
+class ServeInstructions:
     """`install` is run once in the workbench's source folder, `command` serves the plan and `request` asks it
     something; `notes` are sentences. With `refusal` there is none of them but the reason.
     """
@@ -35,21 +35,21 @@ class Offer:
     refusal: str = ""
 
 
-def offer(results: Results, model: ModelManifest | None) -> Offer | None:
+def offer(results: Results, model: ModelManifest | None) -> ServeInstructions | None:
     """None without a verified plan, and for models that generate no text."""
     if results.verify is None or model is None or model.kind != "decoder":
         return None
     plan = served_plan(results)
     if refusal := _refusal(plan, results.verify):
-        return Offer(refusal=refusal)
+        return ServeInstructions(refusal=refusal)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.name).strip("-.") or "model"
     directory = model.name if model.source == "catalogue" else "DIR"
-    asked = {"model": name, "prompt": "A list is", "max_tokens": 20}
+    request = {"model": name, "prompt": "A list is", "max_tokens": 20}
     extras = "serve" if results.verify.environment.gpu_class == "cpu" else "gpu,serve"
-    return Offer(
+    return ServeInstructions(
         install=f"pip install '.[{extras}]'",
         command=f"python -m kernels serve --plan plan.json --model {directory} --name {name} --port {PORT}",
-        request=f"curl localhost:{PORT}/v1/completions -H 'Content-Type: application/json' -d '{json.dumps(asked)}'",
+        request=f"curl localhost:{PORT}/v1/completions -H 'Content-Type: application/json' -d '{json.dumps(request)}'",
         notes=(
             PACKED + TAKEN.get(str(plan.get("runner")), OTHERS),
             *filter(
@@ -82,8 +82,9 @@ def served_plan(results: Results) -> dict[str, Any]:
 
 def rounds_weights(plan: dict[str, Any]) -> bool:
     """Whether the plan holds weights in fewer bits than the model."""
-    held = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
-    return any(str(each or "bf16") not in FULL for each in [(plan.get("options") or {}).get("weights"), *held])
+    weights = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
+    weights.append((plan.get("options") or {}).get("weights"))
+    return any(str(precision or "bf16") not in FULL for precision in weights)
 
 
 def _not_of_it(results: Results) -> str:
@@ -99,13 +100,13 @@ def _not_of_it(results: Results) -> str:
 def size(serving: dict[str, Any]) -> str:
     """What the plan says of a server's size, in a sentence."""
     longest = f"{serving['max_model_len']:,}" if serving.get("max_model_len") else "8,192"
-    said = f"Up to {serving.get('max_num_seqs') or 64} requests at once, in sequences of up to {longest} tokens"
+    words = f"Up to {serving.get('max_num_seqs') or 64} requests at once, in sequences of up to {longest} tokens"
     if serving.get("basis") != "measured":
-        return f"{said}: defaults, not measured."
+        return f"{words}: defaults, not measured."
     rows = ", ".join(map(str, serving["graph_rows"]))
     where = f"{serving['device']}, driver {serving['driver']}" if serving.get("driver") else serving["device"]
     pages = f"{plain(serving['kv_bytes'] / 2**30)} GiB of KV pages"
-    return f"{said}, with {pages} and passes of {rows} single tokens: measured on {where}."
+    return f"{words}, with {pages} and passes of {rows} single tokens: measured on {where}."
 
 
 def change_over(serving: dict[str, Any]) -> str:
@@ -120,6 +121,6 @@ def change_over(serving: dict[str, Any]) -> str:
         (number, plain(times[number]["megakernel"]), plain(times[number]["kernels"]))
         for number in sorted(times, key=int)
     ]
-    found = [f"A token took {one} ms by it and {other} ms by the library's kernels with {few} at once"]
-    found += [f"{one} and {other} ms with {number}" for number, one, other in more]
-    return f"{most}. {'; '.join(found)}."
+    sentences = [f"A token took {one} ms by it and {other} ms by the library's kernels with {few} at once"]
+    sentences += [f"{one} and {other} ms with {number}" for number, one, other in more]
+    return f"{most}. {'; '.join(sentences)}."

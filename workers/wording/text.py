@@ -217,7 +217,7 @@ def case_label(op: str, case: dict[str, Any]) -> str:
         weights = "" if case.get("weights") == case.get("dtype") else str(case.get("weights"))
         epilogue = case.get("epilogue", "none")
         fused = "" if epilogue == "none" else FUSED.get(epilogue, epilogue)
-        return " ".join(each for each in (label, weights, fused) if each)
+        return " ".join(part for part in (label, weights, fused) if part)
     if op == "attention":
         kind = "not causal" if case.get("kind") == "prefill" and not case.get("causal", True) else case.get("kind", "")
         length = f"{case.get('q_len')}×{case.get('kv_len')}"

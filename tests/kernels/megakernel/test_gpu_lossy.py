@@ -9,7 +9,7 @@ from kernels import runners
 from tests.kernels.megakernel.sample_model import on_its_text, sample
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS, with_rounded_weights
 from workers.measuring import quality
-from workers.measuring.allowed_rises import Allowed
+from workers.measuring.allowed_rises import Tolerances
 
 pytestmark = pytest.mark.gpu
 
@@ -47,7 +47,7 @@ def test_it_is_the_model_of_the_rounded_weights(weights: str, method: str, famil
 def test_lower_precision_on_trained_weights(weights: str, acceptable: bool, kl_most: float) -> None:
     runner = runners.runner("megakernel", sample("bf16", "cuda"), {"weights": weights})
     tokens, compared = on_its_text(runner, "cuda")
-    found = quality.judge(*compared, tokens, generated=False, allowed=Allowed.stated(0.012))
+    found = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(0.012))
     print(found.sentence)
     assert found.kl_before < found.kl_after < kl_most
     assert found.acceptable == acceptable

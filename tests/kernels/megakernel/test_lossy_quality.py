@@ -10,7 +10,7 @@ from kernels.runners import Runner
 from tests.kernels.megakernel.sample_model import on_its_text, sample
 from tests.kernels.megakernel.tiny_models import with_rounded_weights
 from workers.measuring import quality
-from workers.measuring.allowed_rises import Allowed
+from workers.measuring.allowed_rises import Tolerances
 
 ALLOWED = 0.04
 """A rise of the disagreement above that of fp8 weights and of NVFP4 weights by GPTQ, and below that of NVFP4 weights
@@ -40,7 +40,7 @@ def test_the_sample_model_rounded(
     original = sample("bf16", "cpu")
     after = in_float32(with_rounded_weights(original, weights, method))
     tokens, compared = on_its_text(after, "cpu", before=in_float32(original))
-    found = quality.judge(*compared, tokens, generated=False, allowed=Allowed.stated(ALLOWED))
+    found = quality.judge(*compared, tokens, generated=False, allowed=Tolerances.stated(ALLOWED))
     print(found.sentence)
     assert found.tokens == quality.LEAST_TOKENS
     assert found.kl_before < found.kl_after < kl_most

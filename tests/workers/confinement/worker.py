@@ -74,7 +74,7 @@ def _main(wanted: dict[str, Any]) -> None:
     answer: dict[str, Any] = {}
     try:
         answer["code"] = _run(wanted, targets, lines.append, protections.append)
-    except child.Unconfined as refused:
+    except child.ConfinementRefused as refused:
         answer["unconfined"] = str(refused)
     answer |= {"lines": lines, "log": (scratch / "log").read_text()}
     print(json.dumps(answer | {"protection": asdict(protections[0]) if protections else {}}))

@@ -5,7 +5,7 @@ import sample_endpoint
 from sample_results import results, workload
 
 from workers.charts.base import Figure
-from workers.charts.front import Point, figure, table, with_front
+from workers.charts.front import CostPoint, figure, table, with_front
 from workers.cost.front import points
 from workers.cost.pricing import gpu_price, usd_per_mtok
 from workers.documents.prediction import PredictedFigure, PredictedPlan, Prediction
@@ -18,7 +18,7 @@ FIGURES.append(PredictedFigure(metric="throughput", unit="tokens/s", value=800.0
 H100 = {"h100": Prediction(plans=[PredictedPlan(runner="kernels", weights="bf16", figures=FIGURES)])}
 
 
-def found(known: Results | None = None, **changes: object) -> list[Point]:
+def found(known: Results | None = None, **changes: object) -> list[CostPoint]:
     asked = workload().model_copy(update={"present": None} | changes)
     return points(asked, BOOK, {"h200": known or results()}, H100)
 
@@ -46,10 +46,10 @@ def test_a_plan_on_one_gpu_is_one_point_however_many_classes_have_it():
 
 
 def test_the_front_is_of_measured_plans_that_nothing_measured_beats_in_both():
-    def point(plan: str, ms: float, usd: float | None, **more: str) -> Point:
-        return Point(plan=plan, ms=ms, usd=usd, **({"gpu": "h200", "basis": "measured"} | more))  # type: ignore[arg-type]
+    def point(plan: str, ms: float, usd: float | None, **more: str) -> CostPoint:
+        return CostPoint(plan=plan, ms=ms, usd=usd, **({"gpu": "h200", "basis": "measured"} | more))  # type: ignore[arg-type]
 
-    def drawn_points(those: list[Point]) -> list[Figure]:
+    def drawn_points(those: list[CostPoint]) -> list[Figure]:
         traces: list[Figure] = figure(with_front(those), workload().objectives[0], "tokens")["data"]
         return [each for each in traces if each["mode"] == "markers"]
 

@@ -5,7 +5,7 @@ import sample_held_loads
 import sample_results
 
 from workers.charts.economics import energy_words
-from workers.cost.loads import Priced
+from workers.cost.loads import PriceBreakdown
 from workers.cost.study import demand_of, length_factor, study
 from workers.documents.prices import Price, PriceBook
 from workers.documents.stages import Results
@@ -22,8 +22,8 @@ BOOK = PriceBook(
 )
 
 
-def priced(**changes) -> Priced:
-    return Priced(sample_results.workload().model_copy(update=changes), sample_results.manifest(), BOOK, "h200")
+def priced(**changes) -> PriceBreakdown:
+    return PriceBreakdown(sample_results.workload().model_copy(update=changes), sample_results.manifest(), BOOK, "h200")
 
 
 def studied(load=None, asked=None, **changes):

@@ -3,7 +3,7 @@
 import pytest
 
 from workers.cost import fleet, unit_costs
-from workers.cost.energy import energy_of
+from workers.cost.loads import energy_of
 from workers.documents.measurement import Interval, Telemetry
 from workers.documents.money import Demand, ServedLoad
 

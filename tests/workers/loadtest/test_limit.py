@@ -13,7 +13,7 @@ from workers.loadtest.highest_load import find_limit, searched
 from workers.loadtest.ladder import Ladder
 from workers.loadtest.limit_search import LimitSearch, saturation
 from workers.loadtest.measuring import LoadTest
-from workers.loadtest.recording import BrokenRecording
+from workers.loadtest.recording import InvalidRecording
 from workers.loadtest.sending import LoadTarget
 from workers.stats.verdicts import overall
 from workers.wording.load_search import at_load, curve_of
@@ -246,7 +246,7 @@ def test_a_recording_is_replayed_at_rising_speed_on_a_server(tmp_path):
     assert faster == sorted(faster)
 
     (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,10,4\n1,10,many\n")
-    with pytest.raises(BrokenRecording, match=r"calls.csv: line 3: output_tokens is no number"):
+    with pytest.raises(InvalidRecording, match=r"calls.csv: line 3: output_tokens is no number"):
         find_limit(LoadTest(target, traffic, [promise], LoadDuration(1), tmp_path), 4, lambda load: None)
 
 

@@ -16,7 +16,7 @@ from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.loadtest.measuring import LoadTest, NotMeasurable, judged, learn, measure
 from workers.loadtest.prompts import PromptTexts, TokenScale
-from workers.loadtest.recording import BrokenRecording
+from workers.loadtest.recording import InvalidRecording
 from workers.loadtest.sending import LoadTarget, sending
 from workers.loadtest.summary import LoadSummary
 
@@ -222,7 +222,7 @@ def test_a_broken_line_of_a_recording_is_named_however_many_processes_send_it(st
         stub, seconds=60, concurrency=9, recording="calls.csv", prompt_lengths=recorded, output_lengths=recorded
     )
     test = replace(test, target=replace(test.target, most_processes=processes), folder=tmp_path)
-    with pytest.raises(BrokenRecording, match=r"calls.csv: line 32: output_tokens is no number: 'many'"):
+    with pytest.raises(InvalidRecording, match=r"calls.csv: line 32: output_tokens is no number: 'many'"):
         measure(test)
 
 

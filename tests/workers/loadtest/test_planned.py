@@ -11,7 +11,7 @@ import pytest
 from workers.documents.traffic import Traffic
 from workers.loadtest import recording
 from workers.loadtest.planned import requests
-from workers.loadtest.recording import BrokenRecording, facts, read
+from workers.loadtest.recording import InvalidRecording, facts, read
 
 
 def taken(count, folder, **traffic):
@@ -100,7 +100,7 @@ def test_time_begins_with_the_first_line_whatever_clock_was_recorded(tmp_path):
 def test_a_recording_of_too_many_requests_is_named_by_its_line(tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "MOST_REQUESTS", 2)
     (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n" + "1,1\n" * 3)
-    with pytest.raises(BrokenRecording, match="line 4: has request 3; a recording has at most 2"):
+    with pytest.raises(InvalidRecording, match="line 4: has request 3; a recording has at most 2"):
         facts(tmp_path / "calls.csv")
 
 
@@ -142,17 +142,17 @@ HEADING = "arrival_s,prompt_tokens,output_tokens\n"
 def test_a_broken_line_is_named_by_its_number(tmp_path, text, reason):
     file = tmp_path / "calls"
     file.write_text(text)
-    with pytest.raises(BrokenRecording) as caught:
+    with pytest.raises(InvalidRecording) as caught:
         list(read(file))
     assert str(caught.value).startswith(f"{file}: ")
     assert reason in str(caught.value)
 
 
 def test_a_file_that_is_not_there_and_one_of_bytes_are_sentences(tmp_path):
-    with pytest.raises(BrokenRecording, match="No such file"):
+    with pytest.raises(InvalidRecording, match="No such file"):
         list(read(tmp_path / "none.csv"))
     (tmp_path / "bytes").write_bytes(f"{HEADING}0,10,5\n".encode() + b"1,1\xff,5\n")
-    with pytest.raises(BrokenRecording, match="line 3: is not text in UTF-8"):
+    with pytest.raises(InvalidRecording, match="line 3: is not text in UTF-8"):
         list(read(tmp_path / "bytes"))
     (tmp_path / "marked").write_bytes(b"\xef\xbb\xbf" + f"{HEADING}0,10,5\n".encode())
     assert len(list(read(tmp_path / "marked"))) == 1

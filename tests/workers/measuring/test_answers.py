@@ -7,7 +7,7 @@ import torch
 
 from kernels.model_files import AnswerKind
 from workers.measuring import answers
-from workers.measuring.allowed_rises import Allowed
+from workers.measuring.allowed_rises import Tolerances
 from workers.measuring.answer_distance import cosine_distance
 
 VECTORS, CLASSES = AnswerKind("embeddings", "vectors"), AnswerKind("sequences", "classes")
@@ -26,7 +26,7 @@ class Says:
 def judged(outputs, change, answer, loss=0.01, before=lambda output: output):
     runners = (Says(), Says(before), Says(change))
     found = answers.compare(runners, outputs, answer, "random tokens", lambda done, needed: True)
-    return answers.judge(found, True, None if loss is None else Allowed.stated(loss))
+    return answers.judge(found, True, None if loss is None else Tolerances.stated(loss))
 
 
 def vectors(requests=8, tokens=512, width=16):

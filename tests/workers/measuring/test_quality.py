@@ -19,7 +19,7 @@ from workers.documents.stages import ComposeResult
 from workers.documents.workload import Constraints, Objective
 from workers.harness.context import StageError
 from workers.measuring import quality, quality_by_kind, texts
-from workers.measuring.allowed_rises import OF_ANSWERS, OF_GENERATED, OF_TRAINED, Allowed, allowed_rises
+from workers.measuring.allowed_rises import OF_ANSWERS, OF_GENERATED, OF_TRAINED, Tolerances, allowed_rises
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes
 from workers.stages import verify
@@ -32,7 +32,7 @@ def model(dtype: str = "fp32"):
     return load(None, TINY, generated=True, dtype=dtype, device="cpu")
 
 
-POINT = Allowed.stated(0.01)
+POINT = Tolerances.stated(0.01)
 
 
 def judged(after, tokens=None, allowed=POINT):
@@ -75,8 +75,8 @@ def test_a_loss_within_what_is_allowed_is_acceptable():
     damaged = model("bf16")
     with torch.no_grad():
         damaged.model.layers[1].mlp.down_proj.weight.mul_(1.2)
-    assert judged(damaged, allowed=Allowed.stated(0.5)).acceptable
-    assert not judged(damaged, allowed=Allowed.stated(0.0)).acceptable
+    assert judged(damaged, allowed=Tolerances.stated(0.5)).acceptable
+    assert not judged(damaged, allowed=Tolerances.stated(0.0)).acceptable
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_the_upper_ends_of_both_rises_count(rate, nats, acceptable):
         (None, True, "tokens", OF_GENERATED),
         (None, False, "classes", OF_ANSWERS),
         (None, True, "vectors", OF_ANSWERS),
-        (0.01, False, "tokens", Allowed(0.01, 0.001)),
-        (0.01, True, "classes", Allowed(0.01, 0.001)),
-        (0, False, "tokens", Allowed(0, 0)),
+        (0.01, False, "tokens", Tolerances(0.01, 0.001)),
+        (0.01, True, "classes", Tolerances(0.01, 0.001)),
+        (0, False, "tokens", Tolerances(0, 0)),
     ],
 )
 def test_what_is_stated_holds_else_the_default_of_the_weights_and_answers(stated, generated, form, allowed):
@@ -109,7 +109,7 @@ def test_what_is_stated_holds_else_the_default_of_the_weights_and_answers(stated
 
 def test_a_workload_that_was_kept_with_the_former_default_keeps_it():
     kept = Constraints.model_validate_json(Constraints(max_quality_loss=0.01).model_dump_json())
-    assert allowed_rises(kept, manifest(TINY), AnswerKind("tokens", "tokens")) == Allowed.stated(0.01)
+    assert allowed_rises(kept, manifest(TINY), AnswerKind("tokens", "tokens")) == Tolerances.stated(0.01)
 
 
 def test_a_default_allows_what_bf16_loses_and_less_than_as_much_again():

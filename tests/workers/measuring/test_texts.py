@@ -13,7 +13,7 @@ from workers.documents.quality_text import MOST_CHARACTERS, check_text, records
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Sla
 from workers.measuring import quality, texts
-from workers.measuring.allowed_rises import Allowed
+from workers.measuring.allowed_rises import Tolerances
 
 WORDS = ["user", "assistant", ":", "the", "kernel", "reads", "its", "weights"]
 CHAT = [{"role": "user", "content": "the kernel"}, {"role": "assistant", "content": "reads its weights"}]
@@ -127,7 +127,7 @@ def test_accuracy_and_perplexity_are_counted_token_by_token(model_dir):
     model = load(None, TINY, generated=True, dtype="fp32", device="cpu")
     today = runner("eager", model)
     compared = quality.compare(today, today, today, tokens, 4, lambda done: True)
-    found = quality.judge(*compared, tokens, True, Allowed.stated(0.01))
+    found = quality.judge(*compared, tokens, True, Tolerances.stated(0.01))
     logits = torch.log_softmax(model(input_ids=tokens.ids).logits, -1)[:, :-1]
     following = tokens.ids[:, 1:]
     surprise = -logits.gather(-1, following[..., None])[..., 0].double()

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.workers.conftest import stage_input
-from workers.planning.build_times import Builds
+from workers.planning.build_times import BuildTimes
 
 
 @pytest.fixture(autouse=True)
@@ -12,7 +12,7 @@ def cache(monkeypatch, tmp_path):
 
 
 def test_build_times_are_remembered():
-    builds = Builds(stage_input("compose"))
+    builds = BuildTimes(stage_input("compose"))
     assert builds.expect("compiled", 60) == 30
     builds.note("compiled", 7.04)
     assert builds.expect("compiled", 60) == 7.0

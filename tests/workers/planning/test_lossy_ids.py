@@ -19,7 +19,7 @@ from workers.measuring.alternation import warm_clients
 from workers.measuring.served_model import load
 from workers.planning import fresh_process
 from workers.planning.served_checks import judge_served, of_processes
-from workers.planning.trials import Times, Trier
+from workers.planning.trials import TrialRunner, TrialTimeouts
 
 CONTRADICTS = "The ids that it served contradict its own logits: over "
 
@@ -64,7 +64,7 @@ def refusals(
     """What compose, verify's own process and a further one say against the plan that `runner` serves."""
     monkeypatch.setitem(by_name.RUNNERS, "megakernel", f"{__name__}.{runner.__name__}")
     plan, model = nvfp4_plan(document), load(document, context)
-    trial = Trier(document).attempt("planted", plan, lambda: runner(model), Times(60, 0.2), lossy=True)
+    trial = TrialRunner(document).attempt("planted", plan, lambda: runner(model), TrialTimeouts(60, 0.2), lossy=True)
     served = runner(model)
     clients = warm_clients(document, served, 3)
     for _ in range(4):

@@ -16,8 +16,8 @@ from workers.measuring.served_model import load
 from workers.planning.plan_profile import OPERATIONS, _own_name, _result, profile_plan, sentence
 from workers.stages import profile
 from workers.traces import attribution, reader
-from workers.traces.attribution import Work
-from workers.traces.windows import MOST_STEPS, Sampled
+from workers.traces.attribution import DeviceWork
+from workers.traces.windows import MOST_STEPS, TracedWindows
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_of_several_gpus_the_first_ones_kernels_count_and_all_share_the_floor(tm
     document = stage_input("verify", results=Results(profile=before))
     plan = Plan(model_digest=document.model.digest, gpu="h200", runner="megakernel", dtype="fp32")
     work = [each._replace(label="megakernel") for each in attribution.attribute(trace)]
-    found = Sampled(work=work, steps=7)
+    found = TracedWindows(work=work, steps=7)
     one, two = (
         _result(found, before, document, plan.model_copy(update={"tensor_parallel_size": gpus}), 4.5, 7)
         for gpus in (1, 2)
@@ -116,9 +116,9 @@ def test_of_several_gpus_the_first_ones_kernels_count_and_all_share_the_floor(tm
 def test_a_megakernel_is_launched_once_a_request_whatever_was_traced(before):
     document = stage_input("verify", results=Results(profile=before))
     plan = Plan(model_digest=document.model.digest, gpu="h200", runner="megakernel", dtype="fp32")
-    launch = Work(0.0, label="megakernel", phase="decode", kernel="decode", ms=4.0, launch=1)
+    launch = DeviceWork(0.0, label="megakernel", phase="decode", kernel="decode", ms=4.0, launch=1)
     other = launch._replace(label="token bookkeeping", kernel="copy", ms=0.1)
-    found = Sampled(work=3 * [launch] + 15 * [other], steps=15)
+    found = TracedWindows(work=3 * [launch] + 15 * [other], steps=15)
     whole = _result(found, before, document, plan, 60, 63)
     by = {row.op: row for row in whole.rows}
     assert (by["megakernel"].launches, by["megakernel"].calls) == (1, 1)
@@ -129,7 +129,7 @@ def test_a_megakernel_is_launched_once_a_request_whatever_was_traced(before):
 
 
 def test_kernels_of_the_library_are_named_by_the_variant_that_declares_them():
-    piece = Work(0.0, "unattributed", "prefill", "", 1.0, 1)
+    piece = DeviceWork(0.0, "unattributed", "prefill", "", 1.0, 1)
     plans = {
         name: Plan(model_digest="0" * 64, gpu="h200", runner=name, dtype="bf16") for name in ("kernels", "megakernel")
     }

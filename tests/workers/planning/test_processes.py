@@ -21,7 +21,7 @@ from workers.harness.context import Context
 from workers.measuring.alternation import Alternation
 from workers.measuring.outcomes import outcomes_of, speedup
 from workers.planning import processes
-from workers.planning.confirmation import Attempt
+from workers.planning.confirmation import PlanMeasurement
 from workers.planning.fresh_process import Result
 from workers.planning.verdict_words import sentence
 from workers.stats.intervals import (
@@ -81,7 +81,7 @@ def test_all_requests_are_judged_and_a_process_that_misses_alone_is_too_close():
 def test_what_further_processes_take_is_kept_for_them_where_it_is_left(tmp_path):
     """Two of them: 3 s to start, 4 s to load, and a fifth more than five pairs of 0.5 s and 0.1 s."""
     alternations, plan = processes_of((500, 100)), Plan(model_digest="0" * 64, gpu="cpu", runner="eager", dtype="fp32")
-    attempt = Attempt(
+    attempt = PlanMeasurement(
         label="eager", plan=plan, changed=True, environment=ENVIRONMENT, processes=alternations,
         outcomes=outcomes_of([E2E], alternations, None), speedup=speedup(E2E, alternations, None), quality=None,
         no_quality="", served_ids=None, refusal="", seconds=0.0, ready_seconds=4.0,
@@ -178,5 +178,5 @@ def test_a_process_that_takes_too_long_is_named(context):
 def test_where_time_is_short_no_process_is_started(context):
     document = stage_input("verify")
     plan = Plan(model_digest=document.model.digest, gpu="cpu", runner="eager", dtype="fp32")
-    assert processes.measure_again(document, plan, context, 20.0, 10, never) == processes.Further()
+    assert processes.measure_again(document, plan, context, 20.0, 10, never) == processes.ProcessRuns()
     assert not list(context.artifacts.iterdir())

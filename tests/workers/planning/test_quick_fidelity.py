@@ -4,17 +4,17 @@ import pytest
 import torch
 
 from kernels.model_files import AnswerKind
-from workers.measuring.allowed_rises import Allowed
+from workers.measuring.allowed_rises import Tolerances
 from workers.planning import quick_fidelity
 
 
 def test_lossy_plan_that_disagrees_too_often_fails():
     logits = torch.randn(1, 400, 8)
-    gate, fidelity = quick_fidelity.of_tokens(logits, logits, Allowed.stated(0.01))
+    gate, fidelity = quick_fidelity.of_tokens(logits, logits, Tolerances.stated(0.01))
     assert (gate, "in 0.00% (at most 0.00%) of 400 tokens" in fidelity) == ("pass", True)
     changed = logits.clone()
     changed[0, :8] = -logits[0, :8]
-    gate, reason = quick_fidelity.of_tokens(logits, changed, Allowed.stated(0.01))
+    gate, reason = quick_fidelity.of_tokens(logits, changed, Tolerances.stated(0.01))
     assert gate == "fail"
     assert "another next token than the model in 2.08% (at most " in reason
     assert "of 400 tokens" in reason

@@ -106,9 +106,9 @@ def test_what_is_promised_decides_over_the_minutes_only_where_it_is_predicted_to
 def test_the_extension_ends_at_twice_the_minutes_and_needs_a_promise_that_nothing_keeps(context):
     open_run, strict = document(minutes=3), document(minutes=3, strict_minutes=True)
     missed, kept = [trial("eager", 700.0, "eager")], [trial("kernels", 45.0, "kernels", keeps="met")]
-    assert 180 < TrialOrder(open_run).beyond(context, missed) <= 210
-    assert TrialOrder(open_run).beyond(context, kept) == 0.0
-    assert TrialOrder(strict).beyond(context, missed) == 0.0
+    assert 180 < TrialOrder(open_run).overtime(context, missed) <= 210
+    assert TrialOrder(open_run).overtime(context, kept) == 0.0
+    assert TrialOrder(strict).overtime(context, missed) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from workers.measuring.conditions import watched
 from workers.measuring.served_model import load
 from workers.planning import fresh_process
 from workers.planning.served_checks import too_fast
-from workers.planning.trials import Times, Trier
+from workers.planning.trials import TrialRunner, TrialTimeouts
 
 __all__ = ["quick"]
 from workers.stages import verify
@@ -214,7 +214,7 @@ def test_compose_and_a_further_process_refuse_what_is_not_whole_when_the_clock_s
     task = fresh_process.VerifyTask(document=document, plan=of_cheat(document), pairs=3, seed=3)
     assert said in fresh_process.measure(task, context).refusal
     model = load(document, context)
-    trial = Trier(document).attempt("cheat", task.plan, lambda: cheat(model), Times(60, 0.2), lossy=False)
+    trial = TrialRunner(document).attempt("cheat", task.plan, lambda: cheat(model), TrialTimeouts(60, 0.2), lossy=False)
     assert trial.gate == "fail"
     assert said in trial.reason
 
@@ -223,7 +223,7 @@ def test_no_measurement_repeats_the_prompts_of_another(context):
     document = stage_input("verify")
     model, plan = load(document, context), of_cheat(document)
     for _ in range(2):
-        Trier(document).attempt("memo", plan, lambda: Remembers(model), Times(60, 0.1), lossy=False)
+        TrialRunner(document).attempt("memo", plan, lambda: Remembers(model), TrialTimeouts(60, 0.1), lossy=False)
     bench = verify._Bench(document, context, model, EagerRunner(model), None, time.monotonic())
     for _ in range(2):
         bench._served(Remembers(model), plan, time.monotonic(), context.seconds_left)
@@ -236,7 +236,9 @@ def test_compose_and_verify_refuse_made_up_embeddings(tmp_path, monkeypatch):
     (tmp_path / "config.json").write_text(json.dumps(EMBEDDER))
     context, document = Context(tmp_path, tmp_path, seconds=20), documents("verify", EMBEDDER)
     model, said = load(document, context), "Its answer to a timed request differs from "
-    trial = Trier(document).attempt("cheat", of_cheat(document), lambda: NoForward(model), Times(60, 0.2), lossy=False)
+    trial = TrialRunner(document).attempt(
+        "cheat", of_cheat(document), lambda: NoForward(model), TrialTimeouts(60, 0.2), lossy=False
+    )
     assert trial.gate == "fail"
     assert trial.reason.startswith(f"{said}its own output by 100.0%")
     with watched(document) as environment:

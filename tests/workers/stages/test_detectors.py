@@ -14,7 +14,7 @@ from workers.measuring import quality_by_kind
 from workers.measuring.alternation import warm_clients
 from workers.measuring.served_model import load
 from workers.planning.served_checks import judge_served
-from workers.planning.trials import Times, Trier, reference_logits
+from workers.planning.trials import TrialRunner, TrialTimeouts, reference_logits
 
 DETECTOR = VIT | {
     "model_type": "yolos",
@@ -69,9 +69,9 @@ def test_boxes_are_judged_in_compose_in_timed_requests_and_in_quality(tmp_path):
         clients.serve()
         assert judge_served(honest, runner, plan, document, clients)[1].partition(" by ")[0] == said
     known = reference_logits(honest, document, "encoder", torch.randn(2, 3, 32, 32))
-    trial = Trier(document, known).attempt("moved", plan, lambda: cheat, Times(60, 0.1), lossy=False)
+    trial = TrialRunner(document, known).attempt("moved", plan, lambda: cheat, TrialTimeouts(60, 0.1), lossy=False)
     assert trial.reason.startswith("Its logits differ from the model's by ")
-    lower = Trier(document, known).attempt("lower", plan, lambda: honest, Times(60, 0.1), lossy=True)
+    lower = TrialRunner(document, known).attempt("lower", plan, lambda: honest, TrialTimeouts(60, 0.1), lossy=True)
     assert lower.reason.startswith("In a quick look at 2 requests the mean cosine distance to the model's vectors is 0")
 
 

@@ -93,10 +93,10 @@ def test_values_that_hardly_vary_beside_their_distance_to_the_limit_count_each()
     drifting, within = [50 + each / 1000 for each in range(400)], [0.0] * 400
     far = dependence.judged(95, drifting, within, 0.99, together=1.0, limit=100)
     assert far.verdict == "met"
-    assert far.alike < 1.1, "a drift of 0.1 ms, 50 ms below the limit"
+    assert far.inefficiency < 1.1, "a drift of 0.1 ms, 50 ms below the limit"
     near = dependence.judged(95, drifting, within, 0.99, together=1.0, limit=50.5)
     assert near.verdict == "not_enough_samples"
-    assert near.alike == 400 / dependence.ENOUGH_GROUPS
+    assert near.inefficiency == 400 / dependence.ENOUGH_GROUPS
 
 
 def test_requests_of_one_batch_that_count_as_independent_would_err(monkeypatch):

@@ -4,10 +4,10 @@ import pytest
 
 from workers.documents.measurement import Ceilings
 from workers.documents.profile import OpRow
-from workers.traces.attribution import Work
+from workers.traces.attribution import DeviceWork
 from workers.traces.bottlenecks import HostPace, RequestFacts, bottlenecks, paces, waits
 from workers.traces.op_counter import CountedOp
-from workers.traces.table import Scale, attributed_share, beyond, rows, with_idle
+from workers.traces.table import TraceScale, attributed_share, beyond, rows, with_idle
 
 CEILINGS = Ceilings(read_tbps=4.0, copy_tbps=4.0, matrix_tflops={"bf16": 600.0}, launch_us=2.0)
 
@@ -74,11 +74,11 @@ def test_bottlenecks_are_ranked_and_small_ones_left_out():
 def test_the_table_joins_time_and_floor_and_scales_decode_steps():
     counted = [CountedOp("linear q_proj", "decode", 2e9, 4e9, "1×2×3", "bf16") for _ in range(2)]
     work = [
-        Work(0.0, "linear q_proj", "decode", "gemv", 2.0, 1),
-        Work(1.0, "linear q_proj", "decode", "gemv", 2.0, 2),
-        Work(2.0, "sampling", "decode", "argmax", 0.001, 3),
+        DeviceWork(0.0, "linear q_proj", "decode", "gemv", 2.0, 1),
+        DeviceWork(1.0, "linear q_proj", "decode", "gemv", 2.0, 2),
+        DeviceWork(2.0, "sampling", "decode", "argmax", 0.001, 3),
     ]
-    first, last = rows(work, counted, CEILINGS, Scale(decode=10))
+    first, last = rows(work, counted, CEILINGS, TraceScale(decode=10))
     assert (first.ms, first.calls, first.floor_ms, first.headroom_ms) == (40.0, 20, 20.0, 20.0)
     assert first.bound == "memory"
     assert (last.op, last.bound) == ("sampling", "launch")
@@ -88,8 +88,8 @@ def test_the_table_joins_time_and_floor_and_scales_decode_steps():
 
 
 def test_what_has_no_name_lowers_the_attributed_share():
-    work = [Work(0.0, "lm_head", "decode", "gemv", 3.0, 1), Work(1.0, "unattributed", "", "odd", 1.0, 2)]
-    assert attributed_share(rows(work, [], CEILINGS, Scale())) == pytest.approx(0.75)
+    work = [DeviceWork(0.0, "lm_head", "decode", "gemv", 3.0, 1), DeviceWork(1.0, "unattributed", "", "odd", 1.0, 2)]
+    assert attributed_share(rows(work, [], CEILINGS, TraceScale())) == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize(("bound", "phase"), [("memory", "decode"), ("compute", "prefill")])
@@ -134,16 +134,16 @@ def test_fusing_launches_saves_no_more_now_than_the_device_waits():
 
 def test_a_call_of_several_kernels_counts_each_launch():
     counted = [CountedOp("rope", "decode", 1.0, 1.0, "1", "bf16")]
-    work = [Work(float(at), "rope", "decode", "mul", 0.004, at) for at in range(4)]
-    (found,) = rows(work, counted, CEILINGS, Scale(decode=10))
+    work = [DeviceWork(float(at), "rope", "decode", "mul", 0.004, at) for at in range(4)]
+    (found,) = rows(work, counted, CEILINGS, TraceScale(decode=10))
     assert (found.calls, found.launches, found.bound) == (10, 40, "launch")
 
 
 def test_a_row_below_its_floor_is_flagged_and_no_argument():
     """10 GB in 1 ms where the memory gives 4 in that time: no floor, no share, no "already"."""
     counted = [CountedOp("linear q_proj", "decode", 2e9, 1e10, "1×2×3", "bf16")]
-    work = [Work(0.0, "linear q_proj", "decode", "gemv", 1.0, 1)]
-    (found,) = rows(work, counted, CEILINGS, Scale(decode=10))
+    work = [DeviceWork(0.0, "linear q_proj", "decode", "gemv", 1.0, 1)]
+    (found,) = rows(work, counted, CEILINGS, TraceScale(decode=10))
     assert (found.floor_ms, found.headroom_ms) == (None, None)
     assert found.doubt == "Its 10 ms lie below the floor of 25 ms by the measured ceilings: one of the two is wrong."
     (named,) = bottlenecks([found], RequestFacts(CEILINGS, True, 4000))

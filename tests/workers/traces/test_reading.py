@@ -215,7 +215,7 @@ def test_invented_kernels_are_not_attributed_under_cuda_graphs(tmp_path):
     work = attribution.attribute(reader.read(write(tmp_path / "t.json.gz", [launch, *kernels])))
     found = graph_replays.name_replays(work, [])
     assert [piece.label for piece in found] == ["unattributed"] * len(INVENTED)
-    assert table.attributed_share(table.rows(found, [], CEILINGS, table.Scale())) == 0
+    assert table.attributed_share(table.rows(found, [], CEILINGS, table.TraceScale())) == 0
 
 
 GENERIC = {
@@ -237,7 +237,7 @@ def test_kernels_whose_names_tell_their_kind_alone_are_not_attributed(tmp_path):
     work = attribution.attribute(reader.read(write(tmp_path / "graph.json.gz", [launch, *kernels])))
     found = graph_replays.name_replays(work, [])
     assert [piece.label for piece in found] == [*GENERIC.values(), "sampling"]
-    share = table.attributed_share(table.rows(found, [], CEILINGS, table.Scale()))
+    share = table.attributed_share(table.rows(found, [], CEILINGS, table.TraceScale()))
     assert share == pytest.approx(0.5)
 
     events = [scope("step", "decode", "", 0, 100), scope("unit", "rope", "", 10, 80)]
@@ -246,7 +246,7 @@ def test_kernels_whose_names_tell_their_kind_alone_are_not_attributed(tmp_path):
         events.append(event("kernel", name, 200 + at, 1, tid=7, correlation=at))
     work = attribution.attribute(reader.read(write(tmp_path / "eager.json.gz", events)))
     assert {piece.label for piece in work} == {"rope"}
-    assert table.attributed_share(table.rows(work, [], CEILINGS, table.Scale())) == 1
+    assert table.attributed_share(table.rows(work, [], CEILINGS, table.TraceScale())) == 1
 
 
 def profiles():
@@ -281,4 +281,4 @@ def test_kernels_launched_outside_modules_and_functions_are_not_attributed(tmp_p
         events.append(event("cuda_runtime", "cuLaunchKernel", 110 + at, 1, correlation=at))
         events.append(event("kernel", name, 200 + at, 1, tid=7, correlation=at))
     work = attribution.attribute(reader.read(write(tmp_path / "t.json.gz", events)))
-    assert table.attributed_share(table.rows(work, [], CEILINGS, table.Scale())) == 0
+    assert table.attributed_share(table.rows(work, [], CEILINGS, table.TraceScale())) == 0

@@ -3,7 +3,7 @@
 from workers.documents.model import ModelManifest
 from workers.documents.workload import Objective
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.prediction.promises import Known, impossible
+from workers.prediction.promises import AvailableGpus, impossible
 from workers.wording.text import capitalised, plain, quantity
 
 
@@ -29,7 +29,7 @@ def words(objective: Objective) -> str:
     }[objective.metric]
 
 
-def below_floor(facts: ModelManifest, document: WorkloadDocument, known: Known) -> list[str]:
+def below_floor(facts: ModelManifest, document: WorkloadDocument, known: AvailableGpus) -> list[str]:
     """A sentence for each promise that some of the allowed GPU classes can never keep; by all of them it is refused."""
     found = []
     for objective in document.objectives:

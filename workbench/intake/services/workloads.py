@@ -25,7 +25,7 @@ from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.model import ModelManifest
 from workers.documents.workload import TOKEN_METRICS
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.prediction.promises import VLLM_GENERATES, Known, impossible
+from workers.prediction.promises import VLLM_GENERATES, AvailableGpus, impossible
 
 GIB = 2**30
 EXACT = ("bf16", "fp16", "fp32")
@@ -77,14 +77,14 @@ def check_workload(organisation: Any, user: Any, document: WorkloadDocument, rec
         facts, unreadable = model.reading
         if facts is None:
             raise invalid([{"field": "model", "reason": unreadable}])
-        known = Known(ceilings=known_ceilings(organisation, document.constraints.gpu_classes))
+        known = AvailableGpus(ceilings=known_ceilings(organisation, document.constraints.gpu_classes))
         if found := reasons(facts, document, known, recording):
             raise invalid(found)
     return model
 
 
 def reasons(
-    facts: ModelManifest, document: WorkloadDocument, known: Known, recording: Recording | None = None
+    facts: ModelManifest, document: WorkloadDocument, known: AvailableGpus, recording: Recording | None = None
 ) -> list[dict[str, str]]:
     """Why the workload cannot be measured with this model, each with its field; empty when it can.
 
@@ -167,7 +167,9 @@ def _length_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[di
     return [{"field": "traffic.prompt_tokens", "reason": reason}]
 
 
-def _impossible_reasons(facts: ModelManifest, document: WorkloadDocument, known: Known) -> Iterator[dict[str, str]]:
+def _impossible_reasons(
+    facts: ModelManifest, document: WorkloadDocument, known: AvailableGpus
+) -> Iterator[dict[str, str]]:
     """Promises that no allowed class can keep; of a CPU nothing is known."""
     for index, objective in enumerate(document.objectives):
         allowed = sorted(document.constraints.gpu_classes, key=_bandwidth)

@@ -27,18 +27,18 @@ FAILURES = (NotMeasurable, addresses.AddressRefused, BadAddress, OSError, ValueE
 """What an endpoint may come to; the message is a sentence."""
 
 
-class Stopped(Exception):
+class MeasurementStopped(Exception):
     """The stage was asked to stop while the endpoint was measured."""
 
 
-class Asking:
+class EndpointClient:
     """One endpoint. `stop` ends whatever is sent to it within LOOK_SECONDS."""
 
     def __init__(self, endpoint: Endpoint, access: EndpointAccess, stop: threading.Event) -> None:
         self._endpoint, self._access, self._stop = endpoint, access, stop
 
     def put(self, make: Callable[[LoadTarget], LoadTest]) -> tuple[LoadTest, LoadTrace]:
-        """Puts the test that is made for the endpoint on it. Raises one of FAILURES, or Stopped.
+        """Puts the test that is made for the endpoint on it. Raises one of FAILURES, or MeasurementStopped.
 
         The host is resolved once for all connections of a test, and each of its addresses checked.
         """
@@ -60,7 +60,7 @@ class Asking:
             if self._stop.is_set():
                 task.cancel()
                 await asyncio.wait({task})
-                raise Stopped
+                raise MeasurementStopped
         return task.result()
 
     def _address(self) -> Address:

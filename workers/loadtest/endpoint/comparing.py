@@ -10,7 +10,7 @@ from kernels.measure.intervals import median_interval
 from workers.documents.endpoint import Endpoint
 from workers.documents.endpoint_result import EndpointRatio
 from workers.documents.load import LoadedServer, LoadMetric, LoadResult
-from workers.documents.measurement import Distribution, Interval
+from workers.documents.measurement import Distribution, Interval, metric_key, of_metric
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.loadtest.prompts import PATHS
@@ -54,7 +54,7 @@ def judged_there(objectives: Sequence[Objective], endpoint: Endpoint, price: flo
     unjudged = {"cost_per_mtok"} if price is None else set()
     if endpoint.api == "embeddings":
         unjudged |= {"throughput", "cost_per_mtok"}
-    return [each for each in objectives if each.limit is not None and each.metric not in unjudged]
+    return [objective for objective in objectives if objective.limit is not None and objective.metric not in unjudged]
 
 
 def rounds_sentence(load: LoadResult, rounds: int) -> str:
@@ -62,10 +62,11 @@ def rounds_sentence(load: LoadResult, rounds: int) -> str:
     clients = "one client" if load.users == 1 else f"{load.users:,} clients"
     counted = f"{load.requests:,} requests of {clients} in {rounds} {'round' if rounds == 1 else 'rounds'}"
     sent = f"{load.tokens.prompt_wanted:,} prompt and {load.tokens.output:,} output tokens"
-    said = f"The endpoint answered {counted}: {sent}." if not load.failed else f"Of {counted}, {load.failed:,} failed."
+    failed = f"Of {counted}, {load.failed:,} failed."
+    sentence = failed if load.failed else f"The endpoint answered {counted}: {sent}."
     if load.failed:
-        said += f" The first: {load.failures[0].sentence}"
-    return said
+        sentence += f" The first: {load.failures[0].sentence}"
+    return sentence
 
 
 def read(kind: type[list[Read]], written: Any) -> list[Read]:
@@ -78,19 +79,19 @@ def read(kind: type[list[Read]], written: Any) -> list[Read]:
 
 def ratios(metrics: Sequence[LoadMetric], after: Sequence[Distribution]) -> list[EndpointRatio]:
     """The ratio of the endpoint's median to the plan's, for every metric that both have."""
-    plan = {(each.metric, each.n): each for each in after if each.samples and each.unit == "ms"}
-    found = []
-    for each in metrics:
-        beside = plan.get((each.metric, each.n))
-        if beside is None or each.unit != "ms" or "p50" not in each.percentiles:
+    plan = [distribution for distribution in after if distribution.samples and distribution.unit == "ms"]
+    compared = []
+    for metric in metrics:
+        beside = of_metric(plan, metric_key(metric))
+        if beside is None or metric.unit != "ms" or "p50" not in metric.percentiles:
             continue
         value, low, high = median_interval(beside.samples)
-        there = each.percentiles["p50"]
+        there = metric.percentiles["p50"]
         if low <= 0:
             continue
         ratio = Interval(value=there.value / value, low=there.low / high, high=there.high / low)
         here = Interval(value=value, low=low, high=high)
-        found.append(
-            EndpointRatio(metric=each.metric, n=each.n, unit=each.unit, endpoint=there, after=here, ratio=ratio)
+        compared.append(
+            EndpointRatio(metric=metric.metric, n=metric.n, unit=metric.unit, endpoint=there, after=here, ratio=ratio)
         )
-    return found
+    return compared

@@ -9,7 +9,7 @@ from kernels.load.generator import LoadDuration
 from workers.documents.load import LimitResult, LoadResult
 from workers.documents.stages import StageInput
 from workers.documents.workload import Objective
-from workers.loadtest.endpoint.client import Asking
+from workers.loadtest.endpoint.client import EndpointClient
 from workers.loadtest.highest_load import OUT_OF_TIME, searched
 from workers.loadtest.ladder import Ladder
 from workers.loadtest.measuring import LoadTest, NotMeasurable, judged
@@ -24,7 +24,7 @@ WARM_UP = 0.2
 LONGEST_REQUEST = 60.0
 
 
-class Rising:
+class EndpointLoadSearch:
     """The search at one endpoint, with the workload's traffic.
 
     `promised` are the objectives to keep, `usd` is the price of the customer's server per hour, if it is known, and
@@ -32,25 +32,30 @@ class Rising:
     """
 
     def __init__(
-        self, asking: Asking, document: StageInput, promised: list[Objective], usd: float | None, recordings: Path
+        self,
+        client: EndpointClient,
+        document: StageInput,
+        promised: list[Objective],
+        usd: float | None,
+        recordings: Path,
     ) -> None:
         traffic = document.workload.traffic
         longest = min(traffic.time_out_s, LONGEST_REQUEST)
         self._traffic = traffic.model_copy(update={"batch": 1, "time_out_s": longest})
-        self._asking, self._promised, self._usd = asking, promised, usd
+        self._client, self._promised, self._usd = client, promised, usd
         self._recordings, self._recording = recordings, document.recording
         self._done = 0
 
     def measure(self, most_users: int, seconds: float) -> LimitResult:
-        """Searches for up to `seconds`. Raises Stopped, or one of FAILURES if no request of a load is answered."""
+        """Searches for up to `seconds`. Raises MeasurementStopped, or one of FAILURES if no request is answered."""
         recorded_s = self._recording.seconds if self._recording else math.inf
         self._ladder = Ladder(self._traffic, most_users, recorded_s)
-        self._search, self._ends = self._ladder.search(LEAST_LOADS), time.monotonic() + seconds
+        self._search, self._deadline = self._ladder.search(LEAST_LOADS), time.monotonic() + seconds
         return searched(self._ladder, self._search, self._measured, unfinished=self._unfinished)
 
     def _measured(self, rung: int) -> LoadResult:
-        left = (self._ends - time.monotonic()) / max(1, self._search.loads - self._done)
-        seconds = min(MOST_SECONDS, max(LEAST_SECONDS, left))
+        seconds_left = (self._deadline - time.monotonic()) / max(1, self._search.loads - self._done)
+        seconds = min(MOST_SECONDS, max(LEAST_SECONDS, seconds_left))
         self._done += 1
         at = datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -59,13 +64,13 @@ class Rising:
             test = LoadTest(target, self._traffic, self._promised, limits, self._recordings, self._usd)
             return self._ladder.test(test, rung, self._search.confidence)
 
-        test, sent = self._asking.put(test_of)
-        found = judged(test, sent, at)
-        if not found.completed and not found.cancelled:
-            raise NotMeasurable(found.failures[0].sentence if found.failures else "No request ended.")
-        return found
+        test, sent = self._client.put(test_of)
+        load = judged(test, sent, at)
+        if not load.completed and not load.cancelled:
+            raise NotMeasurable(load.failures[0].sentence if load.failures else "No request ended.")
+        return load
 
     def _unfinished(self) -> str:
-        if self._done < LEAST_LOADS or self._ends - time.monotonic() >= LEAST_SECONDS:
+        if self._done < LEAST_LOADS or self._deadline - time.monotonic() >= LEAST_SECONDS:
             return ""
         return OUT_OF_TIME

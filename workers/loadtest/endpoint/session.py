@@ -13,14 +13,14 @@ from kernels.load.generator import LoadDuration, LoadTrace
 from workers.documents.endpoint import Endpoint
 from workers.documents.endpoint_result import EndpointResult, EndpointRound
 from workers.documents.load import OF_WINDOWS, LoadCurve
-from workers.documents.measurement import Distribution
+from workers.documents.measurement import Distribution, metric_key
 from workers.documents.stages import StageInput
 from workers.documents.traffic import Traffic
 from workers.documents.worker_api import EndpointAccess
 from workers.documents.workload import Objective
-from workers.loadtest.endpoint.client import FAILURES, Asking
+from workers.loadtest.endpoint.client import FAILURES, EndpointClient
 from workers.loadtest.endpoint.comparing import judged_there, ratios, read, rounds_sentence, server_of, users
-from workers.loadtest.endpoint.load_search import Rising
+from workers.loadtest.endpoint.load_search import EndpointLoadSearch
 from workers.loadtest.measuring import LoadTest, judged
 from workers.loadtest.sending import LoadTarget
 from workers.loadtest.summary import LoadSummary
@@ -44,7 +44,7 @@ def _quiet(fraction: float, message: str) -> None:
     """Says nothing."""
 
 
-class AtEndpoint:
+class EndpointSession:
     """Measures one endpoint during one attempt at a stage.
 
     It sends a round of requests before and another after the verify stage, and rising load after the load stage.
@@ -62,22 +62,22 @@ class AtEndpoint:
         recordings: Path = Path(),
     ) -> None:
         self._document, self._endpoint, self._say, self._recordings = document, endpoint, say, recordings
-        self._asking = Asking(endpoint, access, stop)
+        self._client = EndpointClient(endpoint, access, stop)
         self._rounds: list[tuple[str, str, LoadTrace]] = []
         self._failure = access.refused
         self._test: LoadTest | None = None
-        self._begun = time.monotonic()
+        self._started = time.monotonic()
         self.seconds = min(MOST_SECONDS, max(LEAST_SECONDS, SHARE * document.seconds_left))
         self.load_seconds = LOAD_SHARE * document.seconds_left
 
     def before_stage(self) -> None:
-        """Measures the round that precedes verify. Raises Stopped."""
+        """Measures the round that precedes verify. Raises MeasurementStopped."""
         if self._document.stage == "verify":
             self._say(0.0, "measuring the endpoint before verify")
             self.measure("before verify")
 
     def after_stage(self, result: dict[str, Any]) -> None:
-        """Measures after the stage and writes what was found into its result, as `endpoint`. Raises Stopped."""
+        """Measures after the stage and writes it into its result, as `endpoint`. Raises MeasurementStopped."""
         self._say(1.0, f"measuring the endpoint after {self._document.stage}")
         if self._document.stage == "verify":
             self.measure("after verify")
@@ -86,49 +86,49 @@ class AtEndpoint:
         promised = judged_there(read(list[Objective], result.get("objectives")), self._endpoint, self._usd)
         if not promised:
             return
-        found = self.under_load(promised)
-        result["endpoint"] = found.model_dump(mode="json") if found else None
-        if not found and isinstance(result.get("notes"), list):
+        curve = self.under_load(promised)
+        result["endpoint"] = curve.model_dump(mode="json") if curve else None
+        if not curve and isinstance(result.get("notes"), list):
             result["notes"].append(f"The endpoint was not measured under load. {self._failure}")
 
     def left_for(self, document: StageInput) -> StageInput:
         """The stage's input with the seconds that remain after the rounds before the stage and the one after it."""
         coming = self.load_seconds if document.stage == "load" else self.seconds
-        taken = time.monotonic() - self._begun + (0 if self._failure else coming)
-        return document.model_copy(update={"seconds_left": max(LEAST_LEFT, document.seconds_left - taken)})
+        spent = time.monotonic() - self._started + (0 if self._failure else coming)
+        return document.model_copy(update={"seconds_left": max(LEAST_LEFT, document.seconds_left - spent)})
 
     def measure(self, when: str) -> None:
         """Sends one round; the result calls it `when`. Does nothing after a round has failed.
 
-        Raises Stopped.
+        Raises MeasurementStopped.
         """
         if self._failure:
             return
         at = datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            test, sent = self._asking.put(self._test_of)
+            test, sent = self._client.put(self._test_of)
         except FAILURES as error:
             self._fail(str(error))
             return
-        if any(each.ended for each in sent.counted):
+        if any(exchange.ended for exchange in sent.counted):
             self._test = test
             self._rounds.append((when, at, sent))
         else:
-            failed = next((each.sentence for each in sent.exchanges if each.error), "")
+            failed = next((exchange.sentence for exchange in sent.exchanges if exchange.error), "")
             self._fail(failed or f"No request ended within {self.seconds:.0f} s.")
 
     def under_load(self, promised: list[Objective]) -> LoadCurve | None:
-        """Latency and throughput over rising load at the endpoint; None if the endpoint fails. Raises Stopped."""
+        """Latency and throughput over rising load; None if the endpoint fails. Raises MeasurementStopped."""
         workload = self._document.workload
         if self._failure or workload.load is None:
             return None
-        rising = Rising(self._asking, self._document, promised, self._usd, self._recordings)
+        search = EndpointLoadSearch(self._client, self._document, promised, self._usd, self._recordings)
         try:
-            found = rising.measure(workload.load.most_users, self.load_seconds)
+            limit = search.measure(workload.load.most_users, self.load_seconds)
         except FAILURES as error:
             self._fail(str(error))
             return None
-        return curve_of(server_of(self._endpoint, workload.traffic, not workload.traffic.open_loop), found)
+        return curve_of(server_of(self._endpoint, workload.traffic, not workload.traffic.open_loop), limit)
 
     def result(self, after: Any) -> EndpointResult:
         """The result of all rounds together. `after` are the verified plan's distributions from the stage's result."""
@@ -142,7 +142,7 @@ class AtEndpoint:
             server=server,
             sentence=rounds_sentence(load, len(sents)) + missing,
             load=load,
-            rounds=[self._summary(*each) for each in self._rounds],
+            rounds=[self._summary(*entry) for entry in self._rounds],
             ratios=[] if load.lag.void else ratios(load.metrics, read(list[Distribution], after)),
         )
 
@@ -153,21 +153,21 @@ class AtEndpoint:
         return present.usd_per_hour if present else None
 
     def _fail(self, sentence: str) -> None:
-        self._failure = self._asking.hidden(sentence)
-        log.info("the endpoint is not measured: %s", self._failure)
+        self._failure = self._client.hidden(sentence)
+        log.info("endpoint not measured: %s", self._failure)
 
     def _test_of(self, target: LoadTarget) -> LoadTest:
         workload, limits = self._document.workload, LoadDuration(self.seconds, WARM_SHARE * self.seconds)
         traffic = _equal_requests(workload.traffic, len(self._rounds), self._document.seconds_left)
         promised = judged_there(workload.objectives, self._endpoint, self._usd)
-        shown = tuple((each.metric, each.n) for each in workload.objectives if each.metric not in OF_WINDOWS)
+        shown = tuple(metric_key(objective) for objective in workload.objectives if objective.metric not in OF_WINDOWS)
         return LoadTest(target, traffic, promised, limits, usd_per_hour=self._usd, shown=shown)
 
     def _summary(self, when: str, at: str, sent: LoadTrace) -> EndpointRound:
         load, first = LoadSummary(sent), self._document.workload.objectives[0]
-        found = load.metric(first.metric, first.n) if first.metric not in OF_WINDOWS else None
-        failed = sum(bool(each.error) for each in load.exchanges)
-        median = found.percentiles["p50"] if found else None
+        metric = load.metric(first.metric, first.n) if first.metric not in OF_WINDOWS else None
+        failed = sum(bool(exchange.error) for exchange in load.exchanges)
+        median = metric.percentiles["p50"] if metric else None
         return EndpointRound(
             when=when, at=at, seconds=load.seconds, requests=len(load.exchanges), failed=failed, median=median
         )

@@ -49,7 +49,7 @@ class BatchLoop:
             self._add_next(due, start, start)
         while due and due[0][0] < end:
             time.sleep(max(0, due[0][0] - time.monotonic_ns()) / 1e9)
-            waiting, lost = self._taken(due, start, end)
+            waiting, lost = self._next_batch(due, start, end)
             served = self._serve(waiting) if waiting else []
             sent.exchanges += served + lost
             if not self._traffic.open_loop:
@@ -58,23 +58,23 @@ class BatchLoop:
         if due:  # the next one is due behind the end; until then the load goes on with nothing to serve
             time.sleep(max(0, end - time.monotonic_ns()) / 1e9)
         sent.stopped_ns = min(end, time.monotonic_ns())
-        sent.exchanges.sort(key=lambda each: each.intended_ns)
+        sent.exchanges.sort(key=lambda exchange: exchange.intended_ns)
         return sent
 
-    def _taken(
+    def _next_batch(
         self, due: list[WaitingRequest], start_ns: int, end_ns: int
     ) -> tuple[list[WaitingRequest], list[Exchange]]:
         """The next batch, taken out of `due`, and the requests of an open loop that waited too long to be in it."""
-        now, open_loop = time.monotonic_ns(), self._traffic.open_loop
+        now_ns, open_loop = time.monotonic_ns(), self._traffic.open_loop
         waiting, lost = list[WaitingRequest](), list[Exchange]()
-        while due and due[0][0] <= min(now, end_ns - 1) and len(waiting) < self._traffic.concurrency:
-            at, _, planned = one = heapq.heappop(due)
+        while due and due[0][0] <= min(now_ns, end_ns - 1) and len(waiting) < self._traffic.concurrency:
+            at, _, planned = next_due = heapq.heappop(due)
             if open_loop:
                 self._add_next(due, start_ns, start_ns)
-            if open_loop and self._late(at) < now:
+            if open_loop and self._late(at) < now_ns:
                 lost.append(self._timed_out(Exchange(planned, at, at, at), at))
             else:
-                waiting.append(one)
+                waiting.append(next_due)
         return waiting, lost
 
     def _add_next(self, due: list[WaitingRequest], free_ns: int, start_ns: int) -> None:
@@ -94,28 +94,29 @@ class BatchLoop:
         prompt, output = self._longest if self._fixed else map(max, zip(*lengths, strict=True))
         ids = random_input(self._runner.model, batch, prompt, self._draws)
         begun = time.monotonic_ns()
-        found = self._runner.generate(ids, output)
-        exchanges = [self._exchange(due, planned, begun, found.times_ns) for due, _, planned in waiting]
-        for row, each in enumerate(exchanges):
-            if each.planned.index % ASKED_OF == 0:
-                each.prompt_ids, each.ids = ids[row].tolist(), found.tokens[row][: each.tokens]
+        generation = self._runner.generate(ids, output)
+        exchanges = [self._exchange(due, planned, begun, generation.times_ns) for due, _, planned in waiting]
+        for row, exchange in enumerate(exchanges):
+            if exchange.planned.index % ASKED_OF == 0:
+                exchange.prompt_ids, exchange.ids = ids[row].tolist(), generation.tokens[row][: exchange.tokens]
         return exchanges
 
     def _exchange(self, due: int, planned: PlannedRequest, begun: int, times: list[int]) -> Exchange:
         """The exchange of one user of the batch. The generator has no lag: the request begins when it is due."""
-        told = times[: min(planned.output_tokens, planned.cancel_after or planned.output_tokens)]
-        found = Exchange(planned, due, due, begun, told[0], told[-1], told, [True] * len(told))
-        found.counted_prompt, found.counted_output = planned.prompt_tokens, len(told)
-        if told[-1] > self._late(due):
-            return self._timed_out(found, due)
-        found.ended = CANCELLED if len(told) < planned.output_tokens else "length"
-        return found
+        token_times = times[: min(planned.output_tokens, planned.cancel_after or planned.output_tokens)]
+        first, last, counts = token_times[0], token_times[-1], [True] * len(token_times)
+        exchange = Exchange(planned, due, due, begun, first, last, token_times, counts)
+        exchange.counted_prompt, exchange.counted_output = planned.prompt_tokens, len(token_times)
+        if last > self._late(due):
+            return self._timed_out(exchange, due)
+        exchange.ended = CANCELLED if len(token_times) < planned.output_tokens else "length"
+        return exchange
 
     def _late(self, due: int) -> int:
         return due + round(self._traffic.time_out_s * 1e9)
 
-    def _timed_out(self, found: Exchange, due: int) -> Exchange:
-        said = f"A request had not ended {self._traffic.time_out_s:g} s after it was due."
-        found.fail(TIMED_OUT, said, self._late(due))
-        found.end_ns = self._late(due)
-        return found
+    def _timed_out(self, exchange: Exchange, due: int) -> Exchange:
+        sentence = f"A request had not ended {self._traffic.time_out_s:g} s after it was due."
+        exchange.fail(TIMED_OUT, sentence, self._late(due))
+        exchange.end_ns = self._late(due)
+        return exchange

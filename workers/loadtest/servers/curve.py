@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from kernels.load.generator import LoadDuration, LoadTrace
 from kernels.measure.telemetry import TelemetrySampler
 from workers.documents.load import LimitResult, LoadResult
-from workers.documents.measurement import Telemetry
+from workers.documents.measurement import Telemetry, metric_key
 from workers.documents.workload import Objective
 from workers.harness.context import Context
 from workers.loadtest.highest_load import OUT_OF_TIME, searched
@@ -32,7 +32,7 @@ Loading = Callable[[LoadTest], LoadTrace]
 """Puts the load of a test on a server."""
 
 
-class Curve:
+class CurveSearch:
     """Measures one side until `until` seconds of the stage are left.
 
     On the way up each load gets half of an equal share of the time. That may be too short for a verdict. Such a load is
@@ -43,7 +43,7 @@ class Curve:
         """`gpus` are those that the side runs on."""
         self._ladder, self.search = ladder, ladder.search(LEAST_LOADS, LOOKS)
         self._context, self._device, self._until, self._gpus = context, device, until, gpus
-        self._found: dict[int, LoadResult] = {}
+        self._loads: dict[int, LoadResult] = {}
         self._again: set[int] = set()
         self.answers: list[list[judging.Answer]] = []
         """The answers of each load that are to be judged."""
@@ -60,45 +60,45 @@ class Curve:
                 sent = loading(here)
             steady = telemetry.summary(sent.counted_from_ns / 1e9, sent.stopped_ns / 1e9)
             self.answers.append(judging.drawn(sent))
-            found = judged(here, sent, at).model_copy(update={"url": ""})
-            return _beside_others(found, Telemetry.model_validate(steady))
+            load = judged(here, sent, at).model_copy(update={"url": ""})
+            return _beside_others(load, Telemetry.model_validate(steady))
 
         def measured(rung: int) -> LoadResult:
-            rising, known = rung > max(self._found, default=0), self._found.get(rung)
+            rising, known = rung > max(self._loads, default=0), self._loads.get(rung)
             if known is None or known.verdict is None:
-                known = self._found[rung] = put_on(rung, self._seconds)
+                known = self._loads[rung] = put_on(rung, self._seconds)
             longer = 0.0 if rising or rung in self._again else _seconds_for(known)
-            if longer and longer <= min(MOST_SECONDS, self._left - LEAST_SECONDS):
+            if longer and longer <= min(MOST_SECONDS, self._seconds_left - LEAST_SECONDS):
                 self._again.add(rung)
-                self._found[rung] = put_on(rung, longer)
-            return self._found[rung]
+                self._loads[rung] = put_on(rung, longer)
+            return self._loads[rung]
 
         return searched(self._ladder, self.search, measured, unfinished=self._unfinished, saturate=True)
 
     @property
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return self._context.seconds_left - self._until
 
     @property
     def _seconds(self) -> float:
-        remaining = max(LEAST_LOADS, self.search.loads) - len(self._found)
-        return min(MOST_SECONDS, max(LEAST_SECONDS, self._left / max(1, remaining) / LOOKS))
+        remaining = max(LEAST_LOADS, self.search.loads) - len(self._loads)
+        return min(MOST_SECONDS, max(LEAST_SECONDS, self._seconds_left / max(1, remaining) / LOOKS))
 
     def _unfinished(self) -> str:
-        if len(self._found) < LEAST_LOADS or self._left >= LEAST_SECONDS:
+        if len(self._loads) < LEAST_LOADS or self._seconds_left >= LEAST_SECONDS:
             return ""
         return OUT_OF_TIME
 
 
-def _seconds_for(found: LoadResult) -> float:
+def _seconds_for(load: LoadResult) -> float:
     """Seconds that a load must be put on for its verdict, at the rate at which it answered requests.
 
     0 where it has a verdict, or answered none.
     """
-    undecided = [each for each in found.outcomes if each.verdict == "not_enough_samples"]
-    if found.verdict != "not_enough_samples" or not all(each.requests for each in undecided):
+    undecided = [outcome for outcome in load.outcomes if outcome.verdict == "not_enough_samples"]
+    if load.verdict != "not_enough_samples" or not all(outcome.requests for outcome in undecided):
         return 0.0
-    return SPARE * max(each.needed / each.requests for each in undecided) * found.seconds / (1 - WARM_UP)
+    return SPARE * max(outcome.needed / outcome.requests for outcome in undecided) * load.seconds / (1 - WARM_UP)
 
 
 def _in_time(test: LoadTest) -> LoadTest:
@@ -108,17 +108,17 @@ def _in_time(test: LoadTest) -> LoadTest:
     """
     if not test.traffic.open_loop:
         return test
-    limits = [each.limit / 1e3 for each in test.objectives if each.limit is not None and each.unit == "ms"]
+    limits = [promise.limit / 1e3 for promise in test.objectives if promise.limit is not None and promise.unit == "ms"]
     longest = min(test.traffic.time_out_s, test.limits.seconds + max(limits, default=0.0))
     return replace(test, traffic=test.traffic.model_copy(update={"time_out_s": longest}))
 
 
-def _beside_others(found: LoadResult, telemetry: Telemetry) -> LoadResult:
+def _beside_others(load: LoadResult, telemetry: Telemetry) -> LoadResult:
     """The result with the device's telemetry; void where another program used the GPU."""
     if not telemetry.void:
-        return found.model_copy(update={"telemetry": telemetry})
-    notes = [*found.notes, telemetry.void]
-    return found.model_copy(update={"telemetry": telemetry, "verdict": None, "notes": notes})
+        return load.model_copy(update={"telemetry": telemetry})
+    notes = [*load.notes, telemetry.void]
+    return load.model_copy(update={"telemetry": telemetry, "verdict": None, "notes": notes})
 
 
 def with_limits(objectives: list[Objective], before: dict[tuple[str, int | None], float | None]) -> list[Objective]:
@@ -126,10 +126,10 @@ def with_limits(objectives: list[Objective], before: dict[tuple[str, int | None]
 
     `before` is by metric and n. A promise whose median is not known is left out.
     """
-    found = []
-    for each in objectives:
-        if each.limit is not None:
-            found.append(each)
-        elif limit := each.limit_beside(before.get((each.metric, each.n))):
-            found.append(each.model_copy(update={"limit": limit, "at_least_faster": None}))
-    return found
+    limited = []
+    for objective in objectives:
+        if objective.limit is not None:
+            limited.append(objective)
+        elif limit := objective.limit_beside(before.get(metric_key(objective))):
+            limited.append(objective.model_copy(update={"limit": limit, "at_least_faster": None}))
+    return limited

@@ -29,8 +29,8 @@ Answer = tuple[list[int], list[int]]
 
 def drawn(sent: LoadTrace) -> list[Answer]:
     """Up to ANSWERS whole answers of a load whose ids are known, in an order drawn by chance."""
-    whole = [each for each in sent.counted if each.ended and each.ended != CANCELLED]
-    answers = [(each.prompt_ids, each.ids) for each in whole if each.prompt_ids and each.ids]
+    completed = [exchange for exchange in sent.counted if exchange.ended and exchange.ended != CANCELLED]
+    answers = [(exchange.prompt_ids, exchange.ids) for exchange in completed if exchange.prompt_ids and exchange.ids]
     return random.Random(len(answers)).sample(answers, min(ANSWERS, len(answers)))
 
 
@@ -46,33 +46,33 @@ def judge(
     loaded, and what a forward pass raises.
     """
     lines = {name: _round_robin(loads) for name, loads in answers.items()}
-    found: dict[str, list[LogitGaps]] = {name: [] for name, line in lines.items() if line}
-    if not found:
+    gaps_of: dict[str, list[LogitGaps]] = {name: [] for name, line in lines.items() if line}
+    if not gaps_of:
         return {}
     context.say(0.95, "judging answers under load")
     device, reference = device_of(document.gpu_class), runners.runner("eager", load(document, context))
     try:
-        for answers_of_sides in itertools.zip_longest(*(lines[name] for name in found)):
-            for gaps, answer in zip(found.values(), answers_of_sides, strict=True):
+        for answers_of_sides in itertools.zip_longest(*(lines[name] for name in gaps_of)):
+            for gaps, answer in zip(gaps_of.values(), answers_of_sides, strict=True):
                 if answer is not None and (not gaps or context.seconds_left > 0):
                     prompt, served = answer
                     gaps.append(answer_gaps(reference, prompt, served, device))
     finally:
         reference.close()
         runners.free()
-    return {name: _said(gaps, allowed[name]) for name, gaps in found.items()}
+    return {name: _judgement(gaps, allowed[name]) for name, gaps in gaps_of.items()}
 
 
 def _round_robin(loads: Sequence[Sequence[Answer]]) -> list[Answer]:
     """The first answer of each load, then the second of each, and so on."""
-    return [each for turn in itertools.zip_longest(*loads) for each in turn if each is not None]
+    return [item for turn in itertools.zip_longest(*loads) for item in turn if item is not None]
 
 
-def _said(gaps: list[LogitGaps], allowed: float) -> ServedIds:
+def _judgement(gaps: list[LogitGaps], allowed: float) -> ServedIds:
     every, count = joined(gaps), len(gaps)
     answers = "One of its answers was" if count == 1 else f"{count:,} of its answers were"
-    said = (
+    sentence = (
         f"{answers} held against the model's logits: over {every.tokens:,} ids the largest logit gap is "
         f"{every.largest:.2g}."
     )
-    return served_ids(every, every.refusal(allowed), said)
+    return served_ids(every, every.refusal(allowed), sentence)

@@ -29,7 +29,7 @@ from workers.loadtest.measuring import LoadTest, sent_under
 from workers.loadtest.sending import LoadTarget
 from workers.loadtest.servers import judging
 from workers.loadtest.servers.batches import BatchLoop
-from workers.loadtest.servers.curve import Curve, Loading
+from workers.loadtest.servers.curve import CurveSearch, Loading
 from workers.measuring.served_model import device_of, load, planned
 from workers.wording.load_search import batches_words, curve_of, server_words
 
@@ -61,15 +61,15 @@ class Sides:
             raise ServerDeclined(EXCLUDED)
         caveats, file = list[str](), self.context.artifacts / "plan.json"
         file.write_text(plan.model_dump_json())
-        for given in (str(file), None):
+        for plan_file in (str(file), None):
             try:
-                with self._served(plan, given) as (server, device):
+                with self._served(plan, plan_file) as (server, device):
                     limit = self.over_http("after", replace(LOOPBACK, handing=server.handing), until)
-                    said = self._of_server(plan if given else None, device, caveats)
-                    chosen = server.serving if given else {}
-                    return curve_of(said.model_copy(update={"settings": chosen}), limit)
+                    curve = self._of_server(plan if plan_file else None, device, caveats)
+                    chosen = server.serving if plan_file else {}
+                    return curve_of(curve.model_copy(update={"settings": chosen}), limit)
             except ServerDeclined as why:
-                if given is None or not str(why).startswith("--plan: "):
+                if plan_file is None or not str(why).startswith("--plan: "):
                     raise
                 caveats.append(f"The server does not take the plan: {str(why).removeprefix('--plan: ').rstrip('.')}.")
         raise AssertionError("the loop returns or raises")
@@ -157,6 +157,6 @@ class Sides:
         recorded = self.document.recording
         traffic = self.document.workload.traffic.model_copy(update={"batch": 1})
         ladder = Ladder(traffic, self.most, recorded.seconds if recorded else math.inf)
-        curve = Curve(self.context, self.device, ladder, until, gpus)
+        curve = CurveSearch(self.context, self.device, ladder, until, gpus)
         self.answers[name] = curve.answers
         return curve.measure(name, test, loading)

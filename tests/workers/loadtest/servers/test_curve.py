@@ -42,7 +42,7 @@ def put_on(tmp_path, monkeypatch):
         monkeypatch.setattr(curve, "judged", judged)
         target = LoadTarget(Address.parse("http://127.0.0.1:1"), "none")
         test = LoadTest(target, Traffic(), [], LoadDuration(1.0), tmp_path)
-        found = curve.Curve(context, "cpu", Ladder(Traffic(), most), until=0).measure("after", test, loading)
+        found = curve.CurveSearch(context, "cpu", Ladder(Traffic(), most), until=0).measure("after", test, loading)
         return asked, found
 
     return measured
