@@ -86,7 +86,7 @@ def test_a_floor_beyond_the_token_is_flagged():
 
 @pytest.mark.parametrize(("batch", "ranks"), [(1, 2), (2, 1), (1, 4)])
 def test_several_gpus_are_said_and_batches_are_divided_as_well(monkeypatch, batch, ranks):
-    programs = programs_of("llama-of-4", sms=4, ranks=ranks, batch=batch, sliced=batch > 1)
+    programs = programs_of("llama-of-4", sms=4, tensor_parallel_size=ranks, batch=batch, sliced=batch > 1)
     monkeypatch.setattr(record, "timeline", lambda *_: [(program, made_up(program)) for program in programs])
     monkeypatch.setattr(record, "unmade", lambda runner: [])
     found = divided(profile(), None, PROMPT.repeat(batch, 1), STEPS, CEILINGS, 60)
