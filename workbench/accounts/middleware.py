@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from workbench.accounts import tokens
 from workbench.accounts.models import Membership
 from workbench.accounts.secrets import TOKEN_MARK
-from workbench.body_limits import API
+from workbench.serving.body_limits import API
 
 SESSION_KEY = "organisation"
 

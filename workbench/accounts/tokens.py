@@ -7,13 +7,13 @@ from django.db import DatabaseError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from workbench import database, disk
 from workbench.accounts.models import ApiToken, Membership, Organisation, User
 from workbench.accounts.permissions import can_admin
 from workbench.accounts.secrets import PREFIX_LENGTH, keyed_digest, new_token
 from workbench.accounts.services import AccountError
 from workbench.audit.models import Action
 from workbench.audit.services import record
+from workbench.storage import database, disk
 
 MOST_LIVING = 100
 """The most tokens of one person in one organisation that are neither revoked nor expired."""

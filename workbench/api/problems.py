@@ -14,11 +14,11 @@ from ninja.parser import Parser
 
 from kernels.model_files import ModelRefused
 from kernels.model_files.strict_json import MAX_ENTRIES, parse_json
-from workbench import database, disk
 from workbench.api.parameters import known_parameters_only
 from workbench.api.sentences import Problem, describe_error, field_path, invalid, sentence
-from workbench.body_limits import API, WORKER
 from workbench.openapi import PROBLEM_TYPE, complete
+from workbench.serving.body_limits import API, WORKER
+from workbench.storage import database, disk
 
 log = logging.getLogger(__name__)
 BODY_ENTRIES = 300_000

@@ -18,7 +18,7 @@ from workbench.bring_ups import services, tables
 from workbench.bring_ups.forms import BringUpForm
 from workbench.bring_ups.models import BringUpRow
 from workbench.prices.services import price_book
-from workbench.runs.result_page import Drawn, shown_chart
+from workbench.results.page_context import Drawn, shown_chart
 from workers.charts.base import Figure, Table
 from workers.documents.base import Basis
 

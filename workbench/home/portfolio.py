@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from workbench.intake.models import Workload
 from workbench.reports.models import Report
-from workbench.runs import line
+from workbench.runs import run_queue
 from workbench.runs.models import Run, StageRun
 
 MOST_SHOWN = 8
@@ -103,11 +103,11 @@ def open_runs(user: Any) -> list[OpenRun]:
     """The runs that are queued or running, the oldest first; at most MOST_SHOWN."""
     rows = Run.objects.of_memberships(user).filter(state__in=Run.OPEN).select_related("workload__model", "organisation")
     shown = list(rows.only(*SHOWN_OF_OPEN).order_by("created_at")[:MOST_SHOWN])
-    lines = {name: line.Line(name) for name in {run.gpu_class for run in shown}}
+    lines = {name: run_queue.Line(name) for name in {run.gpu_class for run in shown}}
     return [OpenRun(run, _seconds_left(run, lines[run.gpu_class])) for run in shown]
 
 
-def _seconds_left(run: Run, waiting: line.Line) -> float | None:
+def _seconds_left(run: Run, waiting: run_queue.Line) -> float | None:
     typical = waiting.typical_seconds
     if typical is None:
         return None

@@ -15,7 +15,7 @@ from workbench.home import portfolio as portfolios
 from workbench.home import sample as samples
 from workbench.home.forms import FilterForm
 from workbench.pages.filters import left_out
-from workbench.runs import result_page
+from workbench.results import page_context
 from workbench.runs.services import RunError, headlines
 
 PAGE_SIZE = 25
@@ -80,5 +80,5 @@ def example(request: HttpRequest) -> HttpResponse:
     found = examples.example()
     if found is None:
         raise Http404("This installation has no example.")
-    context = result_page.context(found.workload, found.model, found.results, found.stages)
+    context = page_context.context(found.workload, found.model, found.results, found.stages)
     return render(request, "home/example.html", context | {"example": found})

@@ -12,7 +12,7 @@ from django.utils.functional import cached_property
 from kernels.model_files import answer_of_config
 from workbench.accounts.querysets import OrganisationQuerySet
 from workbench.api.sentences import sentence, sentences
-from workbench.row_bytes import row_bytes
+from workbench.storage.row_bytes import row_bytes
 from workers.documents.model import ModelManifest
 from workers.documents.recording import Recording as RecordingDocument
 from workers.documents.workload import Workload as WorkloadDocument

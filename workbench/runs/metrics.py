@@ -16,7 +16,8 @@ from prometheus_client.core import GaugeMetricFamily
 from kernels.measure.intervals import percentile
 from workbench import broker
 from workbench.intake.models import Upload
-from workbench.runs import dispatch, placement
+from workbench.intake.services import placement
+from workbench.runs import dispatch
 from workbench.runs.models import Event, Run, StageRun, Worker
 from workers.documents.broker import LEDGER_QUEUE, gpu_queue
 from workers.documents.stages import GPU_STAGES

@@ -12,16 +12,18 @@ from django.db.models import Count, Q
 from workbench.api import quota
 from workbench.api.sentences import sentence, sentences
 from workbench.intake.models import Unreadable, Workload
+from workbench.intake.services import placement
 from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import create_workload
 from workbench.prices.services import price_book
-from workbench.runs import placement, reuse, state
-from workbench.runs.budget import seconds_left
-from workbench.runs.documents import StageTime, times_since
+from workbench.runs import reuse, state
 from workbench.runs.models import Run, StageRun
+from workbench.runs.stage_times import StageTime, times_since
+from workers.documents import budget
 from workers.documents.gpu_class import gpus_of
 from workers.documents.stages import Results, Stage, StageInput
 from workers.documents.worker_api import StageKey
+from workers.documents.workload import Workload as WorkloadDocument
 
 ENDED = {"done": "ended", "failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
 
@@ -175,6 +177,15 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         organisation=str(run.organisation_id),
         recording=recording.document if recording else None,
     )
+
+
+def seconds_left(run: Run, stage: Stage, document: WorkloadDocument) -> float:
+    """Seconds for `stage`, by what the run's earlier stages took; waiting in a queue is not counted."""
+    done = StageRun.objects.filter(run=run, state=StageRun.State.DONE)
+    spent = sum(
+        (row.finished_at - row.started_at).total_seconds() for row in done if row.finished_at and row.started_at
+    )
+    return budget.granted(stage, document, spent)
 
 
 def lacks(run: Run, what: str) -> str:

@@ -13,8 +13,9 @@ from django.db.models.functions import Least
 from django.utils import timezone
 
 from workbench import broker
-from workbench.runs import dispatch, line, placement, state
+from workbench.runs import dispatch, run_queue, state
 from workbench.runs.models import LastSweep, Run
+from workbench.runs.workers import reroute_waiting
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +39,9 @@ def sweep() -> Swept:
     swept = Swept()
     now, away = _resume()
     for run in Run.objects.filter(state=Run.State.RUNNING, lease_until__lt=now):
-        swept.retried += state.retry(line.key_of(run), f"{run.worker} was not heard of any more", stale_since=now)
+        swept.retried += state.retry(run_queue.key_of(run), f"{run.worker} was not heard of any more", stale_since=now)
     if not away:
-        placement.reroute_waiting()
+        reroute_waiting()
     swept.published = _publish_missing(now - timedelta(seconds=settings.REPUBLISH_SECONDS))
     return swept
 

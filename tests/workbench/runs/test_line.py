@@ -9,7 +9,7 @@ import sample_runs
 from django.utils import timezone
 
 from workbench.accounts.models import Organisation, User
-from workbench.runs import line, state
+from workbench.runs import run_queue, state
 from workbench.runs.models import Run, Worker
 from workers.documents.stages import GPU_STAGES
 from workers.documents.worker_api import StageKey
@@ -47,9 +47,9 @@ def _message(run: Run) -> StageKey:
 def _order_of_ends(messages: list[StageKey]) -> Iterator[str]:
     """One worker takes message after message; each stage that ends sends another. The runs as they end."""
     for message in messages:
-        run = line.claim(message, "gpu-0@host", "h200")
+        run = run_queue.claim(message, "gpu-0@host", "h200")
         assert run is not None
-        key = line.key_of(run)
+        key = run_queue.key_of(run)
         assert state.advance(key, {})
         if run.stage == "verify":
             yield str(run.id)
@@ -77,7 +77,7 @@ def test_two_workers_serve_two_organisations(
     submit: Submit, organisation: Organisation, engineer: User, other: Organisation, foreigner: User
 ) -> None:
     runs = [submit(organisation, engineer), submit(organisation, engineer), submit(other, foreigner)]
-    taken = [line.claim(_message(runs[0]), f"gpu-{number}@host", "h200") for number in range(2)]
+    taken = [run_queue.claim(_message(runs[0]), f"gpu-{number}@host", "h200") for number in range(2)]
     assert {run.organisation_id for run in taken if run} == {organisation.id, other.id}
 
 
@@ -85,10 +85,10 @@ def test_a_claim_without_a_class_takes_the_run_that_it_names(
     submit: Submit, organisation: Organisation, engineer: User
 ) -> None:
     first, second = submit(organisation, engineer), submit(organisation, engineer)
-    taken = line.claim(_message(second), "w", "")
+    taken = run_queue.claim(_message(second), "w", "")
     assert taken is not None
     assert taken.id == second.id
-    assert line.claim(_message(first), "w", "b200") is None
+    assert run_queue.claim(_message(first), "w", "b200") is None
 
 
 def test_the_place_is_the_order_in_which_claims_are_granted(
@@ -96,9 +96,9 @@ def test_the_place_is_the_order_in_which_claims_are_granted(
 ) -> None:
     mine = [submit(organisation, engineer) for _ in range(4)]
     theirs = [submit(other, foreigner) for _ in range(2)]
-    places = {run.id: line.place_of(run) for run in [*mine, *theirs]}
+    places = {run.id: run_queue.place_of(run) for run in [*mine, *theirs]}
     assert {place.length for place in places.values() if place} == {6}
-    taken = [line.claim(_message(mine[0]), f"gpu-{number}@host", "h200") for number in range(6)]
+    taken = [run_queue.claim(_message(mine[0]), f"gpu-{number}@host", "h200") for number in range(6)]
     assert [run.id for run in taken if run] == sorted(places, key=lambda run: places[run] or (0,))
 
 
@@ -106,7 +106,7 @@ def test_the_estimate_goes_by_the_last_runs(
     submit: Submit, organisation: Organisation, engineer: User, api: Any, browser: Any
 ) -> None:
     runs = [submit(organisation, engineer) for _ in range(3)]
-    assert line.place_of(runs[2]) == line.Place(3, 3, None)
+    assert run_queue.place_of(runs[2]) == run_queue.Place(3, 3, None)
     now = timezone.now()
     Worker.objects.create(name="gpu-0@host", gpu_class="h200", last_seen=now)
     done = submit(organisation, engineer)
@@ -116,6 +116,6 @@ def test_the_estimate_goes_by_the_last_runs(
     page = browser(engineer).get(f"/runs/{runs[2].id}/").content.decode()
     assert "Number 3 of 3 in line for class h200." in page
     assert "It begins in about" in page
-    assert line.claim(_message(runs[0]), "gpu-0@host", "h200") is not None
+    assert run_queue.claim(_message(runs[0]), "gpu-0@host", "h200") is not None
     runs[0].refresh_from_db()
-    assert line.place_of(runs[0]) is None
+    assert run_queue.place_of(runs[0]) is None

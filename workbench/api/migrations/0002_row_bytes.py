@@ -1,7 +1,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-import workbench.row_bytes
+import workbench.storage.row_bytes
 
 
 class Migration(migrations.Migration):
@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
                 ('status', models.PositiveSmallIntegerField(null=True)),
                 ('content_type', models.CharField(blank=True, max_length=120)),
                 ('body', models.BinaryField(default=bytes)),
-                ('row_bytes', workbench.row_bytes.row_bytes('body', binary=True)),
+                ('row_bytes', workbench.storage.row_bytes.row_bytes('body', binary=True)),
                 ('created_at', models.DateTimeField(auto_now_add=True, db_index=True)),
             ],
             options={

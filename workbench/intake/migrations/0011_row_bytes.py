@@ -2,7 +2,7 @@
 
 import django.db.models.expressions
 import django.db.models.functions.comparison
-import workbench.row_bytes
+import workbench.storage.row_bytes
 from django.conf import settings
 from django.db import migrations, models
 
@@ -20,12 +20,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='model',
             name='row_bytes',
-            field=models.GeneratedField(db_persist=True, expression=django.db.models.expressions.CombinedExpression(models.Value(512), '+', workbench.row_bytes.Bytes(django.db.models.functions.comparison.Cast('manifest', models.TextField()))), output_field=models.BigIntegerField()),
+            field=models.GeneratedField(db_persist=True, expression=django.db.models.expressions.CombinedExpression(models.Value(512), '+', workbench.storage.row_bytes.Bytes(django.db.models.functions.comparison.Cast('manifest', models.TextField()))), output_field=models.BigIntegerField()),
         ),
         migrations.AddField(
             model_name='workload',
             name='row_bytes',
-            field=models.GeneratedField(db_persist=True, expression=django.db.models.expressions.CombinedExpression(django.db.models.expressions.CombinedExpression(models.Value(512), '+', workbench.row_bytes.Bytes(django.db.models.functions.comparison.Cast('document', models.TextField()))), '+', workbench.row_bytes.Bytes(django.db.models.functions.comparison.Cast('endpoint_key', models.TextField()))), output_field=models.BigIntegerField()),
+            field=models.GeneratedField(db_persist=True, expression=django.db.models.expressions.CombinedExpression(django.db.models.expressions.CombinedExpression(models.Value(512), '+', workbench.storage.row_bytes.Bytes(django.db.models.functions.comparison.Cast('document', models.TextField()))), '+', workbench.storage.row_bytes.Bytes(django.db.models.functions.comparison.Cast('endpoint_key', models.TextField()))), output_field=models.BigIntegerField()),
         ),
         migrations.AddIndex(
             model_name='model',

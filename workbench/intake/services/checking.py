@@ -18,7 +18,6 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from kernels.model_files import ModelFacts, ModelRefused
-from workbench import disk
 from workbench.api.in_flight import held
 from workbench.api.problems import DETAILS, problem_document
 from workbench.api.sentences import Problem
@@ -26,6 +25,7 @@ from workbench.intake import check_files
 from workbench.intake.models import Upload, UploadFile
 from workbench.intake.services import recordings, uploads
 from workbench.intake.services.receiving import CONFIG, file_of, folder_of, refused
+from workbench.storage import disk
 from workers.documents.recording import RecordingFacts
 
 log = logging.getLogger(__name__)

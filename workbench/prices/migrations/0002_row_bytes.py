@@ -2,7 +2,7 @@
 
 import django.db.models.expressions
 import django.db.models.functions.comparison
-import workbench.row_bytes
+import workbench.storage.row_bytes
 from django.conf import settings
 from django.db import migrations, models
 
@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='pricebookrow',
             name='row_bytes',
-            field=models.GeneratedField(db_persist=True, expression=django.db.models.expressions.CombinedExpression(models.Value(512), '+', workbench.row_bytes.Bytes(django.db.models.functions.comparison.Cast('document', models.TextField()))), output_field=models.BigIntegerField()),
+            field=models.GeneratedField(db_persist=True, expression=django.db.models.expressions.CombinedExpression(models.Value(512), '+', workbench.storage.row_bytes.Bytes(django.db.models.functions.comparison.Cast('document', models.TextField()))), output_field=models.BigIntegerField()),
         ),
         migrations.AddIndex(
             model_name='pricebookrow',

@@ -18,7 +18,7 @@ from workbench.openapi import answers_file
 from workbench.runs import services
 from workbench.runs.models import Run, StageRun
 from workbench.runs.schemas import Events, NewRun, ResultDocument, RunDetail, RunSummary, StageDocument
-from workbench.runs.views.runs import report_response
+from workbench.runs.views.files import report_response
 from workers.documents.stages import Results, RunState, Stage
 from workers.wording.serving import served_plan
 

@@ -10,7 +10,7 @@ def set_incremental(apps, editor):
 
 
 class Migration(migrations.Migration):
-    """The sweep can give back to the disk what deleted rows took (`workbench/disk.py`)."""
+    """The sweep can give back to the disk what deleted rows took (`workbench/storage/disk.py`)."""
 
     atomic = False
 

@@ -8,8 +8,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from workbench.accounts import services, tokens
 from workbench.accounts.models import ApiToken, Membership, Organisation, Role, User
-from workbench.secret_files import kept_secret
 from workbench.short_text import check_short_text
+from workbench.storage.secret_files import kept_secret
 
 
 class Command(BaseCommand):
