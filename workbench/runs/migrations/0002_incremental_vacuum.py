@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
     atomic = False
 
     dependencies = [
-        ('runs', '0005_row_bytes'),
+        ('runs', '0001_initial'),
     ]
 
     operations = [
