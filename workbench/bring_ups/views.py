@@ -18,7 +18,7 @@ from workbench.bring_ups import services, tables
 from workbench.bring_ups.forms import BringUpForm
 from workbench.bring_ups.models import BringUpRow
 from workbench.prices.services import price_book
-from workbench.results.page_context import Drawn, shown_chart
+from workbench.results.page_context import ChartView, chart_view
 from workers.charts.base import Figure, Table
 from workers.documents.base import Basis
 
@@ -114,10 +114,10 @@ def _chosen(rows: Any, text: str) -> BringUpRow | None:
         raise Http404 from None
 
 
-def _table(key: str, title: str, table: Table, basis: Basis = "measured", figure: Figure | None = None) -> Drawn:
-    return shown_chart(key, title, "", basis, "", figure, table)
+def _table(key: str, title: str, table: Table, basis: Basis = "measured", figure: Figure | None = None) -> ChartView:
+    return chart_view(key, title, "", basis, "", figure, table)
 
 
-def _gaps(key: str, model: ModelCost) -> Drawn:
+def _gaps(key: str, model: ModelCost) -> ChartView:
     """The gaps of a model: measured times of single ops by their calls in a request. No request was timed."""
     return _table(key, f"Gaps of {model.model}", tables.gaps(model), "modelled", tables.gaps_figure(model))

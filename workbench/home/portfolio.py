@@ -103,11 +103,11 @@ def open_runs(user: Any) -> list[OpenRun]:
     """The runs that are queued or running, the oldest first; at most MOST_SHOWN."""
     rows = Run.objects.of_memberships(user).filter(state__in=Run.OPEN).select_related("workload__model", "organisation")
     shown = list(rows.only(*SHOWN_OF_OPEN).order_by("created_at")[:MOST_SHOWN])
-    lines = {name: run_queue.Line(name) for name in {run.gpu_class for run in shown}}
+    lines = {name: run_queue.ClassQueue(name) for name in {run.gpu_class for run in shown}}
     return [OpenRun(run, _seconds_left(run, lines[run.gpu_class])) for run in shown]
 
 
-def _seconds_left(run: Run, waiting: run_queue.Line) -> float | None:
+def _seconds_left(run: Run, waiting: run_queue.ClassQueue) -> float | None:
     typical = waiting.typical_seconds
     if typical is None:
         return None

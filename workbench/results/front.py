@@ -8,7 +8,7 @@ from workbench.intake.models import Workload
 from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import class_memory_gib, needed_gib
 from workbench.prices.services import price_book
-from workbench.results.page_context import Drawn, shown_chart
+from workbench.results.page_context import ChartView, chart_view
 from workbench.runs import services
 from workbench.runs.models import Run, StageRun
 from workers.charts import front
@@ -31,7 +31,7 @@ NOTE = (
 class Front(NamedTuple):
     """The chart with its table, and the classes of one GPU whose points, also those of several, are modelled."""
 
-    chart: Drawn
+    chart: ChartView
     modelled: Sequence[str]
 
 
@@ -50,7 +50,7 @@ def front_of(workload: Workload, document: WorkloadDocument, manifest: ModelMani
         return None
     shown = front.figure(found, first, manifest.counted), front.table(found, first, manifest.counted)
     modelled = [*dict.fromkeys(single_gpu_class(name) for name, known in modelled_on.items() if known.plans)]
-    return Front(shown_chart("front", "Cost against latency", NOTE, "modelled", "", *shown), modelled)
+    return Front(chart_view("front", "Cost against latency", NOTE, "modelled", "", *shown), modelled)
 
 
 def _measured(workload: Workload) -> dict[str, Results]:

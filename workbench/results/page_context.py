@@ -61,7 +61,7 @@ DEFINED = {
 
 
 @dataclass(frozen=True)
-class Drawn:
+class ChartView:
     """A chart as the template shows it; `figure` is None where only the table is known."""
 
     key: str
@@ -98,15 +98,17 @@ def _cell(cell: tuple[str, bool]) -> str:
     return f'<td class="number">{escape(text)}</td>' if numeric else f"<td>{escape(text)}</td>"
 
 
-def shown_chart(key: str, title: str, note: str, basis: str, where: str, figure: Figure | None, table: Table) -> Drawn:
+def chart_view(
+    key: str, title: str, note: str, basis: str, where: str, figure: Figure | None, table: Table
+) -> ChartView:
     """A chart with its table as the template shows it."""
-    return Drawn(key, title, note, basis, where, figure, cells.headers(table), cells.rows(table))
+    return ChartView(key, title, note, basis, where, figure, cells.headers(table), cells.rows(table))
 
 
-def charts(results: Results) -> dict[str, Drawn]:
+def charts(results: Results) -> dict[str, ChartView]:
     """Every chart that has something to show, by its key."""
     every = {
-        chart.key: shown_chart(
+        chart.key: chart_view(
             chart.key,
             chart.title,
             chart.note,
@@ -120,11 +122,11 @@ def charts(results: Results) -> dict[str, Drawn]:
     return {key: each for key, each in every.items() if each.rows}
 
 
-def more_latencies(results: Results) -> list[Drawn]:
+def more_latencies(results: Results) -> list[ChartView]:
     """The distributions of the metrics after the first."""
     where = provenance.sentence(results, "verify")
     return [
-        shown_chart(
+        chart_view(
             f"latency-{metric}-{n or 0}",
             f"Distribution of {metric_title(metric, n)}",
             "",
@@ -137,12 +139,12 @@ def more_latencies(results: Results) -> list[Drawn]:
     ]
 
 
-def timeline_chart(times: list[StageTime]) -> Drawn | None:
+def timeline_chart(times: list[StageTime]) -> ChartView | None:
     """How long each stage took."""
     spans = [timeline.StageSpan(each.stage, each.start_s, each.duration_s) for each in times]
     if not spans:
         return None
-    return shown_chart(
+    return chart_view(
         "timeline", "How long each stage took", "", "measured", "", timeline.figure(spans), timeline.table(spans)
     )
 

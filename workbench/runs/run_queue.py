@@ -26,8 +26,8 @@ LAST_RUNS = 20
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-class Place(NamedTuple):
-    """A run's place in the line of its class, from 1 on. `seconds` until it begins is computed; None when no run of
+class QueuePosition(NamedTuple):
+    """A run's place in the queue of its class, from 1 on. `seconds` until it begins is computed; None when no run of
     the class has ended, or when nothing serves the class."""
 
     position: int
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 class _Share(NamedTuple):
-    """What an organisation has in the line: `begun` open runs, and `waiting` ones. Fewer `begun` go first."""
+    """What an organisation has in the queue: `begun` open runs, and `waiting` ones. Fewer `begun` go first."""
 
     begun: int
     last_begin: datetime
@@ -100,19 +100,19 @@ def next_run(gpu_class: str) -> Run | None:
     return waiting.filter(started_at=None, organisation=first.organisation).order_by("created_at", "id").first()
 
 
-def place_of(run: Run) -> Place | None:
+def place_of(run: Run) -> QueuePosition | None:
     """Where a run that waits for its first stage stands; None for any other run."""
-    return Line(run.gpu_class).place_of(run)
+    return ClassQueue(run.gpu_class).place_of(run)
 
 
-class Line:
-    """The line of a GPU class at the moment that it is first asked. Many runs' places cost few queries."""
+class ClassQueue:
+    """The queue of a GPU class at the moment that it is first asked. Many runs' places cost few queries."""
 
     def __init__(self, gpu_class: str) -> None:
         self.gpu_class = gpu_class
         self._queued: dict[Any, list[Any]] = {}
 
-    def place_of(self, run: Run) -> Place | None:
+    def place_of(self, run: Run) -> QueuePosition | None:
         """Where a run of the class that waits for its first stage stands; None for any other run."""
         if run.state != Run.State.QUEUED or run.started_at is not None:
             return None
@@ -125,7 +125,7 @@ class Line:
             if share is not own:
                 ahead += min(share.waiting, max(0, position - share.begun + share.goes_before(own)))
         length = self._begun + sum(share.waiting for share in self._shares)
-        return Place(ahead + 1, length, self._seconds_until(ahead))
+        return QueuePosition(ahead + 1, length, self._seconds_until(ahead))
 
     @cached_property
     def typical_seconds(self) -> float | None:

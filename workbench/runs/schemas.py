@@ -81,7 +81,7 @@ class RunDetail(RunSummary):
         return list(run.stages.defer("result", "partial"))
 
     @staticmethod
-    def resolve_place(run: Run) -> run_queue.Place | None:
+    def resolve_place(run: Run) -> run_queue.QueuePosition | None:
         return run_queue.place_of(run)
 
     @staticmethod

@@ -24,19 +24,19 @@ LATE = timedelta(seconds=1)
 
 
 @dataclass
-class Swept:
+class SweepCounts:
     """How many runs were given a new attempt, and how many messages were sent again."""
 
     retried: int = 0
     published: int = 0
 
 
-def sweep() -> Swept:
+def sweep() -> SweepCounts:
     """Retry, cancel or lose runs whose lease has ended; send again what no worker has claimed.
 
     A message sent twice is harmless, since only one claim of an attempt succeeds.
     """
-    swept = Swept()
+    swept = SweepCounts()
     now, away = _resume()
     for run in Run.objects.filter(state=Run.State.RUNNING, lease_until__lt=now):
         swept.retried += state.retry(run_queue.key_of(run), f"{run.worker} was not heard of any more", stale_since=now)

@@ -35,7 +35,7 @@ NO_MODEL = "-"
 
 
 @dataclass
-class Checks:
+class FormChecks:
     """Sentences: the `promises`, what is still `missing`, what is wrong (`reasons`), `warnings`, and `facts`."""
 
     promises: list[str] = field(default_factory=list)
@@ -52,9 +52,9 @@ class Checks:
         return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
 
 
-def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> Checks:
+def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> FormChecks:
     """The checks of the form as it stands. `rows` are the organisation's models, `recordings` its recordings."""
-    found = Checks(facts=[_workers()])
+    found = FormChecks(facts=[_workers()])
     labels = {each.name: each.label for each in form.inputs()}
     try:
         given = sla.parse(form.sla_text, form.sla_name) if form.sla_text else form.document()
@@ -75,7 +75,7 @@ def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> 
     return found
 
 
-def _tell(found: Checks, errors: Sequence[Mapping[str, str]], labels: Mapping[str, str]) -> None:
+def _tell(found: FormChecks, errors: Sequence[Mapping[str, str]], labels: Mapping[str, str]) -> None:
     """Reasons under the labels of their inputs; an input that is only empty is missing, not wrong."""
     for error in errors:
         name = _label(error["field"], labels)
@@ -127,7 +127,7 @@ def _load_words(most: int, traffic: Traffic) -> str:
 
 
 def _check_model(
-    found: Checks,
+    found: FormChecks,
     document: WorkloadDocument,
     rows: Any,
     labels: Mapping[str, str],
@@ -180,7 +180,7 @@ def _check_model(
         found.warnings.append(f"No allowed class ({allowed}) has a living worker that holds it: a run would wait.")
 
 
-def _tell_prediction(found: Checks, document: WorkloadDocument, facts: ModelManifest, known: Known) -> None:
+def _tell_prediction(found: FormChecks, document: WorkloadDocument, facts: ModelManifest, known: Known) -> None:
     """What the fastest plan is predicted to take for the first promise that predictions are about.
 
     It is a warning where the promise is shorter, with the class that could keep it. Where no promise is predicted on a

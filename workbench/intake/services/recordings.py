@@ -34,7 +34,7 @@ LONGEST_NAME = 200
 FIELD = "traffic.recording"
 
 
-def announce(organisation: Any, user: Any, file: uploads.Announced) -> Upload:
+def announce(organisation: Any, user: Any, file: uploads.AnnouncedFile) -> Upload:
     """Announces the upload of a recording. Raises Problem when its name, its size or the quota does not allow it."""
     if "/" in file.path or not file.path.isprintable() or not 0 < len(file.path) <= LONGEST_NAME:
         reason = f"is no file name: it has at most {LONGEST_NAME} characters, no slash and no control characters"

@@ -121,7 +121,7 @@ def workload_check(request: Any) -> HttpResponse:
     return render(request, "intake/_checks.html", {"checks": checks})
 
 
-def _live_checks(request: Any, form: WorkloadForm) -> live_checks.Checks:
+def _live_checks(request: Any, form: WorkloadForm) -> live_checks.FormChecks:
     models, recordings = (kind.objects.for_user(request.user) for kind in (Model, Recording))
     return live_checks.check(form, models, recordings, request.organisation)
 

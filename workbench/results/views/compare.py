@@ -27,7 +27,7 @@ def compare(request: HttpRequest) -> HttpResponse:
     )
     enough = len(sides) > 1
     sections = [
-        page_context.shown_chart(
+        page_context.chart_view(
             section.key,
             section.title,
             section.note,

@@ -36,7 +36,7 @@ def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
     return render(request, "results/result.html", context)
 
 
-class Body(NamedTuple):
+class RenderedResult(NamedTuple):
     """The part of a result's page that is made of stored documents: `html`, the `stages` whose results are known, and
     a sentence about the first document that cannot be read, or ""."""
 
@@ -45,19 +45,19 @@ class Body(NamedTuple):
     unreadable: str
 
 
-def _kept_body(run: Run) -> Body:
+def _kept_body(run: Run) -> RenderedResult:
     """The body of a run that is done, which never changes; it is kept for some minutes."""
     kept = caches["results"].get(str(run.pk))
     if kept is not None:
         html, stages = kept
-        return Body(mark_safe(html), stages, "")
+        return RenderedResult(mark_safe(html), stages, "")
     found = _body(run)
     if not found.unreadable:
         caches["results"].set(str(run.pk), [found.html, found.stages])
     return found
 
 
-def _body(run: Run) -> Body:
+def _body(run: Run) -> RenderedResult:
     known, unreadable_result = services.reading(run)
     document, unreadable = run.workload.reading
     manifest, unreadable_model = run.workload.model.reading
@@ -69,7 +69,7 @@ def _body(run: Run) -> Body:
     }
     html = render_to_string("results/_result.html", context)
     stages: list[str] = [stage for stage in STAGES if getattr(known, stage) is not None]
-    return Body(html, stages, unreadable or unreadable_model or unreadable_result)
+    return RenderedResult(html, stages, unreadable or unreadable_model or unreadable_result)
 
 
 class _Timeline(NamedTuple):

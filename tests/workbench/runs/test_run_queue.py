@@ -106,7 +106,7 @@ def test_the_estimate_goes_by_the_last_runs(
     submit: Submit, organisation: Organisation, engineer: User, api: Any, browser: Any
 ) -> None:
     runs = [submit(organisation, engineer) for _ in range(3)]
-    assert run_queue.place_of(runs[2]) == run_queue.Place(3, 3, None)
+    assert run_queue.place_of(runs[2]) == run_queue.QueuePosition(3, 3, None)
     now = timezone.now()
     Worker.objects.create(name="gpu-0@host", gpu_class="h200", last_seen=now)
     done = submit(organisation, engineer)
