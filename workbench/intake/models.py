@@ -67,10 +67,10 @@ class Model(models.Model):
     @property
     def facts(self) -> ModelManifest:
         """The manifest as a document. Raises Unreadable."""
-        found = _read_stored(ModelManifest, self.manifest, f"manifest of {self.name}")
-        if "counted" in found.model_fields_set:
-            return found
-        return found.model_copy(update={"counted": answer_of_config(found.config).unit})
+        manifest = _read_stored(ModelManifest, self.manifest, f"manifest of {self.name}")
+        if "counted" in manifest.model_fields_set:
+            return manifest
+        return manifest.model_copy(update={"counted": answer_of_config(manifest.config).unit})
 
     @property
     def reading(self) -> tuple[ModelManifest | None, str]:

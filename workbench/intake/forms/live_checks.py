@@ -54,35 +54,35 @@ class FormChecks:
 
 def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> FormChecks:
     """The checks of the form as it stands. `rows` are the organisation's models, `recordings` its recordings."""
-    found = FormChecks(facts=[_workers()])
-    labels = {each.name: each.label for each in form.inputs()}
+    checks = FormChecks(facts=[_workers()])
+    labels = {form_input.name: form_input.label for form_input in form.inputs()}
     try:
         given = sla.parse(form.sla_text, form.sla_name) if form.sla_text else form.document()
         document = WorkloadDocument.model_validate({"model": form.values.get("model") or NO_MODEL} | given)
     except Problem as problem:
-        _tell(found, problem.errors, labels)
+        _tell(checks, problem.errors, labels)
     except pydantic.ValidationError as error:
-        _tell(found, sentences(error), labels)
-        found.promises = _readable_promises(form)
+        _tell(checks, sentences(error), labels)
+        checks.promises = _readable_promises(form)
     else:
-        found.promises = [promises.words(each) for each in document.objectives]
+        checks.promises = [promises.words(objective) for objective in document.objectives]
         recording = named_recording(recordings, document)
-        found.facts += [f"{recording.document.words}."] if recording else []
+        checks.facts += [f"{recording.document.words}."] if recording else []
         known = placement.known(organisation, document)
-        _check_model(found, document, rows, labels, recording, known)
-        if found.gpu_class and (facts := _facts(document.model, rows)):
-            _tell_prediction(found, document, facts, known)
-    return found
+        _check_model(checks, document, rows, labels, recording, known)
+        if checks.gpu_class and (facts := _facts(document.model, rows)):
+            _tell_prediction(checks, document, facts, known)
+    return checks
 
 
-def _tell(found: FormChecks, errors: Sequence[Mapping[str, str]], labels: Mapping[str, str]) -> None:
+def _tell(checks: FormChecks, errors: Sequence[Mapping[str, str]], labels: Mapping[str, str]) -> None:
     """Reasons under the labels of their inputs; an input that is only empty is missing, not wrong."""
     for error in errors:
         name = _label(error["field"], labels)
         if error["reason"] == "is required":
-            found.missing.append(name)
+            checks.missing.append(name)
         else:
-            found.reasons.append(f"{': '.join(filter(None, [name, error['reason'].rstrip('.')]))}.")
+            checks.reasons.append(f"{': '.join(filter(None, [name, error['reason'].rstrip('.')]))}.")
 
 
 def _label(path: str, labels: Mapping[str, str]) -> str:
@@ -93,13 +93,13 @@ def _label(path: str, labels: Mapping[str, str]) -> str:
 
 def _readable_promises(form: WorkloadForm) -> list[str]:
     """The promises that are whole already, while something else is not."""
-    found = []
+    readable = []
     for row in form.document().get("objectives", []):
         try:
-            found.append(promises.words(Objective.model_validate(row)))
+            readable.append(promises.words(Objective.model_validate(row)))
         except pydantic.ValidationError:
             continue
-    return found
+    return readable
 
 
 def _workers() -> str:
@@ -127,7 +127,7 @@ def _load_words(most: int, traffic: Traffic) -> str:
 
 
 def _check_model(
-    found: FormChecks,
+    checks: FormChecks,
     document: WorkloadDocument,
     rows: Any,
     labels: Mapping[str, str],
@@ -136,74 +136,74 @@ def _check_model(
 ) -> None:
     facts = _facts(document.model, rows)
     if facts is None:
-        found.missing.append(labels["model"])
+        checks.missing.append(labels["model"])
         return
-    _tell(found, reasons(facts, document, known, recording), labels)
+    _tell(checks, reasons(facts, document, known, recording), labels)
     traffic = document.traffic
     what = request_words(traffic, facts)
-    found.facts.insert(0, f"A request: {what}; batch {traffic.batch}, {traffic.concurrency} at once.")
+    checks.facts.insert(0, f"A request: {what}; batch {traffic.batch}, {traffic.concurrency} at once.")
     if document.load is not None:
-        found.facts.insert(1, _load_words(document.load.most_users, traffic))
+        checks.facts.insert(1, _load_words(document.load.most_users, traffic))
     needs = needed_gib(facts, document)
     fits = [name for name in document.constraints.gpu_classes if needs <= class_memory_gib(name)]
-    found.facts.append(
+    checks.facts.append(
         f"{facts.name} needs about {needs:,.1f} GiB with this traffic (modelled): "
         f"{'it fits ' + ', '.join(fits) if fits else 'it fits no allowed class'}."
     )
-    found.warnings += promises.below_floor(facts, document, known)
+    checks.warnings += promises.below_floor(facts, document, known)
     if document.baseline_runner == "vllm" and document.constraints.minutes < MINUTES_WITH_VLLM:
-        found.warnings.append(
+        checks.warnings.append(
             f"vLLM's server takes about a minute to start: give the run {MINUTES_WITH_VLLM:g} minutes."
         )
     try:
         placement.check_fits(document, facts, None)
     except placement.TooLarge as error:
         if fits:  # else that no allowed class holds it is said already
-            found.reasons.append(f"{error}.")
+            checks.reasons.append(f"{error}.")
         return
     chosen = placement.choose_class(document, facts, known.ceilings)
     if refused := placement.refusal(document, facts, chosen, known):
-        found.warnings = [each for each in found.warnings if each != f"{refused}."]
-        if all(refused not in each for each in found.reasons):
-            found.reasons.append(f"No run would start: {refused}.")
+        checks.warnings = [warning for warning in checks.warnings if warning != f"{refused}."]
+        if all(refused not in reason for reason in checks.reasons):
+            checks.reasons.append(f"No run would start: {refused}.")
         return
-    found.gpu_class = chosen
-    found.facts += placement.missed_by_fewer(document, facts, chosen, known.ceilings)
+    checks.gpu_class = chosen
+    checks.facts += placement.missed_by_fewer(document, facts, chosen, known.ceilings)
     if gpus_of(chosen) > 1 and not divides(facts, gpus_of(chosen)):
-        found.warnings.append(f"{facts.name} is not divided over GPUs: its plan runs on one of class {chosen}.")
+        checks.warnings.append(f"{facts.name} is not divided over GPUs: its plan runs on one of class {chosen}.")
     if chosen in known.living:
-        found.facts.append(f"A run of it would go to class {chosen}.")
+        checks.facts.append(f"A run of it would go to class {chosen}.")
     elif placement.why_several(document, facts, chosen, known):
-        found.warnings.append(f"A run would wait for a worker of class {chosen}.")
+        checks.warnings.append(f"A run would wait for a worker of class {chosen}.")
     else:
         allowed = ", ".join(document.constraints.gpu_classes)
-        found.warnings.append(f"No allowed class ({allowed}) has a living worker that holds it: a run would wait.")
+        checks.warnings.append(f"No allowed class ({allowed}) has a living worker that holds it: a run would wait.")
 
 
-def _tell_prediction(found: FormChecks, document: WorkloadDocument, facts: ModelManifest, known: Known) -> None:
+def _tell_prediction(checks: FormChecks, document: WorkloadDocument, facts: ModelManifest, known: Known) -> None:
     """What the fastest plan is predicted to take for the first promise that predictions are about.
 
     It is a warning where the promise is shorter, with the class that could keep it. Where no promise is predicted on a
     GPU, why.
     """
-    gpu_class = found.gpu_class
+    gpu_class = checks.gpu_class
     prediction = predicted(document, facts, gpu_class, known.ceilings)
     times = ((promise, fastest(prediction.plans, promise)) for promise in document.objectives)
-    promise, best = next(((promise, found) for promise, found in times if found), (None, None))
+    promise, best = next(((promise, quickest) for promise, quickest in times if quickest), (None, None))
     if promise is None or best is None:
-        found.facts += prediction.missing if gpu_class != "cpu" else []
+        checks.facts += prediction.missing if gpu_class != "cpu" else []
         return
     value, plan = best
-    said = (
+    sentence = (
         f"Predicted on {gpu_class} (modelled, {rates_words(gpu_class, known.ceilings)}): the median {promise.title} is "
         f"{plain(value)} ms with {plan.runner} in {plan.weights}{'' if plan.gpus == 1 else f' on {plan.gpus} GPUs'}"
     )
     if promise.limit is None:
-        found.facts.append(f"{said}.")
+        checks.facts.append(f"{sentence}.")
         return
     misses = value > promise.limit and promise.percentile >= MEDIAN
-    said += f"; promised are at most {plain(promise.limit)} ms"
+    sentence += f"; promised are at most {plain(promise.limit)} ms"
     if misses:
-        found.warnings.append(f"{said}{more_gpus(promise, document, facts, gpu_class, known)}.")
+        checks.warnings.append(f"{sentence}{more_gpus(promise, document, facts, gpu_class, known)}.")
     else:
-        found.facts.append(f"{said}.")
+        checks.facts.append(f"{sentence}.")

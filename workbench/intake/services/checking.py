@@ -134,14 +134,14 @@ def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
     return dict(answer["facts"])
 
 
-def _end(upload: Upload, state: str, **found: Any) -> None:
+def _end(upload: Upload, state: str, **fields: Any) -> None:
     """Write down what came of the check, unless the upload was finished or given up meanwhile. The files of one that
     has ended are removed.
     """
     ended = state in (Upload.State.FINISHED, Upload.State.REFUSED)
     with transaction.atomic():
         there = Upload.objects.filter(pk=upload.pk, state=upload.state)
-        if not there.update(state=state, config_waits=False, touched_at=timezone.now(), **found):
+        if not there.update(state=state, config_waits=False, touched_at=timezone.now(), **fields):
             return
         if ended:
             UploadFile.objects.filter(upload=upload.pk).delete()

@@ -45,10 +45,10 @@ def alive_workers(gpu_class: str) -> int:
 def living_gib() -> dict[str, float]:
     """GiB of the largest living worker of each class, by the datasheet where a worker does not tell."""
     rows = _living().values_list("gpu_class", "memory_gib")
-    found: dict[str, float] = {}
-    for name, told in rows:
-        found[name] = max(found.get(name, 0.0), class_memory_gib(name) if told is None else told)
-    return found
+    largest: dict[str, float] = {}
+    for name, gib in rows:
+        largest[name] = max(largest.get(name, 0.0), class_memory_gib(name) if gib is None else gib)
+    return largest
 
 
 def check_fits(workload: Workload, manifest: ModelManifest, gpu_class: str | None) -> None:
@@ -92,13 +92,15 @@ def choose_class(workload: Workload, manifest: ModelManifest, ceilings: Mapping[
 
 def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str, known: promises.Known) -> str:
     """Why no run of the workload may go to the class: a promise below its floor, with the class that could keep it."""
-    said = (promises.impossible(each, workload, manifest, gpu_class, known) for each in workload.objectives)
-    return next(filter(None, said), "")
+    refusals = (
+        promises.impossible(objective, workload, manifest, gpu_class, known) for objective in workload.objectives
+    )
+    return next(filter(None, refusals), "")
 
 
 def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str, known: promises.Known) -> str:
     """Why a run goes to a class of several GPUs though an allowed class of fewer has a worker, in a sentence, or ""."""
-    there = [each for each in workload.constraints.gpu_classes if each in known.living]
+    there = [name for name in workload.constraints.gpu_classes if name in known.living]
     return promises.why_several(workload, manifest, gpu_class, there, known)
 
 
@@ -109,8 +111,8 @@ def missed_by_fewer(
     to.
     """
     allowed = workload.constraints.gpu_classes
-    fewer = [each for each in allowed if gpus_of(each) < gpus_of(gpu_class) and _possible(workload, manifest, each)]
-    return [said for each in fewer if (said := promises.predicted_miss(workload, manifest, each, ceilings))]
+    fewer = [name for name in allowed if gpus_of(name) < gpus_of(gpu_class) and _possible(workload, manifest, name)]
+    return [sentence for name in fewer if (sentence := promises.predicted_miss(workload, manifest, name, ceilings))]
 
 
 def _first(names: Sequence[str], living: Collection[str]) -> str:
@@ -119,5 +121,6 @@ def _first(names: Sequence[str], living: Collection[str]) -> str:
 
 def _possible(workload: Workload, manifest: ModelManifest, gpu_class: str) -> bool:
     return not any(
-        promises.impossible(each, workload, manifest, gpu_class, promises.Known()) for each in workload.objectives
+        promises.impossible(objective, workload, manifest, gpu_class, promises.Known())
+        for objective in workload.objectives
     )

@@ -81,9 +81,9 @@ DIMENSIONS = {
 
 def _dimensions(config: dict[str, Any]) -> list[tuple[str, str]]:
     """Name and value of what the configuration states of the model's size and dtype."""
-    found = [(label, value(config, name)) for name, label in DIMENSIONS.items()]
+    sizes = [(label, value(config, name)) for name, label in DIMENSIONS.items()]
     dtype = config.get("dtype") or config.get("torch_dtype")
-    stated = [(label, f"{size:,}") for label, size in found if size is not None]
+    stated = [(label, f"{size:,}") for label, size in sizes if size is not None]
     return stated + ([("Dtype", dtype)] if isinstance(dtype, str) else [])
 
 

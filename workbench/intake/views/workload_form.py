@@ -74,7 +74,7 @@ def model_choices(request: HttpRequest) -> list[tuple[str, Choices]]:
 def recording_choices(request: HttpRequest) -> Choices:
     """The organisation's newest recordings of traffic, by SHA-256."""
     rows = Recording.objects.for_user(request.user)[:RECORDINGS_SHOWN]
-    return [(each.sha256, each.document.words) for each in rows]
+    return [(recording.sha256, recording.document.words) for recording in rows]
 
 
 def _started(request: HttpRequest, models: list[tuple[str, Choices]]) -> WorkloadForm:
@@ -128,12 +128,12 @@ def _live_checks(request: Any, form: WorkloadForm) -> live_checks.FormChecks:
 
 def _given_twice(request: HttpRequest, form: WorkloadForm) -> bool:
     """Whether a text was typed and a file of the same was chosen: the form then says so, and keeps what was typed."""
-    said = "there is text here, and a file was chosen as well: empty the text, or choose no file"
+    reason = "there is text here, and a file was chosen as well: empty the text, or choose no file"
     sla_file = request.FILES.get("sla_file")
     if sla_file and request.POST.get("sla", "").strip():
-        form.sla_reasons = [f"{sla_file.name}: {said}"]
+        form.sla_reasons = [f"{sla_file.name}: {reason}"]
     if "quality_text_file" in request.FILES and request.POST.get("quality_text", "").strip():
-        form.reasons = [{"field": "quality_text", "reason": said}]
+        form.reasons = [{"field": "quality_text", "reason": reason}]
     return bool(form.sla_reasons or form.reasons)
 
 
