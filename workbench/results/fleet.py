@@ -31,30 +31,30 @@ class MoneyField(forms.CharField):
         written = super().clean(value).strip()
         if not written:
             return None
-        found = MONEY.fullmatch(written)
-        if found is None:
+        match = MONEY.fullmatch(written)
+        if match is None:
             if re.search(r"\d", written) and re.search(r"[^\d\s.,+-]", written):
                 raise forms.ValidationError(f"{self.what} is taken in USD; convert “{written}” first.")
             raise forms.ValidationError(f"“{written}” is no amount of money; write a number above 0, such as 4.18.")
-        usd = float(found[1].replace(",", ""))
+        usd = float(match[1].replace(",", ""))
         if not 0 < usd <= self.most:
             raise forms.ValidationError(f"{self.what} is above 0 and at most {self.most:,.0f} USD.")
         return usd
 
 
-def _number(label: str, what: str, low: float, high: float, whole: bool = False) -> Any:
+def _number(label: str, what: str, low: float, high: float, integer: bool = False) -> Any:
     """A number field. Every error of it is the same sentence: what it takes."""
-    kind: Any = forms.IntegerField if whole else forms.FloatField
-    said = f"{what} from {plain(low)} to {plain(high, 12)}."
-    errors = {each: said for each in ("invalid", "min_value", "max_value")}
-    widget = forms.NumberInput(attrs={"step": "1" if whole else "any"})
+    kind: Any = forms.IntegerField if integer else forms.FloatField
+    sentence = f"{what} from {plain(low)} to {plain(high, 12)}."
+    errors = {code: sentence for code in ("invalid", "min_value", "max_value")}
+    widget = forms.NumberInput(attrs={"step": "1" if integer else "any"})
     return kind(label=label, min_value=low, max_value=high, required=False, error_messages=errors, widget=widget)
 
 
 class FleetForm(forms.Form):
     """A demand and the terms it is served by; what is left empty is as measured, stated or a default."""
 
-    users = _number("Users at once", "Users at once are a whole number", 1, MOST, whole=True)
+    users = _number("Users at once", "Users at once are a whole number", 1, MOST, integer=True)
     cycle_s = _number("Seconds between requests", "A user's cycle is a number of seconds", 0.001, 86_400)
     requests_per_second = _number("Requests per second", "Requests per second are a number", 0.001, MOST)
     usd_per_hour = MoneyField("A price of a GPU-hour", 10_000, label="USD per GPU-hour")
@@ -62,24 +62,24 @@ class FleetForm(forms.Form):
     hours_per_day = _number("Hours a day", "Hours a day are a number", 0.1, 24)
     duty = _number("Duty cycle, %", "A duty cycle is a percentage of the paid hours,", 0.1, 100)
     spare = _number("Spare capacity, %", "Spare capacity is a percentage of each GPU,", 0, 90)
-    prompt_tokens = _number("Prompt tokens", "A prompt has a whole number of tokens", 1, LONGEST_PROMPT, whole=True)
-    output_tokens = _number("Output tokens", "An answer has a whole number of tokens", 1, LONGEST_OUTPUT, whole=True)
+    prompt_tokens = _number("Prompt tokens", "A prompt has a whole number of tokens", 1, LONGEST_PROMPT, integer=True)
+    output_tokens = _number("Output tokens", "An answer has a whole number of tokens", 1, LONGEST_OUTPUT, integer=True)
 
-    def __init__(self, found: UnitEconomics, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, economics: UnitEconomics, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        usd = found.after.usd_per_hour if found.after else None
+        usd = economics.after.usd_per_hour if economics.after else None
         defaults = {
-            "usd_per_hour": f"{usd / found.after.gpus:.2f}" if usd and found.after else "",
+            "usd_per_hour": f"{usd / economics.after.gpus:.2f}" if usd and economics.after else "",
             "cycle_s": "always waiting",
             "hours_per_day": "24",
-            "duty": f"{100 * found.duty_cycle:g}",
+            "duty": f"{100 * economics.duty_cycle:g}",
             "spare": "30",
-            "prompt_tokens": str(found.prompt_tokens),
-            "output_tokens": str(found.output_tokens),
+            "prompt_tokens": str(economics.prompt_tokens),
+            "output_tokens": str(economics.output_tokens),
         }
         for name, value in defaults.items():
             self.fields[name].widget.attrs["placeholder"] = value
-        if not found.generates:
+        if not economics.generates:
             del self.fields["prompt_tokens"], self.fields["output_tokens"]
 
     def clean(self) -> dict[str, Any]:
@@ -116,86 +116,90 @@ class FleetAnswer:
     sentences: list[str]
 
 
-def answer(found: UnitEconomics, data: dict[str, Any]) -> FleetAnswer:
+def answer(economics: UnitEconomics, data: dict[str, Any]) -> FleetAnswer:
     """The fleets for a cleaned form. Raises ValueError where the lengths cannot be modelled."""
     stated = {name: value for name, value in data.items() if value is not None}
     if "usd_per_hour" in stated:
-        found = assumptions.at_price(found, stated["usd_per_hour"])
-    lengths = stated.get("prompt_tokens", found.prompt_tokens), stated.get("output_tokens", found.output_tokens)
-    changed = found.generates and lengths != (found.prompt_tokens, found.output_tokens)
+        economics = assumptions.at_price(economics, stated["usd_per_hour"])
+    lengths = stated.get("prompt_tokens", economics.prompt_tokens), stated.get("output_tokens", economics.output_tokens)
+    changed = economics.generates and lengths != (economics.prompt_tokens, economics.output_tokens)
     if changed:
-        found = assumptions.at_lengths(found, *lengths)
+        economics = assumptions.at_lengths(economics, *lengths)
     demand = Demand(
         users=stated.get("users"),
         cycle_s=stated.get("cycle_s"),
         requests_per_second=stated.get("requests_per_second"),
         spare=stated.get("spare", 30) / 100,
         hours_per_day=stated.get("hours_per_day", 24),
-        duty_cycle=stated["duty"] / 100 if "duty" in stated else found.duty_cycle,
+        duty_cycle=stated["duty"] / 100 if "duty" in stated else economics.duty_cycle,
         fee=stated.get("fee"),
     )
-    said = []
+    notes = []
     if changed:
-        said.append("Other lengths than those measured are modelled from the medians of TTFT and TPOT.")
-    sides = (found.before, found.after)
+        notes.append("Other lengths than those measured are modelled from the medians of TTFT and TPOT.")
+    sides = (economics.before, economics.after)
     fleets = [fleet.fleet(demand, side) if side and side.usd_per_hour is not None else None for side in sides]
-    rows, idle = _rows(*fleets, at_most=not _searched(found)), _used(demand, sides, fleets)
+    rows, idle = _rows(*fleets, at_most=not _searched(economics)), _used(demand, sides, fleets)
     if all(fleets):
-        assert found.before is not None
-        assert found.after is not None
-        compared = fleet.compare(demand, found.before, found.after)
-        sentences = [compared.sentence, *_outside(found), *idle.sentences, *said]
+        assert economics.before is not None
+        assert economics.after is not None
+        compared = fleet.compare(demand, economics.before, economics.after)
+        sentences = [compared.sentence, *_outside(economics), *idle.sentences, *notes]
         return FleetAnswer([*rows, *idle.rows, *_saved(compared)], sentences)
-    said.insert(0, "A side whose load or price is not known has no fleet, so nothing can be compared.")
-    return FleetAnswer([*rows, *idle.rows], [said[0], *_outside(found), *idle.sentences, *said[1:]])
+    notes.insert(0, "A side whose load or price is not known has no fleet, so nothing can be compared.")
+    return FleetAnswer([*rows, *idle.rows], [notes[0], *_outside(economics), *idle.sentences, *notes[1:]])
 
 
-def _outside(found: UnitEconomics) -> list[str]:
+def _outside(economics: UnitEconomics) -> list[str]:
     """A sentence for each side that misses a promise at its load, or is not shown to hold them all."""
     missed = "does not hold every promise at its load: so many GPUs carry the requests, but not within the SLA."
     words = {False: missed, None: "is not shown to hold every promise at its load."}
-    sides = (("Before", found.before), ("After", found.after))
+    sides = (("Before", economics.before), ("After", economics.after))
     return [f"{name} {words[side.holds]}" for name, side in sides if side is not None and not side.holds]
 
 
-def _searched(found: UnitEconomics) -> bool:
+def _searched(economics: UnitEconomics) -> bool:
     """Whether the sides stand at the highest loads that hold; else they are as verify measured them."""
-    return all(side.highest for side in (found.before, found.after) if side is not None)
+    return all(side.highest for side in (economics.before, economics.after) if side is not None)
 
 
-def one_at_a_time(found: UnitEconomics) -> bool:
+def one_at_a_time(economics: UnitEconomics) -> bool:
     """Whether each side served one request at a time and no load was searched: that says nothing of a fleet."""
-    return not _searched(found) and all(side.users == 1 for side in (found.before, found.after) if side is not None)
-
-
-def counted_by(found: UnitEconomics) -> str:
-    """What the fleets are calculated from: what one server of each side was measured to serve."""
-    each = [
-        f"{name}: {side.users:,} at once, {plain(side.requests_per_second.value)} requests a second, on "
-        f"{'one GPU' if side.gpus == 1 else f'{side.gpus} GPUs'}"
-        for name, side in (("before", found.before), ("after", found.after))
-        if side is not None
-    ]
-    said = f"Counted by what one server was measured to serve, {'; '.join(each)}."
-    if _searched(found):
-        return f"{said} More at once was not shown to hold every promise."
-    return f"{said} More at once was not measured and a GPU may well hold more: the fleets are upper bounds."
-
-
-def _whole(found: Interval) -> str:
-    return (
-        f"{found.value:,.0f}"
-        if found.low == found.high
-        else f"{found.value:,.0f} ({found.low:,.0f} to {found.high:,.0f})"
+    return not _searched(economics) and all(
+        side.users == 1 for side in (economics.before, economics.after) if side is not None
     )
 
 
-def _usd(found: Interval) -> str:
+def counted_by(economics: UnitEconomics) -> str:
+    """What the fleets are calculated from: what one server of each side was measured to serve."""
+    served = [
+        f"{name}: {side.users:,} at once, {plain(side.requests_per_second.value)} requests a second, on "
+        f"{'one GPU' if side.gpus == 1 else f'{side.gpus} GPUs'}"
+        for name, side in (("before", economics.before), ("after", economics.after))
+        if side is not None
+    ]
+    sentence = f"Counted by what one server was measured to serve, {'; '.join(served)}."
+    if _searched(economics):
+        return f"{sentence} More at once was not shown to hold every promise."
+    return f"{sentence} More at once was not measured and a GPU may well hold more: the fleets are upper bounds."
+
+
+def _whole(interval: Interval) -> str:
+    return (
+        f"{interval.value:,.0f}"
+        if interval.low == interval.high
+        else f"{interval.value:,.0f} ({interval.low:,.0f} to {interval.high:,.0f})"
+    )
+
+
+def _usd(interval: Interval) -> str:
     """An amount with its interval: whole dollars from a thousand on."""
-    if found.high < 1000:
-        return amount(found)
-    value, low, high = (f"{'-' if each < 0 else ''}${abs(each):,.0f}" for each in (found.value, found.low, found.high))
-    return value if found.low == found.high else f"{value} ({low} to {high})"
+    if interval.high < 1000:
+        return amount(interval)
+    value, low, high = (
+        f"{'-' if usd < 0 else ''}${abs(usd):,.0f}" for usd in (interval.value, interval.low, interval.high)
+    )
+    return value if interval.low == interval.high else f"{value} ({low} to {high})"
 
 
 def _rows(before: Fleet | None, after: Fleet | None, *, at_most: bool) -> list[FleetRow]:
@@ -210,14 +214,14 @@ def _rows(before: Fleet | None, after: Fleet | None, *, at_most: bool) -> list[F
         row("A thousand requests of this demand", "thousand-requests", "thousand_requests", amount),
         row("A user and month", "user-and-month", "user_month"),
     ]
-    return [each for each in rows if (each.before, each.after) != (MISSING, MISSING)]
+    return [row for row in rows if (row.before, row.after) != (MISSING, MISSING)]
 
 
 def _used(demand: Demand, sides: Sequence[ServedLoad | None], fleets: Sequence[Fleet | None]) -> FleetAnswer:
     """What the demand takes of the GPUs' capacity, and a sentence where most of the bill is for GPUs that wait."""
     shares = [
-        fleet.capacity_used(demand, side, each.gpus.value / side.gpus) if side and each else None
-        for side, each in zip(sides, fleets, strict=True)
+        fleet.capacity_used(demand, side, servers.gpus.value / side.gpus) if side and servers else None
+        for side, servers in zip(sides, fleets, strict=True)
     ]
     known = [share for share in shares if share is not None]
     if not known:
@@ -225,20 +229,20 @@ def _used(demand: Demand, sides: Sequence[ServedLoad | None], fleets: Sequence[F
     rows = [FleetRow("Capacity used", "capacity-used", *(percent(share) for share in shares))]
     if max(known) >= IDLE:
         return FleetAnswer(rows, [])
-    said = (
+    sentence = (
         f"This demand takes at most {percent(max(known))} of the capacity that is paid for: the bill, and with it the "
         "price of a thousand requests, is mostly for GPUs that wait. Other models or demands could share them."
     )
-    return FleetAnswer(rows, [said])
+    return FleetAnswer(rows, [sentence])
 
 
-def _saved(found: FleetComparison) -> list[FleetRow]:
+def _saved(comparison: FleetComparison) -> list[FleetRow]:
     rows = [
-        FleetRow("Saved in a month", "saved", "", _usd(found.saved_month)),
-        FleetRow("Saved in a year", "saved", "", _usd(found.saved_year)),
+        FleetRow("Saved in a month", "saved", "", _usd(comparison.saved_month)),
+        FleetRow("Saved in a year", "saved", "", _usd(comparison.saved_year)),
     ]
-    if found.demand.fee:
-        months = found.break_even_months
+    if comparison.demand.fee:
+        months = comparison.break_even_months
         rows.append(
             FleetRow("Break-even", "break-even", "", f"{plain(months)} months" if months is not None else "never")
         )

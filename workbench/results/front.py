@@ -38,17 +38,17 @@ class Front(NamedTuple):
 def front_of(workload: Workload, document: WorkloadDocument, manifest: ModelManifest) -> Front | None:
     """The chart with its table; None where there is no point, or the first promise is no time."""
     measured = _measured(workload)
-    others = [each for each in document.constraints.gpu_classes if each not in measured]
-    held = [each for each in others if needed_gib(manifest, document) <= class_memory_gib(each)]
+    others = [gpu_class for gpu_class in document.constraints.gpu_classes if gpu_class not in measured]
+    held = [gpu_class for gpu_class in others if needed_gib(manifest, document) <= class_memory_gib(gpu_class)]
     ceilings = known_ceilings(workload.organisation, held)
     modelled_on: dict[str, Prediction] = {
-        each: predicted(document, manifest, each, ceilings, lowered=False) for each in held
+        gpu_class: predicted(document, manifest, gpu_class, ceilings, lowered=False) for gpu_class in held
     }
     first = document.objectives[0]
-    found = points(document, price_book(workload.organisation), measured, modelled_on)
-    if not found:
+    front_points = points(document, price_book(workload.organisation), measured, modelled_on)
+    if not front_points:
         return None
-    shown = front.figure(found, first, manifest.counted), front.table(found, first, manifest.counted)
+    shown = front.figure(front_points, first, manifest.counted), front.table(front_points, first, manifest.counted)
     modelled = [*dict.fromkeys(single_gpu_class(name) for name, known in modelled_on.items() if known.plans)]
     return Front(chart_view("front", "Cost against latency", NOTE, "modelled", "", *shown), modelled)
 
@@ -60,8 +60,8 @@ def _measured(workload: Workload) -> dict[str, Results]:
     for run, gpu_class in done.values_list("id", "gpu_class"):
         newest.setdefault(gpu_class, run)
     rows = StageRun.objects.filter(run__in=newest.values(), stage__in=READ, state=StageRun.State.DONE)
-    found = list(rows.values_list("run_id", "stage", "result"))
+    stages = list(rows.values_list("run_id", "stage", "result"))
     return {
-        gpu_class: services.reading_of((stage, result) for of, stage, result in found if of == run)[0]
+        gpu_class: services.reading_of((stage, result) for of, stage, result in stages if of == run)[0]
         for gpu_class, run in newest.items()
     }

@@ -119,7 +119,7 @@ def charts(results: Results) -> dict[str, ChartView]:
         )
         for chart in CHARTS
     }
-    return {key: each for key, each in every.items() if each.rows}
+    return {key: chart for key, chart in every.items() if chart.rows}
 
 
 def more_latencies(results: Results) -> list[ChartView]:
@@ -141,7 +141,7 @@ def more_latencies(results: Results) -> list[ChartView]:
 
 def timeline_chart(times: list[StageTime]) -> ChartView | None:
     """How long each stage took."""
-    spans = [timeline.StageSpan(each.stage, each.start_s, each.duration_s) for each in times]
+    spans = [timeline.StageSpan(stage.stage, stage.start_s, stage.duration_s) for stage in times]
     if not spans:
         return None
     return chart_view(
@@ -153,7 +153,7 @@ def time_words(workload: Workload | None, times: list[StageTime]) -> str:
     """Whether the stages kept to the workload's minutes; "" when the workload cannot be read."""
     if workload is None:
         return ""
-    return budget.sentence(workload, {each.stage: each.duration_s for each in times})
+    return budget.sentence(workload, {stage.stage: stage.duration_s for stage in times})
 
 
 def request_words(workload: Workload | None, model: ModelManifest | None) -> str:
@@ -168,7 +168,7 @@ def context(
 ) -> dict[str, Any]:
     """Everything `results/_result.html` reads; `workload` is None when it cannot be read any more."""
     environment = provenance.environment(results, "verify") or provenance.environment(results, "baseline")
-    found = charts(results)
+    shown = charts(results)
     named = results.verify or workload
     compared_with = named.compared_with if named else "before"
     return (
@@ -186,8 +186,8 @@ def context(
             "load_notes": under_load.load_notes(results),
             "kernels_by_load": under_load.kernels_by_load(results.load),
             "load_promises": under_load.promises(results, workload.objectives if workload else []),
-            "charts": found,
-            "other_charts": [each for key, each in found.items() if key not in PLACED],
+            "charts": shown,
+            "other_charts": [chart for key, chart in shown.items() if key not in PLACED],
             "more_latencies": more_latencies(results),
             "timeline": timeline_chart(times),
             "busy": provenance.busy(results),

@@ -26,28 +26,28 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     known, _ = services.reading(run)
     workload, _ = run.workload.reading
     manifest, _ = run.workload.model.reading
-    found = study.of_results(known, workload, manifest) if workload and manifest else None
-    if found is None and known.price is None:
+    economics = study.of_results(known, workload, manifest) if workload and manifest else None
+    if economics is None and known.price is None:
         raise Http404("The run has no prices yet.")
     part = request.htmx  # type: ignore[attr-defined]
     template = "results/_fleet.html" if part else "results/fleet.html"
-    stated = study.demand_of(found, workload) if workload else None
+    stated = study.demand_of(economics, workload) if workload else None
     anywhere = bool(workload and manifest and any_load.of_results(known, workload, manifest))
-    if found is None:
+    if economics is None:
         loaded = known.load is not None
         return render(request, template, {"run": run, "stated": stated, "loaded": loaded, "any_load": anywhere})
-    if one_at_a_time(found):
+    if one_at_a_time(economics):
         return render(request, template, {"run": run, "stated": stated, "one_at_a_time": True})
-    form, calculated = FleetForm(found, request.GET or demanded(stated)), FleetAnswer([], [])
+    form, calculated = FleetForm(economics, request.GET or demanded(stated)), FleetAnswer([], [])
     if form.is_valid():
         try:
-            calculated = answer(found, form.cleaned_data)
+            calculated = answer(economics, form.cleaned_data)
         except ValueError as error:
             form.add_error(None, str(error))
-    alone = found.before is None or found.after is None
+    alone = economics.before is None or economics.after is None
     more = alone and anywhere
     context = {"run": run, "form": form, "answer": calculated, "stated": stated, "any_load": more}
-    context |= {"counted_by": counted_by(found)}
+    context |= {"counted_by": counted_by(economics)}
     page = render(request, template, context)
     return replace_url(page, request.get_full_path()) if part and _shown_at(request) else page
 

@@ -23,12 +23,12 @@ from workers.documents.timeline import LaneSummary, RequestTimeline
 def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """The results, the verdict first. For an unfinished run the page shows what is known so far."""
     run = get_run(request, run_id)
-    found = _kept_body(run) if run.state == Run.State.DONE else _body(run)
+    rendered = _kept_body(run) if run.state == Run.State.DONE else _body(run)
     context = {
         "run": run,
-        "body": found.html,
-        "stages": found.stages,
-        "unreadable": found.unreadable,
+        "body": rendered.html,
+        "stages": rendered.stages,
+        "unreadable": rendered.unreadable,
         "minutes_wanted": services.minutes_wanted(run),
         "artifacts": run.artifacts.all(),
         "reports": run.reports.defer("snapshot"),
@@ -51,10 +51,10 @@ def _kept_body(run: Run) -> RenderedResult:
     if kept is not None:
         html, stages = kept
         return RenderedResult(mark_safe(html), stages, "")
-    found = _body(run)
-    if not found.unreadable:
-        caches["results"].set(str(run.pk), [found.html, found.stages])
-    return found
+    rendered = _body(run)
+    if not rendered.unreadable:
+        caches["results"].set(str(run.pk), [rendered.html, rendered.stages])
+    return rendered
 
 
 def _body(run: Run) -> RenderedResult:
@@ -83,15 +83,15 @@ class _Timeline(NamedTuple):
     @property
     def lanes(self) -> list[tuple[LaneSummary, float | None]]:
         """Each lane, and the share of the timeline in which it is busy."""
-        whole = self.shown.duration_ms
-        return [(lane, lane.busy_ms / whole if whole else None) for lane in self.shown.lanes]
+        duration_ms = self.shown.duration_ms
+        return [(lane, lane.busy_ms / duration_ms if duration_ms else None) for lane in self.shown.lanes]
 
 
 def _timelines(known: Results, compared_with: str) -> list[_Timeline]:
-    before, left = known.profile, known.verify.profile if known.verify else None
-    found = []
+    before, after = known.profile, known.verify.profile if known.verify else None
+    timelines = []
     if before and before.timeline:
-        found.append(_Timeline("before", compared_with.capitalize(), before.timeline, before.trace))
-    if left and left.timeline:
-        found.append(_Timeline("after", "After, the verified plan", left.timeline, left.trace))
-    return found
+        timelines.append(_Timeline("before", compared_with.capitalize(), before.timeline, before.trace))
+    if after and after.timeline:
+        timelines.append(_Timeline("after", "After, the verified plan", after.timeline, after.trace))
+    return timelines

@@ -42,5 +42,5 @@ def workload_page(request: HttpRequest, workload_id: UUID) -> HttpResponse:
 def _known_search(workload: Workload, document: WorkloadDocument) -> Run | None:
     """The run whose search another one of the workload would take over, on the first class that has one."""
     organisation, classes = workload.organisation, document.constraints.gpu_classes
-    runs = (Run(organisation=organisation, workload=workload, gpu_class=each) for each in classes)
+    runs = (Run(organisation=organisation, workload=workload, gpu_class=gpu_class) for gpu_class in classes)
     return next(filter(None, map(earlier_search, runs)), None)
