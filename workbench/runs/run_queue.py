@@ -179,13 +179,15 @@ def _waiting(gpu_class: str) -> QuerySet[Run]:
 def _shares(gpu_class: str) -> list[_Share]:
     """One for each organisation that has a run which waits for its first stage."""
     waiting = _waiting(gpu_class).filter(started_at=None).values("organisation").order_by()
-    found = {row["organisation"]: row for row in waiting.annotate(count=Count("id"), oldest=Min("created_at"))}
-    begun = Run.objects.filter(gpu_class=gpu_class, organisation__in=found).exclude(started_at=None)
+    by_organisation = {
+        row["organisation"]: row for row in waiting.annotate(count=Count("id"), oldest=Min("created_at"))
+    }
+    begun = Run.objects.filter(gpu_class=gpu_class, organisation__in=by_organisation).exclude(started_at=None)
     counted = begun.values("organisation").order_by().annotate(
         open=Count("id", filter=Q(state__in=Run.OPEN)), last=Max("started_at")
     )  # fmt: skip
     known = {row["organisation"]: (row["open"], row["last"]) for row in counted}
     return [
         _Share(*known.get(organisation, (0, NEVER)), row["oldest"], organisation, row["count"])
-        for organisation, row in found.items()
+        for organisation, row in by_organisation.items()
     ]

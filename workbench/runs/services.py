@@ -72,8 +72,8 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None, sear
 def minutes_wanted(run: Run) -> float | None:
     """The minutes with which the run would have tried the plans that it left out for time; None for none."""
     verified = StageRun.objects.filter(run=run, stage="verify", state=StageRun.State.DONE)
-    found = verified.values_list("result__minutes_wanted", flat=True).first()
-    return float(found) if found else None
+    minutes = verified.values_list("result__minutes_wanted", flat=True).first()
+    return float(minutes) if minutes else None
 
 
 def go_on(run: Run, user: Any) -> Run:
@@ -154,7 +154,7 @@ def stage_times(run: Run) -> list[StageTime]:
 def headlines(runs: Iterable[UUID]) -> Mapping[Any, str]:
     """The headline of each run that has a report: `TTF64 p50 44.7 ms (limit 100 ms), 14.89x faster …`, no verdict."""
     rows = StageRun.objects.filter(run__in=list(runs), stage="report", state=StageRun.State.DONE)
-    return {run: (said or "").partition(": ")[2] for run, said in rows.values_list("run", "result__headline")}
+    return {run: (headline or "").partition(": ")[2] for run, headline in rows.values_list("run", "result__headline")}
 
 
 def stage_input(run: Run, key: StageKey) -> StageInput:
@@ -173,7 +173,7 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         results=results(run),
         ceilings=known_ceilings(run.organisation, [run.gpu_class, *allowed]) if stage in ("admit", "profile") else {},
         seconds_left=seconds_left(run, stage, workload),
-        taken={each.stage: each.duration_s for each in stage_times(run) if each.stage != stage},
+        taken={span.stage: span.duration_s for span in stage_times(run) if span.stage != stage},
         organisation=str(run.organisation_id),
         recording=recording.document if recording else None,
     )
@@ -200,9 +200,9 @@ def waiting_for(run: Run) -> str:
     """A sentence that says why a queued run waits; empty when a worker of its class is alive."""
     if run.state != Run.State.QUEUED or run.gpu_class in placement.alive():
         return ""
-    said = f"Waiting for a worker of class {run.gpu_class}."
+    sentence = f"Waiting for a worker of class {run.gpu_class}."
     document, manifest = run.workload.reading[0], run.workload.model.reading[0]
     if document is None or manifest is None or run.gpu_class_fixed or gpus_of(run.gpu_class) == 1:
-        return said
+        return sentence
     known = placement.known(run.organisation, document)
-    return f"{said} {placement.why_several(document, manifest, run.gpu_class, known)}".rstrip()
+    return f"{sentence} {placement.why_several(document, manifest, run.gpu_class, known)}".rstrip()

@@ -69,8 +69,8 @@ def _run_stage(key: StageKey, worker: str) -> None:
 
 
 def _perform(key: StageKey, document: StageInput) -> None:
-    def listen(said: Progress) -> None:
-        state.progress(key, [said])
+    def listen(progress: Progress) -> None:
+        state.progress(key, [progress])
 
     function = _stage(document.stage)
     with scratch(WorkerConfig.from_environment().scratch) as directory:

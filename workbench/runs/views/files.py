@@ -34,10 +34,10 @@ def plan(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """plan.json: the verified plan, or the composed one while the run is not verified."""
     run = get_run(request, run_id)
     known, _ = services.reading(run)
-    found = known.verify or known.compose
-    if found is None:
+    stage = known.verify or known.compose
+    if stage is None:
         return _lacking(request, run, "plan")
-    response = HttpResponse(json.dumps(found.plan, indent=2) + "\n", content_type="application/json")
+    response = HttpResponse(json.dumps(stage.plan, indent=2) + "\n", content_type="application/json")
     response["Content-Disposition"] = 'attachment; filename="plan.json"'
     return response
 
