@@ -42,7 +42,7 @@ def example() -> Example | None:
         raise ValueError(f"{FILE.name}: the example has no verdict")
     promises = [outcome.objective for outcome in results.verify.outcomes]
     spans = [
-        (each["stage"], _time(each["started_at"]), _time(each["finished_at"])) for each in document["run"]["stages"]
+        (stage["stage"], _time(stage["started_at"]), _time(stage["finished_at"])) for stage in document["run"]["stages"]
     ]
     return Example(
         workload=Workload(

@@ -85,13 +85,13 @@ def _in_state(state: str) -> Q:
 def counts(user: Any) -> dict[str, int]:
     """How many workloads that are not archived there are, and how many in each state."""
     rows = Workload.objects.of_memberships(user).filter(archived_at=None).order_by()
-    found = list(rows.values_list("newest_run__state", "newest_run__verdict").annotate(Count("pk")))
+    groups = list(rows.values_list("newest_run__state", "newest_run__verdict").annotate(Count("pk")))
     number = {name: 0 for name in (*NEWEST, "none")}
-    for state, verdict, count in found:
+    for state, verdict, count in groups:
         for name, (column, values) in NEWEST.items():
             number[name] += count * ((state if column == "state" else verdict) in values)
         number["none"] += count * (state is None)
-    return number | {"all": sum(count for _, _, count in found)}
+    return number | {"all": sum(count for _, _, count in groups)}
 
 
 def has_any(user: Any) -> bool:
@@ -134,7 +134,7 @@ def savings(user: Any) -> tuple[int, int, float | None]:
     """
     newest = Workload.objects.of_memberships(user).filter(archived_at=None, newest_run__state="done")
     prices = StageRun.objects.filter(run__in=newest.values("newest_run"), stage="price", state=StageRun.State.DONE)
-    found = prices.values_list("result__before_after_ratio", "result__at_once")
-    ratios = [ratio for ratio, at_once in found if ratio and at_once and at_once > 1]
+    values = prices.values_list("result__before_after_ratio", "result__at_once")
+    ratios = [ratio for ratio, at_once in values if ratio and at_once and at_once > 1]
     factors = [ratio for ratio in ratios if ratio > 1]
     return len(factors), len(ratios), median(factors) if factors else None

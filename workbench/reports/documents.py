@@ -31,4 +31,4 @@ class Snapshot(Document):
     @property
     def taken(self) -> dict[str, float]:
         """Seconds that each stage before the report took."""
-        return {each.stage: each.duration_s for each in self.stages if each.stage != "report"}
+        return {stage.stage: stage.duration_s for stage in self.stages if stage.stage != "report"}

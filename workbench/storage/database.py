@@ -17,7 +17,7 @@ POSTGRES_LOCKED = {"55P03", "40P01", "53300"}
 
 def is_away(error: BaseException | None) -> bool:
     """Whether `error`, or one that it comes from, says that the database is locked or cannot be reached."""
-    return any(_says_away(each) for each in chain(error))
+    return any(_says_away(cause) for cause in chain(error))
 
 
 def _says_away(error: BaseException) -> bool:

@@ -30,7 +30,7 @@ def free_bytes(folder: Path) -> int:
 
 def is_full(error: BaseException | None) -> bool:
     """Whether `error`, or one that it comes from, says that a disk or a disk quota is full."""
-    return any(_says_full(each) for each in chain(error))
+    return any(_says_full(cause) for cause in chain(error))
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:

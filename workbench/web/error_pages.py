@@ -26,8 +26,8 @@ def _owner(request: Any) -> Any:
     for name, kind in OF_ORGANISATIONS.items():
         if name in parameters and request.user.is_authenticated:
             rows = apps.get_model(kind).objects.of_memberships(request.user).select_related("organisation")
-            found = rows.filter(pk=parameters[name]).first()
-            return found.organisation if found and found.organisation != request.organisation else None
+            thing = rows.filter(pk=parameters[name]).first()
+            return thing.organisation if thing and thing.organisation != request.organisation else None
     return None
 
 

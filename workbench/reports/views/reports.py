@@ -40,7 +40,9 @@ def report_list(request: HttpRequest) -> HttpResponse:
     page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     reached = headlines(report.run_id for report in page)
     return render(
-        request, "reports/list.html", {"page": page, "rows": [(each, reached.get(each.run_id, "")) for each in page]}
+        request,
+        "reports/list.html",
+        {"page": page, "rows": [(report, reached.get(report.run_id, "")) for report in page]},
     )
 
 
