@@ -190,7 +190,7 @@ SECURE_SSL_REDIRECT = HTTPS and not DEBUG
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.bool("BEHIND_PROXY", default=False) else None
 X_FRAME_OPTIONS = "DENY"
 
-# Limits. A chunk of an upload is read as a stream; everything else must fit in memory (smaller limits: api/bodies.py)
+# Limits. A chunk of an upload is read as a stream; everything else must fit in memory (less: serving/body_limits.py)
 DATA_UPLOAD_MAX_MEMORY_SIZE = env.int("MAX_BODY_BYTES", default=64 * 2**20)
 UPLOAD_CHUNK_BYTES = env.int("UPLOAD_CHUNK_BYTES", default=16 * 2**20)
 LARGEST_REQUEST_BYTES = max(DATA_UPLOAD_MAX_MEMORY_SIZE, UPLOAD_CHUNK_BYTES) + 2**20
