@@ -1,7 +1,5 @@
 """Version 1 of the API: the frame, and the routers of every app."""
 
-import workbench.runs.api.comparison  # adds to the router of runs
-import workbench.runs.api.deletion  # noqa: F401  # adds to the routers of models, workloads and runs
 from workbench.accounts.api import router as account_router
 from workbench.api.auth import caller_auth
 from workbench.api.problems import ProblemAPI
@@ -11,6 +9,8 @@ from workbench.intake.api import router as intake_router
 from workbench.notifications.api import router as notifications_router
 from workbench.prices.api import router as prices_router
 from workbench.reports.api import router as reports_router
+from workbench.results.api import router as results_router
+from workbench.runs.api.deletion import add_routes
 from workbench.runs.api.runs import router as runs_router
 
 api = ProblemAPI(
@@ -25,12 +25,14 @@ api = ProblemAPI(
     auth=caller_auth,
     docs_url=None,  # workbench/api_docs shows it
 )
+add_routes(intake_router, runs_router)
 for router in (
     account_router,
     tokens_router,
     intake_router,
     prices_router,
     runs_router,
+    results_router,
     reports_router,
     notifications_router,
     bring_ups_router,

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-from workbench.secret_files import kept_secret, own_folder
+from workbench.storage.secret_files import kept_secret, own_folder
 from workers.shared import logs
 
 env = environ.Env()
@@ -49,6 +49,7 @@ INSTALLED_APPS = [
     "workbench.prices",
     "workbench.notifications",
     "workbench.runs",
+    "workbench.results",
     "workbench.reports",
     "workbench.bring_ups",
     "workbench.library",
@@ -57,12 +58,12 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "workbench.health.HealthMiddleware",
-    "workbench.metrics.MetricsMiddleware",
-    "workbench.middleware.RequestIdMiddleware",
-    "workbench.bodies.BodyLimitMiddleware",
+    "workbench.web.health.HealthMiddleware",
+    "workbench.web.metrics.MetricsMiddleware",
+    "workbench.web.middleware.RequestIdMiddleware",
+    "workbench.api.bodies.BodyLimitMiddleware",
     "workbench.api.problems.ProblemMiddleware",
-    "workbench.middleware.SecurityHeadersMiddleware",
+    "workbench.web.middleware.SecurityHeadersMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -75,12 +76,12 @@ MIDDLEWARE = [
     "workbench.api.throttle.RateLimitMiddleware",
     "workbench.accounts.middleware.LoginRequiredMiddleware",
     "allauth.account.middleware.AccountMiddleware",
-    "workbench.middleware.DeletionRoomMiddleware",
+    "workbench.web.middleware.DeletionRoomMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "workbench.api.idempotency.IdempotencyMiddleware",
-    "workbench.middleware.NulMiddleware",
+    "workbench.web.middleware.NulMiddleware",
 ]
 
 ROOT_URLCONF = "workbench.urls"
@@ -125,14 +126,14 @@ if REDIS_URL and not (GPU_REDIS_URL and CACHE_URL):
         "REDIS_URL is set without GPU_REDIS_URL or CACHE_URL: each role has its own (.env.example)"
     )
 SHARED_PAGES = os.environ.get("WORKBENCH_SHARED_PAGES")  # a folder that serving/worker.py makes
-IN_PROCESS = "workbench.cache.InProcessCache"
+IN_PROCESS = "workbench.web.cache.InProcessCache"
 CACHES = {
-    "default": {"BACKEND": "workbench.cache.ForgivingRedisCache", "LOCATION": CACHE_URL, "KEY_PREFIX": "cache"}
+    "default": {"BACKEND": "workbench.web.cache.ForgivingRedisCache", "LOCATION": CACHE_URL, "KEY_PREFIX": "cache"}
     if CACHE_URL
     else {"BACKEND": IN_PROCESS},
     "rows": {"BACKEND": IN_PROCESS, "LOCATION": "rows", "TIMEOUT": 600, "OPTIONS": {"MAX_ENTRIES": 5_000}},
     "results": {
-        "BACKEND": "workbench.cache.ForgivingFolderCache" if SHARED_PAGES else IN_PROCESS,
+        "BACKEND": "workbench.web.cache.ForgivingFolderCache" if SHARED_PAGES else IN_PROCESS,
         "LOCATION": SHARED_PAGES or "results",
         "TIMEOUT": 600,
         "OPTIONS": {"MAX_ENTRIES": 300},
@@ -189,7 +190,7 @@ SECURE_SSL_REDIRECT = HTTPS and not DEBUG
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.bool("BEHIND_PROXY", default=False) else None
 X_FRAME_OPTIONS = "DENY"
 
-# Limits. A chunk of an upload is read as a stream; everything else must fit in memory (smaller limits: bodies.py)
+# Limits. A chunk of an upload is read as a stream; everything else must fit in memory (less: serving/body_limits.py)
 DATA_UPLOAD_MAX_MEMORY_SIZE = env.int("MAX_BODY_BYTES", default=64 * 2**20)
 UPLOAD_CHUNK_BYTES = env.int("UPLOAD_CHUNK_BYTES", default=16 * 2**20)
 LARGEST_REQUEST_BYTES = max(DATA_UPLOAD_MAX_MEMORY_SIZE, UPLOAD_CHUNK_BYTES) + 2**20

@@ -7,8 +7,8 @@ from django.views.generic import RedirectView
 
 from workbench.api_v1 import api
 
-handler404 = "workbench.error_pages.not_found"
-handler500 = "workbench.error_pages.server_error"
+handler404 = "workbench.web.error_pages.not_found"
+handler500 = "workbench.web.error_pages.server_error"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="workload-list"), name="home"),
     path("", include("workbench.api_docs.urls")),
@@ -19,6 +19,7 @@ urlpatterns = [
     path("", include("workbench.prices.urls")),
     path("", include("workbench.notifications.urls")),
     path("", include("workbench.runs.urls")),
+    path("", include("workbench.results.urls")),
     path("", include("workbench.reports.urls")),
     path("", include("workbench.bring_ups.urls")),
     path("", include("workbench.library.urls")),

@@ -4,7 +4,7 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
-from workbench import database, disk
+from workbench.storage import database, disk
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "workbench.settings")
 application = get_wsgi_application()

@@ -14,10 +14,11 @@ from django.core.cache import caches
 from tests.ports import reserved_port
 from tests.redis_settings import redis_settings
 from tests.waiting import wait_for
-from workbench import broker, cache
+from workbench import broker
 from workbench.embedded.broker import find_redis_server
 from workbench.runs import services
 from workbench.runs.models import Run
+from workbench.web import cache
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -31,7 +32,7 @@ def freeze(tmp_path: Path, settings: Any) -> Iterator[Callable[[], None]]:
     for name, url in redis_settings(port).items():
         setattr(settings, name, url)
     settings.CACHES = {
-        "default": {"BACKEND": "workbench.cache.ForgivingRedisCache", "LOCATION": settings.CACHE_URL},
+        "default": {"BACKEND": "workbench.web.cache.ForgivingRedisCache", "LOCATION": settings.CACHE_URL},
     }
     broker._sender_at.cache_clear()
 

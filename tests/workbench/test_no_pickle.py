@@ -17,10 +17,10 @@ from django.core.cache.backends.base import BaseCache
 from tests.ports import reserved_port
 from tests.waiting import wait_for
 from workbench import broker as messages
-from workbench import cache
-from workbench.cache import ForgivingFolderCache, ForgivingRedisCache, InProcessCache
 from workbench.celery import app as ledger_app
 from workbench.embedded import broker
+from workbench.web import cache
+from workbench.web.cache import ForgivingFolderCache, ForgivingRedisCache, InProcessCache
 from workers.confinement.confine import SYSTEM_WRITABLE
 from workers.gpu import app as gpu_app
 
@@ -60,7 +60,7 @@ def test_every_cache_of_the_site_is_one_without_pickle(settings: Any) -> None:
     """Those of the settings without and with a Redis and a folder (`workbench/settings.py`)."""
     text = Path(django_settings.BASE_DIR, "workbench", "settings.py").read_text()
     assert "django.core.cache" not in text
-    assert all(each["BACKEND"].startswith("workbench.cache.") for each in settings.CACHES.values())
+    assert all(each["BACKEND"].startswith("workbench.web.cache.") for each in settings.CACHES.values())
     assert settings.SESSION_SERIALIZER == "django.contrib.sessions.serializers.JSONSerializer"
 
 

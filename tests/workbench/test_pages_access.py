@@ -19,7 +19,7 @@ from workbench.prices.services import add_price_book
 from workbench.reports import services as reports
 from workbench.reports import sharing
 from workbench.runs.models import Run
-from workbench.runs.views.runs import TIMELINES
+from workbench.runs.views.files import TIMELINES
 from workers.documents.prices import default_price_book
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from workbench.secret_files import kept_secret
+from workbench.storage.secret_files import kept_secret
 
 ASK = """
 import json, sys
@@ -64,7 +64,7 @@ def test_postgres_and_redis_come_from_their_urls(tmp_path):
     )
     assert found["DATABASES"]["default"]["ENGINE"] == "django.db.backends.postgresql"
     assert found["DATABASES"]["default"]["HOST"] == "db"
-    assert found["CACHES"]["default"]["BACKEND"] == "workbench.cache.ForgivingRedisCache"
+    assert found["CACHES"]["default"]["BACKEND"] == "workbench.web.cache.ForgivingRedisCache"
     assert found["CACHES"]["default"]["LOCATION"] == "redis://cache:b@r:6379/2"
 
 
@@ -81,7 +81,7 @@ def test_secrets_are_for_the_owner_alone(tmp_path, name):
 
 
 def test_processes_that_start_together_agree_on_a_secret(tmp_path):
-    imports = "import sys, pathlib; from workbench.secret_files import kept_secret"
+    imports = "import sys, pathlib; from workbench.storage.secret_files import kept_secret"
     code = f"{imports}; print(kept_secret(pathlib.Path(sys.argv[1])))"
     racing = [
         subprocess.Popen([sys.executable, "-c", code, tmp_path / "new" / "secret"], stdout=subprocess.PIPE)
@@ -92,7 +92,7 @@ def test_processes_that_start_together_agree_on_a_secret(tmp_path):
 
 
 def test_a_redis_that_is_down_does_not_take_the_site_with_it(settings):
-    from workbench.cache import ForgivingRedisCache
+    from workbench.web.cache import ForgivingRedisCache
 
     cache = ForgivingRedisCache("redis://127.0.0.1:9/0", {})
     cache.set("a", 1)

@@ -32,5 +32,5 @@ def export_audit_log(
     request: Any, after: int = Query(0, ge=0), limit: int = Query(1000, ge=1, le=10_000)
 ) -> HttpResponse:
     """Who did what, oldest first: a JSON object a line. Ask again with `after` = the last `id` until nothing comes."""
-    found = exported(request.organisation, after, limit)
-    return HttpResponse("".join(lines(found)), content_type="application/x-ndjson")
+    entries = exported(request.organisation, after, limit)
+    return HttpResponse("".join(lines(entries)), content_type="application/x-ndjson")

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from workbench.accounts import tokens
 from workbench.accounts.models import Membership
 from workbench.accounts.secrets import TOKEN_MARK
-from workbench.body_limits import API
+from workbench.serving.body_limits import API
 
 SESSION_KEY = "organisation"
 
@@ -55,7 +55,9 @@ class CallerMiddleware:
     def _take_session(self, request: Any) -> None:
         chosen = request.session.get(SESSION_KEY)
         request.memberships = list(Membership.objects.filter(user=request.user).select_related("organisation"))
-        current = next((each for each in request.memberships if str(each.organisation_id) == chosen), None)
+        current = next(
+            (membership for membership in request.memberships if str(membership.organisation_id) == chosen), None
+        )
         if request.memberships:
             self._act(request, current or request.memberships[0])
 

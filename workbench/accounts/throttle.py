@@ -7,7 +7,7 @@ from django.conf import settings
 from django.core.cache import cache
 from django.http import HttpRequest
 
-from workbench.middleware import client_address
+from workbench.web.middleware import client_address
 
 ADDRESS_FACTOR = 5
 """Many people may share one network address, so an address gets this many times the attempts of one person."""

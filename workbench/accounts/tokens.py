@@ -7,13 +7,13 @@ from django.db import DatabaseError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from workbench import database, disk
 from workbench.accounts.models import ApiToken, Membership, Organisation, User
 from workbench.accounts.permissions import can_admin
 from workbench.accounts.secrets import PREFIX_LENGTH, keyed_digest, new_token
 from workbench.accounts.services import AccountError
 from workbench.audit.models import Action
 from workbench.audit.services import record
+from workbench.storage import database, disk
 
 MOST_LIVING = 100
 """The most tokens of one person in one organisation that are neither revoked nor expired."""
@@ -94,8 +94,8 @@ def _record_use(token: ApiToken, now: datetime) -> None:
 
 def visible(user: User, membership: Membership) -> QuerySet[ApiToken]:
     """The member's own tokens; for an admin all tokens of the organisation."""
-    found: QuerySet[ApiToken] = ApiToken.objects.for_user(user).select_related("user")
-    return found if can_admin(membership) else found.filter(user=user)
+    tokens: QuerySet[ApiToken] = ApiToken.objects.for_user(user).select_related("user")
+    return tokens if can_admin(membership) else tokens.filter(user=user)
 
 
 def revoke(token: ApiToken) -> None:
@@ -113,5 +113,5 @@ def revoke_all(user: User) -> None:
         revoke(token)
 
 
-def _living(found: QuerySet[ApiToken]) -> QuerySet[ApiToken]:
-    return found.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
+def _living(tokens: QuerySet[ApiToken]) -> QuerySet[ApiToken]:
+    return tokens.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)

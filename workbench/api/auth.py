@@ -17,10 +17,10 @@ class TokenAuth(HttpBearer):
     """An API token, which the middleware has looked up. Unsafe methods need the scope `write`."""
 
     def authenticate(self, request: Any, token: str) -> ApiToken | None:
-        found: ApiToken | None = request.api_token
-        if found is not None and request.method not in SAFE_METHODS and found.scope != ApiToken.Scope.WRITE:
+        api_token: ApiToken | None = request.api_token
+        if api_token is not None and request.method not in SAFE_METHODS and api_token.scope != ApiToken.Scope.WRITE:
             raise Problem(403, "This token may only read; writing needs a token with the scope 'write'.")
-        return found
+        return api_token
 
 
 class BrowserAuth(SessionAuth):

@@ -14,7 +14,7 @@ from workbench.api.models import IdempotentRequest
 from workbench.api.problems import respond
 from workbench.api.quota import check_bytes
 from workbench.api.sentences import Problem
-from workbench.body_limits import API
+from workbench.serving.body_limits import API
 
 KEPT = timedelta(hours=24)
 NOT_CARRIED_OUT = {401, 403, 408, 409, 413, 429}

@@ -2,7 +2,7 @@
 
 from django.db import models
 
-from workbench.row_bytes import row_bytes
+from workbench.storage.row_bytes import row_bytes
 
 
 class IdempotentRequest(models.Model):

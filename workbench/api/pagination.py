@@ -60,10 +60,10 @@ def page(
     if query.cursor:
         created_at, key = _decode(query.cursor, rows.model)
         rows = rows.filter(Q(created_at__lt=created_at) | Q(created_at=created_at, pk__lt=key))
-    found = rows.order_by("-created_at", "-pk")[: query.limit + 1]
+    newest = rows.order_by("-created_at", "-pk")[: query.limit + 1]
     items: list[Any] = []
     last: str | None = None
-    for row in found.iterator(chunk_size=10) if one_by_one else found:
+    for row in newest.iterator(chunk_size=10) if one_by_one else newest:
         if len(items) == query.limit:
             return {"items": items, "next": last}
         items.append(shape(row) if shape else row)

@@ -14,11 +14,11 @@ from ninja.parser import Parser
 
 from kernels.model_files import ModelRefused
 from kernels.model_files.strict_json import MAX_ENTRIES, parse_json
-from workbench import database, disk
 from workbench.api.parameters import known_parameters_only
 from workbench.api.sentences import Problem, describe_error, field_path, invalid, sentence
-from workbench.body_limits import API, WORKER
 from workbench.openapi import PROBLEM_TYPE, complete
+from workbench.serving.body_limits import API, WORKER
+from workbench.storage import database, disk
 
 log = logging.getLogger(__name__)
 BODY_ENTRIES = 300_000
@@ -162,10 +162,12 @@ class ProblemAPI(NinjaAPI):
         errors = []
         for context in error_contexts:
             names = context.model.__ninja_flatten_map_reverse__
-            whole = getattr(context.model, "__read_from_single_attr__", None)
+            single_attribute = getattr(context.model, "__read_from_single_attr__", None)
             for part in context.pydantic_validation_error.errors(include_url=False):
                 path = names.get(part["loc"], part["loc"])
-                field, reason = describe_error(part, field_path(path[1:] if whole and path[:1] == (whole,) else path))
+                field, reason = describe_error(
+                    part, field_path(path[1:] if single_attribute and path[:1] == (single_attribute,) else path)
+                )
                 errors.append({"field": field or "body", "reason": reason})
         return invalid(errors)
 

@@ -8,8 +8,8 @@ from django.apps import apps
 from django.conf import settings
 from django.db.models import QuerySet, Sum
 
-from workbench import disk
 from workbench.api.sentences import Problem
+from workbench.storage import disk
 
 FILES = {
     "intake.Model": "organisation",

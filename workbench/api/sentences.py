@@ -67,11 +67,11 @@ def field_path(location: Sequence[int | str]) -> str:
 
 def sentences(error: pydantic.ValidationError, file: str = "") -> list[dict[str, str]]:
     """A pydantic error as `[{field, reason, file?}]`. Each reason reads well beside its form field."""
-    found = []
+    reasons = []
     for part in error.errors(include_url=False):
         field, reason = describe_error(part, field_path(part["loc"]))
-        found.append({"field": field, "reason": reason} | ({"file": file} if file else {}))
-    return found
+        reasons.append({"field": field, "reason": reason} | ({"file": file} if file else {}))
+    return reasons
 
 
 def sentence(reason: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from django.shortcuts import render
 
 from workbench.api.problems import respond
-from workbench.body_limits import API
+from workbench.serving.body_limits import API
 from workbench.serving.lanes import credential, reads_page, remember
 
 WAIT_SECONDS = 1

@@ -59,30 +59,36 @@ class Operation:
 @cache
 def document() -> dict[str, Any]:
     """The OpenAPI document, which does not change while a process runs."""
-    found: dict[str, Any] = api.get_openapi_schema(path_prefix=PREFIX)
-    return found
+    schema: dict[str, Any] = api.get_openapi_schema(path_prefix=PREFIX)
+    return schema
 
 
 @cache
 def parts() -> dict[str, list[Operation]]:
     """The operations by their tag, in the order of the document."""
-    found: dict[str, list[Operation]] = {}
+    by_tag: dict[str, list[Operation]] = {}
     for path, methods in document()["paths"].items():
         for method, operation in methods.items():
-            found.setdefault(operation["tags"][0], []).append(_operation(path, method, operation))
-    return found
+            by_tag.setdefault(operation["tags"][0], []).append(_operation(path, method, operation))
+    return by_tag
 
 
 @cache
 def schemas() -> list[Schema]:
     """Every schema, by name."""
-    return [_schema(name, each) for name, each in sorted(document()["components"]["schemas"].items())]
+    return [_schema(name, schema) for name, schema in sorted(document()["components"]["schemas"].items())]
 
 
 def _operation(path: str, method: str, operation: dict[str, Any]) -> Operation:
     parameters = [
-        _field(each["name"], each["schema"], each.get("required", False), each.get("description", ""), each["in"])
-        for each in operation.get("parameters", [])
+        _field(
+            parameter["name"],
+            parameter["schema"],
+            parameter.get("required", False),
+            parameter.get("description", ""),
+            parameter["in"],
+        )
+        for parameter in operation.get("parameters", [])
     ]
     status, answer = next(iter(operation["responses"].items()))
     return Operation(
@@ -117,8 +123,8 @@ def _content(part: dict[str, Any]) -> Kind:
 def _schema(name: str, schema: dict[str, Any]) -> Schema:
     required = schema.get("required", [])
     fields = [
-        _field(field, each, field in required, each.get("description", ""))
-        for field, each in schema.get("properties", {}).items()
+        _field(field, field_schema, field in required, field_schema.get("description", ""))
+        for field, field_schema in schema.get("properties", {}).items()
     ]
     return Schema(name, _html(schema.get("description", "")), fields, [] if fields else kind(schema))
 
@@ -137,9 +143,9 @@ def kind(schema: dict[str, Any]) -> Kind:
         return [(name, name)]
     for several in ("allOf", "anyOf", "oneOf"):
         if several in schema:
-            return _or([kind(each) for each in schema[several]])
+            return _or([kind(alternative) for alternative in schema[several]])
     if "enum" in schema or "const" in schema:
-        return _or([[(examples.as_json(each), "")] for each in schema.get("enum", [schema.get("const")])])
+        return _or([[(examples.as_json(value), "")] for value in schema.get("enum", [schema.get("const")])])
     if schema.get("type") == "array":
         return [("list of ", ""), *kind(schema.get("items", {}))]
     if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
@@ -149,10 +155,10 @@ def kind(schema: dict[str, Any]) -> Kind:
 
 
 def _or(kinds: list[Kind]) -> Kind:
-    found: Kind = []
-    for each in kinds:
-        found += [(" or ", ""), *each] if found else each
-    return found
+    joined: Kind = []
+    for words in kinds:
+        joined += [(" or ", ""), *words] if joined else words
+    return joined
 
 
 def _limits(schema: dict[str, Any]) -> list[str]:

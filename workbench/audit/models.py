@@ -5,7 +5,7 @@ from typing import Any, Self
 from django.conf import settings
 from django.db import models
 
-from workbench.row_bytes import row_bytes
+from workbench.storage.row_bytes import row_bytes
 
 ONLY_ADDED = "Audit entries are only added, never changed or deleted."
 

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from workbench.audit.models import NEVER_REFUSED, Action, Entry
-from workbench.middleware import client_address
+from workbench.web.middleware import client_address
 from workers.shared.logs import request_id
 
 DAY = timedelta(days=1)

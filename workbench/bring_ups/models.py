@@ -7,7 +7,7 @@ from django.db import models
 
 from kernels.bring_up.document import BringUp
 from workbench.accounts.querysets import OrganisationQuerySet
-from workbench.row_bytes import row_bytes
+from workbench.storage.row_bytes import row_bytes
 from workers.wording.text import moment
 
 

@@ -27,14 +27,14 @@ def read(file: UploadedFile) -> BringUp:
     check_size(file.size or 0)
     raw = file.read()
     try:
-        found = parse_json("", raw)
+        parsed = parse_json("", raw)
     except ModelRefused as error:
-        said = ": ".join(filter(None, [error.field, error.reason]))
-        raise Problem(422, f"The file is no JSON document ({said}); {WHAT}.") from None
+        reason = ": ".join(filter(None, [error.field, error.reason]))
+        raise Problem(422, f"The file is no JSON document ({reason}); {WHAT}.") from None
     if rb"\u0000" in raw:
         raise Problem(422, "The file has the character NUL in a text.")
     try:
-        return BringUp.model_validate(found)
+        return BringUp.model_validate(parsed)
     except pydantic.ValidationError as error:
         raise Problem(422, f"The file is no bring-up: {invalid(sentences(error)).detail}; {WHAT}.") from None
 
@@ -45,7 +45,7 @@ def check_size(size: int) -> None:
         raise Problem(413, f"The document has {size:,} bytes; a bring-up may have {MOST_BYTES:,}.")
 
 
-def add(organisation: Any, user: Any, found: BringUp) -> BringUpRow:
+def add(organisation: Any, user: Any, bring_up: BringUp) -> BringUpRow:
     """Keeps the document. Raises Problem 409, 413 or 507 when the organisation may keep no more."""
     rows = BringUpRow.objects.filter(organisation=organisation)
     quota.check_bytes(organisation)
@@ -53,13 +53,13 @@ def add(organisation: Any, user: Any, found: BringUp) -> BringUpRow:
     with transaction.atomic():
         row = BringUpRow.objects.create(
             organisation=organisation,
-            device=found.environment.device,
-            gpu_class=found.entry.gpu_class,
-            measured_at=found.environment.at,
-            quick=found.quick,
-            passed=sum(each.passed for each in found.proofs),
-            failed=sum(each.failed for each in found.proofs),
-            content=found.model_dump(mode="json"),
+            device=bring_up.environment.device,
+            gpu_class=bring_up.entry.gpu_class,
+            measured_at=bring_up.environment.at,
+            quick=bring_up.quick,
+            passed=sum(proof.passed for proof in bring_up.proofs),
+            failed=sum(proof.failed for proof in bring_up.proofs),
+            content=bring_up.model_dump(mode="json"),
             created_by=user,
         )
         record(Action.BRING_UP_ADDED, organisation, row, actor=user, gpu_class=row.gpu_class)
@@ -73,6 +73,6 @@ def delete(row: BringUpRow, user: Any) -> None:
         row.delete()
 
 
-def lacks_price(found: BringUp, book: PriceBook) -> bool:
+def lacks_price(bring_up: BringUp, book: PriceBook) -> bool:
     """Whether the book has no price for an hour of this GPU; a CPU needs none."""
-    return found.entry.gpu_class not in ("cpu", *(price.gpu_class for price in book.prices))
+    return bring_up.entry.gpu_class not in ("cpu", *(price.gpu_class for price in book.prices))

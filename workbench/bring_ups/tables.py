@@ -18,19 +18,19 @@ SHOWN = 12
 def label(key: str) -> str:
     """A case in a few words, from its key."""
     values = dict(part.partition("=")[::2] for part in key.split())
-    whole = {"True": True, "False": False}
-    read = {name: int(each) if each.isdecimal() else whole.get(each, each) for name, each in values.items()}
+    flags = {"True": True, "False": False}
+    read = {name: int(value) if value.isdecimal() else flags.get(value, value) for name, value in values.items()}
     return case_label(str(read.pop("op", key)), read) if "op" in read else key
 
 
-def next_steps(found: BringUp) -> list[str]:
+def next_steps(bring_up: BringUp) -> list[str]:
     """The next things to do, with each case in a few words."""
-    return [KEY.sub(lambda key: label(key[0]), step) for step in found.next_steps]
+    return [KEY.sub(lambda key: label(key[0]), step) for step in bring_up.next_steps]
 
 
-def facts(found: BringUp) -> list[tuple[str, str]]:
+def facts(bring_up: BringUp) -> list[tuple[str, str]]:
     """(name, value) of the device and of how it was measured."""
-    machine, entry = found.environment, found.entry
+    machine, entry = bring_up.environment, bring_up.entry
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     rows = [
         ("Device", machine.device),
@@ -41,18 +41,21 @@ def facts(found: BringUp) -> list[tuple[str, str]]:
         ("Driver", machine.driver),
         ("Libraries", versions),
         ("Commit", machine.commit),
-        ("Measured at", f"{moment(machine.at, 'minute')}, in {found.minutes:.1f} minutes"),
-        ("Form", ", ".join(["quick" if found.quick else "whole", *(["as a stranger"] if found.stranger else [])])),
+        ("Measured at", f"{moment(machine.at, 'minute')}, in {bring_up.minutes:.1f} minutes"),
+        (
+            "Form",
+            ", ".join(["quick" if bring_up.quick else "whole", *(["as a stranger"] if bring_up.stranger else [])]),
+        ),
     ]
     return [(name, value) for name, value in rows if value]
 
 
-def ceilings(found: BringUp) -> Table:
+def ceilings(bring_up: BringUp) -> Table:
     """The measured rates, a row for each regime of the clocks."""
-    regimes: dict[str, MachineRates] = {"settled": found.ceilings}
-    if found.ceilings.burst:
-        regimes["burst"] = found.ceilings.burst
-    names = list(found.ceilings.matrix_tflops)
+    regimes: dict[str, MachineRates] = {"settled": bring_up.ceilings}
+    if bring_up.ceilings.burst:
+        regimes["burst"] = bring_up.ceilings.burst
+    names = list(bring_up.ceilings.matrix_tflops)
     headers = ["clocks", "read, TB/s", "copy, TB/s", *(f"{name}, TFLOP/s" for name in names)]
     return headers, [
         [regime, rates.read_tbps, rates.copy_tbps, *(rates.matrix_tflops.get(name) for name in names)]
@@ -60,55 +63,57 @@ def ceilings(found: BringUp) -> Table:
     ]
 
 
-def known_limits(found: BringUp) -> Table:
+def known_limits(bring_up: BringUp) -> Table:
     """The empty launch, and what else was measured of barriers, shared memory and exchange."""
-    rows = [("empty launch, µs", found.ceilings.launch_us), *limits(found)]
+    rows = [("empty launch, µs", bring_up.ceilings.launch_us), *limits(bring_up)]
     return ["limit", "measured"], [[name, value] for name, value in rows if value is not None]
 
 
-def proofs(found: BringUp) -> Table:
+def proofs(bring_up: BringUp) -> Table:
     """Every variant that was proven at all, those that failed first."""
-    tried = [each for each in found.proofs if each.passed or each.failed]
-    rows = sorted(tried, key=lambda each: (-each.failed, each.op, each.variant))
-    return ["variant", "op", "passed", "failed"], [[each.variant, each.op, each.passed, each.failed] for each in rows]
+    tried = [proof for proof in bring_up.proofs if proof.passed or proof.failed]
+    rows = sorted(tried, key=lambda proof: (-proof.failed, proof.op, proof.variant))
+    return ["variant", "op", "passed", "failed"], [
+        [proof.variant, proof.op, proof.passed, proof.failed] for proof in rows
+    ]
 
 
-def failures(found: BringUp) -> Table:
+def failures(bring_up: BringUp) -> Table:
     """Every proof that failed, and every step that gave nothing, with its sentence."""
     rows: list[list[Cell]] = [
-        [each.variant, label(case), said] for each in found.proofs for case, said in each.failures.items()
+        [proof.variant, label(case), sentence] for proof in bring_up.proofs for case, sentence in proof.failures.items()
     ]
-    rows += [[step, None, said] for step, said in found.stopped.items()]
+    rows += [[step, None, sentence] for step, sentence in bring_up.stopped.items()]
     return ["variant or step", "case", "why"], rows
 
 
-def refusals(found: BringUp) -> Table:
+def refusals(bring_up: BringUp) -> Table:
     """The variants that served no case, and why."""
-    rows = [each for each in found.proofs if not each.passed and not each.failed]
-    return ["variant", "op", "why"], [[each.variant, each.op, each.refusal or "not tried"] for each in rows]
+    rows = [proof for proof in bring_up.proofs if not proof.passed and not proof.failed]
+    return ["variant", "op", "why"], [[proof.variant, proof.op, proof.refusal or "not tried"] for proof in rows]
 
 
-def shares(found: BringUp) -> Table:
+def shares(bring_up: BringUp) -> Table:
     """Each op's share of the ceiling and of the best peer."""
     headers = ["op", "cases", "of the ceiling, median %", "lowest %", "of the best peer, median %"]
-    return headers, [[each.op, each.races, *_share_cells(each)] for each in op_shares(found.races)]
+    return headers, [[op_share.op, op_share.races, *_share_cells(op_share)] for op_share in op_shares(bring_up.races)]
 
 
-def _share_cells(each: OpShare | None) -> list[Cell]:
-    if each is None:
+def _share_cells(op_share: OpShare | None) -> list[Cell]:
+    if op_share is None:
         return [None, None, None]
-    return [_percent(share) for share in (each.of_ceiling, each.lowest, each.of_peer)]
+    return [_percent(share) for share in (op_share.of_ceiling, op_share.lowest, op_share.of_peer)]
 
 
 def _percent(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
 
-def races(found: BringUp) -> Table:
+def races(bring_up: BringUp) -> Table:
     """Every race, with its shares."""
     headers = ["case", "best of ours", "µs", "best peer", "its µs", "floor, µs", "of ceiling, %", "of peer, %"]
     rows: list[list[Cell]] = []
-    for race in found.races:
+    for race in bring_up.races:
         ours, peer, floor = map(_us, (race.own_ms, race.peer_ms, race.floor_ms))
         of_ceiling, of_peer = (_percent(share(race)) for share in (ceiling_share, peer_share))
         rows.append([label(race.case), race.own, ours, race.peer, peer, floor, of_ceiling, of_peer])
@@ -156,51 +161,53 @@ def _bound_ms(gap: Gap) -> float:
 
 def both_ceilings(sides: Sequence[BringUp]) -> Table:
     """The rates of both GPUs under burst clocks, where they were measured in two regimes, and the launch."""
-    rates = [each.ceilings.burst or each.ceilings for each in sides]
-    names = dict.fromkeys(name for each in rates for name in each.matrix_tflops)
+    rates = [side.ceilings.burst or side.ceilings for side in sides]
+    names = dict.fromkeys(name for side_rates in rates for name in side_rates.matrix_tflops)
     rows: list[list[Cell]] = [
-        ["read, TB/s", *(each.read_tbps for each in rates)],
-        ["copy, TB/s", *(each.copy_tbps for each in rates)],
-        *([f"{name}, TFLOP/s", *(each.matrix_tflops.get(name) for each in rates)] for name in names),
-        ["empty launch, µs", *(each.ceilings.launch_us for each in sides)],
+        ["read, TB/s", *(side_rates.read_tbps for side_rates in rates)],
+        ["copy, TB/s", *(side_rates.copy_tbps for side_rates in rates)],
+        *([f"{name}, TFLOP/s", *(side_rates.matrix_tflops.get(name) for side_rates in rates)] for name in names),
+        ["empty launch, µs", *(side.ceilings.launch_us for side in sides)],
     ]
-    for one, other in zip(*map(limits, sides), strict=True):
-        if one[1] is not None or other[1] is not None:
-            rows.append([one[0], one[1], other[1]])
+    for limit, other in zip(*map(limits, sides), strict=True):
+        if limit[1] is not None or other[1] is not None:
+            rows.append([limit[0], limit[1], other[1]])
     return _compared("rate", rows)
 
 
 def both_models(sides: Sequence[BringUp]) -> Table:
     """What a request of each model takes by its ops' best times."""
-    known = [{model.model: model.ms for model in each.models} for each in sides]
-    names = dict.fromkeys(name for each in known for name in each)
-    return _compared("model, ms of a request", [[name, *(each.get(name) for each in known)] for name in names])
+    known = [{model.model: model.ms for model in side.models} for side in sides]
+    names = dict.fromkeys(name for times in known for name in times)
+    return _compared("model, ms of a request", [[name, *(times.get(name) for times in known)] for name in names])
 
 
 def both_shares(sides: Sequence[BringUp]) -> Table:
     """Each op's shares on both GPUs."""
-    known = [{each.op: each for each in op_shares(side.races)} for side in sides]
-    names = dict.fromkeys(name for each in known for name in each)
+    known = [{op_share.op: op_share for op_share in op_shares(side.races)} for side in sides]
+    names = dict.fromkeys(name for by_op in known for name in by_op)
     headers = ["op", *(f"{side}: of {what}, %" for side in "AB" for what in ("the ceiling", "the best peer"))]
     rows: list[list[Cell]] = []
     for name in names:
-        cells = [_share_cells(each.get(name)) for each in known]
+        cells = [_share_cells(by_op.get(name)) for by_op in known]
         rows.append([name, *(cell for three in cells for cell in (three[0], three[2]))])
     return headers, rows
 
 
 def both_races(sides: Sequence[BringUp]) -> Table:
     """The best time of each case that was raced on both GPUs."""
-    known: list[dict[str, Race]] = [{race.case: race for race in each.races} for each in sides]
+    known: list[dict[str, Race]] = [{race.case: race for race in side.races} for side in sides]
     shared = [case for case in known[0] if case in known[1]]
-    return _compared("case, µs", [[label(case), *(_us(each[case].best_ms) for each in known)] for case in shared])
+    return _compared("case, µs", [[label(case), *(_us(by_case[case].best_ms) for by_case in known)] for case in shared])
 
 
 def both_proofs(sides: Sequence[BringUp]) -> Table:
     """The variants that do not end alike on both GPUs."""
-    known = [{each.variant: _ending(each.passed, each.failed, each.refused) for each in side.proofs} for side in sides]
-    names = dict.fromkeys(name for each in known for name in each)
-    rows = [[name, *(each.get(name, "not known") for each in known)] for name in names]
+    known = [
+        {proof.variant: _ending(proof.passed, proof.failed, proof.refused) for proof in side.proofs} for side in sides
+    ]
+    names = dict.fromkeys(name for endings in known for name in endings)
+    rows = [[name, *(endings.get(name, "not known") for endings in known)] for name in names]
     return ["variant", "A", "B"], [list(row) for row in rows if row[1] != row[2]]
 
 
@@ -214,8 +221,8 @@ def _ending(passed: int, failed: int, refused: int) -> str:
 
 def _compared(first: str, rows: list[list[Cell]]) -> Table:
     """Rows [name, A, B] with the ratio B to A beside them, where both are known."""
-    whole: list[list[Cell]] = []
-    for name, one, other in rows:
-        known = isinstance(one, int | float) and isinstance(other, int | float) and one
-        whole.append([name, one, other, other / one if known else None])  # type: ignore[operator]
-    return [first, "A", "B", "B / A"], whole
+    compared: list[list[Cell]] = []
+    for name, value, other in rows:
+        known = isinstance(value, int | float) and isinstance(other, int | float) and value
+        compared.append([name, value, other, other / value if known else None])  # type: ignore[operator]
+    return [first, "A", "B", "B / A"], compared

@@ -18,7 +18,7 @@ from workbench.bring_ups import services, tables
 from workbench.bring_ups.forms import BringUpForm
 from workbench.bring_ups.models import BringUpRow
 from workbench.prices.services import price_book
-from workbench.runs.result_page import Drawn, shown_chart
+from workbench.results.page_context import ChartView, chart_view
 from workers.charts.base import Figure, Table
 from workers.documents.base import Basis
 
@@ -50,22 +50,22 @@ def bring_up_list(request: Any) -> HttpResponse:
 def bring_up_page(request: Any, bring_up_id: UUID) -> HttpResponse:
     """One bring-up: what works, what fails and why, shares, gaps in order of cost, and the next ten things."""
     row = _row(request, bring_up_id)
-    found = row.document
+    bring_up = row.document
     context = {
         "row": row,
-        "found": found,
-        "next_steps": tables.next_steps(found),
-        "facts": tables.facts(found),
-        "ceilings": _table("ceilings", "Measured ceilings", tables.ceilings(found)),
-        "limits": _table("limits", "Other limits", tables.known_limits(found)),
-        "absent": absent(found),
-        "proofs": _table("proofs", "Variants at the gate", tables.proofs(found)),
-        "failures": _table("failures", "What failed, and why", tables.failures(found)),
-        "refusals": _table("refusals", "Variants that served no case", tables.refusals(found)),
-        "shares": _table("shares", "Shares by op", tables.shares(found)),
-        "races": _table("races", "Every case", tables.races(found)),
-        "models": [(model, _gaps(f"gaps-{at}", model)) for at, model in enumerate(found.models)],
-        "lacks_price": services.lacks_price(found, price_book(request.organisation)),
+        "found": bring_up,
+        "next_steps": tables.next_steps(bring_up),
+        "facts": tables.facts(bring_up),
+        "ceilings": _table("ceilings", "Measured ceilings", tables.ceilings(bring_up)),
+        "limits": _table("limits", "Other limits", tables.known_limits(bring_up)),
+        "absent": absent(bring_up),
+        "proofs": _table("proofs", "Variants at the gate", tables.proofs(bring_up)),
+        "failures": _table("failures", "What failed, and why", tables.failures(bring_up)),
+        "refusals": _table("refusals", "Variants that served no case", tables.refusals(bring_up)),
+        "shares": _table("shares", "Shares by op", tables.shares(bring_up)),
+        "races": _table("races", "Every case", tables.races(bring_up)),
+        "models": [(model, _gaps(f"gaps-{at}", model)) for at, model in enumerate(bring_up.models)],
+        "lacks_price": services.lacks_price(bring_up, price_book(request.organisation)),
         "may_price": can_review(request.membership),
         "may_delete": can_submit(request.membership),
         "others": BringUpRow.objects.for_user(request.user).defer("content").exclude(id=row.id)[:PAGE_SIZE],
@@ -114,10 +114,10 @@ def _chosen(rows: Any, text: str) -> BringUpRow | None:
         raise Http404 from None
 
 
-def _table(key: str, title: str, table: Table, basis: Basis = "measured", figure: Figure | None = None) -> Drawn:
-    return shown_chart(key, title, "", basis, "", figure, table)
+def _table(key: str, title: str, table: Table, basis: Basis = "measured", figure: Figure | None = None) -> ChartView:
+    return chart_view(key, title, "", basis, "", figure, table)
 
 
-def _gaps(key: str, model: ModelCost) -> Drawn:
+def _gaps(key: str, model: ModelCost) -> ChartView:
     """The gaps of a model: measured times of single ops by their calls in a request. No request was timed."""
     return _table(key, f"Gaps of {model.model}", tables.gaps(model), "modelled", tables.gaps_figure(model))

@@ -65,11 +65,11 @@ class ApiClient:
             with suppress(ValueError):
                 return str(uuid.UUID(given))
             raise CliError(f"{given}: this is no run's id; `workbench runs` lists them.")
-        found = [row["id"] for row in self.rows("/runs", 2, prefix=given)]
-        if len(found) != 1:
-            known = "several runs begin so" if found else "there is no such run"
+        ids = [row["id"] for row in self.rows("/runs", 2, prefix=given)]
+        if len(ids) != 1:
+            known = "several runs begin so" if ids else "there is no such run"
             raise CliError(f"{given}: {known}; `workbench runs` lists them.")
-        return str(found[0])
+        return str(ids[0])
 
     def send(self, path: str, offset: int, chunk: bytes) -> httpx.Response | None:
         """One attempt to PATCH bytes at `offset`. Returns None when the connection broke. The caller handles a 409."""

@@ -158,9 +158,9 @@ def _hold_against(api: ApiClient, run: dict[str, Any], kept: str, limit: float) 
     if run["state"] != "done":
         state = "is still going on; add --wait" if run["state"] not in OVER else f"was {run['state']}"
         raise CliError(f"The run {state}, so it cannot be held against another.", exit_code(run))
-    found = regression.against(api, run, kept, limit)
-    err.print(found.sentence, highlight=False, markup=False, soft_wrap=True)
-    if found.regressed:
+    comparison = regression.against(api, run, kept, limit)
+    err.print(comparison.sentence, highlight=False, markup=False, soft_wrap=True)
+    if comparison.regressed:
         raise typer.Exit(Exit.REGRESSED)
 
 
@@ -193,12 +193,12 @@ def compare(ctx: typer.Context, run_ids: Annotated[list[str], typer.Argument(met
     if not 2 <= len(run_ids) <= MOST_RUNS:
         raise CliError(f"compare takes two to {MOST_RUNS} runs, not {len(run_ids)}.", Exit.USAGE)
     api = ctx.obj.api()
-    runs = [api.get(f"/runs/{api.run_id(each)}") for each in run_ids]
+    runs = [api.get(f"/runs/{api.run_id(run_id)}") for run_id in run_ids]
     workloads = [api.get(f"/workloads/{run['workload']}") for run in runs]
-    found = [Results.model_validate(api.get(f"/runs/{run['id']}/result")["results"]) for run in runs]
+    results_of_runs = [Results.model_validate(api.get(f"/runs/{run['id']}/result")["results"]) for run in runs]
     sides = labelled(
         (Workload.model_validate(workload["document"]), workload["model"]["digest"], results)
-        for workload, results in zip(workloads, found, strict=True)
+        for workload, results in zip(workloads, results_of_runs, strict=True)
     )
     names = [f"{run['workload_name']}, {run['created_at'][:16].replace('T', ' ')}, {run['id'][:8]}" for run in runs]
     tables.comparison(names, sides, out)
@@ -236,12 +236,12 @@ def up(port: Annotated[int, typer.Option(min=1, max=65535)] = 8000) -> None:
 
 def _print_run(api: ApiClient, run: dict[str, Any], as_json: bool) -> None:
     over = run["state"] in OVER
-    found = api.get(f"/runs/{run['id']}/result") if over else None
+    result = api.get(f"/runs/{run['id']}/result") if over else None
     if as_json:
-        _json(run | ({"results": found["results"]} if found else {}))
+        _json(run | ({"results": result["results"]} if result else {}))
         return
-    if found:
-        results = Results.model_validate(found["results"])
+    if result:
+        results = Results.model_validate(result["results"])
         if results.load is not None:
             under_load(results.load, out)
         tables.outcome(results, out)
@@ -254,8 +254,8 @@ def _print_run(api: ApiClient, run: dict[str, Any], as_json: bool) -> None:
 
 
 def _failure(error: dict[str, Any]) -> str:
-    said: str = error["sentence"]
-    return ": ".join([*(part for part in (error["file"], error["field"]) if part and part not in said), said])
+    sentence: str = error["sentence"]
+    return ": ".join([*(part for part in (error["file"], error["field"]) if part and part not in sentence), sentence])
 
 
 def _json(document: Any) -> None:

@@ -18,10 +18,10 @@ def load_result(result: LoadResult, console: Console) -> None:
     console.print(Text(f"{result.model} at {result.url} ({result.api}), measured over {result.seconds:.1f} s"))
     shown = ("p50", "p95", "p99")
     table = Table("", *shown, "unit", "samples", box=None, pad_edge=False)
-    for each in result.metrics:
-        title = metric_title(each.metric, each.n)
-        cells = [_interval(each.percentiles.get(p)) for p in shown]
-        table.add_row(capitalised(title), *cells, each.unit, f"{each.samples:,}")
+    for metric in result.metrics:
+        title = metric_title(metric.metric, metric.n)
+        cells = [_interval(metric.percentiles.get(p)) for p in shown]
+        table.add_row(capitalised(title), *cells, metric.unit, f"{metric.samples:,}")
     console.print(table)
     for line in _rates(result):
         console.print(Text(line))
@@ -30,10 +30,10 @@ def load_result(result: LoadResult, console: Console) -> None:
     for note in result.notes:
         console.print(Text(note, "yellow"))
     outcomes = Table("promise", "limit", "measured", "requests", "beyond", "verdict", box=None, pad_edge=False)
-    for one in result.outcomes:
-        objective, value = one.objective, figure(one.value, one.objective.unit)
-        counts = (f"{one.requests:,}", f"{one.over:,}")
-        outcomes.add_row(objective.label, promised(objective), value, *counts, verdict_markup(one.verdict))
+    for outcome in result.outcomes:
+        objective, value = outcome.objective, figure(outcome.value, outcome.objective.unit)
+        counts = (f"{outcome.requests:,}", f"{outcome.over:,}")
+        outcomes.add_row(objective.label, promised(objective), value, *counts, verdict_markup(outcome.verdict))
     console.print(outcomes)
     overall = Text("void", "bold red") if result.verdict is None else verdict_markup(result.verdict)
     console.print(Text("Verdict at 99 % confidence: ").append_text(overall))
@@ -41,30 +41,30 @@ def load_result(result: LoadResult, console: Console) -> None:
 
 def limit_row(load: LoadResult, console: Console) -> None:
     """One load of a search, as soon as it is measured."""
-    medians = {each.metric: figure(each.percentiles["p50"].value, each.unit) for each in load.metrics}
+    medians = {metric.metric: figure(metric.percentiles["p50"].value, metric.unit) for metric in load.metrics}
     times = ", ".join(
-        f"{metric_title(each)} {medians[each]}" for each in ("ttft", "tpot", "batch_latency") if each in medians
+        f"{metric_title(metric)} {medians[metric]}" for metric in ("ttft", "tpot", "batch_latency") if metric in medians
     )
     good = "" if load.goodput is None else f", goodput {load.goodput:,.1f}/s"
     rates = f"{load.requests_per_second:,.1f} requests/s, {load.tokens_per_second:,.0f} tokens/s{good}"
-    found = Text("void", "bold red") if load.verdict is None else verdict_markup(load.verdict)
-    console.print(Text(f"{_load(load):>5}: {rates}; medians {times}: ").append_text(found), soft_wrap=True)
+    verdict = Text("void", "bold red") if load.verdict is None else verdict_markup(load.verdict)
+    console.print(Text(f"{_load(load):>5}: {rates}; medians {times}: ").append_text(verdict), soft_wrap=True)
 
 
 def limit_found(result: LimitResult, console: Console) -> None:
     """The highest load that was met, and what is sure of it."""
     if result.users:
-        said = f"Every objective holds {at_load(result)}, at {result.confidence:.0%} for the whole search"
+        sentence = f"Every objective holds {at_load(result)}, at {result.confidence:.0%} for the whole search"
     else:
         lowest = "" if result.nearer_above else f", not even {traffic_words(result.loads[0].traffic)}"
-        said = f"No load is shown to hold every objective{lowest}"
+        sentence = f"No load is shown to hold every objective{lowest}"
     loads = f"{len(result.loads)} loads were" if len(result.loads) != 1 else "one load was"
-    console.print(Text(f"{said}; {loads} judged, at {result.confidence_each:.3%} each.", "bold"))
+    console.print(Text(f"{sentence}; {loads} judged, at {result.confidence_each:.3%} each.", "bold"))
 
 
-def under_load(found: UnderLoadResult, console: Console) -> None:
+def under_load(result: UnderLoadResult, console: Console) -> None:
     """Before, after and the customer's endpoint over the load, and the load that holds on each."""
-    measured = (("before", found.before), ("after", found.after), ("your endpoint", found.endpoint))
+    measured = (("before", result.before), ("after", result.after), ("your endpoint", result.endpoint))
     sides = [(name, side) for name, side in measured if side]
     table = Table(pad_edge=False)
     for heading in (
@@ -72,25 +72,25 @@ def under_load(found: UnderLoadResult, console: Console) -> None:
         "load",
         "tokens/s",
         "requests/s",
-        *(each.label for each in found.objectives),
+        *(objective.label for objective in result.objectives),
     ):
         table.add_column(heading, justify="left" if heading == "under load" else "right")
     table.add_column("objectives")
     for name, side in sides:
         for load in side.limit.loads:
-            values = [figure(each.value, each.objective.unit) for each in load.outcomes]
+            values = [figure(outcome.value, outcome.objective.unit) for outcome in load.outcomes]
             rates = (figure(load.tokens_per_second), figure(load.requests_per_second))
             word = Text("void", "bold red") if load.verdict is None else verdict_markup(load.verdict)
             table.add_row(name, _load(load), *rates, *values, word)
     if sides:
         console.print(table)
-    console.print(Text(found.sentence))
+    console.print(Text(result.sentence))
     for name, side in sides:
         judged = f" {side.served_ids.sentence}" if side.served_ids else ""
         console.print(Text(f"{name.capitalize()}: {side.server.sentence}{judged}"))
-    for said in filter(None, (found.choice, kernels_by_load(found))):
-        console.print(Text(said))
-    for note in found.notes:
+    for sentence in filter(None, (result.choice, kernels_by_load(result))):
+        console.print(Text(sentence))
+    for note in result.notes:
         console.print(Text(note, "yellow"))
 
 

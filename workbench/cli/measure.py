@@ -54,7 +54,7 @@ def measure(
     if json_file:
         _write(json_file, result.model_dump_json(indent=2) + "\n")
     if records_file:
-        _write(records_file, "".join(json.dumps(each) + "\n" for each in records(sent)))
+        _write(records_file, "".join(json.dumps(record) + "\n" for record in records(sent)))
     raise typer.Exit(exit_code(result))
 
 
@@ -100,7 +100,7 @@ def exit_code(result: LoadResult) -> Exit:
 def _target(url: str, model: str, api: str) -> LoadTarget:
     if api not in APIS:
         raise CliError(f"--api: {api} is none of {', '.join(APIS)}")
-    known: Api = next(each for each in APIS if each == api)
+    known: Api = next(name for name in APIS if name == api)
     try:
         return LoadTarget(Address.parse(url, os.environ.get(KEY, "")), model, known)
     except BadAddress as error:
@@ -132,7 +132,7 @@ class _Progress:
 
     def __call__(self, counts: Counts) -> None:
         if err.is_terminal:
-            sent, ended, failed = (counts.total(each) for each in (SENT, ENDED, FAILED))
+            sent, ended, failed = (counts.total(state) for state in (SENT, ENDED, FAILED))
             line = f"{sent:,} sent, {ended:,} ended, {failed:,} failed"
             err.print(Text(line), end="\r", overflow="ellipsis")
 

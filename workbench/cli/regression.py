@@ -14,10 +14,10 @@ LIMIT = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*%?")
 
 def limit_of(text: str) -> float:
     """`3%` or `3` as the share 0.03. Raises CliError."""
-    found = LIMIT.fullmatch(text.strip())
-    if found is None or not 0 < float(found[1]) <= 100:
+    match = LIMIT.fullmatch(text.strip())
+    if match is None or not 0 < float(match[1]) <= 100:
         raise CliError(f"--fail-on-regression takes a percentage above 0 and up to 100, such as 3%, not {text}.")
-    return float(found[1]) / 100
+    return float(match[1]) / 100
 
 
 def against(api: ApiClient, run: dict[str, Any], kept_id: str, limit: float) -> Judgement:

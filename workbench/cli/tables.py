@@ -86,13 +86,15 @@ def outcome(results: Results, console: Console) -> None:
     """Before and after, quality, cost, and the verdict with its sentence."""
     if results.verify is None:
         return
-    said = against_endpoint.sentences(results, None)
-    if said:
-        console.print(Text(f"From your endpoint to after. {' '.join(said)}", "bold"))
+    sentences = against_endpoint.sentences(results, None)
+    if sentences:
+        console.print(Text(f"From your endpoint to after. {' '.join(sentences)}", "bold"))
     console.print(before_after(results.verify, results.price))
-    if found := endpoint.measured(results):
+    if measured := endpoint.measured(results):
         console.print(
-            Text(f"{found.server.label}: {found.sentence} {'' if said else endpoint.words(results)}".rstrip())
+            Text(
+                f"{measured.server.label}: {measured.sentence} {'' if sentences else endpoint.words(results)}".rstrip()
+            )
         )
         rows = endpoint.promises(results)
         if rows:
@@ -115,8 +117,8 @@ def _at_endpoint(rows: Sequence[endpoint.EndpointPromise]) -> Table:
     for heading in ("", "your endpoint", "promised", "verdict there"):
         table.add_column(heading, justify="left" if heading in ("", "verdict there") else "right")
     for row in rows:
-        said = verdict_markup(row.verdict) if row.verdict else Text("")
-        table.add_row(row.label, figure(row.there, row.unit), row.promised, said)
+        verdict = verdict_markup(row.verdict) if row.verdict else Text("")
+        table.add_row(row.label, figure(row.there, row.unit), row.promised, verdict)
     return table
 
 
@@ -182,7 +184,7 @@ def measured_on(environment: Environment) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in sorted(environment.versions.items()))
     digest, dash, dirty = environment.commit.partition("-")
     commit = f", commit {digest[:12]}{dash}{dirty}" if digest else ""
-    state = "".join(f", {said}" for said in [provenance.clocks(environment)] if said)
+    state = "".join(f", {clocks}" for clocks in [provenance.clocks(environment)] if clocks)
     return f"Measured on {environment.device} ({environment.gpu_class}){state}, {versions}{commit}, {environment.at}."
 
 

@@ -33,12 +33,12 @@ class LocalFile:
 
 def read_directory(directory: Path, say: Say) -> list[LocalFile]:
     """Every file but hidden ones, hashed. Raises CliError when there is no config.json."""
-    found = sorted(path for path in directory.rglob("*") if path.is_file() and not _hidden(path, directory))
-    if directory / "config.json" not in found:
+    paths = sorted(path for path in directory.rglob("*") if path.is_file() and not _hidden(path, directory))
+    if directory / "config.json" not in paths:
         raise CliError(f"{directory}: config.json is missing; give a Hugging Face model directory.")
-    total, done = sum(path.stat().st_size for path in found), 0
+    total, done = sum(path.stat().st_size for path in paths), 0
     files = []
-    for path in found:
+    for path in paths:
         hashed = hashlib.sha256()
         with path.open("rb") as stream:
             while chunk := stream.read(READ_BYTES):
@@ -100,15 +100,15 @@ def _send(api: ApiClient, entry: dict[str, Any], files: list[LocalFile], say: Sa
 
 def _finish(api: ApiClient, entry: dict[str, Any]) -> dict[str, Any]:
     """Has the server check the files; the upload with what came of it. Raises CliError where it is refused."""
-    found = api.post(f"/uploads/{entry['id']}/finish", {"files": []})
+    upload = api.post(f"/uploads/{entry['id']}/finish", {"files": []})
     wait = FIRST_WAIT_SECONDS
-    while found["state"] == "checking":
+    while upload["state"] == "checking":
         time.sleep(wait)
         wait = min(2 * wait, LONGEST_WAIT_SECONDS)
-        found = api.get(f"/uploads/{entry['id']}")
-    if found["state"] != "finished":
-        raise refusal(found["problem"], found["problem"]["status"])
-    return found  # type: ignore[no-any-return]
+        upload = api.get(f"/uploads/{entry['id']}")
+    if upload["state"] != "finished":
+        raise refusal(upload["problem"], upload["problem"]["status"])
+    return upload  # type: ignore[no-any-return]
 
 
 def _known_model(api: ApiClient, files: list[LocalFile]) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from workbench.embedded.process import EmbeddedError, Service
-from workbench.secret_files import kept_secret
+from workbench.storage.secret_files import kept_secret
 from workers.documents.broker import INTAKE_QUEUE, LEDGER_QUEUE, NOTICES_QUEUE, gpu_queue
 
 GPU_DATABASE, LEDGER_DATABASE, CACHE_DATABASE = 0, 1, 2

@@ -20,19 +20,19 @@ def find_devices() -> list[Device]:
     """The GPUs of known classes, one entry each, then the classes of several that the first GPUs of one class make up;
     the CPU when there is none.
     """
-    found: list[Device] = []
+    devices: list[Device] = []
     if shutil.which("nvidia-smi"):
         query = ["nvidia-smi", "--query-gpu=uuid,name", "--format=csv,noheader"]
         answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=False).stdout
-        found = [device for line in answer.splitlines() if (device := _parse(line))]
-    return [*found, *_several(found)] or [Device("cpu")]
+        devices = [device for line in answer.splitlines() if (device := _parse(line))]
+    return [*devices, *_several(devices)] or [Device("cpu")]
 
 
-def _several(found: list[Device]) -> list[Device]:
+def _several(devices: list[Device]) -> list[Device]:
     """The devices of several GPUs. Their workers and those of one GPU take turns, by a lock of each GPU."""
     made = []
     for name, (gpu_class, count) in SEVERAL.items():
-        uuids = [device.visible for device in found if device.gpu_class == gpu_class][:count]
+        uuids = [device.visible for device in devices if device.gpu_class == gpu_class][:count]
         if len(uuids) == count:
             made.append(Device(name, ",".join(uuids)))
     return made

@@ -18,11 +18,11 @@ from typing import IO, Self
 
 from celery import Celery
 
-from workbench.disk import SCARCE_BYTES, free_bytes
 from workbench.embedded.broker import RedisURLs, redis_service
 from workbench.embedded.devices import Device, find_devices
 from workbench.embedded.process import EmbeddedError, Service, wait_until
-from workbench.secret_files import kept_secret, own_folder
+from workbench.storage.disk import SCARCE_BYTES, free_bytes
+from workbench.storage.secret_files import kept_secret, own_folder
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESTARTS_PER_MINUTE = 5

@@ -9,7 +9,7 @@ from pathlib import Path
 from django.conf import settings
 
 from workbench.intake.services.catalogue import catalogue_manifest
-from workbench.runs.documents import StageTime, times_since
+from workbench.runs.stage_times import StageTime, times_since
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Constraints, Workload
@@ -42,7 +42,7 @@ def example() -> Example | None:
         raise ValueError(f"{FILE.name}: the example has no verdict")
     promises = [outcome.objective for outcome in results.verify.outcomes]
     spans = [
-        (each["stage"], _time(each["started_at"]), _time(each["finished_at"])) for each in document["run"]["stages"]
+        (stage["stage"], _time(stage["started_at"]), _time(stage["finished_at"])) for stage in document["run"]["stages"]
     ]
     return Example(
         workload=Workload(

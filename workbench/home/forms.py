@@ -37,7 +37,10 @@ class FilterForm(forms.Form):
         fields["q"].widget.attrs |= {"type": "search", "placeholder": "workload or model"}
         fields["model"].choices = [("", "Any"), *((name, name) for name in models)]
         fields["gpu"].choices = [("", "Any"), *((name, name) for name in classes)]
-        fields["customer"].choices = [("", "All"), *((str(each.pk), each.name) for each in organisations)]
+        fields["customer"].choices = [
+            ("", "All"),
+            *((str(organisation.pk), organisation.name) for organisation in organisations),
+        ]
         if len(organisations) < 2:
             del fields["customer"]
 

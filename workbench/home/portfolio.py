@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from workbench.intake.models import Workload
 from workbench.reports.models import Report
-from workbench.runs import line
+from workbench.runs import run_queue
 from workbench.runs.models import Run, StageRun
 
 MOST_SHOWN = 8
@@ -85,13 +85,13 @@ def _in_state(state: str) -> Q:
 def counts(user: Any) -> dict[str, int]:
     """How many workloads that are not archived there are, and how many in each state."""
     rows = Workload.objects.of_memberships(user).filter(archived_at=None).order_by()
-    found = list(rows.values_list("newest_run__state", "newest_run__verdict").annotate(Count("pk")))
+    groups = list(rows.values_list("newest_run__state", "newest_run__verdict").annotate(Count("pk")))
     number = {name: 0 for name in (*NEWEST, "none")}
-    for state, verdict, count in found:
+    for state, verdict, count in groups:
         for name, (column, values) in NEWEST.items():
             number[name] += count * ((state if column == "state" else verdict) in values)
         number["none"] += count * (state is None)
-    return number | {"all": sum(count for _, _, count in found)}
+    return number | {"all": sum(count for _, _, count in groups)}
 
 
 def has_any(user: Any) -> bool:
@@ -103,11 +103,11 @@ def open_runs(user: Any) -> list[OpenRun]:
     """The runs that are queued or running, the oldest first; at most MOST_SHOWN."""
     rows = Run.objects.of_memberships(user).filter(state__in=Run.OPEN).select_related("workload__model", "organisation")
     shown = list(rows.only(*SHOWN_OF_OPEN).order_by("created_at")[:MOST_SHOWN])
-    lines = {name: line.Line(name) for name in {run.gpu_class for run in shown}}
+    lines = {name: run_queue.ClassQueue(name) for name in {run.gpu_class for run in shown}}
     return [OpenRun(run, _seconds_left(run, lines[run.gpu_class])) for run in shown]
 
 
-def _seconds_left(run: Run, waiting: line.Line) -> float | None:
+def _seconds_left(run: Run, waiting: run_queue.ClassQueue) -> float | None:
     typical = waiting.typical_seconds
     if typical is None:
         return None
@@ -134,7 +134,7 @@ def savings(user: Any) -> tuple[int, int, float | None]:
     """
     newest = Workload.objects.of_memberships(user).filter(archived_at=None, newest_run__state="done")
     prices = StageRun.objects.filter(run__in=newest.values("newest_run"), stage="price", state=StageRun.State.DONE)
-    found = prices.values_list("result__before_after_ratio", "result__at_once")
-    ratios = [ratio for ratio, at_once in found if ratio and at_once and at_once > 1]
+    values = prices.values_list("result__before_after_ratio", "result__at_once")
+    ratios = [ratio for ratio, at_once in values if ratio and at_once and at_once > 1]
     factors = [ratio for ratio in ratios if ratio > 1]
     return len(factors), len(ratios), median(factors) if factors else None

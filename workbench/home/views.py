@@ -15,7 +15,7 @@ from workbench.home import portfolio as portfolios
 from workbench.home import sample as samples
 from workbench.home.forms import FilterForm
 from workbench.pages.filters import left_out
-from workbench.runs import result_page
+from workbench.results import page_context
 from workbench.runs.services import RunError, headlines
 
 PAGE_SIZE = 25
@@ -30,7 +30,7 @@ def portfolio(request: Any) -> HttpResponse:
     models, classes = portfolios.choices(user)
     form = FilterForm(
         request.GET,
-        organisations=[each.organisation for each in request.memberships],
+        organisations=[membership.organisation for membership in request.memberships],
         models=models,
         classes=classes,
     )
@@ -38,17 +38,21 @@ def portfolio(request: Any) -> HttpResponse:
     if not form.chosen:
         paginator.count = counts["all"]
     page = paginator.get_page(request.GET.get("page"))
-    ended = [each.newest_run for each in page if each.newest_run and each.newest_run.verdict]
+    ended = [workload.newest_run for workload in page if workload.newest_run and workload.newest_run.verdict]
     reached = headlines(run.id for run in ended)
     reviews, review_count = portfolios.awaiting_review(user)
     cheaper, compared, factor = portfolios.savings(user)
     context = {
         "form": form,
-        "choices": (models, classes, [(each.organisation_id, each.organisation.name) for each in request.memberships]),
+        "choices": (
+            models,
+            classes,
+            [(membership.organisation_id, membership.organisation.name) for membership in request.memberships],
+        ),
         "filtered": bool(form.chosen),
         "left_out": left_out(request.GET, form),
         "page": page,
-        "rows": [(each, each.newest_run, reached.get(each.newest_run_id or "", "")) for each in page],
+        "rows": [(workload, workload.newest_run, reached.get(workload.newest_run_id or "", "")) for workload in page],
         "counts": counts,
         "open_runs": portfolios.open_runs(user),
         "reviews": reviews,
@@ -77,8 +81,8 @@ def sample(request: Any) -> HttpResponse:
 @require_safe
 def example(request: HttpRequest) -> HttpResponse:
     """The result page of a run on an H200 that comes with the product."""
-    found = examples.example()
-    if found is None:
+    shown = examples.example()
+    if shown is None:
         raise Http404("This installation has no example.")
-    context = result_page.context(found.workload, found.model, found.results, found.stages)
-    return render(request, "home/example.html", context | {"example": found})
+    context = page_context.context(shown.workload, shown.model, shown.results, shown.stages)
+    return render(request, "home/example.html", context | {"example": shown})

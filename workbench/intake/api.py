@@ -47,7 +47,7 @@ def create_upload(request: Any, body: schemas.NewUpload) -> Status[dict[str, Any
     Then PATCH each file's bytes, those of a model's config.json first, then finish: a worker checks the files and
     makes a model or a recording of them.
     """
-    files = [uploads.Announced(file.path, file.size, file.sha256) for file in body.files]
+    files = [uploads.AnnouncedFile(file.path, file.size, file.sha256) for file in body.files]
     if body.holds == "recording":
         if len(files) != 1:
             raise invalid([{"field": "files", "reason": "a recording is one file"}])

@@ -66,13 +66,13 @@ def store(chunks: Iterable[bytes], expect: str | None = None) -> tuple[str, int]
                 size += len(chunk)
             stream.flush()
             os.fsync(stream.fileno())
-        found = digest.hexdigest()
-        if expect is not None and found != expect:
-            raise ValueError(f"sha256: the content has the hash {found}, not {expect}")
-        adopt(file, found)
+        sha256 = digest.hexdigest()
+        if expect is not None and sha256 != expect:
+            raise ValueError(f"sha256: the content has the hash {sha256}, not {expect}")
+        adopt(file, sha256)
     finally:
         file.unlink(missing_ok=True)
-    return found, size
+    return sha256, size
 
 
 def collect(wanted: set[str]) -> int:

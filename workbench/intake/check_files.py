@@ -54,9 +54,9 @@ def _facts(check: str, files: Mapping[str, Path], most_bytes: int) -> Any:
         return facts(*files.values()).model_dump(mode="json")
     if check == "config":
         return inspect_config_file(*files.values()).model_dump(mode="json")
-    found = inspect(files, quota=most_bytes)
+    model_facts = inspect(files, quota=most_bytes)
     check_templates(files)
-    return found.model_dump(mode="json")
+    return model_facts.model_dump(mode="json")
 
 
 if __name__ == "__main__":

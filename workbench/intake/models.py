@@ -12,7 +12,7 @@ from django.utils.functional import cached_property
 from kernels.model_files import answer_of_config
 from workbench.accounts.querysets import OrganisationQuerySet
 from workbench.api.sentences import sentence, sentences
-from workbench.row_bytes import row_bytes
+from workbench.storage.row_bytes import row_bytes
 from workers.documents.model import ModelManifest
 from workers.documents.recording import Recording as RecordingDocument
 from workers.documents.workload import Workload as WorkloadDocument
@@ -67,10 +67,10 @@ class Model(models.Model):
     @property
     def facts(self) -> ModelManifest:
         """The manifest as a document. Raises Unreadable."""
-        found = _read_stored(ModelManifest, self.manifest, f"manifest of {self.name}")
-        if "counted" in found.model_fields_set:
-            return found
-        return found.model_copy(update={"counted": answer_of_config(found.config).unit})
+        manifest = _read_stored(ModelManifest, self.manifest, f"manifest of {self.name}")
+        if "counted" in manifest.model_fields_set:
+            return manifest
+        return manifest.model_copy(update={"counted": answer_of_config(manifest.config).unit})
 
     @property
     def reading(self) -> tuple[ModelManifest | None, str]:

@@ -4,9 +4,9 @@ import logging
 
 from celery import shared_task
 
-from workbench import disk
 from workbench.intake.models import Upload
 from workbench.intake.services import checking, cleaning, queue, recordings
+from workbench.storage import disk
 from workers.documents.broker import CHECK_UPLOADS_TASK, SWEEP_UPLOADS_TASK
 
 log = logging.getLogger(__name__)

@@ -44,8 +44,8 @@ class LibraryPage:
         return sorted(self._named("strong"), key=lambda word: word[1].lower())
 
     def _named(self, tags: str) -> list[tuple[str, str]]:
-        found = re.findall(rf'<({tags}) id="([^"]+)">(.*?)</\1>', self.html)
-        return [(name, unescape(strip_tags(text))) for _, name, text in found]
+        tagged = re.findall(rf'<({tags}) id="([^"]+)">(.*?)</\1>', self.html)
+        return [(name, unescape(strip_tags(text))) for _, name, text in tagged]
 
 
 def names() -> list[str]:
@@ -96,10 +96,10 @@ def rendered(text: str) -> SafeString:
     return mark_safe(html)  # the renderer escapes all text, and the documents are our own
 
 
-def _name(found: Iterable[tuple[Token, str]]) -> None:
+def _name(named: Iterable[tuple[Token, str]]) -> None:
     """Gives each token the id of its words, unless an earlier one has it."""
     ids: set[str] = set()
-    for token, words in found:
+    for token, words in named:
         name = slugify(words)
         if name and name not in ids:
             ids.add(name)
@@ -125,5 +125,5 @@ def _address(target: str) -> str:
         return target
     if method := METHOD_OF.fullmatch(target):
         return reverse("method") + (method[1] or "")
-    found = PAGE_OF.fullmatch(target)
-    return reverse("kernel", args=[found[1]]) + (found[2] or "") if found and found[1] in names() else ""
+    match = PAGE_OF.fullmatch(target)
+    return reverse("kernel", args=[match[1]]) + (match[2] or "") if match and match[1] in names() else ""

@@ -17,9 +17,9 @@ TITLES = {"lm_head": "LM head", "model": "Whole models", "rmsnorm": "RMSNorm", "
 @require_safe
 def kernel_list(request: HttpRequest) -> HttpResponse:
     """Every variant by the part of the work that it does, and the documents."""
-    variants = sorted(registry.variants(), key=lambda each: (each.op, each.peer))
+    variants = sorted(registry.variants(), key=lambda variant: (variant.op, variant.peer))
     context = {
-        "ops": [(_title(op), list(group)) for op, group in groupby(variants, key=lambda each: each.op)],
+        "ops": [(_title(op), list(group)) for op, group in groupby(variants, key=lambda variant: variant.op)],
         "pages": [(name, documents.page(name).title) for name in documents.names()],
     }
     return render(request, "library/kernels.html", context)
@@ -33,11 +33,11 @@ def _title(op: str) -> str:
 def kernel_page(request: HttpRequest, name: str) -> HttpResponse:
     """One document."""
     try:
-        found = documents.page(name)
+        page = documents.page(name)
     except KeyError as error:
         raise Http404("There is no such page.") from error
-    about = [each for each in registry.variants() if each.page == name]
-    return render(request, "library/kernel.html", {"page": found, "variants": about})
+    about = [variant for variant in registry.variants() if variant.page == name]
+    return render(request, "library/kernel.html", {"page": page, "variants": about})
 
 
 @require_safe

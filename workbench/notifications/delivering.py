@@ -52,7 +52,7 @@ def deliver_due(seconds: float = 10.0) -> int:
     tried, end = 0, time.monotonic() + seconds
     with ThreadPoolExecutor(AT_ONCE) as pool:
         while claimed := list(_claim()):
-            futures = [(each, pool.submit(_timed, _made(each))) for each in claimed]
+            futures = [(delivery, pool.submit(_timed, _made(delivery))) for delivery in claimed]
             for delivery, future in futures:
                 _keep(delivery, *future.result())
             tried += len(claimed)
@@ -73,8 +73,8 @@ def _claim() -> Iterator[Delivery]:
     organisations = list(due.order_by().values_list("organisation", flat=True).distinct()[:AT_ONCE])
     for organisation in organisations:
         rows = due.filter(organisation=organisation).order_by("next_at")
-        found = rows.select_related("notice__organisation", "webhook", "membership__user")
-        for delivery in found[: AT_ONCE // len(organisations)]:
+        deliveries = rows.select_related("notice__organisation", "webhook", "membership__user")
+        for delivery in deliveries[: AT_ONCE // len(organisations)]:
             if due.filter(pk=delivery.pk).update(next_at=now + timedelta(seconds=CLAIM_SECONDS)):
                 yield delivery
 

@@ -61,8 +61,8 @@ def _words(notice: Notice) -> tuple[str, list[str]]:
             report = data["report"]
             ready = notice.kind == Kind.REPORT_READY
             subject = "To review" if ready else "Published"
-            said = "The report was frozen and waits for its review." if ready else "The report has been published."
-            return f"{subject}: {report['title']}", [report["title"], said, "", report["url"]]
+            sentence = "The report was frozen and waits for its review." if ready else "The report has been published."
+            return f"{subject}: {report['title']}", [report["title"], sentence, "", report["url"]]
         case _:
             return "A test", ["You asked for this test. E-mail from the workbench reaches you."]
 

@@ -9,7 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from workbench.accounts.querysets import OrganisationQuerySet
-from workbench.row_bytes import row_bytes
+from workbench.storage.row_bytes import row_bytes
 
 
 class Kind(models.TextChoices):

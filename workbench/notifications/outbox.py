@@ -28,21 +28,21 @@ def announce(organisation_id: Any, kind: Kind, data: Callable[[], dict[str, Any]
 
     `data` makes the JSON of the message; it is called only where somebody asked.
     """
-    webhooks = [each for each in Webhook.objects.filter(organisation=organisation_id) if kind in each.kinds]
+    webhooks = [webhook for webhook in Webhook.objects.filter(organisation=organisation_id) if kind in webhook.kinds]
     subscriptions = Subscription.objects.filter(membership__organisation=organisation_id)
     members = [
-        each.membership_id
-        for each in subscriptions
-        if kind in each.kinds and SAID_BEFORE.get(kind, "") not in each.kinds
+        subscription.membership_id
+        for subscription in subscriptions
+        if kind in subscription.kinds and SAID_BEFORE.get(kind, "") not in subscription.kinds
     ]
     if webhooks or members:
-        _write(organisation_id, kind, data(), [{"webhook": each} for each in webhooks], members)
+        _write(organisation_id, kind, data(), [{"webhook": webhook} for webhook in webhooks], members)
 
 
 def _write(organisation_id: Any, kind: Kind, data: dict[str, Any], hooks: list[Any], members: list[Any]) -> None:
     notice = Notice.objects.create(organisation_id=organisation_id, kind=kind, data=data)
-    places = [*hooks, *({"membership_id": each} for each in members)]
-    Delivery.objects.bulk_create(Delivery(notice=notice, organisation_id=organisation_id, **each) for each in places)
+    places = [*hooks, *({"membership_id": member} for member in members)]
+    Delivery.objects.bulk_create(Delivery(notice=notice, organisation_id=organisation_id, **place) for place in places)
 
 
 def again(delivery: Delivery) -> None:

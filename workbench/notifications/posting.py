@@ -20,10 +20,10 @@ class _Deadline:
 
     def left(self, timeout: float | None) -> float:
         """What remains, `timeout` at most. Raises httpcore.ReadTimeout when nothing does."""
-        left = self.end - time.monotonic()
-        if left <= 0:
+        seconds = self.end - time.monotonic()
+        if seconds <= 0:
             raise httpcore.ReadTimeout(f"no answer within {SECONDS:.0f} seconds")
-        return min(left, timeout or left)
+        return min(seconds, timeout or seconds)
 
 
 class _TimedStream(httpcore.NetworkStream):
@@ -65,8 +65,8 @@ class _Pinned(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        left = self._deadline.left(timeout)
-        return _TimedStream(httpcore.SyncBackend().connect_tcp(self._address, port, left), self._deadline)
+        seconds = self._deadline.left(timeout)
+        return _TimedStream(httpcore.SyncBackend().connect_tcp(self._address, port, seconds), self._deadline)
 
 
 @cache

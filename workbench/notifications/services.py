@@ -61,8 +61,8 @@ def choose(membership: Membership, kinds: Iterable[str]) -> None:
 
 def chosen(membership: Membership) -> list[str]:
     """What a member gets by e-mail."""
-    found = Subscription.objects.filter(membership=membership).first()
-    return list(found.kinds) if found else []
+    subscription = Subscription.objects.filter(membership=membership).first()
+    return list(subscription.kinds) if subscription else []
 
 
 def unsubscribe(membership_id: UUID) -> None:

@@ -13,6 +13,6 @@ def left_out(asked: QueryDict, form: forms.Form) -> list[str]:
     """
     fields: dict[str, Any] = form.fields
     unknown = [name for name in asked if name not in fields and name != "page"]
-    said = [f"“{name[:60]}” is no filter of this list and is left out." for name in unknown]
+    sentences = [f"“{name[:60]}” is no filter of this list and is left out." for name in unknown]
     wrong = [(fields[name].label, asked[name][:60]) for name in form.errors if name in fields]
-    return said + [f"“{value}” is no value of the filter {label} and is left out." for label, value in wrong]
+    return sentences + [f"“{value}” is no value of the filter {label} and is left out." for label, value in wrong]

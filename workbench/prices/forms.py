@@ -48,7 +48,7 @@ class PriceBookForm(forms.Form):
 
     def rows(self) -> list[tuple[str, list[forms.BoundField]]]:
         """(GPU, its three fields) for the table of inputs."""
-        return [(name, [self[_field(each, column)] for column in COLUMNS]) for each, name in self.names.items()]
+        return [(name, [self[_field(key, column)] for column in COLUMNS]) for key, name in self.names.items()]
 
     def clean(self) -> dict[str, Any]:
         data = super().clean() or {}

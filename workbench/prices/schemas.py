@@ -47,7 +47,7 @@ class NewPriceBook(PriceBook):
     @model_validator(mode="after")
     def _names_each_class_once(self) -> Self:
         classes = [price.gpu_class for price in self.prices]
-        twice = next((each for each in classes if classes.count(each) > 1), None)
+        twice = next((name for name in classes if classes.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"prices: {twice} is there twice")
         return self

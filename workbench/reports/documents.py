@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from workbench.runs.documents import StageTime
+from workbench.runs.stage_times import StageTime
 from workers.documents.base import Document
 from workers.documents.model import ModelManifest
 from workers.documents.prices import PriceBook
@@ -31,4 +31,4 @@ class Snapshot(Document):
     @property
     def taken(self) -> dict[str, float]:
         """Seconds that each stage before the report took."""
-        return {each.stage: each.duration_s for each in self.stages if each.stage != "report"}
+        return {stage.stage: stage.duration_s for stage in self.stages if stage.stage != "report"}

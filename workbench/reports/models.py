@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from workbench.accounts.querysets import OrganisationQuerySet
 from workbench.reports.documents import Snapshot
-from workbench.row_bytes import row_bytes
+from workbench.storage.row_bytes import row_bytes
 
 
 class Report(models.Model):

@@ -108,14 +108,14 @@ def publish(report: Report, user: Any) -> Report:
 
 
 def _announce(kind: Kind, report: Report) -> None:
-    told = {
+    data = {
         "id": str(report.id),
         "run": str(report.run_id),
         "title": report.title,
         "verdict": report.verdict,
         "url": f"{settings.PUBLIC_URL}/reports/{report.id}/",
     }
-    announce(report.organisation_id, kind, lambda: {"report": told})
+    announce(report.organisation_id, kind, lambda: {"report": data})
 
 
 def page(report: Report) -> str:

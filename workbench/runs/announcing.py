@@ -13,10 +13,10 @@ from workers.wording.text import VERDICT_LABELS
 
 def run_ended(run: Run, state: Run.State, sentence: str) -> None:
     """`sentence` says why it ended; of a run that is done, the report's headline is said instead."""
-    told = functools.partial(_facts, run, state, sentence)
-    announce(run.organisation_id, Kind.RUN_FINISHED, told)
+    data = functools.partial(_facts, run, state, sentence)
+    announce(run.organisation_id, Kind.RUN_FINISHED, data)
     if state == Run.State.DONE and run.verdict == "missed":
-        announce(run.organisation_id, Kind.RUN_MISSED, told)
+        announce(run.organisation_id, Kind.RUN_MISSED, data)
 
 
 def page_of(run_id: Any) -> str:

@@ -73,9 +73,9 @@ def delete(thing: Deletable, membership: Any, with_dependents: bool) -> None:
     """
     with transaction.atomic():
         list(_runs(thing).select_for_update().values_list("pk"))
-        found = dependents(thing)
-        _check(found, membership, with_dependents)
-        record(DELETED[type(thing)], thing.organisation, thing, **found.model_dump(exclude_defaults=True))
+        affected = dependents(thing)
+        _check(affected, membership, with_dependents)
+        record(DELETED[type(thing)], thing.organisation, thing, **affected.model_dump(exclude_defaults=True))
         hashes, named = _hashes(thing), _recordings(thing)
         _runs(thing).delete()
         if isinstance(thing, Run):
@@ -99,13 +99,13 @@ def _recordings(thing: Deletable) -> list[Any]:
     return list(named.distinct().values_list("pk", flat=True))
 
 
-def _check(found: Dependents, membership: Any, with_dependents: bool) -> None:
-    if found.open_runs:
-        raise _conflict(f"{found.open_runs:,} of its runs are not over; cancel them first")
-    if found.published_reports and not can_admin(membership):
+def _check(affected: Dependents, membership: Any, with_dependents: bool) -> None:
+    if affected.open_runs:
+        raise _conflict(f"{affected.open_runs:,} of its runs are not over; cancel them first")
+    if affected.published_reports and not can_admin(membership):
         raise PermissionDenied("A published report depends on it; only an admin of the organisation may delete it.")
-    if found.words and not with_dependents:
-        raise _conflict(f"{found.words} would be deleted with it; confirm that by with_dependents=true")
+    if affected.words and not with_dependents:
+        raise _conflict(f"{affected.words} would be deleted with it; confirm that by with_dependents=true")
 
 
 def _conflict(reason: str) -> Problem:

@@ -1,18 +1,22 @@
-"""Removes blobs that no model's file, no recording and no run's artifact refers to."""
+"""Removes blobs that nothing refers to, and rows that have had their time."""
 
 import time
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
+from django.utils import timezone
 
+from workbench.accounts.models import ApiToken
+from workbench.api.idempotency import KEPT
+from workbench.api.models import IdempotentRequest
 from workbench.intake import blobs
 from workbench.intake.models import Recording, StoredFile
-from workbench.runs.models import StoredArtifact
-from workbench.runs.pruning import prune
+from workbench.runs.models import Event, StoredArtifact
 
 COLLECT_EVERY_SECONDS = 3600
 
@@ -22,6 +26,19 @@ def collect_when_due() -> None:
     if _collection_is_due():
         collect_blobs()
         prune()
+
+
+def prune() -> None:
+    """Removes old progress of runs, tokens and sessions that ended, and answers that were kept.
+
+    Of a run's events only what its stages said while they ran goes; its transitions stay.
+    """
+    now = timezone.now()
+    over = now - timedelta(days=settings.EVENT_DAYS)
+    ApiToken.objects.filter(Q(revoked_at__lt=over) | Q(expires_at__lt=over)).delete()
+    Event.objects.filter(kind="progress", run__finished_at__lt=over).delete()
+    IdempotentRequest.objects.filter(created_at__lt=now - KEPT).delete()
+    import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()
 
 
 def collect_blobs() -> int:

@@ -16,7 +16,8 @@ from prometheus_client.core import GaugeMetricFamily
 from kernels.measure.intervals import percentile
 from workbench import broker
 from workbench.intake.models import Upload
-from workbench.runs import dispatch, placement
+from workbench.intake.services import placement
+from workbench.runs import dispatch
 from workbench.runs.models import Event, Run, StageRun, Worker
 from workers.documents.broker import LEDGER_QUEUE, gpu_queue
 from workers.documents.stages import GPU_STAGES
@@ -52,7 +53,7 @@ def _gauge(name: str, meaning: str, labels: list[str], values: dict[Any, float])
 def _queues(now: datetime) -> Iterator[GaugeMetricFamily]:
     """A queue's runs, the age of the one that waits longest, and its messages."""
     served = Worker.objects.filter(last_seen__gte=placement.alive_since()).values_list("gpu_class", flat=True)
-    depth: Counter[tuple[str]] = Counter({(LEDGER_QUEUE,): 0} | {(gpu_queue(each),): 0 for each in served})
+    depth: Counter[tuple[str]] = Counter({(LEDGER_QUEUE,): 0} | {(gpu_queue(gpu_class),): 0 for gpu_class in served})
     oldest: dict[tuple[str], float] = dict.fromkeys(depth, 0.0)
     waiting = Run.objects.filter(state=Run.State.QUEUED).order_by().annotate(before=Max("stages__finished_at"))
     for stage, gpu_class, created, before in waiting.values_list("stage", "gpu_class", "created_at", "before"):

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.db import models
 
 from workbench.accounts.querysets import OrganisationQuerySet
-from workbench.row_bytes import row_bytes
+from workbench.storage.row_bytes import row_bytes
 from workers.documents.stages import STAGES
 
 

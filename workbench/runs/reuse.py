@@ -42,7 +42,7 @@ def earlier_search(run: Run) -> Run | None:
     )
     wanted = _unnamed(run.workload.document)
     candidates = searched.select_related("workload").order_by("-finished_at")
-    return next((each for each in candidates if _unnamed(each.workload.document) == wanted), None)
+    return next((candidate for candidate in candidates if _unnamed(candidate.workload.document) == wanted), None)
 
 
 def take_over(run: Run, earlier: Run) -> str:
@@ -53,7 +53,7 @@ def take_over(run: Run, earlier: Run) -> str:
         rows.update(state=StageRun.State.DONE, progress=1, result=done.result, message=f"Taken from the run of {when}")
     kept = StoredArtifact.objects.filter(run=earlier, stage__in=SEARCH)
     StoredArtifact.objects.bulk_create(
-        StoredArtifact(run=run, **{name: getattr(each, name) for name in _COPIED}) for each in kept
+        StoredArtifact(run=run, **{name: getattr(artifact, name) for name in _COPIED}) for artifact in kept
     )
     return f"The run of {when} has searched for the plan of this workload; here it is verified anew."
 

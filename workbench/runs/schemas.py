@@ -6,7 +6,7 @@ from typing import Any
 
 from ninja import Field, Schema
 
-from workbench.runs import line, services
+from workbench.runs import run_queue, services
 from workbench.runs.models import Run, StageRun
 from workers.documents.base import Document, Verdict
 from workers.documents.measurement import Interval
@@ -81,8 +81,8 @@ class RunDetail(RunSummary):
         return list(run.stages.defer("result", "partial"))
 
     @staticmethod
-    def resolve_place(run: Run) -> line.Place | None:
-        return line.place_of(run)
+    def resolve_place(run: Run) -> run_queue.QueuePosition | None:
+        return run_queue.place_of(run)
 
     @staticmethod
     def resolve_waiting(run: Run) -> str:

@@ -12,16 +12,18 @@ from django.db.models import Count, Q
 from workbench.api import quota
 from workbench.api.sentences import sentence, sentences
 from workbench.intake.models import Unreadable, Workload
+from workbench.intake.services import placement
 from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import create_workload
 from workbench.prices.services import price_book
-from workbench.runs import placement, reuse, state
-from workbench.runs.budget import seconds_left
-from workbench.runs.documents import StageTime, times_since
+from workbench.runs import reuse, state
 from workbench.runs.models import Run, StageRun
+from workbench.runs.stage_times import StageTime, times_since
+from workers.documents import budget
 from workers.documents.gpu_class import gpus_of
 from workers.documents.stages import Results, Stage, StageInput
 from workers.documents.worker_api import StageKey
+from workers.documents.workload import Workload as WorkloadDocument
 
 ENDED = {"done": "ended", "failed": "failed", "cancelled": "was cancelled", "lost": "was lost"}
 
@@ -70,8 +72,8 @@ def create_run(workload: Workload, user: Any, gpu_class: str | None = None, sear
 def minutes_wanted(run: Run) -> float | None:
     """The minutes with which the run would have tried the plans that it left out for time; None for none."""
     verified = StageRun.objects.filter(run=run, stage="verify", state=StageRun.State.DONE)
-    found = verified.values_list("result__minutes_wanted", flat=True).first()
-    return float(found) if found else None
+    minutes = verified.values_list("result__minutes_wanted", flat=True).first()
+    return float(minutes) if minutes else None
 
 
 def go_on(run: Run, user: Any) -> Run:
@@ -152,7 +154,7 @@ def stage_times(run: Run) -> list[StageTime]:
 def headlines(runs: Iterable[UUID]) -> Mapping[Any, str]:
     """The headline of each run that has a report: `TTF64 p50 44.7 ms (limit 100 ms), 14.89x faster …`, no verdict."""
     rows = StageRun.objects.filter(run__in=list(runs), stage="report", state=StageRun.State.DONE)
-    return {run: (said or "").partition(": ")[2] for run, said in rows.values_list("run", "result__headline")}
+    return {run: (headline or "").partition(": ")[2] for run, headline in rows.values_list("run", "result__headline")}
 
 
 def stage_input(run: Run, key: StageKey) -> StageInput:
@@ -171,10 +173,19 @@ def stage_input(run: Run, key: StageKey) -> StageInput:
         results=results(run),
         ceilings=known_ceilings(run.organisation, [run.gpu_class, *allowed]) if stage in ("admit", "profile") else {},
         seconds_left=seconds_left(run, stage, workload),
-        taken={each.stage: each.duration_s for each in stage_times(run) if each.stage != stage},
+        taken={span.stage: span.duration_s for span in stage_times(run) if span.stage != stage},
         organisation=str(run.organisation_id),
         recording=recording.document if recording else None,
     )
+
+
+def seconds_left(run: Run, stage: Stage, document: WorkloadDocument) -> float:
+    """Seconds for `stage`, by what the run's earlier stages took; waiting in a queue is not counted."""
+    done = StageRun.objects.filter(run=run, state=StageRun.State.DONE)
+    spent = sum(
+        (row.finished_at - row.started_at).total_seconds() for row in done if row.finished_at and row.started_at
+    )
+    return budget.granted(stage, document, spent)
 
 
 def lacks(run: Run, what: str) -> str:
@@ -189,9 +200,9 @@ def waiting_for(run: Run) -> str:
     """A sentence that says why a queued run waits; empty when a worker of its class is alive."""
     if run.state != Run.State.QUEUED or run.gpu_class in placement.alive():
         return ""
-    said = f"Waiting for a worker of class {run.gpu_class}."
+    sentence = f"Waiting for a worker of class {run.gpu_class}."
     document, manifest = run.workload.reading[0], run.workload.model.reading[0]
     if document is None or manifest is None or run.gpu_class_fixed or gpus_of(run.gpu_class) == 1:
-        return said
+        return sentence
     known = placement.known(run.organisation, document)
-    return f"{said} {placement.why_several(document, manifest, run.gpu_class, known)}".rstrip()
+    return f"{sentence} {placement.why_several(document, manifest, run.gpu_class, known)}".rstrip()

@@ -13,8 +13,9 @@ from django.db.models.functions import Least
 from django.utils import timezone
 
 from workbench import broker
-from workbench.runs import dispatch, line, placement, state
+from workbench.runs import dispatch, run_queue, state
 from workbench.runs.models import LastSweep, Run
+from workbench.runs.workers import reroute_waiting
 
 log = logging.getLogger(__name__)
 
@@ -23,24 +24,24 @@ LATE = timedelta(seconds=1)
 
 
 @dataclass
-class Swept:
+class SweepCounts:
     """How many runs were given a new attempt, and how many messages were sent again."""
 
     retried: int = 0
     published: int = 0
 
 
-def sweep() -> Swept:
+def sweep() -> SweepCounts:
     """Retry, cancel or lose runs whose lease has ended; send again what no worker has claimed.
 
     A message sent twice is harmless, since only one claim of an attempt succeeds.
     """
-    swept = Swept()
+    swept = SweepCounts()
     now, away = _resume()
     for run in Run.objects.filter(state=Run.State.RUNNING, lease_until__lt=now):
-        swept.retried += state.retry(line.key_of(run), f"{run.worker} was not heard of any more", stale_since=now)
+        swept.retried += state.retry(run_queue.key_of(run), f"{run.worker} was not heard of any more", stale_since=now)
     if not away:
-        placement.reroute_waiting()
+        reroute_waiting()
     swept.published = _publish_missing(now - timedelta(seconds=settings.REPUBLISH_SECONDS))
     return swept
 

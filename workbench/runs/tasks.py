@@ -9,10 +9,10 @@ from celery import Task, shared_task
 from django.db import DatabaseError
 from pydantic import BaseModel, ValidationError
 
-from workbench import disk
 from workbench.intake import blobs
 from workbench.runs import garbage, services, state
 from workbench.runs.sweep import sweep
+from workbench.storage import disk
 from workers.config import WorkerConfig
 from workers.documents.broker import LEDGER_TASK, SWEEP_RUNS_TASK
 from workers.documents.stages import Progress, StageFailure, StageInput
@@ -69,8 +69,8 @@ def _run_stage(key: StageKey, worker: str) -> None:
 
 
 def _perform(key: StageKey, document: StageInput) -> None:
-    def listen(said: Progress) -> None:
-        state.progress(key, [said])
+    def listen(progress: Progress) -> None:
+        state.progress(key, [progress])
 
     function = _stage(document.stage)
     with scratch(WorkerConfig.from_environment().scratch) as directory:

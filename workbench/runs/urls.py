@@ -1,27 +1,22 @@
-"""Addresses of the pages of workloads and runs."""
+"""Addresses of runs: of the form that starts one, the live page, and the files."""
 
 from django.urls import path
 
-from workbench.runs.views import compare, deletion, fleet, runs, workloads
+from workbench.runs.views import deletion, files, runs, workloads
 
 urlpatterns = [
     path("workloads/new/", workloads.workload_new, name="workload-new"),
-    path("workloads/new/check/", workloads.workload_check, name="workload-check"),
-    path("workloads/<uuid:workload_id>/", workloads.workload_page, name="workload"),
     path("workloads/<uuid:workload_id>/archive/", workloads.archive, name="workload-archive"),
     path("workloads/<uuid:workload_id>/run/", workloads.run_again, name="workload-run"),
     path("models/<uuid:model_id>/delete/", deletion.delete, {"kind": "model"}, name="model-delete"),
     path("workloads/<uuid:workload_id>/delete/", deletion.delete, {"kind": "workload"}, name="workload-delete"),
     path("runs/<uuid:run_id>/delete/", deletion.delete, {"kind": "run"}, name="run-delete"),
-    path("compare/", compare.compare, name="compare"),
     path("runs/<uuid:run_id>/", runs.run_page, name="run"),
     path("runs/<uuid:run_id>/cancel/", runs.cancel, name="run-cancel"),
     path("runs/<uuid:run_id>/go-on/", runs.go_on, name="run-go-on"),
-    path("runs/<uuid:run_id>/result/", runs.result, name="run-result"),
-    path("runs/<uuid:run_id>/fleet/", fleet.fleet, name="run-fleet"),
-    path("runs/<uuid:run_id>/timeline/before.json", runs.timeline, {"side": "before"}, name="run-timeline-before"),
-    path("runs/<uuid:run_id>/timeline/after.json", runs.timeline, {"side": "after"}, name="run-timeline-after"),
-    path("runs/<uuid:run_id>/plan.json", runs.plan, name="run-plan"),
-    path("runs/<uuid:run_id>/report.html", runs.report_file, name="run-report"),
-    path("runs/<uuid:run_id>/artifacts/<str:sha256>/", runs.artifact, name="run-artifact"),
+    path("runs/<uuid:run_id>/timeline/before.json", files.timeline, {"side": "before"}, name="run-timeline-before"),
+    path("runs/<uuid:run_id>/timeline/after.json", files.timeline, {"side": "after"}, name="run-timeline-after"),
+    path("runs/<uuid:run_id>/plan.json", files.plan, name="run-plan"),
+    path("runs/<uuid:run_id>/report.html", files.report_file, name="run-report"),
+    path("runs/<uuid:run_id>/artifacts/<str:sha256>/", files.artifact, name="run-artifact"),
 ]

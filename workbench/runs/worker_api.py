@@ -20,8 +20,9 @@ from workbench.api.sentences import Problem, sentence, sentences
 from workbench.intake import blobs
 from workbench.intake.models import StoredFile, Unreadable
 from workbench.intake.services import endpoints
-from workbench.runs import line, placement, services, state
+from workbench.runs import run_queue, services, state
 from workbench.runs.models import Run
+from workbench.runs.workers import greet
 from workers.documents.stages import STAGES, Results, StageFailure, StageInput
 from workers.documents.worker_api import (
     CLAIM_HEADER,
@@ -47,7 +48,7 @@ MAX_ARTIFACT_BYTES = 2**32
 @router.post("/hello", response={204: None})
 def hello(request: HttpRequest, body: Hello) -> Any:
     """A worker reports that it is alive."""
-    placement.greet(body)
+    greet(body)
     return Status(204, None)
 
 
@@ -58,7 +59,7 @@ def claim(request: HttpRequest, body: Claim, response: HttpResponse) -> StageInp
     Only one claim of an attempt succeeds. The answer names the run, which need not be the one that was asked for. A
     claim that is sent again, with its `claim_id`, is answered again.
     """
-    run = line.claim(body, body.worker, body.gpu_class, body.claim_id)
+    run = run_queue.claim(body, body.worker, body.gpu_class, body.claim_id)
     if run is None:
         raise _not_yours(body)
     return _granted(run, response)
@@ -66,7 +67,7 @@ def claim(request: HttpRequest, body: Claim, response: HttpResponse) -> StageInp
 
 def _granted(run: Run, response: HttpResponse) -> StageInput:
     """The answer to a claim that has got the run."""
-    key = line.key_of(run)
+    key = run_queue.key_of(run)
     logs.bind(**key.model_dump())
     response[CLAIM_HEADER] = _claim_token(run)
     try:
@@ -111,7 +112,7 @@ def result(request: HttpRequest, body: Outcome, response: HttpResponse) -> Any:
     with transaction.atomic():
         accepted = _accept(body)
         if accepted and body.next_claim_id:
-            following = line.claim_following(run, body.next_claim_id)
+            following = run_queue.claim_following(run, body.next_claim_id)
     if not accepted:
         raise _not_yours(body)
     return Status(204, None) if following is None else Status(200, _granted(following, response))

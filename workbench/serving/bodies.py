@@ -6,8 +6,8 @@ from typing import Any
 from django.conf import settings
 from waitress.parser import HTTPRequestParser
 
-from workbench.body_limits import body_limit
-from workbench.disk import free_bytes
+from workbench.serving.body_limits import body_limit
+from workbench.storage.disk import free_bytes
 
 
 class DiscardingBuffer:

@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from waitress.task import ThreadedTaskDispatcher
 
-from workbench.body_limits import API
+from workbench.serving.body_limits import API
 
 SAFE = ("GET", "HEAD")
 MOST_KNOWN = 10_000

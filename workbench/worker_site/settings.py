@@ -12,9 +12,9 @@ INSTALLED_APPS = [app for app in pages.INSTALLED_APPS if not app.startswith("all
 ALLOWED_HOSTS = ["*"]
 SECURE_SSL_REDIRECT = False
 MIDDLEWARE = [
-    "workbench.health.HealthMiddleware",
-    "workbench.metrics.MetricsMiddleware",
-    "workbench.middleware.RequestIdMiddleware",
+    "workbench.web.health.HealthMiddleware",
+    "workbench.web.metrics.MetricsMiddleware",
+    "workbench.web.middleware.RequestIdMiddleware",
     "workbench.api.problems.ProblemMiddleware",
 ]
 METRICS_COLLECTORS = ["workbench.runs.metrics.PipelineCollector"]

@@ -13,7 +13,7 @@ from tests import sample_bring_up, sample_runs
 from workbench.accounts import tokens
 from workbench.api_v1 import api as v1
 from workbench.intake.services import uploads
-from workbench.intake.services.uploads import Announced
+from workbench.intake.services.uploads import AnnouncedFile
 from workbench.notifications.models import Webhook
 from workbench.reports.services import freeze
 from workbench.worker_site.urls import api as worker_api
@@ -83,7 +83,7 @@ PUBLIC, WORKER = _operations(v1), _operations(worker_api)
 @pytest.fixture
 def ids(finished_run, make_run, organisation, engineer) -> dict[str, str]:
     """One object of each kind, by the parameter's name."""
-    upload = uploads.create(organisation, engineer, "half", [Announced("config.json", 10)])
+    upload = uploads.create(organisation, engineer, "half", [AnnouncedFile("config.json", 10)])
     report = freeze(finished_run, engineer)
     webhook = Webhook.objects.create(organisation=organisation, url="https://hooks.example.com/", kinds=[], secret="")
     return {

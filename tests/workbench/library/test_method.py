@@ -6,8 +6,8 @@ from typing import Any
 from workbench.accounts.models import User
 from workbench.library import documents
 from workbench.pages.templatetags.page import TERMS, term
+from workbench.results.page_context import DEFINED
 from workbench.runs.models import Run
-from workbench.runs.result_page import DEFINED
 from workers.charts import CHARTS
 from workers.charts.economics import COSTS
 from workers.documents.workload import TITLES

@@ -8,7 +8,7 @@ from django.template.loader import render_to_string
 from rich.console import Console
 
 from workbench.cli import tables
-from workbench.runs import result_page
+from workbench.results import page_context
 from workers.documents.measurement import Interval
 from workers.documents.quality import Measure, Quality
 from workers.documents.stages import Results
@@ -39,7 +39,7 @@ def results() -> Results:
 
 
 def test_the_page_counts_images(results):
-    page = render_to_string("runs/_result.html", result_page.context(WORKLOAD, MODEL, results, []))
+    page = render_to_string("results/_result.html", page_context.context(WORKLOAD, MODEL, results, []))
     assert "Images per dollar" in page
     assert "Another class is the most likely" in page
     assert "$/M images" in page

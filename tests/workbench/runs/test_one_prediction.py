@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from workbench.intake.services.workloads import create_workload
 from workbench.runs import services
-from workbench.runs.line import key_of
 from workbench.runs.models import Worker
+from workbench.runs.run_queue import key_of
 from workers.documents.workload import Workload as WorkloadDocument
 from workers.harness.context import Context
 from workers.prediction.predict import fastest

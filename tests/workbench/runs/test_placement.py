@@ -7,8 +7,9 @@ import pytest
 from django.utils import timezone
 
 from workbench.intake.services.workloads import create_workload
-from workbench.runs import placement, services
+from workbench.runs import services
 from workbench.runs.models import Run, Worker
+from workbench.runs.workers import greet
 from workers.documents.worker_api import Hello
 from workers.documents.workload import Workload as WorkloadDocument
 
@@ -16,7 +17,7 @@ SENTENCE = r"llama-3.2-1b needs 3\.\d GiB for weights, KV cache and working memo
 
 
 def _worker(gpu_class: str, memory_gib: float | None, name: str = "gpu-0@host") -> None:
-    placement.greet(Hello(worker=name, gpu_classes=[gpu_class], memory_gib=memory_gib))
+    greet(Hello(worker=name, gpu_classes=[gpu_class], memory_gib=memory_gib))
 
 
 def test_a_model_that_fits_no_living_worker_is_refused(workload: Any, engineer: Any) -> None:

@@ -7,9 +7,9 @@ from django.urls import reverse
 from tests.workers.test_promises import model
 from workbench.intake.services.ceilings import known_ceilings
 from workbench.intake.services.workloads import create_workload
+from workbench.results.predictions import error_words
 from workbench.runs import services
-from workbench.runs.line import key_of
-from workbench.runs.predictions import error_words
+from workbench.runs.run_queue import key_of
 from workers.documents.workload import Workload as WorkloadDocument
 
 NONE_YET = "On NVIDIA H200 no run has yet compared what was predicted with what was measured."

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from workbench.reports import services
-from workbench.runs import result_page
+from workbench.results import page_context
 
 
 def test_every_entry_of_the_contents_leads_to_a_section(browser, organisation, engineer, done):
@@ -84,8 +84,8 @@ def test_every_chart_has_its_data_and_its_table(browser, engineer, done):
 
 
 def test_a_chart_more_is_one_line_in_the_list(browser, engineer, done, monkeypatch):
-    energy = replace(result_page.CHARTS[0], key="energy", title="Joules per token")
-    monkeypatch.setattr(result_page, "CHARTS", (*result_page.CHARTS, energy))
+    energy = replace(page_context.CHARTS[0], key="energy", title="Joules per token")
+    monkeypatch.setattr(page_context, "CHARTS", (*page_context.CHARTS, energy))
     page = browser(engineer).get(f"/runs/{done.id}/result/").content.decode()
     assert '<h2 id="chart-energy">Joules per token' in page
     assert 'id="figure-energy"' in page

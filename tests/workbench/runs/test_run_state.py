@@ -8,10 +8,12 @@ import sample_results
 from django.utils import timezone
 
 from workbench import broker
-from workbench.runs import placement, services, state
-from workbench.runs.budget import seconds_left
+from workbench.intake.services import placement
+from workbench.runs import services, state
 from workbench.runs.models import Event, Run, StageRun, Worker
+from workbench.runs.services import seconds_left
 from workbench.runs.sweep import sweep
+from workbench.runs.workers import greet
 from workers.documents import budget
 from workers.documents.stages import Progress, StageFailure, stages_of
 from workers.documents.worker_api import Hello, StageKey
@@ -244,7 +246,7 @@ def test_a_class_without_the_memory_is_not_chosen(db: None) -> None:
 def test_a_waiting_run_says_so_and_moves_when_a_worker_comes(run: Run, workload: Any, engineer: Any) -> None:
     fixed = services.create_run(workload, engineer, gpu_class="h200")
     assert services.waiting_for(run) == "Waiting for a worker of class h200."
-    placement.greet(Hello(worker="gpu-cpu-0@here", gpu_classes=["cpu"]))
+    greet(Hello(worker="gpu-cpu-0@here", gpu_classes=["cpu"]))
     run.refresh_from_db()
     fixed.refresh_from_db()
     assert (run.gpu_class, services.waiting_for(run)) == ("cpu", "")

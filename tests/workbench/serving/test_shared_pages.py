@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.workers.pipeline.stack import ROOT
-from workbench.cache import ForgivingFolderCache
+from workbench.web.cache import ForgivingFolderCache
 
 FIRST_PROCESS = """
 import json, os
@@ -24,7 +24,7 @@ def test_the_first_process_makes_the_folder_and_removes_it(tmp_path: Path) -> No
     env = {**env, "PYTHONPATH": str(ROOT)}
     said = subprocess.run([sys.executable, "-c", FIRST_PROCESS], cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE)
     backend, folder, mode = json.loads(said.stdout)
-    assert backend == "workbench.cache.ForgivingFolderCache"
+    assert backend == "workbench.web.cache.ForgivingFolderCache"
     assert mode == "0o40700"
     assert not Path(folder).exists()
 

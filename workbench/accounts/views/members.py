@@ -27,12 +27,12 @@ PAGE_SIZE = 50
 @never_cache
 def members(request: Any, form: InvitationForm | None = None, status: int = 200) -> HttpResponse:
     """The members of the organisation. An admin invites, changes and removes members here."""
-    found = Membership.objects.for_user(request.user).select_related("user")
+    memberships = Membership.objects.for_user(request.user).select_related("user")
     invitations = Invitation.objects.for_user(request.user).filter(accepted_at=None)
     if not can_admin(request.membership):
         invitations = invitations.none()
     context = {
-        "page": Paginator(found, PAGE_SIZE).get_page(request.GET.get("page")),
+        "page": Paginator(memberships, PAGE_SIZE).get_page(request.GET.get("page")),
         "invited": Paginator(invitations, PAGE_SIZE).get_page(request.GET.get("invited")),
         "roles": Role.choices,
         "form": form or InvitationForm(),
@@ -109,26 +109,26 @@ def withdraw_invitation(request: Any, invitation_id: Any) -> HttpResponse:
 @sensitive_post_parameters("password")
 def invitation(request: Any, secret: str) -> HttpResponse:
     """The page behind an invitation's link: newcomers choose a password, a member of another organisation joins."""
-    found = services.open_invitation(secret)
-    if found is None:
+    opened = services.open_invitation(secret)
+    if opened is None:
         return render(request, "accounts/invitation_ended.html", status=404)
-    known = User.objects.filter(email=found.email).exists()
-    form = AcceptForm(request.POST or None, email=found.email)
-    context = {"invitation": found, "known": known, "form": form}
+    known = User.objects.filter(email=opened.email).exists()
+    form = AcceptForm(request.POST or None, email=opened.email)
+    context = {"invitation": opened, "known": known, "form": form}
     if request.method != "POST" or (known and not request.user.is_authenticated):
         return render(request, "accounts/invitation.html", context)
     try:
         if known:
-            services.accept(found, request.user)
+            services.accept(opened, request.user)
         elif form.is_valid():
-            user = services.register_invited(found, form.cleaned_data["name"], form.cleaned_data["password"])
+            user = services.register_invited(opened, form.cleaned_data["name"], form.cleaned_data["password"])
             login(request, user)
         else:
             return render(request, "accounts/invitation.html", context, status=422)
     except AccountError as error:
         context["sentence"] = error.sentence
         return render(request, "accounts/invitation.html", context, status=422)
-    request.session[SESSION_KEY] = str(found.organisation_id)
+    request.session[SESSION_KEY] = str(opened.organisation_id)
     return redirect("/")
 
 
@@ -136,7 +136,7 @@ def invitation(request: Any, secret: str) -> HttpResponse:
 def switch_organisation(request: Any) -> HttpResponse:
     """Switches the session to another of the member's organisations."""
     chosen = request.POST.get("organisation", "")
-    if chosen not in {str(each.organisation_id) for each in request.memberships}:
+    if chosen not in {str(membership.organisation_id) for membership in request.memberships}:
         raise Http404
     request.session[SESSION_KEY] = chosen
     after = request.POST.get("next", "/")

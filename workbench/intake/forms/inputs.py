@@ -81,10 +81,10 @@ class Input:
     @property
     def groups(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
         """Each heading with the value, label and explanation of its choices."""
-        found: dict[str, list[tuple[str, str, str]]] = {}
+        groups: dict[str, list[tuple[str, str, str]]] = {}
         for choice in self.options:
-            found.setdefault(self.headings.get(choice[0], "Others"), []).append(choice)
-        return list(found.items())
+            groups.setdefault(self.headings.get(choice[0], "Others"), []).append(choice)
+        return list(groups.items())
 
     @property
     def options(self) -> list[tuple[str, str, str]]:
@@ -205,7 +205,7 @@ def objective(index: int, metric: str) -> list[Input]:
 
 def constraints() -> list[Input]:
     default = Constraints()
-    variants = sorted((each for each in registry.variants() if not each.peer), key=_place)
+    variants = sorted((variant for variant in registry.variants() if not variant.peer), key=_place)
     return [
         Input(
             "constraints.gpu_classes", "GPU classes allowed", "checks", choices=_names(GpuClass, default.gpu_classes)
@@ -232,9 +232,9 @@ def constraints() -> list[Input]:
             "Variants not to use",
             "checks",
             hint=_said(Constraints, "exclude"),
-            choices=[(each.name, each.name) for each in variants],
-            about={each.name: each.summary for each in variants},
-            headings={each.name: capitalised(PARTS.get(each.op, each.op)) for each in variants},
+            choices=[(variant.name, variant.name) for variant in variants],
+            about={variant.name: variant.summary for variant in variants},
+            headings={variant.name: capitalised(PARTS.get(variant.op, variant.op)) for variant in variants},
         ),
     ]
 
@@ -275,13 +275,16 @@ def model(groups: Sequence[tuple[str, Choices]]) -> Input:
 
 
 FIXED = [*general(), *traffic(), *recording(), *behaviour(), *constraints(), *quality(), *endpoint(), *present()]
-LISTS = {each.name for each in FIXED if each.kind == "checks"}
-FLAGS = {each.name for each in FIXED if each.kind == "check"}
-NUMBERS = {each.name for each in FIXED if each.kind == "number"}
-TEXTS = {each.name for each in FIXED} - LISTS - FLAGS | {"model"}
+LISTS = {form_input.name for form_input in FIXED if form_input.kind == "checks"}
+FLAGS = {form_input.name for form_input in FIXED if form_input.kind == "check"}
+NUMBERS = {form_input.name for form_input in FIXED if form_input.kind == "number"}
+TEXTS = {form_input.name for form_input in FIXED} - LISTS - FLAGS | {"model"}
 FACTS = {
-    "present.": {each.name for each in present() if each.kind != "select"},
-    "endpoint.": {each.name for each in endpoint() if each.kind != "select"},
-    **{part: {each.name for each in (*traffic(), *behaviour()) if each.name.startswith(part)} for part in OF_KINDS},
+    "present.": {form_input.name for form_input in present() if form_input.kind != "select"},
+    "endpoint.": {form_input.name for form_input in endpoint() if form_input.kind != "select"},
+    **{
+        part: {form_input.name for form_input in (*traffic(), *behaviour()) if form_input.name.startswith(part)}
+        for part in OF_KINDS
+    },
 }
 """These parts count as stated as soon as one of their inputs is filled in."""

@@ -87,7 +87,7 @@ class WorkloadForm:
     @property
     def templates(self) -> list[tuple[str, str]]:
         """Name and title of every template."""
-        return [(name, each.title) for name, each in templates.TEMPLATES.items()]
+        return [(name, template.title) for name, template in templates.TEMPLATES.items()]
 
     def use_template(self, name: str) -> None:
         """Takes traffic, load and objectives of a template; everything else stays as it is."""
@@ -127,7 +127,9 @@ class WorkloadForm:
         """Reasons about fields that the form has no input for; those of all objectives stand in their section."""
         known = list(self.inputs())
         elsewhere = (reason for reason in self.reasons if reason["field"] != "objectives")
-        return [reason for reason in elsewhere if not any(_belongs(reason["field"], each) for each in known)]
+        return [
+            reason for reason in elsewhere if not any(_belongs(reason["field"], form_input) for form_input in known)
+        ]
 
     @property
     def model(self) -> Input:
@@ -136,72 +138,84 @@ class WorkloadForm:
     @property
     def objectives(self) -> list[list[Input]]:
         metrics = [str(self.values.get(f"objectives[{index}].metric", "")) for index in range(self.rows)]
-        return [[self._bound(each) for each in form_inputs.objective(*row)] for row in enumerate(metrics)]
+        return [[self._bound(form_input) for form_input in form_inputs.objective(*row)] for row in enumerate(metrics)]
 
     @property
     def general(self) -> list[Input]:
-        return [self._bound(each) for each in form_inputs.general()]
+        return [self._bound(form_input) for form_input in form_inputs.general()]
 
     @property
     def traffic(self) -> list[Input]:
-        return [self._bound(each) for each in form_inputs.traffic()]
+        return [self._bound(form_input) for form_input in form_inputs.traffic()]
 
     @property
     def recording(self) -> list[Input]:
-        return [self._bound(each) for each in form_inputs.recording(self.recordings)]
+        return [self._bound(form_input) for form_input in form_inputs.recording(self.recordings)]
 
     @property
     def behaviour(self) -> list[Input]:
-        return [self._bound(each) for each in form_inputs.behaviour()]
+        return [self._bound(form_input) for form_input in form_inputs.behaviour()]
 
     @property
     def names_behaviour(self) -> bool:
         """Whether requests or users are said to differ from the document's defaults, be it wrongly."""
         plain = flatten({"traffic": Traffic().model_dump(mode="json")})
-        return any(each.errors or (each.value and each.value != plain.get(each.name)) for each in self.behaviour)
+        return any(
+            form_input.errors or (form_input.value and form_input.value != plain.get(form_input.name))
+            for form_input in self.behaviour
+        )
 
     @property
     def names_recording(self) -> bool:
         """Whether something is said of a recording, be it wrong."""
-        return any(each.errors or each.value for each in self.recording)
+        return any(form_input.errors or form_input.value for form_input in self.recording)
 
     @property
     def constraints(self) -> list[Input]:
-        return [self._bound(each) for each in form_inputs.constraints()]
+        return [self._bound(form_input) for form_input in form_inputs.constraints()]
 
     @property
     def quality(self) -> list[Input]:
-        return [self._bound(each) for each in form_inputs.quality()]
+        return [self._bound(form_input) for form_input in form_inputs.quality()]
 
     @property
     def endpoint(self) -> list[Input]:
-        return [self._bound(each) for each in form_inputs.endpoint()]
+        return [self._bound(form_input) for form_input in form_inputs.endpoint()]
 
     @property
     def names_endpoint(self) -> bool:
         """Whether something is said of an endpoint, be it wrong."""
-        return any(each.errors or (each.value and each.kind != "select") for each in self.endpoint)
+        return any(
+            form_input.errors or (form_input.value and form_input.kind != "select") for form_input in self.endpoint
+        )
 
     @property
     def names_advanced(self) -> bool:
         """Whether constraints, a text or a deployment are said to differ from the document's defaults."""
         plain = flatten({"constraints": Constraints().model_dump(mode="json")})
-        said = (each for each in (*self.constraints, *self.quality, *self.present) if each.name != "present.metric")
-        return any(each.errors or (each.value and each.value != plain.get(each.name)) for each in said)
+        inputs = (
+            form_input
+            for form_input in (*self.constraints, *self.quality, *self.present)
+            if form_input.name != "present.metric"
+        )
+        return any(
+            form_input.errors or (form_input.value and form_input.value != plain.get(form_input.name))
+            for form_input in inputs
+        )
 
     @property
     def present(self) -> list[Input]:
-        return [self._bound(each) for each in form_inputs.present()]
+        return [self._bound(form_input) for form_input in form_inputs.present()]
 
-    def _bound(self, each: Input) -> Input:
-        each.value = self.values.get(each.name, "")
-        if each.kind == "checks" or each.name == "traffic.recording":
-            known = {name for name, _ in each.choices}
-            given = [each.value] if isinstance(each.value, str) else each.value
-            each.choices = [*each.choices, *((name, name) for name in given if name and name not in known)]
-        each.errors = [reason["reason"] for reason in self.reasons if _belongs(reason["field"], each)]
-        each.focus = each.name == self.focus
-        return each
+    def _bound(self, form_input: Input) -> Input:
+        form_input.value = self.values.get(form_input.name, "")
+        if form_input.kind == "checks" or form_input.name == "traffic.recording":
+            known = {name for name, _ in form_input.choices}
+            given = [form_input.value] if isinstance(form_input.value, str) else form_input.value
+            form_input.choices = [*form_input.choices, *((name, name) for name in given if name and name not in known)]
+        form_input.errors = [reason["reason"] for reason in self.reasons if _belongs(reason["field"], form_input)]
+        form_input.focus = form_input.name == self.focus
+        return form_input
 
 
 def _text(given: Any) -> str:
@@ -217,8 +231,8 @@ def flatten(document: Mapping[str, Any], path: str = "") -> Values:
         if isinstance(value, Mapping):
             values |= flatten(value, name)
         elif key == "objectives":
-            for index, each in enumerate(value):
-                values |= flatten(each, f"objectives[{index}]")
+            for index, objective in enumerate(value):
+                values |= flatten(objective, f"objectives[{index}]")
         elif isinstance(value, bool | list):
             values[name] = value
         else:
@@ -227,11 +241,11 @@ def flatten(document: Mapping[str, Any], path: str = "") -> Values:
     return {name: value for name, value in values.items() if path or name in shown or _ROW.match(name)}
 
 
-def _belongs(field: str, each: Input) -> bool:
+def _belongs(field: str, form_input: Input) -> bool:
     """Whether a reason's field is the input's, an item of its list, or the part of the document that it begins."""
     field = _OF_KIND.sub(r"\1.", field)
-    return field in (each.name, each.name.removesuffix(".kind")) or (
-        each.kind == "checks" and field.startswith(f"{each.name}[")
+    return field in (form_input.name, form_input.name.removesuffix(".kind")) or (
+        form_input.kind == "checks" and field.startswith(f"{form_input.name}[")
     )
 
 
@@ -239,11 +253,11 @@ def _renumbered(values: Values) -> Values:
     """Objectives counted from 0 without gaps, in their order."""
     numbers = sorted({int(match[1]) for name in values if (match := _ROW.match(name))})
     place = {number: index for index, number in enumerate(numbers)}
-    found: Values = {}
+    renumbered: Values = {}
     for name, value in values.items():
         match = _ROW.match(name)
-        found[f"objectives[{place[int(match[1])]}].{match[2]}" if match else name] = value
-    return found
+        renumbered[f"objectives[{place[int(match[1])]}].{match[2]}" if match else name] = value
+    return renumbered
 
 
 def _typed(name: str, value: Any) -> Any:

@@ -21,8 +21,8 @@ SEED = 0
 @cache
 def entries() -> tuple[tuple[str, str, ModelFacts], ...]:
     """Name, summary and facts of every catalogue entry."""
-    found = [(name, *catalogue.entry(name)) for name in catalogue.names()]
-    return tuple((name, summary, inspect_config(config)) for name, config, summary in found)
+    configs = [(name, *catalogue.entry(name)) for name in catalogue.names()]
+    return tuple((name, summary, inspect_config(config)) for name, config, summary in configs)
 
 
 def model_for(organisation: Any, user: Any, reference: str) -> Model:
@@ -34,19 +34,19 @@ def model_for(organisation: Any, user: Any, reference: str) -> Model:
     if reference in catalogue.names():
         return _from_catalogue(organisation, user, reference)
     known = Model.objects.filter(organisation=organisation)
-    found = known.filter(content_digest=reference).first() or known.filter(digest=reference).first()
-    if found is None:
+    model = known.filter(content_digest=reference).first() or known.filter(digest=reference).first()
+    if model is None:
         there = ", ".join(catalogue.names())
         reason = f"there is no model {reference[:80]!r}; give the digest of a model of yours or one of {there}"
         raise invalid([{"field": "model", "reason": reason}])
-    return found
+    return model
 
 
 def _from_catalogue(organisation: Any, user: Any, name: str) -> Model:
     manifest, raw = catalogue_manifest(name)
-    found = Model.objects.filter(organisation=organisation, content_digest=manifest.content_digest).first()
-    if found is not None and found.reading[0] is not None:
-        return found
+    model = Model.objects.filter(organisation=organisation, content_digest=manifest.content_digest).first()
+    if model is not None and model.reading[0] is not None:
+        return model
     blobs.store([raw])
     return save_model(organisation, user, manifest)
 

@@ -14,20 +14,20 @@ def known_ceilings(organisation: Any, gpu_classes: Iterable[str]) -> dict[str, C
     """The ceilings that the newest profile on each GPU of the classes measured, by the class of one GPU; without those
     that no profile measured, and those that cannot be read.
     """
-    found = {}
+    ceilings = {}
     for gpu in dict.fromkeys(map(single_gpu_class, gpu_classes)):
         try:
             newest = stage_fields(organisation, gpu, "profile", "result__ceilings").first()
             if newest:
-                found[gpu] = Ceilings.model_validate(newest)
+                ceilings[gpu] = Ceilings.model_validate(newest)
         except pydantic.ValidationError:
             continue
-    return found
+    return ceilings
 
 
 def stage_fields(organisation: Any, gpu: str, stage: str, field: str) -> Any:
     """One field of the results of a stage that is done, on one or several of a GPU, the newest first."""
-    classes = [gpu, *(name for name, (one, _) in SEVERAL.items() if one == gpu)]
+    classes = [gpu, *(name for name, (single, _) in SEVERAL.items() if single == gpu)]
     stages = apps.get_model("runs", "StageRun")
     done = stages.objects.filter(stage=stage, state=stages.State.DONE)
     rows = done.filter(run__organisation=organisation, run__gpu_class__in=classes)

@@ -56,8 +56,8 @@ def _templates(files: Mapping[str, Path]) -> Iterator[tuple[str, str, str]]:
             yield path, "", at.read_text(encoding="utf-8", errors="replace")
         elif PurePosixPath(path).name in SETTINGS:
             document: Any = read_json(path, at, MAX_SETTINGS)
-            found = walk(document) if isinstance(document, (dict, list)) else ()
-            yield from ((path, place, item) for place, key, item in found if key in FIELDS and isinstance(item, str))
+            items = walk(document) if isinstance(document, (dict, list)) else ()
+            yield from ((path, place, item) for place, key, item in items if key in FIELDS and isinstance(item, str))
 
 
 def _check_work(path: str, field: str, tree: nodes.Template) -> None:

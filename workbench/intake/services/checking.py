@@ -18,7 +18,6 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from kernels.model_files import ModelFacts, ModelRefused
-from workbench import disk
 from workbench.api.in_flight import held
 from workbench.api.problems import DETAILS, problem_document
 from workbench.api.sentences import Problem
@@ -26,6 +25,7 @@ from workbench.intake import check_files
 from workbench.intake.models import Upload, UploadFile
 from workbench.intake.services import recordings, uploads
 from workbench.intake.services.receiving import CONFIG, file_of, folder_of, refused
+from workbench.storage import disk
 from workers.documents.recording import RecordingFacts
 
 log = logging.getLogger(__name__)
@@ -134,14 +134,14 @@ def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
     return dict(answer["facts"])
 
 
-def _end(upload: Upload, state: str, **found: Any) -> None:
+def _end(upload: Upload, state: str, **fields: Any) -> None:
     """Write down what came of the check, unless the upload was finished or given up meanwhile. The files of one that
     has ended are removed.
     """
     ended = state in (Upload.State.FINISHED, Upload.State.REFUSED)
     with transaction.atomic():
         there = Upload.objects.filter(pk=upload.pk, state=upload.state)
-        if not there.update(state=state, config_waits=False, touched_at=timezone.now(), **found):
+        if not there.update(state=state, config_waits=False, touched_at=timezone.now(), **fields):
             return
         if ended:
             UploadFile.objects.filter(upload=upload.pk).delete()

@@ -31,9 +31,9 @@ def words(objective: Objective) -> str:
 
 def below_floor(facts: ModelManifest, document: WorkloadDocument, known: AvailableGpus) -> list[str]:
     """A sentence for each promise that some of the allowed GPU classes can never keep; by all of them it is refused."""
-    found = []
+    sentences = []
     for objective in document.objectives:
-        said = [impossible(objective, document, facts, each, known) for each in document.constraints.gpu_classes]
-        if not all(said):
-            found += [f"{each}." for each in said if each]
-    return found
+        refusals = [impossible(objective, document, facts, name, known) for name in document.constraints.gpu_classes]
+        if not all(refusals):
+            sentences += [f"{refusal}." for refusal in refusals if refusal]
+    return sentences

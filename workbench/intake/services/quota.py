@@ -46,9 +46,9 @@ def check_upload(organisation: Any, total: int) -> None:
     ended = uploads.exclude(pk__in=uploads.open()).order_by("-touched_at").values_list("pk", flat=True)
     uploads.filter(pk__in=list(ended[ENDED_UPLOADS:])).delete()
     check_count(uploads.open(), settings.ORGANISATION_OPEN_UPLOADS, "open uploads", "finish one or give one up")
-    left = settings.ORGANISATION_QUOTA_BYTES - used_bytes(organisation)
-    if total > left:
-        raise too_large(f"{_bytes(total)} are over the {_bytes(max(0, left))} left of the organisation's quota")
+    bytes_left = settings.ORGANISATION_QUOTA_BYTES - used_bytes(organisation)
+    if total > bytes_left:
+        raise too_large(f"{_bytes(total)} are over the {_bytes(max(0, bytes_left))} left of the organisation's quota")
     check_space(total + announced_bytes())
 
 

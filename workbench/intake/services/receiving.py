@@ -160,9 +160,9 @@ def _copy(stream: Readable, out: RawIOBase, length: int) -> int:
 
 def _write(out: RawIOBase, chunk: bytes) -> None:
     """Writes all of the chunk: one call may write only a part of it."""
-    left = memoryview(chunk)
-    while left:
-        left = left[out.write(left) :]
+    rest = memoryview(chunk)
+    while rest:
+        rest = rest[out.write(rest) :]
 
 
 def _record(row: UploadFile, offset: int) -> None:

@@ -34,7 +34,7 @@ LONGEST_NAME = 200
 FIELD = "traffic.recording"
 
 
-def announce(organisation: Any, user: Any, file: uploads.Announced) -> Upload:
+def announce(organisation: Any, user: Any, file: uploads.AnnouncedFile) -> Upload:
     """Announces the upload of a recording. Raises Problem when its name, its size or the quota does not allow it."""
     if "/" in file.path or not file.path.isprintable() or not 0 < len(file.path) <= LONGEST_NAME:
         reason = f"is no file name: it has at most {LONGEST_NAME} characters, no slash and no control characters"
@@ -50,13 +50,13 @@ def announce(organisation: Any, user: Any, file: uploads.Announced) -> Upload:
     return upload
 
 
-def keep(upload: Upload, file: UploadFile, found: RecordingFacts) -> Recording:
+def keep(upload: Upload, file: UploadFile, facts: RecordingFacts) -> Recording:
     """The recording of an upload whose lines were checked, or the organisation's own of the same content.
 
     Raises Problem 409 for one recording too many.
     """
     blobs.adopt(file_of(upload, file.number), file.digest)
-    stated = {"name": file.path, "size": file.size, "facts": found.model_dump(), "created_by": upload.created_by}
+    stated = {"name": file.path, "size": file.size, "facts": facts.model_dump(), "created_by": upload.created_by}
     with transaction.atomic():
         Organisation.objects.select_for_update().get(pk=upload.organisation_id)
         rows = Recording.objects.filter(organisation=upload.organisation_id, sha256=file.digest)
@@ -103,30 +103,30 @@ def reasons(
             f"{most.tokens:,} positions that {facts_of_model.name} has{most.why}; batches are as long as both"
         )
         yield {"field": FIELD, "reason": reason}
-    for index, each in enumerate(document.objectives):
-        if each.n is not None and each.n > output:
-            reason = f"token {each.n:,} is promised, but the longest answer has {output:,}"
+    for index, objective in enumerate(document.objectives):
+        if objective.n is not None and objective.n > output:
+            reason = f"token {objective.n:,} is promised, but the longest answer has {output:,}"
             yield {"field": f"objectives[{index}].n", "reason": reason}
-        if each.metric in BETWEEN_TOKENS and output < 2:
-            reason = f"{each.label} is a time between tokens, but every answer has one token"
+        if objective.metric in BETWEEN_TOKENS and output < 2:
+            reason = f"{objective.label} is a time between tokens, but every answer has one token"
             yield {"field": f"objectives[{index}].metric", "reason": reason}
 
 
 def _too_short(recording: RecordingDocument, speed: float) -> str:
     if not recording.seconds:
         return f"{recording.name} has no arrivals to replay: its arrival_s are missing or all the same"
-    left = f"{recording.seconds / speed:.3g} s"
+    duration = f"{recording.seconds / speed:.3g} s"
     return (
-        f"{recording.name} lasts {recording.seconds:.3g} s, which {speed:g} times as fast is {left}; "
+        f"{recording.name} lasts {recording.seconds:.3g} s, which {speed:g} times as fast is {duration}; "
         f"a load takes {LEAST_SECONDS} s at least"
     )
 
 
 def release(rows: QuerySet[Recording]) -> dict[str, datetime]:
     """Deletes those of the rows that no workload names. Returns their contents, each with when it was there."""
-    unused = {each.pk: each for each in rows.select_for_update() if not each.workloads.exists()}
+    unused = {recording.pk: recording for recording in rows.select_for_update() if not recording.workloads.exists()}
     Recording.objects.filter(pk__in=unused).delete()
-    return {each.sha256: each.touched_at for each in unused.values()}
+    return {recording.sha256: recording.touched_at for recording in unused.values()}
 
 
 def sweep() -> int:

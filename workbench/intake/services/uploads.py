@@ -18,7 +18,7 @@ from workbench.intake.services.receiving import CONFIG, check_receiving, file_of
 from workers.documents.model import ModelFile
 
 
-class Announced(NamedTuple):
+class AnnouncedFile(NamedTuple):
     """A file of a new upload. `sha256` may be sent at the end instead."""
 
     path: str
@@ -26,7 +26,7 @@ class Announced(NamedTuple):
     sha256: str = ""
 
 
-def create(organisation: Any, user: Any, name: str, files: Sequence[Announced]) -> Upload:
+def create(organisation: Any, user: Any, name: str, files: Sequence[AnnouncedFile]) -> Upload:
     """Announces an upload. Raises Problem when a path, a size or the quota does not allow it."""
     paths = _without_common_folder([file.path for file in files])
     try:

@@ -45,7 +45,7 @@ def create_workload(organisation: Any, user: Any, document: WorkloadDocument, li
     quota.check_count(rows, settings.ORGANISATION_WORKLOADS, "workloads", "delete one that is not needed any more")
     own = Recording.objects.filter(organisation=organisation)
     model = check_workload(organisation, user, document, recordings.named_recording(own, document))
-    objectives = [each.counting(model.facts.counted) for each in document.objectives]
+    objectives = [objective.counting(model.facts.counted) for objective in document.objectives]
     document = document.model_copy(update={"objectives": objectives, "name": document.name.strip()})
     name = document.name or f"{model.name}, {document.objectives[0].label}"
     with transaction.atomic():
@@ -78,8 +78,8 @@ def check_workload(organisation: Any, user: Any, document: WorkloadDocument, rec
         if facts is None:
             raise invalid([{"field": "model", "reason": unreadable}])
         known = AvailableGpus(ceilings=known_ceilings(organisation, document.constraints.gpu_classes))
-        if found := reasons(facts, document, known, recording):
-            raise invalid(found)
+        if errors := reasons(facts, document, known, recording):
+            raise invalid(errors)
     return model
 
 
@@ -126,7 +126,7 @@ def _limit_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
 
 
 def _excluded_reasons(document: WorkloadDocument) -> Iterator[dict[str, str]]:
-    known = {each.name for each in registry.variants()}
+    known = {variant.name for variant in registry.variants()}
     for index, name in enumerate(document.constraints.exclude):
         if name not in known:
             yield {"field": f"constraints.exclude[{index}]", "reason": registry.unknown(name)}
@@ -139,14 +139,14 @@ def _kind_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict
     if facts.kind == "decoder":
         return []
     reason = f"{facts.name} does not generate token by token; promise batch_latency, e2e or throughput"
-    found = [
+    errors = [
         {"field": f"objectives[{index}].metric", "reason": reason}
         for index, objective in enumerate(document.objectives)
         if objective.metric in TOKEN_METRICS
     ]
     if document.baseline_runner == "vllm":
-        found.append({"field": "baseline_runner", "reason": f"{facts.name} generates no text; {VLLM_GENERATES}"})
-    return found
+        errors.append({"field": "baseline_runner", "reason": f"{facts.name} generates no text; {VLLM_GENERATES}"})
+    return errors
 
 
 def _unit_reasons(facts: ModelManifest, document: WorkloadDocument) -> Iterator[dict[str, str]]:
@@ -173,9 +173,9 @@ def _impossible_reasons(
     """Promises that no allowed class can keep; of a CPU nothing is known."""
     for index, objective in enumerate(document.objectives):
         allowed = sorted(document.constraints.gpu_classes, key=_bandwidth)
-        found = [impossible(objective, document, facts, each, known) for each in allowed]
-        if all(found):
-            yield {"field": f"objectives[{index}].limit", "reason": found[-1]}
+        refusals = [impossible(objective, document, facts, name, known) for name in allowed]
+        if all(refusals):
+            yield {"field": f"objectives[{index}].limit", "reason": refusals[-1]}
 
 
 def _bandwidth(gpu_class: str) -> float:
@@ -209,7 +209,7 @@ def _fit_reasons(facts: ModelManifest, document: WorkloadDocument) -> list[dict[
 
 def needed_gib(facts: ModelManifest, document: WorkloadDocument) -> float:
     """GiB that the traffic takes in the smallest unquantised precision allowed (modelled)."""
-    exact = [BYTES[each] for each in document.constraints.precisions if each in EXACT]
+    exact = [BYTES[precision] for precision in document.constraints.precisions if precision in EXACT]
     traffic = document.traffic
     needed = needed_bytes(
         facts.config,

@@ -49,9 +49,9 @@ _QUANTITY = re.compile(rf"\$?\d[\d,.]*(?: (?:to|of) \d[\d,.]*)? ?(?:{UNITS})(?![
 def unbroken(sentence: str) -> SafeString:
     """A sentence whose numbers stay on one line with their units."""
     parts, at = [], 0
-    for found in _QUANTITY.finditer(sentence):
-        parts += [escape(sentence[at : found.start()]), format_html('<span class="nowrap">{}</span>', found[0])]
-        at = found.end()
+    for match in _QUANTITY.finditer(sentence):
+        parts += [escape(sentence[at : match.start()]), format_html('<span class="nowrap">{}</span>', match[0])]
+        at = match.end()
     return SafeString("".join([*parts, escape(sentence[at:])]))
 
 

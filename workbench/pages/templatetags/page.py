@@ -101,8 +101,8 @@ def term(label: str, anchor: str) -> SafeString:
 @register.simple_tag
 def variant(name: str | None, label: str = "") -> SafeString:
     """A variant by its label or its name, linked to the page that says what it is; plain when this version has none."""
-    found = next((each for each in registry.variants() if each.name == name), None)
-    if found is None:
+    known = next((entry for entry in registry.variants() if entry.name == name), None)
+    if known is None:
         return format_html("{}", label or name or "")
-    address = reverse("kernel", args=[found.page]) if found.page else f"{reverse('kernel-list')}#{found.name}"
-    return format_html('<a href="{}" title="{}">{}</a>', address, found.summary, label or found.name)
+    address = reverse("kernel", args=[known.page]) if known.page else f"{reverse('kernel-list')}#{known.name}"
+    return format_html('<a href="{}" title="{}">{}</a>', address, known.summary, label or known.name)

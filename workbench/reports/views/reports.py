@@ -17,9 +17,10 @@ from workbench.api.sentences import Problem
 from workbench.reports import notes, services
 from workbench.reports.forms import ReviewForm, ShareForm
 from workbench.reports.models import Report
-from workbench.runs import result_page
+from workbench.results import page_context
 from workbench.runs.services import headlines
-from workbench.runs.views.runs import REPORT_POLICY, get_run
+from workbench.runs.views.files import REPORT_POLICY
+from workbench.runs.views.runs import get_run
 
 PAGE_SIZE = 25
 
@@ -39,7 +40,9 @@ def report_list(request: HttpRequest) -> HttpResponse:
     page = Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page"))
     reached = headlines(report.run_id for report in page)
     return render(
-        request, "reports/list.html", {"page": page, "rows": [(each, reached.get(each.run_id, "")) for each in page]}
+        request,
+        "reports/list.html",
+        {"page": page, "rows": [(report, reached.get(report.run_id, "")) for report in page]},
     )
 
 
@@ -67,7 +70,7 @@ def report_page(request: HttpRequest, report_id: UUID) -> HttpResponse:
 def show(request: HttpRequest, report: Report, form: ReviewForm, status: int = 200, **more: Any) -> HttpResponse:
     """The page of a report; `more` may hold a `share_form`, and `untaken`, a note that was typed too late."""
     document = report.document
-    context = result_page.context(document.workload, document.model, document.results, document.stages)
+    context = page_context.context(document.workload, document.model, document.results, document.stages)
     context["link"] = shown_once.take(request, f"link to {report.id}")
     context |= {"report": report, "form": form, "note": notes.html(report.note)}
     context |= {"shares": report.shares.select_related("created_by"), "share_form": ShareForm()} | more

@@ -18,7 +18,7 @@ from workbench.openapi import answers_file
 from workbench.runs import services
 from workbench.runs.models import Run, StageRun
 from workbench.runs.schemas import Events, NewRun, ResultDocument, RunDetail, RunSummary, StageDocument
-from workbench.runs.views.runs import report_response
+from workbench.runs.views.files import report_response
 from workers.documents.stages import Results, RunState, Stage
 from workers.wording.serving import served_plan
 
@@ -113,10 +113,10 @@ def read_results(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
 def read_plan(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
     """plan.json, as `python -m kernels run --plan` takes it."""
     run = own_run(request, run_id)
-    found = _results(run)
-    if found.verify is None:
+    results = _results(run)
+    if results.verify is None:
         raise Problem(404, services.lacks(run, "verified plan"))
-    return served_plan(found)
+    return served_plan(results)
 
 
 @router.get(
@@ -126,9 +126,9 @@ def read_plan(request: Any, run_id: uuid.UUID) -> dict[str, Any]:
 )
 def read_artifact(request: Any, run_id: uuid.UUID, stage: Stage, name: str) -> FileResponse:
     """The content of an artifact, such as the profile's trace."""
-    found = get_object_or_404(own_run(request, run_id).artifacts, stage=stage, name=name)
-    file = blobs.path_of(found.sha256).open("rb")
-    return FileResponse(file, as_attachment=True, filename=found.name, content_type="application/octet-stream")
+    artifact = get_object_or_404(own_run(request, run_id).artifacts, stage=stage, name=name)
+    file = blobs.path_of(artifact.sha256).open("rb")
+    return FileResponse(file, as_attachment=True, filename=artifact.name, content_type="application/octet-stream")
 
 
 @router.get(

@@ -23,8 +23,10 @@ def delete(request: HttpRequest, kind: str, **keys: UUID) -> HttpResponse:
     """A page that asks, and lists what would be deleted with the thing; a POST deletes it."""
     thing = get_object_or_404(KINDS[kind].objects.for_user(request.user), pk=keys[f"{kind}_id"])
     if request.method != "POST":
-        found = deletion.dependents(thing)
-        return render(request, "runs/delete.html", {"kind": kind, "thing": thing, "found": found, "back": _page(thing)})
+        affected = deletion.dependents(thing)
+        return render(
+            request, "runs/delete.html", {"kind": kind, "thing": thing, "affected": affected, "back": _page(thing)}
+        )
     parent = thing.workload if isinstance(thing, Run) else None
     try:
         deletion.delete(thing, request.membership, with_dependents=True)  # type: ignore[attr-defined]

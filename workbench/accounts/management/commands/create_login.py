@@ -8,8 +8,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from workbench.accounts import services, tokens
 from workbench.accounts.models import ApiToken, Membership, Organisation, Role, User
-from workbench.secret_files import kept_secret
 from workbench.short_text import check_short_text
+from workbench.storage.secret_files import kept_secret
 
 
 class Command(BaseCommand):
@@ -25,11 +25,11 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        for each in ("name", "organisation"):
+        for option in ("name", "organisation"):
             try:
-                options[each] = check_short_text(options[each])
+                options[option] = check_short_text(options[option])
             except ValueError as error:
-                raise CommandError(f"--{each}: {error}") from None
+                raise CommandError(f"--{option}: {error}") from None
         password = kept_secret(settings.WORKBENCH_DATA / "first_password")
         user = User.objects.filter(email=options["email"].lower()).first()
         if user is None:

@@ -1,0 +1,211 @@
+"""What the form of a workload says while it is filled in: the promises in words, what is wrong, and where it would run.
+
+Nothing is stored, and no model is made.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pydantic
+
+from kernels.model_files import catalogue as known_models
+from workbench.api.sentences import Problem, sentences
+from workbench.intake import sla
+from workbench.intake.forms.workload import WorkloadForm
+from workbench.intake.models import Model, Recording
+from workbench.intake.services import placement, promises
+from workbench.intake.services.catalogue import catalogue_manifest
+from workbench.intake.services.recordings import named_recording
+from workbench.intake.services.workloads import class_memory_gib, needed_gib, reasons
+from workers.documents.budget import MINUTES_WITH_VLLM
+from workers.documents.gpu_class import gpus_of
+from workers.documents.model import ModelManifest
+from workers.documents.traffic import Traffic
+from workers.documents.workload import Objective
+from workers.documents.workload import Workload as WorkloadDocument
+from workers.prediction.predict import MEDIAN, divides, fastest, predicted
+from workers.prediction.promises import AvailableGpus, more_gpus, rates_words
+from workers.wording.text import plain, request_words, speed_words
+
+NO_MODEL = "-"
+"""Stands for the model while none is chosen."""
+
+
+@dataclass
+class FormChecks:
+    """Sentences: the `promises`, what is still `missing`, what is wrong (`reasons`), `warnings`, and `facts`."""
+
+    promises: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    facts: list[str] = field(default_factory=list)
+    gpu_class: str = ""
+    """Where a run would go, "" where none would start."""
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal sentences, so that nothing is said twice."""
+        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()[:16]
+
+
+def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> FormChecks:
+    """The checks of the form as it stands. `rows` are the organisation's models, `recordings` its recordings."""
+    checks = FormChecks(facts=[_workers()])
+    labels = {form_input.name: form_input.label for form_input in form.inputs()}
+    try:
+        given = sla.parse(form.sla_text, form.sla_name) if form.sla_text else form.document()
+        document = WorkloadDocument.model_validate({"model": form.values.get("model") or NO_MODEL} | given)
+    except Problem as problem:
+        _tell(checks, problem.errors, labels)
+    except pydantic.ValidationError as error:
+        _tell(checks, sentences(error), labels)
+        checks.promises = _readable_promises(form)
+    else:
+        checks.promises = [promises.words(objective) for objective in document.objectives]
+        recording = named_recording(recordings, document)
+        checks.facts += [f"{recording.document.words}."] if recording else []
+        known = placement.known(organisation, document)
+        _check_model(checks, document, rows, labels, recording, known)
+        if checks.gpu_class and (facts := _facts(document.model, rows)):
+            _tell_prediction(checks, document, facts, known)
+    return checks
+
+
+def _tell(checks: FormChecks, errors: Sequence[Mapping[str, str]], labels: Mapping[str, str]) -> None:
+    """Reasons under the labels of their inputs; an input that is only empty is missing, not wrong."""
+    for error in errors:
+        name = _label(error["field"], labels)
+        if error["reason"] == "is required":
+            checks.missing.append(name)
+        else:
+            checks.reasons.append(f"{': '.join(filter(None, [name, error['reason'].rstrip('.')]))}.")
+
+
+def _label(path: str, labels: Mapping[str, str]) -> str:
+    label = labels.get(path, path)
+    row = path.removeprefix("objectives[").partition("]")[0]
+    return f"{label} of objective {int(row) + 1}" if path.startswith("objectives[") and row.isdigit() else label
+
+
+def _readable_promises(form: WorkloadForm) -> list[str]:
+    """The promises that are whole already, while something else is not."""
+    readable = []
+    for row in form.document().get("objectives", []):
+        try:
+            readable.append(promises.words(Objective.model_validate(row)))
+        except pydantic.ValidationError:
+            continue
+    return readable
+
+
+def _workers() -> str:
+    living = sorted(placement.living_gib())
+    if not living:
+        return "No worker is alive now: a run waits for one."
+    return f"Classes with a living worker: {', '.join(living)}."
+
+
+def _facts(reference: str, rows: Any) -> ModelManifest | None:
+    if reference in known_models.names():
+        return catalogue_manifest(reference)[0]
+    model = rows.filter(content_digest=reference).first() or rows.filter(digest=reference).first()
+    return model.reading[0] if isinstance(model, Model) else None
+
+
+def _load_words(most: int, traffic: Traffic) -> str:
+    """What is put on both sides under load."""
+    what = "one user" if most == 1 else f"up to {most:,} users at once"
+    if traffic.rate is not None:
+        what = f"up to {plain(traffic.rate)} requests per second, {most:,} served at once at most"
+    if traffic.speed is not None:
+        what = f"the recording, up to {speed_words(traffic.speed)}, {most:,} served at once at most"
+    return f"Under load, before and after: {what}."
+
+
+def _check_model(
+    checks: FormChecks,
+    document: WorkloadDocument,
+    rows: Any,
+    labels: Mapping[str, str],
+    recording: Recording | None,
+    known: AvailableGpus,
+) -> None:
+    facts = _facts(document.model, rows)
+    if facts is None:
+        checks.missing.append(labels["model"])
+        return
+    _tell(checks, reasons(facts, document, known, recording), labels)
+    traffic = document.traffic
+    what = request_words(traffic, facts)
+    checks.facts.insert(0, f"A request: {what}; batch {traffic.batch}, {traffic.concurrency} at once.")
+    if document.load is not None:
+        checks.facts.insert(1, _load_words(document.load.most_users, traffic))
+    needs = needed_gib(facts, document)
+    fits = [name for name in document.constraints.gpu_classes if needs <= class_memory_gib(name)]
+    checks.facts.append(
+        f"{facts.name} needs about {needs:,.1f} GiB with this traffic (modelled): "
+        f"{'it fits ' + ', '.join(fits) if fits else 'it fits no allowed class'}."
+    )
+    checks.warnings += promises.below_floor(facts, document, known)
+    if document.baseline_runner == "vllm" and document.constraints.minutes < MINUTES_WITH_VLLM:
+        checks.warnings.append(
+            f"vLLM's server takes about a minute to start: give the run {MINUTES_WITH_VLLM:g} minutes."
+        )
+    try:
+        placement.check_fits(document, facts, None)
+    except placement.TooLarge as error:
+        if fits:  # else that no allowed class holds it is said already
+            checks.reasons.append(f"{error}.")
+        return
+    chosen = placement.choose_class(document, facts, known.ceilings)
+    if refused := placement.refusal(document, facts, chosen, known):
+        checks.warnings = [warning for warning in checks.warnings if warning != f"{refused}."]
+        if all(refused not in reason for reason in checks.reasons):
+            checks.reasons.append(f"No run would start: {refused}.")
+        return
+    checks.gpu_class = chosen
+    checks.facts += placement.missed_by_fewer(document, facts, chosen, known.ceilings)
+    if gpus_of(chosen) > 1 and not divides(facts, gpus_of(chosen)):
+        checks.warnings.append(f"{facts.name} is not divided over GPUs: its plan runs on one of class {chosen}.")
+    if chosen in known.living:
+        checks.facts.append(f"A run of it would go to class {chosen}.")
+    elif placement.why_several(document, facts, chosen, known):
+        checks.warnings.append(f"A run would wait for a worker of class {chosen}.")
+    else:
+        allowed = ", ".join(document.constraints.gpu_classes)
+        checks.warnings.append(f"No allowed class ({allowed}) has a living worker that holds it: a run would wait.")
+
+
+def _tell_prediction(
+    checks: FormChecks, document: WorkloadDocument, facts: ModelManifest, known: AvailableGpus
+) -> None:
+    """What the fastest plan is predicted to take for the first promise that predictions are about.
+
+    It is a warning where the promise is shorter, with the class that could keep it. Where no promise is predicted on a
+    GPU, why.
+    """
+    gpu_class = checks.gpu_class
+    prediction = predicted(document, facts, gpu_class, known.ceilings)
+    times = ((promise, fastest(prediction.plans, promise)) for promise in document.objectives)
+    promise, best = next(((promise, quickest) for promise, quickest in times if quickest), (None, None))
+    if promise is None or best is None:
+        checks.facts += prediction.missing if gpu_class != "cpu" else []
+        return
+    value, plan = best
+    sentence = (
+        f"Predicted on {gpu_class} (modelled, {rates_words(gpu_class, known.ceilings)}): the median {promise.title} is "
+        f"{plain(value)} ms with {plan.runner} in {plan.weights}{'' if plan.gpus == 1 else f' on {plan.gpus} GPUs'}"
+    )
+    if promise.limit is None:
+        checks.facts.append(f"{sentence}.")
+        return
+    misses = value > promise.limit and promise.percentile >= MEDIAN
+    sentence += f"; promised are at most {plain(promise.limit)} ms"
+    if misses:
+        checks.warnings.append(f"{sentence}{more_gpus(promise, document, facts, gpu_class, known)}.")
+    else:
+        checks.facts.append(f"{sentence}.")

@@ -1,0 +1,126 @@
+"""Knows the GPU workers that are alive, and chooses the GPU class of a run."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.apps import apps
+from django.utils import timezone
+
+from workbench.intake.services.ceilings import known_ceilings
+from workbench.intake.services.workloads import class_memory_gib, needed_gib
+from workers.documents.gpu_class import gpus_of
+from workers.documents.measurement import Ceilings
+from workers.documents.model import ModelManifest
+from workers.documents.worker_api import WORKER_ALIVE_SECONDS
+from workers.documents.workload import Workload
+from workers.prediction import promises
+
+
+class TooLarge(Exception):
+    """The model fits no GPU of a living worker; the message is a sentence."""
+
+
+def alive_since() -> datetime:
+    """A worker that spoke after this moment is alive."""
+    return timezone.now() - timedelta(seconds=WORKER_ALIVE_SECONDS)
+
+
+def _living() -> Any:
+    """The living workers, a row for each of their GPU classes."""
+    return apps.get_model("runs", "Worker").objects.filter(last_seen__gte=alive_since())
+
+
+def alive() -> set[str]:
+    """GPU classes that have a living worker."""
+    return set(_living().values_list("gpu_class", flat=True))
+
+
+def alive_workers(gpu_class: str) -> int:
+    """How many workers serve the class."""
+    count: int = _living().filter(gpu_class=gpu_class).count()
+    return count
+
+
+def living_gib() -> dict[str, float]:
+    """GiB of the largest living worker of each class, by the datasheet where a worker does not tell."""
+    rows = _living().values_list("gpu_class", "memory_gib")
+    largest: dict[str, float] = {}
+    for name, gib in rows:
+        largest[name] = max(largest.get(name, 0.0), class_memory_gib(name) if gib is None else gib)
+    return largest
+
+
+def check_fits(workload: Workload, manifest: ModelManifest, gpu_class: str | None) -> None:
+    """Raises TooLarge when workers of the allowed classes, or of `gpu_class`, live and none has enough memory.
+
+    Without one nothing is known of their memory but the datasheet: the run waits for a worker.
+    """
+    allowed = [gpu_class] if gpu_class else workload.constraints.gpu_classes
+    has = {name: gib for name, gib in living_gib().items() if name in allowed}
+    needs = needed_gib(manifest, workload)
+    if not has or needs <= max(has.values()):
+        return
+    largest = max(has, key=lambda name: has[name])
+    raise TooLarge(
+        f"{manifest.name} needs {needs:,.1f} GiB for weights, KV cache and working memory; "
+        f"the largest living worker, of class {largest}, has {has[largest]:,.1f} GiB"
+    )
+
+
+def known(organisation: Any, workload: Workload) -> promises.AvailableGpus:
+    """What is known where an organisation's run of the workload may go."""
+    return promises.AvailableGpus(alive(), known_ceilings(organisation, workload.constraints.gpu_classes))
+
+
+def choose_class(workload: Workload, manifest: ModelManifest, ceilings: Mapping[str, Ceilings]) -> str:
+    """The first allowed class with a worker that has enough memory, else the first with enough by its datasheet.
+
+    Where its GPU cannot keep a promise, or is predicted not to, it is the first allowed class of several GPUs that is
+    predicted to; else the first that might keep it by its floor. One with a worker goes before one without.
+    """
+    needed, living = needed_gib(manifest, workload), living_gib()
+    allowed = list(workload.constraints.gpu_classes)
+    fits = [name for name in allowed if needed <= living.get(name, class_memory_gib(name))] or allowed
+    chosen = _first(fits, living)
+    tried = dict.fromkeys([chosen, *(name for name in fits if gpus_of(name) > 1)])
+    possible = [name for name in tried if _possible(workload, manifest, name)]
+    predicted = [name for name in possible if not promises.predicted_miss(workload, manifest, name, ceilings)]
+    there = [name for name in (*predicted, *possible) if name in living]
+    return next(iter([*there, *predicted, *possible]), chosen)
+
+
+def refusal(workload: Workload, manifest: ModelManifest, gpu_class: str, known: promises.AvailableGpus) -> str:
+    """Why no run of the workload may go to the class: a promise below its floor, with the class that could keep it."""
+    refusals = (
+        promises.impossible(objective, workload, manifest, gpu_class, known) for objective in workload.objectives
+    )
+    return next(filter(None, refusals), "")
+
+
+def why_several(workload: Workload, manifest: ModelManifest, gpu_class: str, known: promises.AvailableGpus) -> str:
+    """Why a run goes to a class of several GPUs though an allowed class of fewer has a worker, in a sentence, or ""."""
+    there = [name for name in workload.constraints.gpu_classes if name in known.living]
+    return promises.why_several(workload, manifest, gpu_class, there, known)
+
+
+def missed_by_fewer(
+    workload: Workload, manifest: ModelManifest, gpu_class: str, ceilings: Mapping[str, Ceilings]
+) -> list[str]:
+    """Sentences for allowed classes of fewer GPUs than this one's that might keep every promise, but are predicted not
+    to.
+    """
+    allowed = workload.constraints.gpu_classes
+    fewer = [name for name in allowed if gpus_of(name) < gpus_of(gpu_class) and _possible(workload, manifest, name)]
+    return [sentence for name in fewer if (sentence := promises.predicted_miss(workload, manifest, name, ceilings))]
+
+
+def _first(names: Sequence[str], living: Collection[str]) -> str:
+    return next((name for name in names if name in living), names[0])
+
+
+def _possible(workload: Workload, manifest: ModelManifest, gpu_class: str) -> bool:
+    return not any(
+        promises.impossible(objective, workload, manifest, gpu_class, promises.AvailableGpus())
+        for objective in workload.objectives
+    )

@@ -1,0 +1,58 @@
+"""The page that compares runs. Its address holds which."""
+
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from workbench.results import page_context
+from workbench.runs import services
+from workbench.runs.models import Run
+from workers.charts import comparison
+
+OFFERED = 50
+"""How many of the newest runs can be added from a list."""
+
+
+@require_safe
+def compare(request: HttpRequest) -> HttpResponse:
+    """Two to six runs side by side; `?run=` names each. Runs that are not the caller's are left out."""
+    rows = Run.objects.for_user(request.user).select_related("workload__model")
+    asked = list(dict.fromkeys(filter(None, map(_uuid, request.GET.getlist("run")))))
+    known = {run.id: run for run in rows.filter(id__in=asked)}
+    runs = [known[run_id] for run_id in asked if run_id in known][: comparison.MOST_RUNS]
+    sides = comparison.labelled(
+        (run.workload.reading[0], run.workload.model.digest, services.reading(run)[0]) for run in runs
+    )
+    enough = len(sides) > 1
+    sections = [
+        page_context.chart_view(
+            section.key,
+            section.title,
+            section.note,
+            "modelled" if section.key == "cost" else "measured",
+            "",
+            section.figure,
+            section.table,
+        )
+        for section in (comparison.sections(sides) if enough else [])
+    ]
+    context = {
+        "sides": list(zip(sides, runs, strict=True)),
+        "sections": sections,
+        "gpu_classes": dict.fromkeys(run.gpu_class for run in runs),
+        "cautions": comparison.cautions(sides) if enough else [],
+        "offered": rows.filter(state=Run.State.DONE).exclude(id__in=known)[:OFFERED],
+        "full": len(runs) == comparison.MOST_RUNS,
+        "left_out": len(asked) - len(runs),
+        "most": comparison.MOST_RUNS,
+    }
+    return render(request, "results/compare.html", context)
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

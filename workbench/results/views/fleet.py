@@ -1,0 +1,57 @@
+"""The page that says what a fleet for a stated demand costs. Its address holds the demand."""
+
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+from django_htmx.http import replace_url
+
+from workbench.results.fleet import FleetAnswer, FleetForm, answer, counted_by, demanded, one_at_a_time
+from workbench.runs import services
+from workbench.runs.views.runs import get_run
+from workers.cost import any_load, study
+
+
+@require_safe
+def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """GPUs, bills and break-even for the demand in the address; htmx gets the part alone.
+
+    404 before the run is priced. Where no load holds on either side, or one request at a time is all that was measured,
+    there is nothing to calculate with, and it says so.
+    """
+    run = get_run(request, run_id)
+    known, _ = services.reading(run)
+    workload, _ = run.workload.reading
+    manifest, _ = run.workload.model.reading
+    economics = study.of_results(known, workload, manifest) if workload and manifest else None
+    if economics is None and known.price is None:
+        raise Http404("The run has no prices yet.")
+    part = request.htmx  # type: ignore[attr-defined]
+    template = "results/_fleet.html" if part else "results/fleet.html"
+    stated = study.demand_of(economics, workload) if workload else None
+    anywhere = bool(workload and manifest and any_load.of_results(known, workload, manifest))
+    if economics is None:
+        loaded = known.load is not None
+        return render(request, template, {"run": run, "stated": stated, "loaded": loaded, "any_load": anywhere})
+    if one_at_a_time(economics):
+        return render(request, template, {"run": run, "stated": stated, "one_at_a_time": True})
+    form, calculated = FleetForm(economics, request.GET or demanded(stated)), FleetAnswer([], [])
+    if form.is_valid():
+        try:
+            calculated = answer(economics, form.cleaned_data)
+        except ValueError as error:
+            form.add_error(None, str(error))
+    alone = economics.before is None or economics.after is None
+    more = alone and anywhere
+    context = {"run": run, "form": form, "answer": calculated, "stated": stated, "any_load": more}
+    context |= {"counted_by": counted_by(economics)}
+    page = render(request, template, context)
+    return replace_url(page, request.get_full_path()) if part and _shown_at(request) else page
+
+
+def _shown_at(request: Any) -> bool:
+    """Whether the part is asked for by the calculator's own page, whose address holds the demand."""
+    return urlsplit(request.htmx.current_url_abs_path or "").path == request.path

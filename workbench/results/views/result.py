@@ -1,0 +1,97 @@
+"""The result of a run: the verdict first, then what was measured."""
+
+from typing import NamedTuple
+from uuid import UUID
+
+from django.core.cache import caches
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.utils.safestring import mark_safe
+from django.views.decorators.http import require_safe
+
+from workbench.results import page_context
+from workbench.runs import services
+from workbench.runs.models import Run
+from workbench.runs.views.runs import get_run
+from workers.documents.base import Artifact
+from workers.documents.stages import STAGES, Results
+from workers.documents.timeline import LaneSummary, RequestTimeline
+
+
+@require_safe
+def result(request: HttpRequest, run_id: UUID) -> HttpResponse:
+    """The results, the verdict first. For an unfinished run the page shows what is known so far."""
+    run = get_run(request, run_id)
+    rendered = _kept_body(run) if run.state == Run.State.DONE else _body(run)
+    context = {
+        "run": run,
+        "body": rendered.html,
+        "stages": rendered.stages,
+        "unreadable": rendered.unreadable,
+        "minutes_wanted": services.minutes_wanted(run),
+        "artifacts": run.artifacts.all(),
+        "reports": run.reports.defer("snapshot"),
+    }
+    return render(request, "results/result.html", context)
+
+
+class RenderedResult(NamedTuple):
+    """The part of a result's page that is made of stored documents: `html`, the `stages` whose results are known, and
+    a sentence about the first document that cannot be read, or ""."""
+
+    html: str
+    stages: list[str]
+    unreadable: str
+
+
+def _kept_body(run: Run) -> RenderedResult:
+    """The body of a run that is done, which never changes; it is kept for some minutes."""
+    kept = caches["results"].get(str(run.pk))
+    if kept is not None:
+        html, stages = kept
+        return RenderedResult(mark_safe(html), stages, "")
+    rendered = _body(run)
+    if not rendered.unreadable:
+        caches["results"].set(str(run.pk), [rendered.html, rendered.stages])
+    return rendered
+
+
+def _body(run: Run) -> RenderedResult:
+    known, unreadable_result = services.reading(run)
+    document, unreadable = run.workload.reading
+    manifest, unreadable_model = run.workload.model.reading
+    context = page_context.context(document, manifest, known, services.stage_times(run))
+    context |= {
+        "run": run,
+        "no_verdict": services.lacks(run, "verdict"),
+        "timelines": _timelines(known, context["compared_with"]),
+    }
+    html = render_to_string("results/_result.html", context)
+    stages: list[str] = [stage for stage in STAGES if getattr(known, stage) is not None]
+    return RenderedResult(html, stages, unreadable or unreadable_model or unreadable_result)
+
+
+class _Timeline(NamedTuple):
+    """The timeline of a traced request, before or after, and the trace that it was made of."""
+
+    side: str
+    title: str
+    shown: RequestTimeline
+    trace: Artifact | None
+
+    @property
+    def lanes(self) -> list[tuple[LaneSummary, float | None]]:
+        """Each lane, and the share of the timeline in which it is busy."""
+        duration_ms = self.shown.duration_ms
+        return [(lane, lane.busy_ms / duration_ms if duration_ms else None) for lane in self.shown.lanes]
+
+
+def _timelines(known: Results, compared_with: str) -> list[_Timeline]:
+    before, after = known.profile, known.verify.profile if known.verify else None
+    timelines = []
+    if before and before.timeline:
+        timelines.append(_Timeline("before", compared_with.capitalize(), before.timeline, before.trace))
+    if after and after.timeline:
+        timelines.append(_Timeline("after", "After, the verified plan", after.timeline, after.trace))
+    return timelines
