@@ -131,8 +131,8 @@ def _metrics(sides: Sequence[ComparedRun]) -> list[tuple[MetricKey, str]]:
         [(metric, each.unit) for metric in latency.metrics(side.results) if (each := _after(side, metric))]
         for side in sides
     ]
-    every = dict.fromkeys(key for measured in by_side for key in measured)
-    return [key for key in every if sum(key in measured for measured in by_side) > 1]
+    keys = dict.fromkeys(key for measured in by_side for key in measured)
+    return [key for key in keys if sum(key in measured for measured in by_side) > 1]
 
 
 def _after(side: ComparedRun, metric: MetricKey, unit: str = "") -> Distribution | None:
@@ -145,12 +145,12 @@ def _distribution(sides: Sequence[ComparedRun], metric: MetricKey, unit: str) ->
     """The dists of a metric over each other, and their percentiles; a dash for a run that has none."""
     name = metric_title(*metric)
     dists = [(side, _after(side, metric, unit)) for side in sides]
-    known = [dist for _, dist in dists if dist is not None]
+    measured = [dist for _, dist in dists if dist is not None]
     form = layout(f"{name}, {unit}", "requests within, %", xaxis={"rangemode": "tozero"}, yaxis={"range": [0, 103]})
     traces = [
         _trace(side, dist, colour) for (side, dist), colour in zip(dists, PALETTE, strict=False) if dist is not None
     ]
-    names = sorted({name for dist in known for name in dist.percentiles}, key=lambda name: float(name.strip("p")))
+    names = sorted({name for dist in measured for name in dist.percentiles}, key=lambda name: float(name.strip("p")))
     rows: list[list[Cell]] = [
         [f"{capitalised(name)} {percentile}", *(_percentile(dist, percentile) for _, dist in dists)]
         for percentile in names

@@ -77,16 +77,16 @@ def figure(results: Results) -> Figure | None:
     cases = _by_cost(timed)[:SHOWN_CASES][::-1]
     traces = []
     for name, colour, symbol, size in GROUPS:
-        mine = [candidate for candidate in timed if _group(candidate) == name and _label(candidate) in cases]
-        if mine:
+        members = [candidate for candidate in timed if _group(candidate) == name and _label(candidate) in cases]
+        if members:
             traces.append(
                 {
                     "type": "scatter",
                     "mode": "markers",
                     "name": name,
-                    "x": [candidate.ms for candidate in mine],
-                    "y": [_label(candidate) for candidate in mine],
-                    "text": [candidate.variant for candidate in mine],
+                    "x": [candidate.ms for candidate in members],
+                    "y": [_label(candidate) for candidate in members],
+                    "text": [candidate.variant for candidate in members],
                     "marker": {"color": colour, "symbol": symbol, "size": size},
                     "hovertemplate": "%{text}<br>%{y}: %{x:.4g} ms<extra></extra>",
                 }

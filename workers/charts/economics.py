@@ -151,8 +151,8 @@ def energy_words(economics: UnitEconomics | None, shown: Mapping[str, str]) -> s
             sides_of.setdefault(side.energy.reason, []).append(name.lower())
     if sides_of:
         return " ".join(f"Energy {' and '.join(names)} is not known: {why}" for why, names in sides_of.items())
-    known = [side for side in (economics.before, economics.after) if side is not None and side.energy is not None]
-    if known or not economics.generates:  # only models that generate are put under load
+    sides = [side for side in (economics.before, economics.after) if side is not None and side.energy is not None]
+    if sides or not economics.generates:  # only models that generate are put under load
         return ""
     return "Energy is not known: power is read of one side alone only while it is put under load."
 

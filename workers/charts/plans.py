@@ -99,8 +99,8 @@ def _agree(best: PlanTrial, today: PlanTrial, gain: Speedup) -> bool:
 def precisions_of(plan: dict[str, Any]) -> set[str]:
     """The precisions that the plan's activations and weights are in."""
     precisions = [op.get("case", {}).get("weights") for op in plan.get("ops") or []]
-    own = str(plan.get("dtype", "bf16"))
-    return {own, str((plan.get("options") or {}).get("weights", own)), *map(str, filter(None, precisions))}
+    dtype = str(plan.get("dtype", "bf16"))
+    return {dtype, str((plan.get("options") or {}).get("weights", dtype)), *map(str, filter(None, precisions))}
 
 
 def _times(best: PlanTrial, other: PlanTrial) -> str:

@@ -87,8 +87,8 @@ def _of_the_plan(results: Results) -> PredictedPlan | None:
         return None
     plan = results.verify.plan
     runner = "cuda_graphs" if (plan.get("options") or {}).get("compile") is False else plan.get("runner")
-    own = str(plan.get("dtype", "bf16"))
-    weights = precisions_of(plan) - {own} or {own}
+    dtype = str(plan.get("dtype", "bf16"))
+    weights = precisions_of(plan) - {dtype} or {dtype}
     return next(
         (
             plan

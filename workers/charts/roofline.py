@@ -60,20 +60,20 @@ def figure(results: Results) -> Figure | None:
             }
         )
     for bound, colour in COLOURS.items():
-        mine = [point for point in points if point[0].bound == bound]
-        if mine:
+        bound_points = [point for point in points if point[0].bound == bound]
+        if bound_points:
             traces.append(
                 {
                     "type": "scatter",
                     "mode": "markers",
                     "name": f"{bound}-bound",
-                    "x": [x for _, x, _ in mine],
-                    "y": [factor * y for _, _, y in mine],
-                    "text": [f"{row.op} ({row.phase})" for row, _, _ in mine],
+                    "x": [x for _, x, _ in bound_points],
+                    "y": [factor * y for _, _, y in bound_points],
+                    "text": [f"{row.op} ({row.phase})" for row, _, _ in bound_points],
                     "marker": {
                         "color": colour,
                         "opacity": 0.85,
-                        "size": [max(7.0, min(34.0, 60 * row.share**0.5)) for row, _, _ in mine],
+                        "size": [max(7.0, min(34.0, 60 * row.share**0.5)) for row, _, _ in bound_points],
                         "line": {"width": 1, "color": "rgba(255,255,255,0.7)"},
                     },
                     "hovertemplate": f"%{{text}}<br>%{{x:.3g}} FLOP/byte, %{{y:.3g}} {unit}<extra></extra>",

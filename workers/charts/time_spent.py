@@ -90,14 +90,14 @@ def figure(results: Results) -> Figure | None:
         }
         for phase, by_op in sorted(spent.items(), key=lambda item: -sum(item[1].values()))
     ]
-    known = [op for op in ops if floors[op] > 0]
+    with_floor = [op for op in ops if floors[op] > 0]
     traces.append(
         {
             "type": "scatter",
             "mode": "markers",
             "name": "roofline floor",
-            "y": known,
-            "x": [floors[op] for op in known],
+            "y": with_floor,
+            "x": [floors[op] for op in with_floor],
             "marker": {"symbol": "line-ns-open", "size": 18, "color": "#cf4a3a", "line": {"width": 2.5}},
             "hovertemplate": "%{y}: floor %{x:.4g} ms<extra></extra>",
         }

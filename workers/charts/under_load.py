@@ -46,8 +46,8 @@ def sides(results: Results) -> list[tuple[str, str, LoadCurve]]:
         return []
     load = results.load
     today = "Today" if results.verify is not None and not results.verify.recommended else "Before"
-    every = ((today, BEFORE, load.before), ("After", AFTER, load.after), ("Endpoint", THERE, load.endpoint))
-    return [(name, colour, curve) for name, colour, curve in every if curve is not None and curve.limit.loads]
+    curves = ((today, BEFORE, load.before), ("After", AFTER, load.after), ("Endpoint", THERE, load.endpoint))
+    return [(name, colour, curve) for name, colour, curve in curves if curve is not None and curve.limit.loads]
 
 
 def verdict_words(load: LoadResult) -> str:

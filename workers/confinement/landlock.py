@@ -50,18 +50,18 @@ def restrict(readable: Iterable[str], writable: Iterable[str], devices: Iterable
     Needs no_new_privs. `devices` may be read, written and controlled. `tcp`: it may bind and connect TCP sockets.
     """
     abi = version()
-    every = (1 << _FILE_RIGHTS_BY_ABI.get(abi, 16)) - 1
+    all_rights = (1 << _FILE_RIGHTS_BY_ABI.get(abi, 16)) - 1
     network = _BIND_TCP_CONNECT_TCP if abi >= 4 and not tcp else 0
     scoped = _ABSTRACT_SOCKETS_SIGNALS if abi >= SIGNAL_ABI else 0
     size = 24 if abi >= SIGNAL_ABI else 16 if abi >= 4 else 8
-    rules = system.call(CREATE_RULESET, ctypes.byref(_Ruleset(every, network, scoped)), size, 0)
+    rules = system.call(CREATE_RULESET, ctypes.byref(_Ruleset(all_rights, network, scoped)), size, 0)
     try:
         for path in readable:
-            _allow(rules, path, READ & every)
+            _allow(rules, path, READ & all_rights)
         for path in writable:
-            _allow(rules, path, every & ~(IOCTL_DEVICE | _MAKE_DEVICES))
+            _allow(rules, path, all_rights & ~(IOCTL_DEVICE | _MAKE_DEVICES))
         for path in devices:
-            _allow(rules, path, (WRITE_FILE | READ_FILE | READ_DIR | IOCTL_DEVICE) & every)
+            _allow(rules, path, (WRITE_FILE | READ_FILE | READ_DIR | IOCTL_DEVICE) & all_rights)
         system.call(RESTRICT_SELF, rules, 0)
     finally:
         os.close(rules)

@@ -27,26 +27,26 @@ def points(
     first = workload.objectives[0]
     if first.unit != "ms":
         return []
-    drawn = [point for gpu_class, known in measured.items() for point in _of_run(gpu_class, known, first, book)]
+    drawn = [point for gpu_class, results in measured.items() for point in _of_run(gpu_class, results, first, book)]
     modelled: dict[tuple[str, str], CostPoint] = {}
     for gpu_class, prediction in predicted.items():
         made = (_modelled(gpu_class, plan, workload, book) for plan in prediction.plans)
         modelled |= {(point.gpu, point.plan): point for point in made if point is not None}
     drawn += modelled.values()
-    for known in measured.values():
-        if own := _own(known, workload):
-            return with_front([*drawn, *own])
+    for results in measured.values():
+        if own_points := _own(results, workload):
+            return with_front([*drawn, *own_points])
     return with_front(drawn)
 
 
-def _of_run(gpu_class: str, known: Results, first: Objective, book: PriceBook) -> list[CostPoint]:
+def _of_run(gpu_class: str, results: Results, first: Objective, book: PriceBook) -> list[CostPoint]:
     """The plans that compose timed; of what runs today and of the verified plan, verify's figures."""
-    if known.compose is None or known.compose.environment.telemetry.void:
+    if results.compose is None or results.compose.environment.telemetry.void:
         return []
-    verify = known.verify if known.verify and not known.verify.environment.telemetry.void else None
-    today = next((trial.label for trial in known.compose.trials if trial.primary), "")
+    verify = results.verify if results.verify and not results.verify.environment.telemetry.void else None
+    today = next((trial.label for trial in results.compose.trials if trial.primary), "")
     of_run = []
-    for trial in plans.ranked(known):
+    for trial in plans.ranked(results):
         if trial.gate != "pass" or trial.primary is None:
             continue
         ms, rate, keeps = trial.primary.value, trial.tokens_per_second, trial.keeps
@@ -97,19 +97,19 @@ def _modelled(gpu_class: str, plan: PredictedPlan, workload: Workload, book: Pri
     return CostPoint(_gpus(gpu_class, plan.gpus), f"{plan.runner}, {plan.weights}", ms, usd, "modelled")
 
 
-def _own(known: Results, workload: Workload) -> list[CostPoint]:
+def _own(results: Results, workload: Workload) -> list[CostPoint]:
     """What the customer runs: the endpoint as measured, and the present deployment as stated."""
-    first, present, own = workload.objectives[0], workload.present, []
-    load = known.verify.endpoint.load if known.verify and known.verify.endpoint else None
+    first, present, points = workload.objectives[0], workload.present, []
+    load = results.verify.endpoint.load if results.verify and results.verify.endpoint else None
     if load is not None and not load.lag.void:
         metric = of_metric(load.metrics, metric_key(first))
         hour = present.usd_per_hour if present else None
         if metric is not None and "p50" in metric.percentiles:
             usd = usd_per_mtok(hour, load.tokens_per_second) if hour and load.tokens_per_second else None
-            gpu = known.verify.endpoint.server.hardware if known.verify and known.verify.endpoint else ""
+            gpu = results.verify.endpoint.server.hardware if results.verify and results.verify.endpoint else ""
             ms, keeps = metric.percentiles["p50"].value, _words(load.verdict)
-            own.append(CostPoint(gpu or "not stated", "your endpoint", ms, usd, "measured", keeps, "endpoint"))
-    if present and (present.metric, present.n) == (first.metric, first.n) and known.price:
-        usd = next((line.usd_per_mtok for line in known.price.lines if line.label == "present deployment"), None)
-        own.append(CostPoint(present.gpu, "your deployment", present.latency_ms, usd, "stated", group="stated"))
-    return own
+            points.append(CostPoint(gpu or "not stated", "your endpoint", ms, usd, "measured", keeps, "endpoint"))
+    if present and (present.metric, present.n) == (first.metric, first.n) and results.price:
+        usd = next((line.usd_per_mtok for line in results.price.lines if line.label == "present deployment"), None)
+        points.append(CostPoint(present.gpu, "your deployment", present.latency_ms, usd, "stated", group="stated"))
+    return points

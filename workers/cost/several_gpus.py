@@ -21,12 +21,13 @@ def several_gpus(
     if verify.gpus == 1:
         return ""
     verified = Plan.model_validate(verify.plan).model_copy(update={"expected": None, "serving": None})
-    known = [(Plan.model_validate(trial.plan), trial) for trial in trials if trial.tokens_per_second]
-    own = next((trial for plan, trial in known if plan == verified), None)
-    alone = max((trial for plan, trial in known if plan.tensor_parallel_size == 1), key=_rate, default=None)
-    if own is None or alone is None:
+    planned = [(Plan.model_validate(trial.plan), trial) for trial in trials if trial.tokens_per_second]
+    recommended = next((trial for plan, trial in planned if plan == verified), None)
+    alone = max((trial for plan, trial in planned if plan.tensor_parallel_size == 1), key=_rate, default=None)
+    if recommended is None or alone is None:
         return ""
-    several, single = usd_per_mtok(usd_per_hour * verify.gpus, _rate(own)), usd_per_mtok(usd_per_hour, _rate(alone))
+    several = usd_per_mtok(usd_per_hour * verify.gpus, _rate(recommended))
+    single = usd_per_mtok(usd_per_hour, _rate(alone))
     more = "more" if several > single else "less"
     keep = "keep the promise and " if verify.verdict == "met" else ""
     gpus = WORDS.get(verify.gpus, str(verify.gpus))

@@ -56,12 +56,12 @@ def granted(stage: Stage, workload: Workload, spent: float) -> float:
     if stage == "load":
         return max(LEAST_SECONDS, minutes - spent if workload.load else 0.0)
     seconds_left = minutes * (1 - load_share(workload)) - spent
-    own = NEEDED_SECONDS.get(stage, LEAST_SECONDS)
+    needed = NEEDED_SECONDS.get(stage, LEAST_SECONDS)
     later = sum(NEEDED_SECONDS.get(name, 0.0) for name in GPU_STAGES[GPU_STAGES.index(stage) + 1 :])
     least = LEAST_SECONDS
     if stage == "verify" and not workload.constraints.strict_minutes:
-        least = max(least, min(own, 2 * minutes - spent))
-    return max(least, seconds_left - later, seconds_left * own / (own + later))
+        least = max(least, min(needed, 2 * minutes - spent))
+    return max(least, seconds_left - later, seconds_left * needed / (needed + later))
 
 
 def sentence(workload: Workload, taken: Mapping[str, float]) -> str:

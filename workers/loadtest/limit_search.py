@@ -56,15 +56,15 @@ class LimitSearch:
         Where it says None there is no time for that load: the search ends with what was met so far. Behind the search
         the load is doubled further while `rises` says that throughput still does, for the curve; K has room for it.
         """
-        met, above, users, asked = 0, self.most + 1, 1, 0
+        met, above, users, loads = 0, self.most + 1, 1, 0
         while (verdict := verdict_at(users)) is not None:
-            asked += 1
+            loads += 1
             decided = verdict not in ("met", "not_enough_samples")  # more load brings more requests
             if verdict == "met":
                 met, above = users, self.most + 1
             elif decided or self.looks == 1:
                 above = min(above, users)
-            if users == self.most or (decided and asked >= self.least):
+            if users == self.most or (decided and loads >= self.least):
                 break
             users = min(2 * users, self.most)
         if verdict == "not_enough_samples" and self.looks > 1:

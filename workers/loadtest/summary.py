@@ -76,8 +76,8 @@ class LoadSummary(LoadFigures):
 
     def goodput(self, objectives: Sequence[Objective]) -> float | None:
         """Requests per second that met every objective; None where none is about single requests."""
-        own = [objective for objective in objectives if objective.metric not in OF_WINDOWS]
-        return self.kept_per_second(lambda served: meets(served, own)) if own and self.seconds else None
+        single = [objective for objective in objectives if objective.metric not in OF_WINDOWS]
+        return self.kept_per_second(lambda served: meets(served, single)) if single and self.seconds else None
 
     def metric(self, metric: str, n: int | None = None, extra: Sequence[float] = ()) -> LoadMetric | None:
         """A metric with its percentiles; None without samples."""
@@ -177,8 +177,8 @@ class LoadSummary(LoadFigures):
 
 def _values(requests: Sequence[Sequence[float] | None]) -> list[float]:
     """The mean of each request's samples; that of a failed one is the worst of all."""
-    known = [fmean(request) for request in requests if request is not None]
-    worst = max(known, default=0.0)
+    means = [fmean(request) for request in requests if request is not None]
+    worst = max(means, default=0.0)
     return [worst if request is None else fmean(request) for request in requests]
 
 

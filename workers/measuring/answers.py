@@ -71,9 +71,9 @@ def compare(
         if compared.answers and not goes_on(compared.answers, compared.needed):
             break
         expected, *outputs = (rows_of(runner.logits(batch)).double().cpu() for runner in runners)
-        for row, known in enumerate(expected):
+        for row, reference in enumerate(expected):
             for side, tensor in zip((compared.before, compared.after), outputs, strict=True):
-                side.add(known, tensor[row])
+                side.add(reference, tensor[row])
         compared.requests += len(expected)
         compared.rows += expected[..., 0].numel()
         compared.values = expected.shape[-1]

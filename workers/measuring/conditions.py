@@ -21,6 +21,6 @@ def watched(document: StageInput) -> Iterator[Callable[[], Environment]]:
     """
     device = device_of(document.gpu_class)
     facts = environment_info(device=device)
-    every = SECONDS_BETWEEN_SAMPLES[device]
-    with TelemetrySampler(device, interval=every, gpus=document.gpus) as telemetry:
+    interval = SECONDS_BETWEEN_SAMPLES[device]
+    with TelemetrySampler(device, interval=interval, gpus=document.gpus) as telemetry:
         yield lambda: Environment.model_validate(facts | {"telemetry": telemetry.summary()})

@@ -35,13 +35,13 @@ class _Side:
 
         `ids` [length] where logits are of the token that follows.
         """
-        own = torch.log_softmax(logits.float(), dim=-1)
-        kl, wrong = (distance.flatten().cpu() for distance in distances(reference, own))
+        log_probs = torch.log_softmax(logits.float(), dim=-1)
+        kl, wrong = (distance.flatten().cpu() for distance in distances(reference, log_probs))
         self.broken += int((~kl.isfinite()).sum())
         self.kl.append(torch.where(kl.isfinite(), kl, 0.0))
         self.wrong.append((wrong | ~kl.isfinite()).double())
         if ids is not None:
-            self.next_token.add(own, ids)
+            self.next_token.add(log_probs, ids)
 
     @property
     def mean_kl(self) -> float:
@@ -107,9 +107,9 @@ def compare(
             break
         expected, *answers = (runner.logits(ids) for runner in (reference, before, after))
         for row, sequence in enumerate(ids):
-            known = torch.log_softmax(expected[row].float(), dim=-1)
+            reference_log_probs = torch.log_softmax(expected[row].float(), dim=-1)
             for side, answer in zip(sides, answers, strict=True):
-                side.add(known, answer[row], sequence if predicts_next else None)
+                side.add(reference_log_probs, answer[row], sequence if predicts_next else None)
         done += ids.numel()
     return done, *sides
 

@@ -20,9 +20,9 @@ class BuildTimes:
 
     def expect(self, variant: str, worst: float) -> float:
         """Seconds that building probably takes; after a first build, however slow, the compiler caches are warm."""
-        known = self._read().get(f"{self._key}-{variant}")
+        seconds = self._read().get(f"{self._key}-{variant}")
         expected = EXPECTED_SHARE * worst
-        return min(float(known), expected) if isinstance(known, int | float) else expected
+        return min(float(seconds), expected) if isinstance(seconds, int | float) else expected
 
     def note(self, variant: str, seconds: float) -> None:
         """Records the duration of a build. A write error is printed and ignored."""

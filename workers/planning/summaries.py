@@ -25,8 +25,8 @@ def of_plan(plan: Plan, generates: bool = True) -> str:
     Torch's own variants, which run wherever nothing else is named, are not told. A model that does not generate runs
     one forward pass, without a cache.
     """
-    known = (variant for variant in registry.variants("model") if isinstance(variant, WholeModel))
-    runners = [variant for variant in known if variant.runner_name == plan.runner]
+    variants = (variant for variant in registry.variants("model") if isinstance(variant, WholeModel))
+    runners = [variant for variant in variants if variant.runner_name == plan.runner]
     stated = {key: value for key, value in plan.options.items() if key != ROUNDING}
     alike = (variant for variant in runners if {k: v for k, v in variant.options.items() if k != ROUNDING} == stated)
     runner = next(alike, runners[0] if runners else None)

@@ -96,8 +96,8 @@ class TrialOrder:
 
     def ranked(self, candidates: Sequence[CandidatePlan], best: PlanTrial | None) -> list[CandidatePlan]:
         """The candidates, the most valuable first. Without a `best`, gains are over the worst prediction."""
-        known = [candidate.predicted for candidate in candidates if candidate.predicted is not None]
-        worst = max(known, default=0.0) if self._lower else min(known, default=0.0)
+        predictions = [candidate.predicted for candidate in candidates if candidate.predicted is not None]
+        worst = max(predictions, default=0.0) if self._lower else min(predictions, default=0.0)
         reference = best.primary.value if best and best.primary else worst
 
         def value(candidate: CandidatePlan) -> tuple[bool, float]:

@@ -33,7 +33,7 @@ class AvailableGpus:
     ceilings: Mapping[str, Ceilings] = field(default_factory=dict)
 
 
-def impossible(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, known: AvailableGpus) -> str:
+def impossible(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, available: AvailableGpus) -> str:
     """A sentence when no runner can keep the promise on the GPUs of the class, with the floor; "" when one might.
 
     The floor: every weight, in the smallest precision that is allowed, and the keys and values are read once a token at
@@ -54,7 +54,7 @@ def impossible(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: 
         return ""
     else:
         bound = f"it takes at least {plain(floor)} ms in {precision}"
-        several = more_gpus(objective, sla, model, gpu_class, known)
+        several = more_gpus(objective, sla, model, gpu_class, available)
     return (
         f"{objective.label} of {quantity(objective.limit, objective.unit)} is impossible on {name}: {bound}, "
         f"reading the weights{' of its experts' if is_mixture(model.config) else ''} once a token{several}"
@@ -81,19 +81,21 @@ def rates_words(gpu_class: str, ceilings: Mapping[str, Ceilings]) -> str:
     return "by measured rates" if gpu in ceilings or GPUS[gpu].source == "measured" else "by the datasheet"
 
 
-def why_several(sla: Sla, model: ModelManifest, gpu_class: str, classes: Collection[str], known: AvailableGpus) -> str:
+def why_several(
+    sla: Sla, model: ModelManifest, gpu_class: str, classes: Collection[str], available: AvailableGpus
+) -> str:
     """Why a run goes to this class though `classes` has some of fewer GPUs: the first promise that one of those cannot
     keep, else the first that is predicted to be missed, as a sentence; "" for none.
     """
     fewer = [name for name in classes if gpus_of(name) < gpus_of(gpu_class)]
     for name in fewer:
         for objective in sla.objectives:
-            if sentence := impossible(objective, sla, model, name, known):
+            if sentence := impossible(objective, sla, model, name, available):
                 return f"{sentence}."
-    return next(filter(None, (predicted_miss(sla, model, name, known.ceilings) for name in fewer)), "")
+    return next(filter(None, (predicted_miss(sla, model, name, available.ceilings) for name in fewer)), "")
 
 
-def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, known: AvailableGpus) -> str:
+def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: str, available: AvailableGpus) -> str:
     """How many GPUs that divide the model could keep the promise, and their class, behind a sentence; "" for none.
 
     They are more than those of the class that divide it. Their floor lies within the limit, and the median that is
@@ -105,13 +107,13 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
     gpus_now = _dividing(model, gpu_class)
     more = [ranks for ranks in RANKS if ranks > gpus_now and floor / ranks <= limit and divides(model, ranks)]
     classes = {ranks: class_of_several(gpu, ranks) for ranks in more}
-    rates = known.ceilings
+    rates = available.ceilings
     median = {n: _fastest_ms(objective, sla, model, name, rates) if name else None for n, name in classes.items()}
     kept = [ranks for ranks in more if not _beyond(objective, median[ranks])]
     if not (enough := kept or more):
         return ""
-    available = {*sla.constraints.gpu_classes, *known.living}
-    gpus = next((ranks for ranks in enough if classes[ranks] in available), enough[0])
+    usable = {*sla.constraints.gpu_classes, *available.living}
+    gpus = next((ranks for ranks in enough if classes[ranks] in usable), enough[0])
     choice, likely = classes[gpus], median[gpus]
     words = f". {gpus} GPUs that divide the model have a floor of {plain(floor / gpus)} ms"
     if likely and objective.percentile >= MEDIAN:
@@ -119,7 +121,7 @@ def more_gpus(objective: Objective, sla: Sla, model: ModelManifest, gpu_class: s
         words += f" {'and' if kept else 'but'} are predicted to take {plain(likely)} ms (modelled, {by})"
     if not choice or choice in sla.constraints.gpu_classes or not kept:
         return words
-    return f"{words}: allow the class {choice}{', of which a worker is there' if choice in known.living else ''}"
+    return f"{words}: allow the class {choice}{', of which a worker is there' if choice in available.living else ''}"
 
 
 def _fastest_ms(

@@ -108,9 +108,9 @@ def _refuse_mismatches(report: Any, model_dir: Path) -> None:
         )
     missing = sorted(report["missing_keys"])
     if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        and_more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise StageError(
-            f"config.json implies the tensor {missing[0]}{more}, but no safetensors file holds it.",
+            f"config.json implies the tensor {missing[0]}{and_more}, but no safetensors file holds it.",
             refused=True,
             file="config.json",
             field=missing[0],

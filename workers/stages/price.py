@@ -32,15 +32,15 @@ def _measured_line(
 
     `none`: why there is no `side`, where there is none.
     """
-    known = side.per_second.value if side and side.holds is not False else None
+    rate = side.per_second.value if side and side.holds is not False else None
     usd = side.usd_per_hour if side else price.typical
-    cost = usd_per_mtok(usd, known) if known and usd else None
+    cost = usd_per_mtok(usd, rate) if rate and usd else None
     return CostLine(
         label=label,
         gpu=_gpus(side) if side else device,
         usd_per_hour=usd,
         price_basis=side.price_basis if side else price.basis,
-        tokens_per_second=known,
+        tokens_per_second=rate,
         speed_basis="measured",
         usd_per_mtok=cost,
         usd_per_mtok_at_duty=cost / priced.workload.duty_cycle if cost else None,
@@ -183,8 +183,8 @@ def price(
     time, where the rates are reciprocals of the latencies: no money comes from a latency alone. A plan on several GPUs
     is compared with the best of compose's `trials` on one.
     """
-    priced, known = PriceBreakdown(workload, model, book, gpu_class), Results(verify=verify, load=load)
-    gpu, sides = gpu_price(book, gpu_class), priced.sides(known)
+    priced, results = PriceBreakdown(workload, model, book, gpu_class), Results(verify=verify, load=load)
+    gpu, sides = gpu_price(book, gpu_class), priced.sides(results)
     after = sides[1]
     curves = [load.before, load.after if verify.recommended else load.before] if load else [None, None]
     loaded = bool(after and after.highest)
@@ -194,7 +194,7 @@ def price(
     ]
     if workload.present is not None:
         lines.append(present_line(workload.present, workload, model))
-    anywhere = at_any_load(priced, known)
+    anywhere = at_any_load(priced, results)
     against = present_ratios(workload, verify, gpu, model, after)
     result = PriceResult(
         book=book,
@@ -210,7 +210,7 @@ def price(
         duty_cycle=workload.duty_cycle,
         sensitivity=_sensitivity(gpu, sides),
         counted=model.counted,
-        economics=study(priced, known),
+        economics=study(priced, results),
         any_load=anywhere,
         sentence="",
     )

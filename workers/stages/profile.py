@@ -82,9 +82,10 @@ def _replayed(
 def _ceilings(document: StageInput, context: Context) -> Ceilings:
     """Those that an earlier run measured on this very GPU within KNOWN_FOR, else measured now."""
     facts = environment_info(device=device_of(document.gpu_class))
-    known, uuid, now = document.ceilings.get(document.gpu), facts.get("gpu_uuid", ""), datetime.now(UTC)
-    if known and known.at and uuid and known.gpu_uuid == uuid and now - datetime.fromisoformat(known.at) < KNOWN_FOR:
-        return known
+    stored, uuid, now = document.ceilings.get(document.gpu), facts.get("gpu_uuid", ""), datetime.now(UTC)
+    same = stored and stored.at and uuid and stored.gpu_uuid == uuid
+    if stored and same and now - datetime.fromisoformat(stored.at) < KNOWN_FOR:
+        return stored
     context.say(0.0, "measuring the device's ceilings")
     measured = ceilings.measure_ceilings(device_of(document.gpu_class))
     return Ceilings.model_validate({**measured, "gpu_uuid": uuid, "at": now.isoformat(timespec="seconds")})

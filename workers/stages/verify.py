@@ -67,9 +67,9 @@ def plan_of(document: StageInput) -> Plan:
     plan = Plan.model_validate(document.results.compose.plan)
     model = document.model
     files = [(file.path, file.sha256) for file in model.files]
-    own = plan_digest(plan.version, model.config, files, model.generated, model.seed)
-    if plan.model_digest != own:
-        raise StageError(f"The plan is of the model {plan.model_digest[:12]}, not of {own[:12]}.")
+    digest = plan_digest(plan.version, model.config, files, model.generated, model.seed)
+    if plan.model_digest != digest:
+        raise StageError(f"The plan is of the model {plan.model_digest[:12]}, not of {digest[:12]}.")
     return plan
 
 

@@ -95,10 +95,10 @@ def goodput(served: Sequence[Served], objectives: Sequence[Objective]) -> float 
     A request meets an itl objective when the percentile of its own gaps does. Costs are left out, and so are promises
     relative to before.
     """
-    own = [objective for objective in objectives if objective.metric != "cost_per_mtok" and objective.limit is not None]
-    if not own or not served:
+    limited = [promise for promise in objectives if promise.metric != "cost_per_mtok" and promise.limit is not None]
+    if not limited or not served:
         return None
-    return sum(batch.requests for batch in served if meets(batch, own)) / _duration_s(served)
+    return sum(batch.requests for batch in served if meets(batch, limited)) / _duration_s(served)
 
 
 def meets(served: Served, objectives: Sequence[Objective]) -> bool:

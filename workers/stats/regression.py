@@ -123,15 +123,15 @@ def _two_gpus(kept: KeptRun, new: KeptRun) -> list[str]:
 
 def _shared(kept: KeptRun, new: KeptRun) -> tuple[list[Objective], list[str]]:
     """One objective for each metric that both runs have medians of, in the new run's order, and what is left out."""
-    every = {metric_key(outcome.objective): outcome.objective for outcome in _verified(new).outcomes}
-    first, *others = every
-    counts = [len(_medians(run, every[first])) for run in (kept, new)]
-    both = [key for key in others if [len(_medians(run, every[key])) for run in (kept, new)] == counts]
+    by_key = {metric_key(outcome.objective): outcome.objective for outcome in _verified(new).outcomes}
+    first, *others = by_key
+    counts = [len(_medians(run, by_key[first])) for run in (kept, new)]
+    both = [key for key in others if [len(_medians(run, by_key[key])) for run in (kept, new)] == counts]
     most = min(max(STUDENT), 1 << max(0, sum(counts) - 2 * LEAST_PROCESSES))
     judged = [first, *both][:most]
-    not_judged = [every[key].title for key in others if key not in judged]
+    not_judged = [by_key[key].title for key in others if key not in judged]
     words = [f"Not judged, for want of processes or figures: {', '.join(not_judged)}."] if not_judged else []
-    return [every[key] for key in judged], words
+    return [by_key[key] for key in judged], words
 
 
 def check_comparable(kept: KeptRun, new: KeptRun) -> None:

@@ -77,10 +77,10 @@ def _lane(event: _Event) -> tuple[int, str]:
     return event.lane
 
 
-def _left_out(every: int, kept: int, shown_ms: float) -> str:
-    if kept == every:
+def _left_out(stride: int, kept: int, shown_ms: float) -> str:
+    if kept == stride:
         return ""
-    return f"Of {every:,} events the timeline shows {kept:,}, the first {shown_ms:.3g} ms; the trace has more of them."
+    return f"Of {stride:,} events the timeline shows {kept:,}, the first {shown_ms:.3g} ms; the trace has more of them."
 
 
 def _ns(microseconds: float) -> int:

@@ -70,8 +70,8 @@ def gpus_words(results: Results) -> str:
 
 def confinement(env: Environment) -> str:
     """What held the process that measured, and what did not; empty where it is not known."""
-    known = env.confinement
-    return " ".join([", ".join(known.held) + ".", *known.missing]) if known else ""
+    confined = env.confinement
+    return " ".join([", ".join(confined.held) + ".", *confined.missing]) if confined else ""
 
 
 def sentence(results: Results, stage: Stage) -> str:

@@ -82,10 +82,10 @@ def ratios(metrics: Sequence[LoadMetric], after: Sequence[Distribution]) -> list
     plan = [distribution for distribution in after if distribution.samples and distribution.unit == "ms"]
     compared = []
     for metric in metrics:
-        beside = of_metric(plan, metric_key(metric))
-        if beside is None or metric.unit != "ms" or "p50" not in metric.percentiles:
+        plan_side = of_metric(plan, metric_key(metric))
+        if plan_side is None or metric.unit != "ms" or "p50" not in metric.percentiles:
             continue
-        value, low, high = median_interval(beside.samples)
+        value, low, high = median_interval(plan_side.samples)
         there = metric.percentiles["p50"]
         if low <= 0:
             continue

@@ -55,8 +55,8 @@ class CurveSearch:
             timed = replace(test, limits=LoadDuration(seconds, warm_up_s=seconds * WARM_UP))
             here = _in_time(self._ladder.test(timed, rung, self.search.confidence))
             self._context.say(0.5, f"{name}: {traffic_words(here.traffic)}, {seconds:.0f} s")
-            at, every = datetime.now(UTC).isoformat(timespec="seconds"), SECONDS_BETWEEN_SAMPLES[self._device]
-            with TelemetrySampler(self._device, interval=every, gpus=self._gpus) as telemetry:
+            at, interval = datetime.now(UTC).isoformat(timespec="seconds"), SECONDS_BETWEEN_SAMPLES[self._device]
+            with TelemetrySampler(self._device, interval=interval, gpus=self._gpus) as telemetry:
                 sent = loading(here)
             steady = telemetry.summary(sent.counted_from_ns / 1e9, sent.stopped_ns / 1e9)
             self.answers.append(judging.drawn(sent))

@@ -69,10 +69,10 @@ def _round_robin(loads: Sequence[Sequence[Answer]]) -> list[Answer]:
 
 
 def _judgement(gaps: list[LogitGaps], allowed: float) -> ServedIds:
-    every, count = joined(gaps), len(gaps)
+    joint, count = joined(gaps), len(gaps)
     answers = "One of its answers was" if count == 1 else f"{count:,} of its answers were"
     sentence = (
-        f"{answers} held against the model's logits: over {every.tokens:,} ids the largest logit gap is "
-        f"{every.largest:.2g}."
+        f"{answers} held against the model's logits: over {joint.tokens:,} ids the largest logit gap is "
+        f"{joint.largest:.2g}."
     )
-    return served_ids(every, every.refusal(allowed), sentence)
+    return served_ids(joint, joint.refusal(allowed), sentence)

@@ -90,8 +90,8 @@ class Sides:
     def over_http(self, name: str, address: Address, until: float) -> LimitResult:
         """The curve of a server that is ready. Raises NotMeasurable."""
         sampling = self.document.workload.traffic.sampling
-        every = 0 if sampling and sampling.temperature else judging.ASKED_OF
-        target = LoadTarget(address, NAME, most_processes=1 if self.device == "cpu" else None, ids_every=every)
+        ids_every = 0 if sampling and sampling.temperature else judging.ASKED_OF
+        target = LoadTarget(address, NAME, most_processes=1 if self.device == "cpu" else None, ids_every=ids_every)
         return self._measured(name, until, self._test(target), sent_under)
 
     def _of_server(self, plan: Plan | None, device: str, caveats: list[str]) -> LoadedServer:
