@@ -7,9 +7,11 @@ measured.
 from datetime import timedelta
 from typing import Any
 
+from django.db.models import Max, Q
 from django.utils import timezone
 
 from kernels.measure.environment import ROOT, sources_digest
+from workbench.prices.models import PriceBookRow
 from workbench.runs.models import Run, StageRun, StoredArtifact
 from workers.documents.stages import Stage
 
@@ -21,7 +23,7 @@ KNOWN_FOR = timedelta(hours=12)
 
 def earlier_search(run: Run) -> Run | None:
     """The newest run whose search `run`, not saved yet, can take over: one that searched itself, in the last KNOWN_FOR,
-    by the same code, for the same model, workload and class of GPU, and whose verdict was *met*.
+    by the same code and prices, for the same model, workload and class of GPU, and whose verdict was *met*.
 
     A workload is the same where all but its name is.
     """
@@ -34,6 +36,9 @@ def earlier_search(run: Run) -> Run | None:
         verdict="met",
         finished_at__gte=timezone.now() - KNOWN_FOR,
     )
+    books = PriceBookRow.objects.filter(Q(organisation=run.organisation) | Q(organisation=None))
+    if priced_at := books.aggregate(newest=Max("created_at"))["newest"]:
+        runs = runs.filter(created_at__gte=priced_at)
     searched = runs.filter(
         stages__stage="compose",
         stages__state=StageRun.State.DONE,

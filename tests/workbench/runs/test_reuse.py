@@ -7,10 +7,12 @@ import sample_runs
 from django.utils import timezone
 
 from kernels.measure.environment import ROOT, sources_digest
+from workbench.prices.services import add_price_book
 from workbench.runs import state
 from workbench.runs.models import Run, StageRun
 from workbench.runs.reuse import KNOWN_FOR, SEARCH
 from workbench.runs.services import create_run, stage_input
+from workers.documents.prices import default_price_book
 from workers.documents.worker_api import StageKey
 
 
@@ -76,6 +78,11 @@ def test_other_runs_are_no_source(engineer, known, changes):
     Run.objects.filter(id=known.id).update(**changes)
     run = create_run(known.workload, engineer, known.gpu_class)
     assert states(run)["baseline"] == StageRun.State.PENDING
+
+
+def test_new_prices_are_searched_with(engineer, known):
+    add_price_book(known.organisation, engineer, default_price_book())
+    assert states(create_run(known.workload, engineer))["baseline"] == StageRun.State.PENDING
 
 
 def test_other_code_another_promise_or_a_search_that_was_taken_over_itself_is_no_source(engineer, known):
