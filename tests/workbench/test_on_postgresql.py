@@ -42,7 +42,7 @@ LOCKED = """
 import json, threading
 from django.db import connection, transaction
 from django.test import Client
-from workbench import database
+from workbench.storage import database
 database.WAIT_SECONDS = 1
 database.wait_less()
 connection.close()

@@ -14,7 +14,7 @@ LISTED = "0, GPU-aa, 143771\n1, GPU-bb, 81559\n2, GPU-cc, [N/A]\n"
 HOLDER = """
 import sys, time
 from pathlib import Path
-from workers import gpu_lock
+from workers.host import gpu_lock
 with gpu_lock.held(["GPU-aa"], lambda: False, Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

@@ -8,7 +8,7 @@ from tests.workers.pipeline.stack import ROOT
 
 PROGRAM = """
 import logging, logging.config, threading
-from workers import logs
+from workers.shared import logs
 from workers.host.threads import inheriting
 logging.config.dictConfig(logs.configuration("INFO"))
 log = logging.getLogger("workers.sample")

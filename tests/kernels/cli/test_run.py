@@ -105,9 +105,13 @@ def test_a_plan_for_two_gpus_gets_a_model_in_two_parts(
         config = catalogue.entry("tiny-llama")[0]
         runners.load(None, config, generated=True, dtype="fp32", device="cpu").save_pretrained(directory)
     digest = model_digest(*_config_and_hashes(directory), generated)
-    assert command(write_plan(directory, model_digest=digest, runner="megakernel", gpus=2), directory) == 0
+    assert (
+        command(write_plan(directory, model_digest=digest, runner="megakernel", tensor_parallel_size=2), directory) == 0
+    )
     assert f"preparing the megakernel runner on 2 {expected().device}" in capsys.readouterr().err
-    assert command(write_plan(directory, model_digest=digest, runner="megakernel", gpus=4), directory) == 2
+    assert (
+        command(write_plan(directory, model_digest=digest, runner="megakernel", tensor_parallel_size=4), directory) == 2
+    )
     assert "num_key_value_heads 2: 4 GPUs need a multiple of 4" in capsys.readouterr().err
 
 
@@ -122,7 +126,7 @@ def test_a_model_that_does_not_fit_is_one_sentence(
     assert command(write_plan(directory), directory) == 2
     assert "the model does not fit: CUDA out of memory. Tried to allocate 20 GiB.\n" in capsys.readouterr().err
     options = {"weights": "fp8", "rounding": {"method": "gptq"}}
-    assert command(write_plan(directory, runner="megakernel", gpus=2, options=options), directory) == 2
+    assert command(write_plan(directory, runner="megakernel", tensor_parallel_size=2, options=options), directory) == 2
     assert "does not fit, and GPTQ rounds it whole on the first GPU before it is" in capsys.readouterr().err
 
 

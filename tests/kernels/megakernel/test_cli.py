@@ -63,7 +63,7 @@ def test_a_model_is_described(config: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_two_gpus_are_proven_together(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["megakernel", "validate", str(config), "--sms", "8", "--ranks", "2"]) == 0
+    assert main(["megakernel", "validate", str(config), "--sms", "8", "--tensor-parallel-size", "2"]) == 0
     assert "instructions a token on 8 SMs of each of 2 GPUs: proven" in capsys.readouterr().out
 
 
@@ -85,8 +85,11 @@ def test_a_precision_may_be_named(config: Path, capsys: pytest.CaptureFixture[st
         (["describe", "nowhere"], "nowhere: no file"),
         (["validate", "tiny-gemma"], "model_type 'gemma'"),
         (["describe", "llama-3.2-1b", "--sms", "0"], "--sms: 0 is less than 1"),
-        (["validate", "qwen2.5-1.5b", "--ranks", "4"], "num_key_value_heads 2: 4 GPUs need a multiple of 4"),
-        (["describe", "llama-3.2-1b", "--ranks", "3"], "gpus 3: the megakernel runs on 1, 2 or 4"),
+        (
+            ["validate", "qwen2.5-1.5b", "--tensor-parallel-size", "4"],
+            "num_key_value_heads 2: 4 GPUs need a multiple of 4",
+        ),
+        (["describe", "llama-3.2-1b", "--tensor-parallel-size", "3"], "gpus 3: the megakernel runs on 1, 2 or 4"),
         (["trace", "nowhere.npz"], "nowhere.npz"),
         (["record", "tiny-llama", "-o", "nowhere/raw.npz"], "--output: there is no directory"),
         (["record", "tiny-llama", "-o", "raw.npz", "--layers", "99"], "--layers: 99 is not 0 to"),

@@ -198,7 +198,7 @@ import os, django; django.setup()
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
-from workbench import disk
+from workbench.storage import disk
 from workbench.prices.models import PriceBookRow
 call_command("migrate", verbosity=0)
 file = settings.DATABASES["default"]["NAME"]
