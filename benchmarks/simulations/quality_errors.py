@@ -59,14 +59,14 @@ def accepted(name: str, text: str, times: float = 1.0, paths: int = PATHS) -> fl
     """The share of simulated comparisons over LEAST_TOKENS tokens in which a plan is accepted that loses so many times
     what is allowed.
     """
-    draws, loss, found = np.random.default_rng([*name.encode(), *text.encode()]), LOSSES[name], 0
+    draws, loss, accepted = np.random.default_rng([*name.encode(), *text.encode()]), LOSSES[name], 0
     for common in standard(draws, (paths, LEAST_TOKENS), TEXTS[text]):
         before = _blocks(draws, common, loss.disagreement, KL_BEFORE, loss.spread)
         rates = loss.disagreement + times * loss.rise, KL_BEFORE + times * loss.kl_rise
         after = _blocks(draws, common, *rates, loss.spread)
         changes = [paired_difference(*pair) for pair in zip(before, after, strict=True)]
-        found += is_acceptable(changes[0], changes[1], Tolerances.stated(ALLOWED))
-    return found / paths
+        accepted += is_acceptable(changes[0], changes[1], Tolerances.stated(ALLOWED))
+    return accepted / paths
 
 
 def _blocks(
@@ -84,10 +84,10 @@ def accepted_answers(times: float = 1.0, answers: int = LEAST_ANSWERS, paths: in
     """The share of simulated comparisons over so many answers in which a classifier is accepted of whose answers so
     many times what is allowed differ after, and none before.
     """
-    draws, found = np.random.default_rng(answers), 0
+    draws, accepted = np.random.default_rng(answers), 0
     for wrong in draws.random((paths, answers)) < times * ALLOWED:
-        found += paired_difference([0.0] * answers, wrong.astype(float).tolist()).high <= ALLOWED
-    return found / paths
+        accepted += paired_difference([0.0] * answers, wrong.astype(float).tolist()).high <= ALLOWED
+    return accepted / paths
 
 
 def main() -> None:

@@ -61,16 +61,16 @@ def coverage(kind: str, processes: int, paths: int = PATHS, seed: int = 1) -> fl
     """The share of simulated measurements whose interval contains the truth."""
     generator, truth = np.random.default_rng(seed), CENTRES.get(kind, 0.0)
     drawn = FACTORS[kind](generator, (paths, processes)) + generator.normal(0.0, MEDIAN_ERROR, (paths, processes))
-    found = (ratio_across_processes([float(each) for each in row]) for row in np.exp(drawn - truth))
-    return sum(each.low <= 1.0 <= each.high for each in found) / paths
+    intervals = (ratio_across_processes([float(each) for each in row]) for row in np.exp(drawn - truth))
+    return sum(each.low <= 1.0 <= each.high for each in intervals) / paths
 
 
 def coverage_within(kind: str, pairs: int, paths: int = PATHS_WITHIN, seed: int = 1) -> float:
     """The share of simulated measurements within one process whose interval contains the truth."""
     generator = np.random.default_rng(seed)
     sides = ([REQUESTS[kind](generator, pairs).tolist() for _ in range(2)] for _ in range(paths))
-    found = (paired_ratio(before, after) for before, after in sides)
-    return sum(each.low <= 1.0 <= each.high for each in found) / paths
+    intervals = (paired_ratio(before, after) for before, after in sides)
+    return sum(each.low <= 1.0 <= each.high for each in intervals) / paths
 
 
 def coverage_stopping(ratio: float, paths: int = PATHS, seed: int = 1) -> tuple[float, float]:
@@ -93,9 +93,9 @@ def main() -> None:
     if sys.argv[1:] == ["stopping"]:
         print("| speedup | 1.2x | 1.5x | 1.8x | 3x | 20x |")
         print("| --- | --- | --- | --- | --- | --- |")
-        found = [coverage_stopping(ratio) for ratio in (1.2, 1.5, 1.8, 3.0, 20.0)]
-        print(f"| interval contains it | {' | '.join(f'{contained:.1%}' for contained, _ in found)} |")
-        print(f"| four processes | {' | '.join(f'{stopped:.1%}' for _, stopped in found)} |")
+        coverages = [coverage_stopping(ratio) for ratio in (1.2, 1.5, 1.8, 3.0, 20.0)]
+        print(f"| interval contains it | {' | '.join(f'{contained:.1%}' for contained, _ in coverages)} |")
+        print(f"| four processes | {' | '.join(f'{stopped:.1%}' for _, stopped in coverages)} |")
         return
     if sys.argv[1:] == ["within"]:
         print("| requests of one process differ by | 9 pairs | 10 | 20 | 40 |")

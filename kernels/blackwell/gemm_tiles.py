@@ -121,10 +121,10 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
     Pairs need rows for both blocks.
     """
     kind = matrix_kind(case)
-    found = [{"columns": column, "stages": most_stages(kind, column, pair), "pair": pair, "dynamic": dynamic}
+    tiles = [{"columns": column, "stages": most_stages(kind, column, pair), "pair": pair, "dynamic": dynamic}
              for column in COLUMNS for pair in (True, False) if not pair or case.m > ROWS
              for dynamic in (False, True)]  # fmt: skip
-    return sorted(found, key=lambda each: work((case.m,), case.weight_rows, each["columns"], each["pair"]))
+    return sorted(tiles, key=lambda tile: work((case.m,), case.weight_rows, tile["columns"], tile["pair"]))
 
 
 def tile_of(case: LinearCase, params: dict[str, Any]) -> Tile:

@@ -33,9 +33,9 @@ def equal_rows(case: GroupedCase) -> Sequence[int]:
 def space(case: GroupedCase) -> list[dict[str, Any]]:
     """The tiles to time, each with as many stages as find room; the one with the least work of the busiest SM first."""
     kind, rows = gemm_tiles.matrix_kind(of_all_rows(case)), equal_rows(case)
-    found = [{"columns": columns, "stages": gemm_tiles.most_stages(kind, columns, pair, case.experts), "pair": pair}
+    tiles = [{"columns": columns, "stages": gemm_tiles.most_stages(kind, columns, pair, case.experts), "pair": pair}
              for columns in COLUMNS for pair in (True, False) if not pair or case.rows > ROWS]  # fmt: skip
-    return sorted(found, key=lambda each: gemm_tiles.work(rows, case.weight_rows, each["columns"], each["pair"]))
+    return sorted(tiles, key=lambda tile: gemm_tiles.work(rows, case.weight_rows, tile["columns"], tile["pair"]))
 
 
 def tile_of(case: GroupedCase, params: dict[str, Any]) -> Tile:

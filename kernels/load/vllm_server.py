@@ -51,11 +51,11 @@ def vllm(
     """
     if shutil.which(python) is None:
         raise ValueError(f"{python} is no Python")
-    found = subprocess.run(
+    completed = subprocess.run(
         [python, "-c", "from importlib.metadata import version; print(version('vllm'))"],
         env=dict(environment), capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if found.returncode:
+    if completed.returncode:
         raise ValueError(f"{python} has no vLLM")
     long = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[wanted.dtype]
     given = {
@@ -80,5 +80,5 @@ def vllm(
         [*start, "--served-model-name", wanted.name, *place, *settings],
         "/health",
         environment,
-        {"version": found.stdout.strip().splitlines()[-1], "options": " ".join(settings)},
+        {"version": completed.stdout.strip().splitlines()[-1], "options": " ".join(settings)},
     )

@@ -39,10 +39,10 @@ def front_of(workload: Workload, document: WorkloadDocument, manifest: ModelMani
     """The chart with its table; None where there is no point, or the first promise is no time."""
     measured = _measured(workload)
     others = [gpu_class for gpu_class in document.constraints.gpu_classes if gpu_class not in measured]
-    held = [gpu_class for gpu_class in others if needed_gib(manifest, document) <= class_memory_gib(gpu_class)]
-    ceilings = known_ceilings(workload.organisation, held)
+    large_enough = [gpu_class for gpu_class in others if needed_gib(manifest, document) <= class_memory_gib(gpu_class)]
+    ceilings = known_ceilings(workload.organisation, large_enough)
     modelled_on: dict[str, Prediction] = {
-        gpu_class: predicted(document, manifest, gpu_class, ceilings, lowered=False) for gpu_class in held
+        gpu_class: predicted(document, manifest, gpu_class, ceilings, lowered=False) for gpu_class in large_enough
     }
     first = document.objectives[0]
     front_points = points(document, price_book(workload.organisation), measured, modelled_on)

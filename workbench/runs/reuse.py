@@ -19,6 +19,8 @@ SEARCH: tuple[Stage, ...] = ("baseline", "profile", "explore", "compose")
 """The stages that search for a plan."""
 KNOWN_FOR = timedelta(hours=12)
 """So long after a search its plan is verified without another one."""
+_COPIED = ("organisation_id", "stage", "name", "sha256", "size", "media_type")
+"""The fields of a kept file that the run which takes it over has too."""
 
 
 def earlier_search(run: Run) -> Run | None:
@@ -61,9 +63,6 @@ def take_over(run: Run, earlier: Run) -> str:
         StoredArtifact(run=run, **{name: getattr(artifact, name) for name in _COPIED}) for artifact in kept
     )
     return f"The run of {when} has searched for the plan of this workload; here it is verified anew."
-
-
-_COPIED = ("organisation_id", "stage", "name", "sha256", "size", "media_type")
 
 
 def _unnamed(document: dict[str, Any]) -> dict[str, Any]:

@@ -56,15 +56,15 @@ class Completion:
     client: EngineClient
     text: TextCodec
     metrics: Metrics
-    asked: GenerationRequest
+    request: GenerationRequest
     prompts: Sequence[list[int]]
     longest: int
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
         self.usage.prompt = sum(map(len, self.prompts))
-        seed = secrets.randbits(63) if self.asked.seed is None else self.asked.seed % (1 << 64)
-        request = self.asked
+        request = self.request
+        seed = secrets.randbits(63) if request.seed is None else request.seed % (1 << 64)
         try:
             self._sampling = [
                 Sampling(request.temperature, request.top_k, request.top_p, seed, stream) for stream in range(request.n)
@@ -108,7 +108,7 @@ class Completion:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _choice(self, choice: int, ids: list[int], how: Sampling) -> AsyncGenerator[Piece, None]:
-        request, text = self.asked, self.text
+        request, text = self.request, self.text
         stop_ids = frozenset() if request.ignore_eos else text.stop_ids
         state = StreamState(IncrementalDetokenizer(text), StopChecker(request.stop), Entries())
         began, first, count = time.monotonic(), 0.0, 0

@@ -202,7 +202,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _whole(form: Form, answer: Completion, head: dict[str, Any]) -> bytes:
-    wholes = [Piece(choice) for choice in range(len(answer.prompts) * answer.asked.n)]
+    wholes = [Piece(choice) for choice in range(len(answer.prompts) * answer.request.n)]
     async with aclosing(answer.pieces()) as pieces:
         async for piece in pieces:
             whole = wholes[piece.choice]
@@ -239,7 +239,7 @@ async def _events(
 ) -> AsyncIterator[bytes]:
     """Server-sent events: one for each piece, then the counts if they were asked for, then `[DONE]`."""
     head = head | {"object": form.chunk}
-    usage = answer.asked.stream_options.include_usage
+    usage = answer.request.stream_options.include_usage
     same = json.dumps(head)[:-1]  # what all events have is written once
     after = "]" + ', "usage": null' * usage + "}\n\n"
     begun: set[int] = set()
@@ -252,7 +252,7 @@ async def _events(
     try:
         yield event(first)
         async for piece in pieces:
-            if piece.text or piece.reason or answer.asked.return_token_ids:
+            if piece.text or piece.reason or answer.request.return_token_ids:
                 yield event(piece)
         if usage:
             yield _event(head | {"choices": [], "usage": answer.usage.document})

@@ -34,13 +34,13 @@ class Form:
 
     def _written(self, piece: Piece, answer: Completion, content: dict[str, Any], first: bool) -> dict[str, Any]:
         logprobs = None
-        if answer.asked.likeliest is not None:
+        if answer.request.likeliest is not None:
             write = of_completion if self.name == "text_completion" else of_chat
             logprobs = write(piece.entries, answer.text)
         choice = {"index": piece.choice, **content, "logprobs": logprobs, "finish_reason": piece.reason}
-        if not answer.asked.return_token_ids:
+        if not answer.request.return_token_ids:
             return choice
-        prompt = {"prompt_token_ids": answer.prompts[piece.choice // answer.asked.n]} if first else {}
+        prompt = {"prompt_token_ids": answer.prompts[piece.choice // answer.request.n]} if first else {}
         return choice | prompt | {"token_ids": piece.ids}
 
 
