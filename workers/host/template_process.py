@@ -92,10 +92,11 @@ class Template:
         return int(answer)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and adopt no more orphans: who has no template may not look for them."""
         self._process.kill()
         self._process.wait()
         self._link.close()
+        system.prctl(system.CHILD_SUBREAPER, 0)
 
     def _start(self) -> None:
         self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
