@@ -13,7 +13,7 @@ LAUNCH_MS = 0.003
 """Time of an empty kernel launch in ms, as taken off where a table says so. The documents hold what a run measured."""
 
 Row = Mapping[str, Any]
-LOSSY = {"fp8", "nvfp4", "int4"}
+LOSSY = {"int8", "fp8", "nvfp4", "int4"}
 """Weights in lower precision. A model's time with them stands beside its fidelity only."""
 
 

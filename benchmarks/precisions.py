@@ -29,7 +29,7 @@ from workers.harness.cli import process_age
 from workers.harness.context import Context, StageError
 from workers.stages import compose, verify
 
-VARIANTS = ("megakernel", "megakernel_fp8", "megakernel_nvfp4")
+VARIANTS = ("megakernel", "megakernel_int8", "megakernel_fp8", "megakernel_nvfp4")
 STARTUP_SECONDS = process_age()
 TRAFFIC = {"prompt_tokens": 128, "output_tokens": 64}
 LIMIT_MS = 100
@@ -73,7 +73,7 @@ def workload(model: ModelManifest, gpu_class: str, variant: str) -> Workload:
             "objectives": [{"metric": "ttf_n", "n": TRAFFIC["output_tokens"], "percentile": 50, "limit": LIMIT_MS}],
             "constraints": {
                 "gpu_classes": [gpu_class],
-                "precisions": ["bf16", "fp8", "nvfp4"],
+                "precisions": ["bf16", "int8", "fp8", "nvfp4"],
                 "exclude": others,
             },
         }

@@ -1,8 +1,8 @@
-"""What rounding the weights of a model to fp8 and NVFP4 costs, to nearest and by GPTQ, on the model's own text.
+"""What rounding the weights of a model to int8, fp8 and NVFP4 costs, to nearest and by GPTQ, on a text.
 
-    python -m benchmarks.rounding MODEL_DIRECTORY RESULT.json [--device cuda]
+    python -m benchmarks.rounding MODEL_DIRECTORY RESULT.json [--text FILE] [--device cuda]
 
-The directory has trained weights, `tokenizer.json` and `quality.txt`, as samples/voice-agent. Each row is the model
+The directory has trained weights and `tokenizer.json`, and `quality.txt` where no text is given. Each row is the model
 with the values of its codes, computed in float32, so that the loss is that of the rounding alone.
 """
 
@@ -23,7 +23,7 @@ from workers.documents.base import Document
 from workers.documents.traffic import Traffic
 from workers.measuring import quality, texts
 
-ROUNDED = [(weights, method) for weights in ("fp8", "nvfp4") for method in ("nearest", "gptq")]
+ROUNDED = [("int8", "nearest"), *((weights, method) for weights in ("fp8", "nvfp4") for method in ("nearest", "gptq"))]
 TRAFFIC = Traffic(prompt_tokens=128, output_tokens=64)
 MOST_TOKENS = 8_192
 
@@ -48,22 +48,23 @@ class Row(Document):
 @torch.no_grad()
 def with_values(model: Any, found: RoundedWeights) -> Any:
     """The transformers `model` with the values of `found` in its matrices; the embedding stays. Changes the model."""
-    model.lm_head.weight = torch.nn.Parameter(found.lm_head.values(), requires_grad=False)
+    dtype = model.lm_head.weight.dtype
+    model.lm_head.weight = torch.nn.Parameter(found.lm_head.values(dtype), requires_grad=False)
     compact = Decoder(model)  # its packed matrices are the model's own
     for layer, held in zip(compact.layers, found.layers, strict=True):
         for name, codes in held.items():
             own = getattr(layer if name in layer._fields else layer.dense, name)
-            (own if isinstance(own, torch.Tensor) else own[0]).copy_(codes.values())
+            (own if isinstance(own, torch.Tensor) else own[0]).copy_(codes.values(dtype))
     return model
 
 
-def measured(directory: Path, device: str) -> list[Row]:
-    """bf16, then every precision and method. Raises ValueError when the model has no text of its own."""
+def measured(directory: Path, text: str, device: str) -> list[Row]:
+    """bf16, then every precision and method. Raises ValueError where there is no text."""
     config = json.loads((directory / "config.json").read_text("utf-8"))
     exact, model = (runners.load(directory, config, dtype=dtype, device=device) for dtype in ("fp32", "bf16"))
     words = int(model.config.vocab_size)  # type: ignore[union-attr, arg-type]
     length = texts.sequence_length(TRAFFIC, True, words)
-    tokens = texts.from_text(directory, "", length, MOST_TOKENS, words)
+    tokens = texts.from_text(directory, text, length, MOST_TOKENS, words)
     if tokens is None:
         raise ValueError(f"{directory}: no tokenizer.json or no quality.txt of {length} tokens or more")
     rows = [_row("bf16", "nearest", 0.0, exact, copy.deepcopy(model), tokens)]
@@ -74,7 +75,7 @@ def measured(directory: Path, device: str) -> list[Row]:
         if device == "cuda":
             torch.cuda.synchronize()
         seconds = time.monotonic() - start
-        rows.append(_row(weights, method, seconds, exact, with_values(own, found), tokens))
+        rows.append(_row(weights, method, seconds, exact, with_values(own.float(), found), tokens))
     return rows
 
 
@@ -106,9 +107,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("directory", type=Path)
     parser.add_argument("result", type=Path)
+    parser.add_argument("--text", type=Path)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     given = parser.parse_args()
-    rows = [row.model_dump() for row in measured(given.directory, given.device)]
+    text = given.text.read_text("utf-8") if given.text else ""
+    rows = [row.model_dump() for row in measured(given.directory, text, given.device)]
     found = {**environment_info(device=given.device), "model": given.directory.name, "rows": rows}
     given.result.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     for row in rows:

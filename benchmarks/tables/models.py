@@ -13,7 +13,7 @@ def whole_models(variant: str) -> str:
 
     decode.json has such rows too, rounded to nearest, and those of `kernels_fp8` read prompts by bf16 weights.
     """
-    return "decode-lossy" if variant.endswith(("fp8", "nvfp4")) else "decode"
+    return "decode-lossy" if variant.endswith(("int8", "fp8", "nvfp4")) else "decode"
 
 
 @table("ttf64")
@@ -40,7 +40,7 @@ def ttf64() -> str:
 @table("rounding")
 def rounding() -> str:
     """The sample model's weights rounded to nearest and by GPTQ: fidelity, and the scores on its own text."""
-    names = {"fp8": "fp8", "nvfp4": "NVFP4", "nearest": "to nearest", "gptq": "by GPTQ"}
+    names = {"int8": "int8", "fp8": "fp8", "nvfp4": "NVFP4", "nearest": "to nearest", "gptq": "by GPTQ"}
     lines = []
     for row in document("rounding")["rows"]:
         label = "bf16" if row["weights"] == "bf16" else f"{names[row['weights']]}, {names[row['rounding']]}"

@@ -1,11 +1,22 @@
 """The megakernel with weights in lower precision, as whole-model variants. Imports without torch.
 
-Their weights are rounded by GPTQ (`rounding.py`) while they are built. A plan without the option `rounding` rounds to
-nearest.
+Their weights are rounded while they are built: int8 to nearest, the others by GPTQ (`rounding.py`). A plan without the
+option `rounding` rounds to nearest.
 """
 
 from kernels.megakernel.variant import Megakernel
 from kernels.registry import register
+
+
+@register
+class MegakernelInt8(Megakernel):
+    """17/32 of the bytes of a step: int8 with a float16 scale per 32 weights; the rest stays bf16."""
+
+    name = "megakernel_int8"
+    summary = "the megakernel with int8 weights, a float16 scale per 32"
+    lossy = True
+    build_seconds = 30.0
+    options = {"weights": "int8"}
 
 
 @register

@@ -11,7 +11,7 @@ from torch import Tensor
 from kernels.model.bound_variants import folded_in
 from kernels.model.layer_weights import Weights
 from kernels.quant.gptq import gptq
-from kernels.quant.power_of_two import QUANTISERS, PowerOfTwoWeight
+from kernels.quant.power_of_two import QUANTISERS, QuantisedMatrix
 
 HELD_BYTES = 12 * 2**30
 """Layers of at most so many bytes are rounded together. The next ones take another pass over the calibration."""
@@ -42,13 +42,13 @@ class Rounding(BaseModel):
 class RoundedWeights:
     """Codes of a decoder's matrices: for each layer by the names of MATRICES, and of the LM head."""
 
-    layers: list[dict[str, PowerOfTwoWeight]]
-    lm_head: PowerOfTwoWeight
+    layers: list[dict[str, QuantisedMatrix]]
+    lm_head: QuantisedMatrix
 
 
 @torch.no_grad()
 def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) -> RoundedWeights:
-    """The matrices of `compact`, the packed decoder of the transformers `model`, in fp8 or nvfp4.
+    """The matrices of `compact`, the packed decoder of the transformers `model`, in int8, fp8 or nvfp4.
 
     Neither is changed. Norms that are folded into the compact decoder's matrices are those of `with_folded_norms`.
     Raises ValueError when a weight is not finite, or nvfp4's blocks do not fit.
@@ -69,7 +69,7 @@ def rounded_weights(model: Any, compact: Any, weights: str, rounding: Rounding) 
 
 def _round(
     compact: Any, part: range, name: str, moments: dict[tuple[int, str], Tensor], weights: str
-) -> list[PowerOfTwoWeight]:
+) -> list[QuantisedMatrix]:
     """One matrix of each layer of `part`. Takes its moments out of `moments`."""
     matrices = torch.stack([dict(_of(compact.layers[index]))[name] for index in part])
     return gptq(matrices, torch.stack([moments.pop((index, name)) for index in part]), weights)

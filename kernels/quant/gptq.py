@@ -12,7 +12,7 @@ from kernels.quant.power_of_two import (
     BLOCK,
     E2M1_MOST,
     E4M3_MOST,
-    PowerOfTwoWeight,
+    QuantisedMatrix,
     best_blocks,
     check_finite,
     power_of_two,
@@ -25,13 +25,15 @@ COLUMNS_TOGETHER = 128
 
 
 @torch.no_grad()
-def gptq(matrices: Tensor, moments: Tensor, weights: str) -> list[PowerOfTwoWeight]:
+def gptq(matrices: Tensor, moments: Tensor, weights: str) -> list[QuantisedMatrix]:
     """Matrices [n, rows, columns] in fp8 or nvfp4, for inputs x with the second moments [n, columns, columns].
 
     A moment is the sum of x·xᵀ over calibration inputs, in any scale; it is the Hessian of the squared error. Matrices
     of one shape are rounded together, since their columns follow each other one by one. Raises ValueError when a weight
-    is not finite, or the columns are no multiple of nvfp4's block.
+    is not finite, the columns are no multiple of nvfp4's block, or the precision is int8, which needs no calibration.
     """
+    if weights == "int8":
+        raise ValueError("rounding: int8 is rounded to nearest, not by gptq")
     check_finite(matrices, weights)
     columns = matrices.shape[2]
     if weights == "nvfp4" and columns % BLOCK:
@@ -73,8 +75,8 @@ class _Fp8:
         self._codes[:, :, at] = codes.view(torch.uint8)
         return codes.float() * self._scales
 
-    def done(self) -> list[PowerOfTwoWeight]:
-        return [PowerOfTwoWeight(codes, scales) for codes, scales in zip(self._codes, self._scales, strict=True)]
+    def done(self) -> list[QuantisedMatrix]:
+        return [QuantisedMatrix(codes, scales) for codes, scales in zip(self._codes, self._scales, strict=True)]
 
 
 class _Nvfp4:
@@ -98,6 +100,6 @@ class _Nvfp4:
         self._codes[:, :, at] = codes
         return e2m1.values(codes) * self._unit
 
-    def done(self) -> list[PowerOfTwoWeight]:
+    def done(self) -> list[QuantisedMatrix]:
         parts = zip(self._codes, self._scales, self._blocks, strict=True)
-        return [PowerOfTwoWeight(codes, scale.repeat(len(codes)), blocks) for codes, scale, blocks in parts]
+        return [QuantisedMatrix(codes, scale.repeat(len(codes)), blocks) for codes, scale, blocks in parts]

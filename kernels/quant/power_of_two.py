@@ -1,8 +1,9 @@
-"""Weights rounded to e4m3 or e2m1 with power-of-two scales; and back, exactly, as bf16.
+"""Weights rounded to e4m3 or e2m1 with power-of-two scales, or to int8 in groups; and back as bf16.
 
-Row and tensor scales are powers of two: code times scales then has at most 6 significant bits, so that the values that
-a plan runs with are bf16 matrices like any other, and prompt, decode and reference can share them. In e4m3, whose codes
-are floating-point, that costs nothing but range at the lower end.
+Row and tensor scales of e4m3 and e2m1 are powers of two: code times scales then has at most 6 significant bits, so that
+the values that a plan runs with are bf16 matrices like any other, and prompt, decode and reference can share them. In
+e4m3, whose codes are floating-point, that costs nothing but range at the lower end. int8 codes times their scales have
+up to 18 bits: a prompt multiplies by them rounded to bf16, a decode step by the exact values.
 `absmax.py` rounds to the same codes with other scales.
 """
 
@@ -20,6 +21,9 @@ ROUNDED_UP = 1.001
 """How much a row's largest value over its scale may exceed E4M3_MOST by the rounding of a quotient."""
 BLOCK = 16
 """Columns that share an e4m3 scale in nvfp4."""
+GROUP = 32
+"""Columns that share a float16 scale in int8, as in GGUF's Q8_0."""
+INT8_MOST = 127
 FRACTION, EXPONENT = (1 << 23) - 1, 0xFF << 23
 """The bits of a float32 below its exponent, and those of its exponent."""
 ROWS_TOGETHER = 8192
@@ -30,39 +34,50 @@ is used."""
 
 
 @dataclass(frozen=True)
-class PowerOfTwoWeight:
-    """`codes` uint8 [rows, columns]; `row_scales` float32 [rows]; nvfp4 also `block_scales` uint8 [rows, columns / 16]
-    (e4m3 codes, all of normal numbers)."""
+class QuantisedMatrix:
+    """`codes` uint8 [rows, columns], of int8 as two's complement; `row_scales` float32 [rows].
+
+    `block_scales` are uint8 [rows, columns / 16] for nvfp4 (e4m3 codes, all of normal numbers), and float16 [rows,
+    columns / 32, rounded up] for int8.
+    """
 
     codes: Tensor
     row_scales: Tensor
     block_scales: Tensor | None = None
 
-    def rows(self, chosen: Tensor | slice) -> "PowerOfTwoWeight":
+    @property
+    def block(self) -> int:
+        """Columns that share a scale of `block_scales`."""
+        return GROUP if self.block_scales is not None and self.block_scales.dtype == torch.float16 else BLOCK
+
+    def rows(self, chosen: Tensor | slice) -> "QuantisedMatrix":
         """The matrix of the `chosen` rows [n] int64, in their order, or of a slice of them, without a copy."""
         blocks = None if self.block_scales is None else self.block_scales[chosen]
-        return PowerOfTwoWeight(self.codes[chosen], self.row_scales[chosen], blocks)
+        return QuantisedMatrix(self.codes[chosen], self.row_scales[chosen], blocks)
 
-    def columns(self, first: int, count: int) -> "PowerOfTwoWeight":
-        """Columns [first, first + count), multiples of 16, of the matrix."""
-        blocks = None if self.block_scales is None else self.block_scales[:, first // BLOCK : (first + count) // BLOCK]
-        return PowerOfTwoWeight(self.codes[:, first : first + count], self.row_scales, blocks)
+    def columns(self, first: int, count: int) -> "QuantisedMatrix":
+        """Columns [first, first + count) of the matrix; `first` begins a block of scales."""
+        last = -(-(first + count) // self.block)
+        blocks = None if self.block_scales is None else self.block_scales[:, first // self.block : last]
+        return QuantisedMatrix(self.codes[:, first : first + count], self.row_scales, blocks)
 
-    def to(self, device: torch.device) -> "PowerOfTwoWeight":
+    def to(self, device: torch.device) -> "QuantisedMatrix":
         """The weight on another device."""
         blocks = None if self.block_scales is None else self.block_scales.to(device)
-        return PowerOfTwoWeight(self.codes.to(device), self.row_scales.to(device), blocks)
+        return QuantisedMatrix(self.codes.to(device), self.row_scales.to(device), blocks)
 
-    def values(self) -> Tensor:
-        """The matrix they stand for, bf16 [rows, columns], without any rounding."""
-        out = torch.empty(self.codes.shape, dtype=torch.bfloat16, device=self.codes.device)
+    def values(self, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+        """The matrix they stand for in `dtype` [rows, columns]. In bf16 only that of int8 is rounded once more."""
+        out = torch.empty(self.codes.shape, dtype=dtype, device=self.codes.device)
         for rows in _groups(len(out)):
             codes, scale = self.codes[rows], self.row_scales[rows, None]
             if self.block_scales is None:
-                out[rows] = (codes.view(torch.float8_e4m3fn).float() * scale).bfloat16()
-            else:
-                blocks = self.block_scales[rows].view(torch.float8_e4m3fn).float().repeat_interleave(BLOCK, dim=1)
-                out[rows] = (e2m1.values(codes) * blocks * scale).bfloat16()
+                out[rows] = (codes.view(torch.float8_e4m3fn).float() * scale).to(dtype)
+                continue
+            blocks, int8 = self.block_scales[rows], self.block == GROUP
+            scales = (blocks if int8 else blocks.view(torch.float8_e4m3fn)).float().repeat_interleave(self.block, dim=1)
+            wide = codes.view(torch.int8).float() if int8 else e2m1.values(codes)
+            out[rows] = (wide * scales[:, : codes.shape[1]] * scale).to(dtype)
         return out
 
 
@@ -80,7 +95,7 @@ def power_of_two(x: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def fp8_power_of_two(weight: Tensor, largest: Tensor | None = None) -> PowerOfTwoWeight:
+def fp8_power_of_two(weight: Tensor, largest: Tensor | None = None) -> QuantisedMatrix:
     """e4m3 with a power of two per row, for a matrix [rows, columns]; `largest` [rows] are the magnitudes that its rows
     reach where these are its part of the columns only. Raises ValueError when a weight is not finite, and when it is
     larger than `largest`.
@@ -93,11 +108,11 @@ def fp8_power_of_two(weight: Tensor, largest: Tensor | None = None) -> PowerOfTw
     codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
     for rows in _groups(len(weight)):
         codes[rows] = (weight[rows].float() / scales[rows, None]).to(torch.float8_e4m3fn).view(torch.uint8)
-    return PowerOfTwoWeight(codes, scales)
+    return QuantisedMatrix(codes, scales)
 
 
 @torch.no_grad()
-def nvfp4_power_of_two(weight: Tensor, largest: Tensor | None = None) -> PowerOfTwoWeight:
+def nvfp4_power_of_two(weight: Tensor, largest: Tensor | None = None) -> QuantisedMatrix:
     """e2m1 with an e4m3 scale per 16 columns and a power of two per matrix, for [rows, columns] bf16 or float32.
 
     `largest` is the magnitude that the matrix reaches where this is a part of it only. Raises ValueError when a weight
@@ -112,7 +127,7 @@ def nvfp4_power_of_two(weight: Tensor, largest: Tensor | None = None) -> PowerOf
     for rows in _groups(len(weight)):
         blocks = (weight[rows].float() / tensor).unflatten(1, (-1, BLOCK))
         codes[rows], scales[rows] = best_blocks(blocks)
-    return PowerOfTwoWeight(codes, tensor.expand(len(weight)).contiguous(), scales)
+    return QuantisedMatrix(codes, tensor.expand(len(weight)).contiguous(), scales)
 
 
 def best_blocks(blocks: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,25 +158,54 @@ def check_finite(weight: Tensor, name: str) -> None:
         raise ValueError(f"weight: it holds numbers that are not finite, which {name} cannot round")
 
 
-QUANTISERS: dict[str, Callable[..., PowerOfTwoWeight]] = {"fp8": fp8_power_of_two, "nvfp4": nvfp4_power_of_two}
+@torch.no_grad()
+def int8_groups(weight: Tensor) -> QuantisedMatrix:
+    """int8 with a float16 scale per 32 columns, for a matrix [rows, columns]; the last group may be short.
+
+    A scale is rounded up, so that no code is cut off. Raises ValueError when a weight is not finite, or so large that
+    float16 cannot hold its scale.
+    """
+    check_finite(weight, "int8")
+    columns = weight.shape[1]
+    codes = torch.empty(weight.shape, dtype=torch.uint8, device=weight.device)
+    scales = torch.empty(len(weight), -(-columns // GROUP), dtype=torch.float16, device=weight.device)
+    for rows in _groups(len(weight)):
+        groups = torch.nn.functional.pad(weight[rows].float(), (0, -columns % GROUP)).unflatten(1, (-1, GROUP))
+        wanted = groups.abs().amax(-1) / INT8_MOST
+        nearest = wanted.half()
+        above = (nearest.view(torch.int16) + 1).view(torch.float16)
+        scales[rows] = torch.where(nearest.float() < wanted, above, nearest)
+        unit = scales[rows].float()[..., None]
+        signed = torch.where(unit > 0, groups / unit, 0).round().to(torch.int8)
+        codes[rows] = signed.flatten(1)[:, :columns].view(torch.uint8)
+    if not bool(torch.isfinite(scales).all()):
+        raise ValueError("weight: it holds numbers that are too large for int8 with a float16 scale")
+    return QuantisedMatrix(codes, torch.ones(len(weight), device=weight.device), scales)
 
 
-def parts_power_of_two(parts: Sequence[Tensor], weights: str, columns: bool) -> list[PowerOfTwoWeight]:
+QUANTISERS: dict[str, Callable[..., QuantisedMatrix]] = {
+    "int8": int8_groups,
+    "fp8": fp8_power_of_two,
+    "nvfp4": nvfp4_power_of_two,
+}
+
+
+def parts_power_of_two(parts: Sequence[Tensor], weights: str, columns: bool) -> list[QuantisedMatrix]:
     """The parts of one matrix as the whole one is rounded, each on its device: some of its `columns`, or of its rows.
 
     Raises ValueError as the functions above.
     """
     quantise, largest = QUANTISERS[weights], None
-    if weights != "fp8" or columns:
+    if weights == "nvfp4" or (weights == "fp8" and columns):
         reached = [part.abs().amax(dim=1) if weights == "fp8" else part.abs().amax() for part in parts]
         largest = torch.stack([each.to(reached[0].device) for each in reached]).amax(dim=0)
     made = []
     for part in parts:
         with torch.cuda.device_of(part):
-            made.append(quantise(part, None if largest is None else largest.to(part.device)))
+            made.append(quantise(part) if largest is None else quantise(part, largest.to(part.device)))
     return made
 
 
-def rounded(weight: Tensor, weights: str) -> Tensor:
-    """The values a precision's weights have, bf16: those of `weight` itself where `weights` is bf16."""
-    return weight.to(torch.bfloat16) if weights == "bf16" else QUANTISERS[weights](weight).values()
+def rounded(weight: Tensor, weights: str, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    """The values a precision's weights have, in `dtype`: those of `weight` in bf16 where `weights` is bf16."""
+    return weight.to(torch.bfloat16).to(dtype) if weights == "bf16" else QUANTISERS[weights](weight).values(dtype)

@@ -15,6 +15,7 @@ VARIANTS: dict[str, tuple[str, Precision | None]] = {
     "kernels": ("kernels", None),
     "kernels_fp8": ("kernels", "fp8"),
     "megakernel": (MEGAKERNEL, None),
+    "megakernel_int8": (MEGAKERNEL, "int8"),
     "megakernel_fp8": (MEGAKERNEL, "fp8"),
     "megakernel_nvfp4": (MEGAKERNEL, "nvfp4"),
 }

@@ -51,7 +51,7 @@ __device__ __forceinline__ void take_chunk(const Params& p, Shared& s, PipelineS
   wait_chunk(p, s, in, s.full[ring.stage], ring.parity);
   const char* chunk = s.ring[ring.stage];
   load_codes(codes, chunk, tiles);
-  if (WEIGHT_BITS < 16) {
+  if (kChunkHeader) {
     const float* scales = (const float*)chunk + lane / 4;
     row_scale = make_float2(scales[0] * kUndo, scales[8] * kUndo);
   }

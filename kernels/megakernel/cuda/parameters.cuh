@@ -6,7 +6,8 @@
 //   the model: HIDDEN INTER HEADS KV_HEADS HEAD_DIM LAYERS VOCAB QKV_BIAS QK_NORM NORM_EPS
 //   BATCH: sequences, 1 to 8
 //   WARPS: consumer warps
-//   WEIGHT_BITS: 16 (bf16), 8 (fp8) or 4 (nvfp4)
+//   WEIGHT_BITS: 16 (bf16), 8 (fp8 or int8) or 4 (nvfp4)
+//   INT8: codes of 8 bits are integers
 //   CHUNK_BLOCKS: blocks of a chunk of weights, 32 or 24 (weights.py)
 //   STAGES: slots of the ring, a chunk each
 //   IN_FLIGHT: chunks that may be on their way from memory
@@ -39,8 +40,8 @@ constexpr int kProducerRegisters = PAIRS && KEYS_IN_RING ? 48 : 40,
 // How weights lie in a chunk of the ring: kernels/megakernel/program/weights.py.
 constexpr int kBlockTiles = 16 / WEIGHT_BITS;  // 16 x 16 tiles of a block
 constexpr int kBlockCodes = 512;               // bytes of their codes: 16 a lane
-constexpr int kBlock = kBlockCodes + (WEIGHT_BITS == 4 ? 64 : 0);
-constexpr int kChunkHeader = WEIGHT_BITS == 16 ? 0 : 64;
+constexpr int kBlock = kBlockCodes + (WEIGHT_BITS == 4 ? 64 : INT8 ? 32 : 0);
+constexpr int kChunkHeader = WEIGHT_BITS == 16 || INT8 ? 0 : 64;
 constexpr int kChunkBlocks = CHUNK_BLOCKS;
 constexpr int kChunkTiles = kChunkBlocks * kBlockTiles;
 constexpr int kChunk = (kChunkHeader + kChunkBlocks * kBlock + 127) / 128 * 128;

@@ -8,6 +8,7 @@
 // products. In lower precision
 // - fp8: codes and inputs are converted to fp16. For each warp and sequence the input is multiplied by a power of two
 //   that brings its largest element close to the largest fp16 number (`halve_inputs`).
+// - int8: the same, and the products of a block, which has one scale a row, are multiplied by that.
 // - nvfp4: moving bits turns codes into bf16 times 2^-126. With one or two sequences, scales multiply the products and
 //   not the codes. The 8 columns of a product then keep the four tiles of a block separate: each tile has a column of
 //   its own, in which only the lanes that hold the tile have an input. A single sequence has the next block's tiles in
@@ -26,7 +27,7 @@ constexpr int kChains = 4;  // independent sums of a warp, so that products do n
 // A lane's share of a warp's blocks of a chunk, and the inputs they meet.
 struct Codes {
   uint4 codes[kEach];
-  u32 scales[kEach];  // nvfp4: scales of rows g (low byte) and g + 8 of a tile; with kDiagonal of two tiles and
+  u32 scales[kEach];  // int8: the scales of rows g and g + 8 in fp16; nvfp4: scales of rows g (low byte) and g + 8 of a tile; with kDiagonal of two tiles and
                       // kTogether blocks
 };
 using Inputs = uint2[kEach / kTogether][kBlockTiles];
@@ -57,12 +58,21 @@ __device__ __forceinline__ float4 four_scales(u32 word) {
   return make_float4(low.x, low.y, high.x, high.y);
 }
 
-// Tile n of block i as an operand; nvfp4 codes are not scaled yet.
+// Four codes, unsigned with 128 for 0, as two pairs of fp16: 1024 + code is a bit pattern, and the difference is exact.
+__device__ __forceinline__ uint2 int8x4_to_f16x4(u32 codes) {
+  uint2 pairs = make_uint2(__byte_perm(codes, 0x64646464u, 0x4140), __byte_perm(codes, 0x64646464u, 0x4342));
+  asm("sub.rn.f16x2 %0, %0, %1;" : "+r"(pairs.x) : "r"(0x64806480u));
+  asm("sub.rn.f16x2 %0, %0, %1;" : "+r"(pairs.y) : "r"(0x64806480u));
+  return pairs;
+}
+
+// Tile n of block i as an operand; int8 and nvfp4 codes are not scaled yet.
 __device__ __forceinline__ uint4 operand(const Codes& own, int i, int n) {
   const uint4 codes = own.codes[i];
   if constexpr (WEIGHT_BITS == 16) return codes;
   if constexpr (WEIGHT_BITS == 4) return eight_e2m1(n == 0 ? codes.x : n == 1 ? codes.y : n == 2 ? codes.z : codes.w);
-  const uint2 low = e4m3x4_to_f16x4(n ? codes.z : codes.x), high = e4m3x4_to_f16x4(n ? codes.w : codes.y);
+  const auto widened = [](u32 four) { return INT8 ? int8x4_to_f16x4(four) : e4m3x4_to_f16x4(four); };
+  const uint2 low = widened(n ? codes.z : codes.x), high = widened(n ? codes.w : codes.y);
   return make_uint4(low.x, low.y, high.x, high.y);
 }
 
@@ -84,13 +94,19 @@ __device__ __forceinline__ void multiply(float (&sum)[kChains][4], const Codes& 
         if (WEIGHT_BITS == 4 && !kDiagonal)
           a = make_uint4(times(a.x, low), times(a.y, high), times(a.z, low), times(a.w, high));
         if constexpr (WEIGHT_BITS == 8)
-          mma_sync<f16>(sum[(i * 2 + n) % kChains], {a.x, a.y, a.z, a.w}, x.x, x.y);
+          mma_sync<f16>(INT8 ? product[0] : sum[(i * 2 + n) % kChains], {a.x, a.y, a.z, a.w}, x.x, x.y);
         else
           mma_sync<bf16>(WEIGHT_BITS == 16 ? sum[i % kChains]
                          : kDiagonal       ? product[i - first]
                                            : sum[n],
                          {a.x, a.y, a.z, a.w}, x.x, x.y);
       }
+    }
+    if constexpr (INT8) {
+      const float2 scale = unpack<f16>(own.scales[first]);
+#pragma unroll
+      for (int n = 0; n < 4; n++)
+        sum[first % kChains][n] = fmaf(product[0][n], n < 2 ? scale.x : scale.y, sum[first % kChains][n]);
     }
     if constexpr (kDiagonal) {
       const bool second = kTogether == 2 && threadIdx.x % 4 >= 2;  // columns of the second block
@@ -134,7 +150,7 @@ __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int ti
   const char* blocks = chunk + kChunkHeader + warp * kBlock;
   // with kDiagonal the lane scales tiles 2 (t % 2) and 2 (t % 2) + 1, of the second block if t > 1 and two are held
   const int behind = kDiagonal && kTogether == 2 ? lane % 4 / 2 : 0;
-  const int scales = kBlockCodes + (kDiagonal ? lane / 4 * 8 + lane % 2 * 4 : lane * 2);
+  const int scales = kBlockCodes + (kDiagonal ? lane / 4 * 8 + lane % 2 * 4 : INT8 ? lane / 4 * 4 : lane * 2);
 #pragma unroll
   for (int i = 0; i < kEach; i++) {
     own.codes[i] = make_uint4(0, 0, 0, 0);
@@ -143,13 +159,13 @@ __device__ __forceinline__ void load_codes(Codes& own, const char* chunk, int ti
       return (n + 1) * WARPS * kBlockTiles <= tiles || (n * WARPS + warp) * kBlockTiles < tiles;
     };
     if (inside(i)) own.codes[i] = *(const uint4*)(blocks + i * WARPS * kBlock + lane * 16);
-    if (WEIGHT_BITS != 4 || i % kTogether || !inside(i + behind)) continue;
+    if ((WEIGHT_BITS != 4 && !INT8) || i % kTogether || !inside(i + behind)) continue;
     const char* from = blocks + (i + behind) * WARPS * kBlock + scales;
-    own.scales[i] = kDiagonal ? *(const u32*)from : *(const unsigned short*)from;
+    own.scales[i] = kDiagonal || INT8 ? *(const u32*)from : *(const unsigned short*)from;
   }
 }
 
-// fp8: converts this warp's inputs of `tiles` (at most Tiles) to fp16 in place, each sequence times a power of two.
+// fp8 and int8: converts this warp's inputs of `tiles` (at most Tiles) to fp16 in place, each sequence times a power of two.
 // Returns the inverse factors of the sequences of columns 2t and 2t + 1.
 template <int Tiles>
 __device__ __forceinline__ float2 halve_inputs(char* input, int tiles) {

@@ -146,7 +146,7 @@ def defines(program: Program, tuning: Tuning) -> dict[str, Any]:
         "DOWN_PARTIALS": layout.down_partials, "PAIRS": int(layout.pairs),
         "COPIES": layout.copies, "TRACE": int(tuning.trace), "DEBUG": int(tuning.debug), "SLICE": max(slices),
         "KEYS_IN_RING": int(layout.splits > 0 and shape.head_dim >= RING_BOX[2]),
-        "WEIGHT_BITS": program.form.bits, "CHUNK_BLOCKS": layout.chunk_blocks,
+        "WEIGHT_BITS": program.form.bits, "INT8": int(program.form.name == "int8"), "CHUNK_BLOCKS": layout.chunk_blocks,
         "PREFETCH_BYTES": tuning.prefetch_bytes, "PREFETCH_CYCLES": tuning.prefetch_cycles,
     } | attended  # fmt: skip
     return macros | {
@@ -209,7 +209,8 @@ def scratch_bytes(residual: int, head_dim: int, batch: int, longest: int, heads:
 def shared_bytes(constants: dict[str, Any]) -> int:
     """The dynamic shared memory of a block."""
     names = ("HEAD_DIM", "BATCH", "INPUT_LENGTH", "ATTENDED_HEADS", "ATTENDED_GROUPS", "OUT_INPUT")
-    form = next(form for form in FORMATS.values() if form.bits == constants["WEIGHT_BITS"])
+    wanted = constants["WEIGHT_BITS"], bool(constants["INT8"])
+    form = next(form for form in FORMATS.values() if (form.bits, form.name == "int8") == wanted)
     slot = replace(form, chunk_blocks=constants["CHUNK_BLOCKS"]).slot_bytes
     residual = constants["SLICE"] or constants["HIDDEN"]
     return constants["STAGES"] * slot + scratch_bytes(residual, *(constants[name] for name in names))

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from kernels.megakernel.program import Program, WeightSection
 from kernels.megakernel.program.instructions import DOWN, GATE_UP, HEAD, OUT, QKV
-from kernels.megakernel.program.weights import ALIGNMENT, CODES_BYTES, Format, nvfp4_mix
+from kernels.megakernel.program.weights import ALIGNMENT, CODES_BYTES, INT8_ZERO, Format, nvfp4_mix
 
 if TYPE_CHECKING:
     import torch
 
     from kernels.model.rounding import RoundedWeights
-    from kernels.quant.power_of_two import PowerOfTwoWeight
+    from kernels.quant.power_of_two import QuantisedMatrix
 
 
 def fragments(weight: "torch.Tensor") -> "torch.Tensor":
@@ -44,10 +44,11 @@ def matrices(model: Any, layer: int) -> Iterator[tuple[int, "torch.Tensor"]]:
     yield DOWN, mlp.down_proj.weight
 
 
-def streams(weight: "PowerOfTwoWeight", form: Format, k_tile: int, k_tiles: int) -> "torch.Tensor":
+def streams(weight: "QuantisedMatrix", form: Format, k_tile: int, k_tiles: int) -> "torch.Tensor":
     """Column tiles [k_tile, + k_tiles) of a matrix as its units lie in the stream, uint8 [row tiles, unit bytes].
 
-    `weight.codes` [rows, columns] are bf16 values or the codes of `form`, rows a multiple of 16.
+    `weight.codes` [rows, columns] are bf16 values or the codes of `form`, rows a multiple of 16. In int8 `k_tile` is
+    even.
     """
     import torch
 
@@ -60,9 +61,13 @@ def streams(weight: "PowerOfTwoWeight", form: Format, k_tile: int, k_tiles: int)
     lanes = tiles.view(count, -1, n, 8, 4 // n, n, 8).transpose(
         2, 3
     )  # row tile, block, g, tile, quarter, product, code
-    words = _WORDS[form.bits](lanes).contiguous()
+    words = _WORDS[form.name](lanes).contiguous()
     blocks = words.view(torch.uint8).reshape(count, -1, CODES_BYTES)
-    if weight.block_scales is not None:  # row tile, row half, g, column tile
+    if form.name == "int8" and weight.block_scales is not None:  # row tile, row half, g, block
+        groups = weight.block_scales[:, k_tile // n : -(-(k_tile + k_tiles) // n)]
+        by_row = groups.view(count, 2, 8, -1).permute(0, 3, 2, 1).contiguous().view(torch.uint8)
+        blocks = torch.cat([blocks, by_row.reshape(count, -1, form.block_scales)], dim=2)
+    elif weight.block_scales is not None:  # row tile, row half, g, column tile
         scales = weight.block_scales.view(count, 2, 8, -1).permute(0, 3, 1, 2).reshape(count, -1, 16)
         by_lane = cut(scales).view(count, -1, n, 2, 8).permute(0, 1, 4, 2, 3)
         blocks = torch.cat([blocks, by_lane.reshape(count, -1, form.block_scales)], dim=2)
@@ -75,6 +80,11 @@ def _bf16_words(values: "torch.Tensor") -> "torch.Tensor":
     import torch
 
     return values.to(torch.bfloat16)
+
+
+def _int8_words(codes: "torch.Tensor") -> "torch.Tensor":
+    """[..., 8] codes in two's complement as [..., 2] words of unsigned ones, the first in the lowest byte."""
+    return _fp8_words(codes ^ INT8_ZERO)
 
 
 def _fp8_words(codes: "torch.Tensor") -> "torch.Tensor":
@@ -96,21 +106,21 @@ def _nvfp4_words(codes: "torch.Tensor") -> "torch.Tensor":
     return word
 
 
-_WORDS = {16: _bf16_words, 8: _fp8_words, 4: _nvfp4_words}
+_WORDS = {"bf16": _bf16_words, "int8": _int8_words, "fp8": _fp8_words, "nvfp4": _nvfp4_words}
 
 
-def quantised(weight: "torch.Tensor", weights: str) -> "PowerOfTwoWeight":
+def quantised(weight: "torch.Tensor", weights: str) -> "QuantisedMatrix":
     """A matrix in a precision of `FORMATS`; in bf16 the codes are the values."""
     import torch
 
-    from kernels.quant.power_of_two import QUANTISERS, PowerOfTwoWeight
+    from kernels.quant.power_of_two import QUANTISERS, QuantisedMatrix
 
     if weights != "bf16":
         return QUANTISERS[weights](weight)
-    return PowerOfTwoWeight(weight, torch.ones(len(weight), device=weight.device))
+    return QuantisedMatrix(weight, torch.ones(len(weight), device=weight.device))
 
 
-def coded(model: Any, weights: str, rounded: "RoundedWeights | None") -> Iterator[tuple[int, int, "PowerOfTwoWeight"]]:
+def coded(model: Any, weights: str, rounded: "RoundedWeights | None") -> Iterator[tuple[int, int, "QuantisedMatrix"]]:
     """(product, layer, codes) of every matrix, the LM head's rows filled up to a multiple of 16.
 
     `rounded` are codes that the model was rounded to before; without them each matrix is rounded to nearest.
@@ -162,7 +172,7 @@ def pack(
             places.setdefault((section.layer, section.matrix), []).append((section, at))
             at += section.units * form.unit_bytes(section.k_tiles)
 
-    def place(matrix: int, layer: int, codes: "PowerOfTwoWeight") -> None:
+    def place(matrix: int, layer: int, codes: "QuantisedMatrix") -> None:
         cut: dict[tuple[int, int], torch.Tensor] = {}
         mine = places.get((layer, matrix), [])
         first = min((s.tile for s, _ in mine), default=0)  # of the LM head a rank has some of the rows

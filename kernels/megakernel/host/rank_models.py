@@ -9,7 +9,7 @@ import torch
 from kernels.model.decoder import Decoder
 from kernels.model.rounding import MATRICES, RoundedWeights, Rounding, rounded_decoder, rounded_weights
 from kernels.model.tensor_parallel import TensorParallelModel, divide
-from kernels.quant.power_of_two import QUANTISERS, PowerOfTwoWeight, parts_power_of_two
+from kernels.quant.power_of_two import QUANTISERS, QuantisedMatrix, parts_power_of_two
 
 _FOUND: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, str], RoundedWeights]] = WeakKeyDictionary()
 """The codes of each whole model that some runner holds, by their precision and their rounding."""
@@ -62,7 +62,7 @@ def _of_divided(divided: TensorParallelModel, weights: str, rounding: Rounding) 
         return [RankModel(part, compact) for part, compact in zip(divided.parts, own, strict=True)]
     if rounding.method != "nearest":
         raise ValueError(f"rounding: {rounding.method} needs the whole model on one GPU; a divided one takes nearest")
-    layers: list[list[dict[str, PowerOfTwoWeight]]] = [[] for _ in own]
+    layers: list[list[dict[str, QuantisedMatrix]]] = [[] for _ in own]
     for matrices in zip(*(compact.layers for compact in own), strict=True):
         ranks_codes = [
             ("qkv", parts_power_of_two([matrix.qkv[0] for matrix in matrices], weights, columns=False)),

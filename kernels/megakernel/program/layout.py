@@ -97,11 +97,18 @@ def fitted(shape: ModelShape, layout: Layout) -> Layout:
     fit = replace(
         layout,
         sms=sms,
-        out_parts=min(layout.out_parts, sms, attended),
-        down_parts=min(layout.down_parts, sms, gated),
+        out_parts=_whole_groups(attended, min(layout.out_parts, sms, attended), layout.form),
+        down_parts=_whole_groups(gated, min(layout.down_parts, sms, gated), layout.form),
     )
     fit = replace(fit, pairs=fit.pairs and can_pair(shape, fit))
     return fit if can_copy(shape, fit) else replace(fit, copies=1)
+
+
+def _whole_groups(columns: int, parts: int, form: Format) -> int:
+    """At most so many `parts` of the column tiles; of whole blocks in int8, whose blocks have one scale a row."""
+    if form.name != "int8":
+        return parts
+    return max(count for count in range(1, parts + 1) if count == 1 or columns % (count * form.tiles) == 0)
 
 
 def default_layout(

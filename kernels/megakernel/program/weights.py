@@ -1,9 +1,10 @@
 """The layout of a product's weights in the stream, in each precision. Imports without torch.
 
 A *unit* is 16 rows of a matrix times some tiles of 16 columns. It streams as chunks of 32 *blocks* (or 24) at most. A
-block is 512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 in fp8, 4 in nvfp4), arranged so that each lane
-needs consecutive elements of the input. A chunk of lower precision begins with one float32 scale per row; an nvfp4
-block ends with the e4m3 scales of its tiles. `pack.py` writes this, `weights.cuh` and `matrix_of_unit` read it.
+block is 512 bytes, 16 a lane: as many tiles as these hold (1 in bf16, 2 in fp8 and int8, 4 in nvfp4), arranged so that
+each lane needs consecutive elements of the input. A chunk of fp8 or nvfp4 begins with one float32 scale per row; a
+block of nvfp4 ends with the e4m3 scales of its tiles, one of int8 with a float16 scale per row. `pack.py` writes this,
+`weights.cuh` and `matrix_of_unit` read it.
 """
 
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ CHUNK_BLOCKS, SHORT_CHUNK_BLOCKS = 32, 24
 CODES_BYTES = 512
 """Bytes of a block's codes: 16 for each lane of a warp."""
 ROW_SCALES = 16
+INT8_ZERO = 128
+"""The code of 0 in the stream: the kernel makes float16 of unsigned codes."""
 ALIGNMENT = 128
 """Each slot of the ring, and each SM's stream, begins at a multiple of so many bytes."""
 
@@ -68,11 +71,13 @@ FORMATS = {
     each.name: each
     for each in (
         Format("bf16", 16, header=0, block_scales=0),
+        Format("int8", 8, header=0, block_scales=2 * ROW_SCALES),
         Format("fp8", 8, header=4 * ROW_SCALES, block_scales=0),
         Format("nvfp4", 4, header=4 * ROW_SCALES, block_scales=64),
     )
 }
-"""fp8 is e4m3 with a scale per row; nvfp4 is e2m1 with an e4m3 scale per 16 columns and a float scale per matrix."""
+"""int8 has a scale per 32 columns of a row; fp8 is e4m3 with a scale per row; nvfp4 is e2m1 with an e4m3 scale per 16
+columns and a float scale per matrix."""
 
 
 def format_of(name: str) -> Format:
@@ -83,9 +88,11 @@ def format_of(name: str) -> Format:
 
 
 def fitting_chunk(name: str, k_tiles: int) -> int:
-    """Blocks of a chunk of a precision `name`. fp8 has shorter ones where units of `k_tiles` then fill all."""
+    """Blocks of a chunk of a precision `name`. Those of 8 bits have shorter ones where units of `k_tiles` then
+    fill all.
+    """
     blocks = k_tiles / format_of(name).tiles
-    short = name == "fp8" and blocks % SHORT_CHUNK_BLOCKS == 0 and blocks % CHUNK_BLOCKS
+    short = format_of(name).bits == 8 and blocks % SHORT_CHUNK_BLOCKS == 0 and blocks % CHUNK_BLOCKS
     return SHORT_CHUNK_BLOCKS if short else CHUNK_BLOCKS
 
 
@@ -112,9 +119,11 @@ def matrix_of_unit(stream: Bytes, k_tiles: int, form: Format) -> Floats:
         at += size
         body = chunk[form.header :].reshape(blocks, form.block_bytes)
         values = _values(body[:, :CODES_BYTES].copy().view("<u4").reshape(blocks, 32, 4), form)
-        if form.block_scales:  # [block, g, tile, row half]: lane 4g + t holds rows g and g + 8 of tile t
-            scales = e4m3_values(body[:, CODES_BYTES:]).reshape(blocks, 8, 4, 1, 1, 2, 1)
-            values = values.reshape(blocks, 8, 4, 4, 2, 2, 2) * scales
+        scales = body[:, CODES_BYTES:].copy()
+        if form.name == "int8":  # [block, g, row half]
+            values = values.reshape(blocks, 8, 8, 2, 2, 2) * scales.view("<f2").reshape(blocks, 8, 1, 1, 2, 1)
+        elif form.block_scales:  # [block, g, tile, row half]: lane 4g + t holds rows g and g + 8 of tile t
+            values = values.reshape(blocks, 8, 4, 4, 2, 2, 2) * e4m3_values(scales).reshape(blocks, 8, 4, 1, 1, 2, 1)
         matrix = _rows(values.reshape(blocks, -1), form)
         if form.header:
             matrix = matrix * chunk[: form.header].copy().view("<f4")[:, None]
@@ -127,6 +136,8 @@ def _values(words: NDArray[np.uint32], form: Format) -> Floats:
     blocks = len(words)
     if form.bits == 16:
         return (words.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(blocks, 32, 1, 8)
+    if form.name == "int8":
+        return (words.view(np.uint8).astype(np.float32) - INT8_ZERO).reshape(blocks, 32, 2, 8)
     if form.bits == 8:
         return e4m3_values(words.view(np.uint8)).reshape(blocks, 32, 2, 8)
     return e2m1_values(nvfp4_codes(words)).reshape(blocks, 32, 4, 8)

@@ -139,6 +139,8 @@ def _fields(program: Program, cut: dict[int, tuple[int, int, int]], index: int, 
         yield from _slice_fields(shape, layout, words)
     elif op != END:
         yield from _product_fields(op, cut[op], words, program.rank * cut[op][2] if op in (OUT, DOWN) else 0)
+        if layout.weights == "int8" and words["units"] and words["k_tile"] % layout.form.tiles:
+            yield f"it begins at column tile {words['k_tile']}, within a block of int8 codes that share their scales"
     if op == OUT and not layout.splits:
         yield from _attending_fields(shape, words)
 

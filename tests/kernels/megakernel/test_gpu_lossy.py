@@ -22,14 +22,16 @@ def generated(family: str, dtype: str) -> Any:
 
 @pytest.mark.parametrize("batch", [1, 3, 4])
 @pytest.mark.parametrize("family", ["llama", "llama-32", "qwen2"])
-@pytest.mark.parametrize("method", ["nearest", "gptq"])
-@pytest.mark.parametrize("weights", ["fp8", "nvfp4"])
+@pytest.mark.parametrize(
+    ("weights", "method"),
+    [("int8", "nearest"), *((weights, method) for weights in ("fp8", "nvfp4") for method in ("nearest", "gptq"))],
+)
 def test_it_is_the_model_of_the_rounded_weights(weights: str, method: str, family: str, batch: int) -> None:
     """Prompt and decode: as near to float32 as torch's bf16 model with the same rounded weights."""
     model = generated(family, "bf16")
     before = [parameter.clone() for parameter in model.parameters()]
     rounded = with_rounded_weights(model, weights, method)
-    exact = with_rounded_weights(model, weights, method).float()
+    exact = with_rounded_weights(model, weights, method, torch.float32)
     runner = runners.runner("megakernel", model, {"weights": weights, "rounding": {"method": method}})
     prompt = torch.randint(0, model.config.vocab_size, (batch, PROMPT), device="cuda")
     made = torch.tensor(runner.generate(prompt, TOKENS).tokens, device="cuda")
@@ -43,7 +45,9 @@ def test_it_is_the_model_of_the_rounded_weights(weights: str, method: str, famil
     assert all(torch.equal(one, other) for one, other in zip(before, model.parameters(), strict=True))
 
 
-@pytest.mark.parametrize(("weights", "acceptable", "kl_most"), [("fp8", True, 0.0005), ("nvfp4", False, 0.005)])
+@pytest.mark.parametrize(
+    ("weights", "acceptable", "kl_most"), [("int8", True, 0.0002), ("fp8", True, 0.0005), ("nvfp4", False, 0.005)]
+)
 def test_lower_precision_on_trained_weights(weights: str, acceptable: bool, kl_most: float) -> None:
     runner = runners.runner("megakernel", sample("bf16", "cuda"), {"weights": weights})
     tokens, compared = on_its_text(runner, "cuda")

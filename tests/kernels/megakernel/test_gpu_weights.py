@@ -52,7 +52,8 @@ def products(
 @pytest.mark.parametrize("share", [1.0, 0.4], ids=["a whole chunk", "a part"])
 @pytest.mark.parametrize("batch", [1, 2, 3, 6, 8])
 @pytest.mark.parametrize(
-    ("weights", "blocks"), [*((name, CHUNK_BLOCKS) for name in FORMATS), ("fp8", SHORT_CHUNK_BLOCKS)]
+    ("weights", "blocks"),
+    [*((name, CHUNK_BLOCKS) for name in FORMATS), *((name, SHORT_CHUNK_BLOCKS) for name in ("fp8", "int8"))],
 )
 def test_a_chunk_is_multiplied(weights: str, blocks: int, batch: int, share: float) -> None:
     tiles = int(FORMATS[weights].tiles * blocks * share)
@@ -67,8 +68,8 @@ def test_a_chunk_is_multiplied(weights: str, blocks: int, batch: int, share: flo
 def test_small_weights_beside_large_ones_are_not_lost(weights: str) -> None:
     """Codes that are subnormal numbers, in e4m3 and on the way through bf16; the large ones meet zeros."""
     tiles = FORMATS[weights].chunk_tiles
-    size = 2.0**-9 if weights == "fp8" else 0.5
-    matrix = torch.full((16, tiles * 16), 448.0 if weights == "fp8" else 6.0)
+    largest, size = {"fp8": (448.0, 2.0**-9), "int8": (127.0, 1.0)}.get(weights, (6.0, 0.5))
+    matrix = torch.full((16, tiles * 16), largest)
     matrix[:, 1::2] = size * torch.sign(torch.randn(16, tiles * 8, generator=torch.Generator().manual_seed(0)))
     x = torch.zeros(1, tiles * 16)
     x[:, 1::2] = 1.0

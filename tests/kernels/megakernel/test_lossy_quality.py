@@ -29,6 +29,7 @@ def in_float32(model: Any) -> Runner:
 @pytest.mark.parametrize(
     ("weights", "method", "acceptable", "kl_most", "disagreement_most"),
     [
+        ("int8", "nearest", True, 0.00005, 0.01),
         ("fp8", "nearest", True, 0.0005, 0.025),
         ("nvfp4", "nearest", False, 0.005, 0.065),
         ("nvfp4", "gptq", True, 0.0014, 0.035),

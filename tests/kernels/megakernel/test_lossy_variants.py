@@ -8,7 +8,7 @@ from kernels.megakernel.program.weights import FORMATS
 from kernels.ops import ModelCase
 from kernels.runners.whole_model import WholeModel
 
-NAMES = {"bf16": "megakernel", "fp8": "megakernel_fp8", "nvfp4": "megakernel_nvfp4"}
+NAMES = {"bf16": "megakernel", "int8": "megakernel_int8", "fp8": "megakernel_fp8", "nvfp4": "megakernel_nvfp4"}
 
 
 def case(weights: str, batch: int = 1) -> ModelCase:

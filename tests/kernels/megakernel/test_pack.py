@@ -87,7 +87,7 @@ def test_every_stream_holds_its_sections_one_after_the_other(weights: str, befor
     }
     head = model(name).lm_head.weight
     matrices[program.shape.layers, HEAD] = torch.cat([head, head.new_zeros(-len(head) % 16, head.shape[1])])
-    held = {place: rounded(weight.detach(), weights).float().numpy() for place, weight in matrices.items()}
+    held = {place: rounded(weight.detach(), weights, torch.float32).numpy() for place, weight in matrices.items()}
     assert (arrays["weight_offset"] % 128 == 0).all()
     for sm, sections in enumerate(program.sections):
         at = int(arrays["weight_offset"][sm])

@@ -90,11 +90,14 @@ def model(name: str) -> Any:
 
 
 @torch.no_grad()
-def with_rounded_weights(original: Any, weights: str, method: str = "nearest") -> Any:
-    """A copy with the values that the matrices have in a lower precision; the embedding as it was."""
+def with_rounded_weights(
+    original: Any, weights: str, method: str = "nearest", dtype: torch.dtype = torch.bfloat16
+) -> Any:
+    """A copy in `dtype` with the values that the matrices have in a lower precision; the embedding as it was."""
     made = copy.deepcopy(original)
     found = rounded_weights(made, Decoder(made), weights, Rounding(method=method))
-    made.lm_head.weight = torch.nn.Parameter(found.lm_head.values(), requires_grad=False)
+    made = made.to(dtype)
+    made.lm_head.weight = torch.nn.Parameter(found.lm_head.values(dtype), requires_grad=False)
     for layer, held in zip(made.model.layers, found.layers, strict=True):
         attention, mlp = layer.self_attn, layer.mlp
         places = {
@@ -104,7 +107,7 @@ def with_rounded_weights(original: Any, weights: str, method: str = "nearest") -
             "down": [mlp.down_proj],
         }
         for name, parts in places.items():
-            rows = held[name].values().split([len(part.weight) for part in parts])
+            rows = held[name].values(dtype).split([len(part.weight) for part in parts])
             for part, own in zip(parts, rows, strict=True):
                 part.weight.copy_(own)
     return made
@@ -119,7 +122,9 @@ def rounded_model(name: str, weights: str) -> Any:
 @cache
 def exact(name: str, weights: str = "bf16") -> Any:
     """The same weights in float32."""
-    return copy.deepcopy(rounded_model(name, weights)).float().eval()
+    if weights != "bf16":
+        return with_rounded_weights(model(name), weights, dtype=torch.float32).eval()
+    return copy.deepcopy(model(name)).float().eval()
 
 
 def program_of(name: str, **layout: Any) -> Program:

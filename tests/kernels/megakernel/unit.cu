@@ -12,7 +12,7 @@ extern "C" __global__ void unit(const char* chunk, int bytes, const char* input,
   undo = halve_inputs<kChunkTiles>(inputs, tiles);
 #endif
   const float* scales = (const float*)memory + threadIdx.x % 32 / 4;
-  const float2 row_scale = WEIGHT_BITS < 16 ? make_float2(scales[0] * kUndo, scales[8] * kUndo) : make_float2(1.f, 1.f);
+  const float2 row_scale = kChunkHeader ? make_float2(scales[0] * kUndo, scales[8] * kUndo) : make_float2(1.f, 1.f);
   Codes codes;
   Inputs x;
   load_codes(codes, memory, tiles);

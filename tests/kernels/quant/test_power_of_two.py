@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernels.megakernel.host.pack import quantised, streams
 from kernels.megakernel.program.weights import FORMATS, e2m1_values, e4m3_values, format_of, matrix_of_unit
 from kernels.quant.formats import E2M1
-from kernels.quant.power_of_two import QUANTISERS, fp8_power_of_two, nvfp4_power_of_two, rounded
+from kernels.quant.power_of_two import QUANTISERS, fp8_power_of_two, int8_groups, nvfp4_power_of_two, rounded
 
 LOWER = sorted(QUANTISERS)
 
@@ -40,18 +40,20 @@ def test_a_stream_holds_exactly_the_rounded_matrix(
     tiles: int, k_tiles: int, k_tile: int, seed: int, how: tuple[str, int]
 ) -> None:
     name, blocks = how
-    weight, form = matrix(16 * tiles, 16 * (k_tile + k_tiles), seed), replace(FORMATS[name], chunk_blocks=blocks)
+    form = replace(FORMATS[name], chunk_blocks=blocks)
+    k_tile -= k_tile % form.tiles if name == "int8" else 0
+    weight = matrix(16 * tiles, 16 * (k_tile + k_tiles), seed)
     packed = streams(quantised(weight, name), form, k_tile, k_tiles).numpy()
     assert packed.shape == (tiles, form.unit_bytes(k_tiles))
     found = np.concatenate([matrix_of_unit(unit, k_tiles, form) for unit in packed])
-    np.testing.assert_array_equal(found, rounded(weight, name)[:, 16 * k_tile :].float().numpy())
+    np.testing.assert_array_equal(found, rounded(weight, name, torch.float32)[:, 16 * k_tile :].numpy())
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_bytes_are_those_of_the_format(name: str) -> None:
     form = format_of(name)
     weights = 16 * 16 * form.chunk_tiles
-    share = {"bf16": 2.0, "fp8": 1.0, "nvfp4": 0.5 + 1 / 16}[name]
+    share = {"bf16": 2.0, "int8": 1 + 2 / 32, "fp8": 1.0, "nvfp4": 0.5 + 1 / 16}[name]
     assert form.unit_bytes(form.chunk_tiles) == share * weights + form.header
     assert form.slot_bytes % 128 == 0
     assert form.unit_bytes(1) % 16 == 0
@@ -87,7 +89,26 @@ def test_fp8_values_are_rounded_to_themselves() -> None:
     assert torch.equal(rounded(once, "fp8"), once)
 
 
-@pytest.mark.parametrize("name", LOWER)
+def test_int8_rounds_to_the_nearest_by_scales_that_cut_nothing_off() -> None:
+    """Each weight is within half a step; a step is the largest of 32 over 127, in float16, rounded up."""
+    weight = matrix(32, 80, 6).float()
+    found = int8_groups(weight)
+    assert found.block_scales is not None
+    assert found.block_scales.shape == (32, 3)
+    steps = found.block_scales.float().repeat_interleave(32, dim=1)[:, :80]
+    largest = torch.nn.functional.pad(weight, (0, 16)).abs().unflatten(1, (-1, 32)).amax(-1)
+    assert ((found.block_scales.float() * 127 >= largest) & (found.block_scales.float() * 126.8 <= largest)).all()
+    assert ((found.values(torch.float32) - weight).abs() <= 0.5001 * steps).all()
+    assert torch.equal(found.columns(32, 48).values(), found.values()[:, 32:])
+
+
+def test_int8_takes_zeros_and_refuses_what_float16_cannot_scale() -> None:
+    assert not rounded(torch.zeros(16, 32), "int8").any()
+    with pytest.raises(ValueError, match="too large for int8 with a float16 scale"):
+        int8_groups(torch.full((16, 32), 1e7))
+
+
+@pytest.mark.parametrize("name", ["fp8", "nvfp4"])
 @pytest.mark.parametrize("size", [0.0, 1e-30, 1e30])
 def test_zeros_and_extreme_sizes(name: str, size: float) -> None:
     weight = (matrix(16, 32, 4, spread=1.0).float() * size).to(torch.bfloat16)
@@ -111,7 +132,7 @@ def test_columns_that_end_inside_a_block_are_refused() -> None:
 
 
 def test_an_unknown_precision_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match="weights: 'int3' is not one of bf16, fp8, nvfp4"):
+    with pytest.raises(ValueError, match="weights: 'int3' is not one of bf16, int8, fp8, nvfp4"):
         format_of("int3")
 
 
