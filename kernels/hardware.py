@@ -88,7 +88,7 @@ def class_of(name: str) -> str:
     `rtx-6000-ada`.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").removeprefix("nvidia-")
-    known = [each for each in GPUS if each != "cpu" and f"-{each}-" in f"-{slug}-"]
+    known = [name for name in GPUS if name != "cpu" and f"-{name}-" in f"-{slug}-"]
     return max(known, key=len, default=slug)
 
 

@@ -176,7 +176,7 @@ def variants(op: str | None = None) -> list[Variant]:
 
 def variant(name: str) -> Variant:
     """The variant of that name. Raises KeyError with the sentence of `unknown`."""
-    by_name = {each.name: each for each in variants()}
+    by_name = {variant.name: variant for variant in variants()}
     if name not in by_name:
         raise KeyError(unknown(name))
     return by_name[name]
@@ -184,14 +184,14 @@ def variant(name: str) -> Variant:
 
 def unknown(name: str) -> str:
     """The sentence about a name that no variant has; it suggests similar names."""
-    like = difflib.get_close_matches(name.lower(), [each.name for each in variants()], n=3)
+    like = difflib.get_close_matches(name.lower(), [variant.name for variant in variants()], n=3)
     meant = f"; did you mean {' or '.join(like)}?" if like else ";"
     return f"there is no variant {name!r}{meant} `python -m kernels list` shows all of them"
 
 
 def misnamed(names: Iterable[str], ops: Collection[str]) -> str:
     """The sentence about the first name that no variant of the ops has; "" when all names are known."""
-    known = {each.name: each.op for each in variants()}
+    known = {variant.name: variant.op for variant in variants()}
     for name in names:
         if name not in known:
             return unknown(name)
@@ -204,10 +204,10 @@ def offers(case: Case, gpu: Gpu) -> tuple[list[Variant], dict[str, Refusal]]:
     """The variants that can serve the case on the GPU, and the refusals of the others by name."""
     able: list[Variant] = []
     refused: dict[str, Refusal] = {}
-    for each in variants(case.op):
-        refusal = each.serves(case, gpu)
+    for candidate in variants(case.op):
+        refusal = candidate.serves(case, gpu)
         if refusal is None:
-            able.append(each)
+            able.append(candidate)
         else:
-            refused[each.name] = refusal
+            refused[candidate.name] = refusal
     return able, refused

@@ -244,8 +244,8 @@ def _check_cache_tensors(case: AttentionCase, given: DecodeArguments) -> None:
     first = None if case.paged else case.batch
     tokens = None if case.paged or counted else case.kv_len
     dtype = torch.float8_e4m3fn if case.kv_dtype == "fp8" else DTYPES[case.dtype]
-    for name, each in (("k", k), ("v", v)):
-        check_tensor(name, each, (first, tokens, case.kv_heads, case.head_dim), (dtype,), device)
+    for name, tensor in (("k", k), ("v", v)):
+        check_tensor(name, tensor, (first, tokens, case.kv_heads, case.head_dim), (dtype,), device)
     if v.shape != k.shape:
         raise ValueError(f"v has shape {list(v.shape)} and k {list(k.shape)}: equal ones are needed")
     capacity = k.shape[1]

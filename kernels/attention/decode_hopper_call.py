@@ -56,7 +56,7 @@ class HopperCall(CacheAttention):
 
         def bind(o: Tensor) -> Launch:
             mine = call.copy()
-            mine["o"], mine["parts"], mine["sums"] = (each.data_ptr() for each in (o, parts, sums))
+            mine["o"], mine["parts"], mine["sums"] = (tensor.data_ptr() for tensor in (o, parts, sums))
             return Launch(kernel, grid, threads, (mine,), stream, size)
 
         return Prepared(allocate, bind)

@@ -47,7 +47,7 @@ class FlashCall(CudaCall):
         if k.numel() == 0 or q.numel() == 0:
             return Prepared(allocate, lambda o: o.zero_, holds=q)  # not kept: its launch references o
         copied = (("q", q, plan.q_rows), ("k", k, plan.keys), ("v", v, plan.keys))
-        maps = [named(name, each, (1, rows, 1, 64)) for name, each, rows in copied]
+        maps = [named(name, tensor, (1, rows, 1, 64)) for name, tensor, rows in copied]
         tiles = self._table(q.device)
         problem = shape_of(case, tiles.data_ptr()).view(f"V{SHAPE.itemsize}")
 

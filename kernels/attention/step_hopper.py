@@ -94,7 +94,7 @@ BLOCKS_MOST = 64
 
 def _divisors(case: StepAttentionCase) -> list[int]:
     group = case.heads // case.kv_heads
-    return [each for each in range(1, group + 1) if group % each == 0]
+    return [size for size in range(1, group + 1) if group % size == 0]
 
 
 def _parts(case: StepAttentionCase, splits: int) -> int:

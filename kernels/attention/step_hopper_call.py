@@ -64,7 +64,7 @@ class StepCall(CudaCall):
         allocate = partial(torch.empty, *shape, dtype=qkv.dtype, device=qkv.device)
         if not case.batch:
             return Prepared(allocate, lambda _: nothing)
-        addresses = [each.data_ptr() for each in (qkv, cos, sin, k_cache, v_cache)]
+        addresses = [tensor.data_ptr() for tensor in (qkv, cos, sin, k_cache, v_cache)]
         step, window = (0 if len(position) == 1 else 1), case.window or 0
         tables, table_step = (0, 0) if table is None else (table.data_ptr(), table.stride(0))
         fields = (
@@ -103,10 +103,10 @@ def check_step(case: StepAttentionCase, given: StepArguments) -> None:
         "k_cache": (k_cache, cache),
         "v_cache": (v_cache, cache),
     }
-    for name, (each, shape) in shapes.items():
-        check_tensor(name, each, shape, (DTYPES[case.dtype],), layout="contiguous", aligned=16)
-        if each.device != qkv.device:
-            raise ValueError(f"{name} is on {each.device} and qkv on {qkv.device}")
+    for name, (tensor, shape) in shapes.items():
+        check_tensor(name, tensor, shape, (DTYPES[case.dtype],), layout="contiguous", aligned=16)
+        if tensor.device != qkv.device:
+            raise ValueError(f"{name} is on {tensor.device} and qkv on {qkv.device}")
     positions = (1,) if position.shape == (1,) else (case.batch,)
     check_tensor("position", position, positions, (torch.int64,), qkv.device, layout="contiguous")
     if table is not None:

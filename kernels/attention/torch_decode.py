@@ -101,7 +101,7 @@ class TorchFlexDecode(Variant):
         flex = compiled(flex_attention)
 
         def attend(q: "torch.Tensor", k: "torch.Tensor", v: "torch.Tensor") -> "torch.Tensor":
-            q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+            q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
             o: torch.Tensor = flex(q, k, v, enable_gqa=case.heads != case.kv_heads)
             return o.transpose(1, 2)
 

@@ -88,7 +88,7 @@ class TorchStepFlex(Variant):
                     inside = inside & (slot > at[batch] - case.window)
                 return score.where(inside, -float("inf"))
 
-            keys, values = (each.transpose(1, 2) for each in (keys, values))
+            keys, values = (cache.transpose(1, 2) for cache in (keys, values))
             grouped = case.heads != case.kv_heads
             o = attend(q[:, :, None], keys, values, score_mod=seen, enable_gqa=grouped)
             return o.reshape(case.batch, case.heads * case.head_dim)

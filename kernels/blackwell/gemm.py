@@ -116,7 +116,7 @@ class GemmBlackwellScaled(_BlackwellVariant):
 
         x, w = arguments["x"], arguments["w"]
         if block := block_scaled.named(case.scales):
-            held = {name: block_scaled.through(each, block) for name, each in (("x", x), ("w", w))}
+            held = {name: block_scaled.through(operand, block) for name, operand in (("x", x), ("w", w))}
         else:
             scales = case.scales or "tensor"
             held = {"x": scaled.dequantise(scaled.of_x(x, scales)), "w": scaled.dequantise(scaled.of_w(w, scales))}

@@ -72,7 +72,7 @@ def bring_up(options: argparse.Namespace) -> int:
     found = _document(folder, device, options, left_out, (earlier + time.monotonic() - began) / 60)
     (folder / "bring-up.json").write_text(found.model_dump_json(indent=1) + "\n")
     (folder / "bring-up.md").write_text(report.markdown(found))
-    print("\n".join(f"{number}. {each}" for number, each in enumerate(found.next_steps, 1)))
+    print("\n".join(f"{number}. {step}" for number, step in enumerate(found.next_steps, 1)))
     print(f"Report: {folder / 'bring-up.md'}")
     if device["kind"] == "cuda":
         (folder / "entry").mkdir(exist_ok=True)
@@ -109,7 +109,7 @@ def _measure(folder: Path, options: argparse.Namespace, began: float, end: float
     kind, compiled = device["kind"], not options.quick
     cases = _cases(kind, options.quick)
     samples = [case for op in GROUPS["library"] for case in check_cases(op, kind == "cpu")]
-    proven = {each.key: each for each in [*cases, *(samples[::QUICK_CHECKS] if options.quick else samples)]}
+    proven = {case.key: case for case in [*cases, *(samples[::QUICK_CHECKS] if options.quick else samples)]}
     prove = [
         BringUpStep(
             _name("prove", key),
@@ -176,7 +176,7 @@ def _document(
         proofs=proofs,
         races=list(races.values()),
         models=models,
-        next_steps=report.next_steps(proofs, without, [gap for each in models for gap in each.gaps]),
+        next_steps=report.next_steps(proofs, without, [gap for model in models for gap in model.gaps]),
         stopped=without,
         left_out=left_out,
     )

@@ -90,7 +90,7 @@ class Race(_Part):
     @property
     def best_ms(self) -> float | None:
         """The time of the fastest variant; None when none passed."""
-        return min((each for each in (self.own_ms, self.peer_ms) if each is not None), default=None)
+        return min((ms for ms in (self.own_ms, self.peer_ms) if ms is not None), default=None)
 
 
 class Gap(_Part):

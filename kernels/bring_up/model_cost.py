@@ -53,10 +53,10 @@ def _fastest(arrangements: Sequence[Sequence[Case]], races: Mapping[str, Race]) 
     costs = []
     for cases in arrangements:
         times = [races[case.key].best_ms for case in cases if case.key in races]
-        known = [each for each in times if each is not None]
+        known = [ms for ms in times if ms is not None]
         if len(known) == len(cases):
             costs.append((sum(known), cases))
-    return min(costs, key=lambda each: each[0])[1] if costs else None
+    return min(costs, key=lambda cost: cost[0])[1] if costs else None
 
 
 def _gaps(model: str, calls: Mapping[Case, float], races: Mapping[str, Race]) -> Iterator[Gap]:

@@ -50,7 +50,7 @@ def next_steps(proofs: Sequence[VariantProofs], stopped: Mapping[str, str], gaps
         "behind": "Make {variant} as fast as its peer at {case}: {call:.4g} µs, the peer {bound:.4g} µs",
         "above": "Bring {variant} nearer to its floor at {case}: {call:.4g} µs, the floor {bound:.4g} µs",
     }
-    for gap in sorted(gaps, key=lambda each: -each.ms):
+    for gap in sorted(gaps, key=lambda gap: -gap.ms):
         said = words[gap.kind].format(
             case=gap.case, variant=gap.variant, call=gap.call_ms * 1000, bound=gap.bound_ms * 1000
         )
@@ -82,7 +82,7 @@ def markdown(document: BringUp) -> str:
         "",
         "## The next things to do",
         "",
-        *[f"{number}. {each}" for number, each in enumerate(document.next_steps, 1)],
+        *[f"{number}. {step}" for number, step in enumerate(document.next_steps, 1)],
         "",
         "## Variants at the gate",
         "",
@@ -99,7 +99,7 @@ def markdown(document: BringUp) -> str:
     if document.stopped:
         lines += ["", "## Gave nothing", "", *[f"- {label}: {reason}" for label, reason in document.stopped.items()]]
     if document.left_out:
-        lines += ["", "## No time was left for", "", *[f"- {each}" for each in document.left_out]]
+        lines += ["", "## No time was left for", "", *[f"- {sentence}" for sentence in document.left_out]]
     return "\n".join(lines) + "\n"
 
 

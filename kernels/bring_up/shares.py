@@ -46,7 +46,7 @@ def op_shares(races: Sequence[Race]) -> list[OpShare]:
 
 
 def _known(share: Callable[[Race], float | None], races: Sequence[Race]) -> list[float]:
-    return [each for each in map(share, races) if each is not None]
+    return [result for result in map(share, races) if result is not None]
 
 
 def _median(values: Sequence[float]) -> float | None:

@@ -63,7 +63,7 @@ def write_whole(path: Path, text: str) -> None:
 def stopped(folder: Path) -> dict[str, str]:
     """The steps that gave nothing, by label, each with its sentence."""
     kept = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
-    return {each["label"]: each["stopped"] for each in kept if each.get("stopped")}
+    return {entry["label"]: entry["stopped"] for entry in kept if entry.get("stopped")}
 
 
 def run_steps(

@@ -34,7 +34,7 @@ _CHECK: dict[str, Callable[[DType, bool], list[Case]]] = {
 def cases(group: str, cpu: bool) -> list[Case]:
     """The cases of a group; `decode` has none here, since a model is a case of its own."""
     if group == "library":
-        return [case for each in _BENCH for case in cases(each, cpu)]
+        return [case for op in _BENCH for case in cases(op, cpu)]
     return _BENCH[group](cpu) if group in _BENCH else []
 
 

@@ -84,8 +84,8 @@ def _packed(draw: random.Random, longest: int) -> tuple[int, ...]:
 
 def _heads(draw: random.Random, most: int) -> tuple[int, int]:
     """KV heads and the query heads of each, at most `most` query heads in all."""
-    kv_heads = draw.choice([each for each in (1, 2, 4, 8, 16, 32) if each <= most])
-    return kv_heads, draw.choice([each for each in (1, 1, 3, 4, 8) if kv_heads * each <= most])
+    kv_heads = draw.choice([count for count in (1, 2, 4, 8, 16, 32) if count <= most])
+    return kv_heads, draw.choice([group for group in (1, 1, 3, 4, 8) if kv_heads * group <= most])
 
 
 def _drawn_decode(draw: random.Random, dtype: DType, longest: int) -> AttentionCase:
@@ -145,7 +145,7 @@ def _several() -> list[Case]:
 def _decode() -> list[Case]:
     shapes = ((64, 1, 192), (64, 1, 4096), (64, 16, 4096), (64, 64, 8192))
     targets = [(head_dim, *lengths) for head_dim in (64, 128) for lengths in ((8, 8192), (1, 65_536))]
-    plain = [_step(*each) for each in (*shapes, *targets, (64, 1, 131_072))]
+    plain = [_step(*shape) for shape in (*shapes, *targets, (64, 1, 131_072))]
     paged = [_step(64, 8, 8192).model_copy(update={"paged": True, "page_size": size}) for size in (16, 64)]
     fp8 = [_step(*target).model_copy(update={"kv_dtype": "fp8"}) for target in targets]
     return [*plain, *paged, *fp8]
@@ -172,10 +172,10 @@ def check_step(dtype: DType, cpu: bool) -> list[Case]:
     shapes = ((64, 8, 2, 1, 33, None), (128, 6, 1, 3, 200, None), (64, 4, 4, 2, 100, 16), (128, 8, 1, 1, 2100, None))
     draw = random.Random(f"step {dtype}")
     found: list[Case] = [
-        _step_case(dtype, *each) for each in (*shapes, *(_drawn_step(draw) for _ in range(0 if cpu else 12)))
+        _step_case(dtype, *shape) for shape in (*shapes, *(_drawn_step(draw) for _ in range(0 if cpu else 12)))
     ]
     paged = [found[0], found[2], *found[4::3]]
-    return found + [each.model_copy(update={"paged": True, "page_size": draw.choice(PAGES)}) for each in paged]
+    return found + [case.model_copy(update={"paged": True, "page_size": draw.choice(PAGES)}) for case in paged]
 
 
 def _drawn_step(draw: random.Random) -> tuple[int, int, int, int, int, int | None]:

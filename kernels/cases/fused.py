@@ -28,7 +28,9 @@ def check_rmsnorm(dtype: DType, cpu: bool) -> list[Case]:
 
 def check_gated(dtype: DType, cpu: bool) -> list[Case]:
     sizes = ((5, 320), (5, 1001), *_drawn("gated", cpu))
-    return [GatedCase(m=m, n=n, activation=each, dtype=dtype) for m, n in sizes for each in ("silu", "gelu")]
+    return [
+        GatedCase(m=m, n=n, activation=activation, dtype=dtype) for m, n in sizes for activation in ("silu", "gelu")
+    ]
 
 
 def _drawn(op: str, cpu: bool) -> list[tuple[int, int]]:
@@ -46,8 +48,8 @@ def check_rope(dtype: DType, cpu: bool) -> list[Case]:
     return [
         *(_rope(dtype, *shape) for shape in shapes),
         *(
-            _rope(dtype, *each, append=True, paged=paged, page_size=page_size)
-            for each in appended
+            _rope(dtype, *shape, append=True, paged=paged, page_size=page_size)
+            for shape in appended
             for paged, page_size in ((False, None), (True, None), (True, 5))
         ),
     ]
@@ -83,7 +85,11 @@ def _of_model(rows: tuple[int, ...], hidden: int, intermediate: int, vocab: int,
             for m in rows
             for residual, quantise in ((True, None), (False, None), (True, "fp8"))
         ),
-        *(GatedCase(m=m, n=intermediate, dtype=dtype, activation=each) for m in rows for each in ("silu", "gelu")),
+        *(
+            GatedCase(m=m, n=intermediate, dtype=dtype, activation=activation)
+            for m in rows
+            for activation in ("silu", "gelu")
+        ),
         *(
             RopeCase(
                 batch=1, q_len=m, heads=heads, kv_heads=kv_heads, head_dim=64, dtype=dtype, append=append, paged=paged

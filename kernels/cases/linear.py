@@ -39,7 +39,7 @@ def bench(cpu: bool) -> list[Case]:
     )
     gated = [LinearCase(m=m, n=8192, k=2048, epilogue="swiglu") for m in (1, 128, 1024)]
     plain = [LinearCase(m=m, n=n, k=k) for m, n, k in shapes]
-    return list({each.key: each for each in (*plain, *gated, *_fused(), *_scaled(), *_decode(), *_prompt())}.values())
+    return list({case.key: case for case in (*plain, *gated, *_fused(), *_scaled(), *_decode(), *_prompt())}.values())
 
 
 def _decode() -> list[Case]:
@@ -142,11 +142,11 @@ def _streamed(dtype: DType) -> list[Case]:
 def _named(dtype: DType) -> list[Case]:
     """Some of the cases that are timed, drawn from them all; the largest product always."""
     timed = bench(cpu=False)
-    drawn = [max(timed, key=lambda each: each.flops), *random.Random(4).sample(timed, 12)]
+    drawn = [max(timed, key=lambda case: case.flops), *random.Random(4).sample(timed, 12)]
     return [
-        each.model_copy(update={"dtype": dtype} | ({"weights": dtype} if each.weights == "bf16" else {}))
-        for each in drawn
-        if isinstance(each, LinearCase)
+        case.model_copy(update={"dtype": dtype} | ({"weights": dtype} if case.weights == "bf16" else {}))
+        for case in drawn
+        if isinstance(case, LinearCase)
     ]
 
 

@@ -41,8 +41,8 @@ class Build:
         headers beside it and in `tiles/`, and not on where they lie. CUDA's own headers belong to the compiler.
         """
         headers = {*self.source.parent.glob("*.cuh"), *TILES.glob("*.cuh")}
-        ordered = sorted(headers, key=lambda each: (each.name, each.parent.name))
-        content = (each.read_text() for each in (self.source, *ordered))
+        ordered = sorted(headers, key=lambda header: (header.name, header.parent.name))
+        content = (source.read_text() for source in (self.source, *ordered))
         given = (compiler.version(), self.architecture, STANDARD, *_macros(dict(self.defines)))
         digest = hashlib.sha256("\0".join((*content, *given)).encode()).hexdigest()
         return f"{self.source.stem}-{digest[:32]}.cubin"

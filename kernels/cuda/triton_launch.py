@@ -91,7 +91,7 @@ def packed(compiled: Any, arguments: Sequence[Any], outputs: Any) -> BoundKernel
         raise NotImplementedError(f"{compiled.name} needs scratch memory or a cluster")
     values, places = [], []
     for place, (value, kind) in enumerate(leaves(arguments, compiled.src)):
-        number = next((number for number, each in enumerate(_several(outputs)) if each is value), None)
+        number = next((number for number, output in enumerate(_several(outputs)) if output is value), None)
         values.append(_plain(value, kind) if number is None else 0)
         if number is not None:
             places.append((place, number))
@@ -115,8 +115,8 @@ def leaves(arguments: Sequence[Any], source: Any) -> Iterator[tuple[Any, str]]:
 
 def _leaves(value: Any, kind: Any) -> Iterator[tuple[Any, str]]:
     if isinstance(kind, tuple):
-        for each, its_kind in zip(value, kind, strict=True):
-            yield from _leaves(each, its_kind)
+        for element, its_kind in zip(value, kind, strict=True):
+            yield from _leaves(element, its_kind)
     elif kind != "constexpr":
         yield value, kind
 

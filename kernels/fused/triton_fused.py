@@ -49,7 +49,9 @@ class RmsNormTriton(Variant):
         warps = 4 if case.n <= 4096 else 8
         several = case.m >= 1024
         return [{"rows": rows, "warps": warps}] + [
-            {"rows": each, "warps": count} for each, count in ((rows * 2, warps), (rows, warps * 2)) if several
+            {"rows": tile_rows, "warps": count}
+            for tile_rows, count in ((rows * 2, warps), (rows, warps * 2))
+            if several
         ]
 
 

@@ -71,4 +71,4 @@ def packed(case: GroupedCase, weight: "torch.Tensor") -> "torch.Tensor":
         return weight
     import torch
 
-    return torch.stack([interleaved_gate_up(each) for each in weight])
+    return torch.stack([interleaved_gate_up(expert) for expert in weight])

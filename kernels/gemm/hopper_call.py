@@ -67,7 +67,7 @@ class HopperLinear(CudaCall):
         eps: float = EPSILON,
     ) -> Prepared:
         case = self.case
-        (x, x_scales), (w, w_scales) = (each if case.scales else (each, None) for each in (x, w))
+        (x, x_scales), (w, w_scales) = (operand if case.scales else (operand, None) for operand in (x, w))
         if check:
             self._check(x, w, bias, residual, out)
         m = x.shape[0]
@@ -140,7 +140,7 @@ class HopperLinear(CudaCall):
         """Both in the layout that the kernel reads: rows of `padded` values; bias contiguous and aligned to 4 bytes."""
         missing = self.padded - self.case.n
         if missing:
-            return tuple(None if each is None else pad(each, (0, missing)) for each in (bias, residual))  # type: ignore[return-value]
+            return tuple(None if tensor is None else pad(tensor, (0, missing)) for tensor in (bias, residual))  # type: ignore[return-value]
         if bias is not None and (bias.data_ptr() % 4 or bias.stride(0) != 1):
             bias = bias.clone(memory_format=torch.contiguous_format)
         return bias, residual

@@ -106,10 +106,10 @@ def space(case: LinearCase) -> list[dict[str, Any]]:
     stages = {256: 3 if full else 4, 192: 4, 128: 5}
     widths = _widths(case, case.scales == "block")
     tiles: list[dict[str, Any]] = [{"columns": width, "stages": stages[width]} for width in widths]
-    tiles.sort(key=lambda each: (_work(case, each["columns"]), -each["stages"]))
+    tiles.sort(key=lambda tile: (_work(case, tile["columns"]), -tile["stages"]))
     if case.epilogue == "none" and case.scales != "block":
-        tiles += [each | {"ping_pong": True} for each in PING_PONG if _pairs(case, each["columns"]) >= 2 * PAIRS]
-    levels = [each | {"promote": True} for each in tiles if each["columns"] != 192 and not each.get("ping_pong")]
+        tiles += [tile | {"ping_pong": True} for tile in PING_PONG if _pairs(case, tile["columns"]) >= 2 * PAIRS]
+    levels = [tile | {"promote": True} for tile in tiles if tile["columns"] != 192 and not tile.get("ping_pong")]
     if case.scales not in ("tensor", "row"):
         return tiles
     if case.dtype == "fp16":

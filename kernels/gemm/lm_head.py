@@ -63,8 +63,8 @@ class _LmHead(Variant):
     def space(self, case: LmHeadCase) -> list[dict[str, Any]]:
         """The best guess, and the best with half or twice its warps."""
         candidates = _configs(case)
-        alike = [each for each in candidates if each.warps != candidates[0].warps][:1]
-        return [{"k_warps": each.k_warps, "warps": each.warps} for each in (candidates[0], *alike)]
+        alike = [config for config in candidates if config.warps != candidates[0].warps][:1]
+        return [{"k_warps": config.k_warps, "warps": config.warps} for config in (candidates[0], *alike)]
 
     def for_model(self, case: LmHeadCase) -> Sequence[Mapping[str, Any]]:
         dynamic = case.m == 1 and case.sampling == "argmax" and self.weights != "nvfp4"
@@ -90,7 +90,7 @@ def _configs(case: LmHeadCase) -> list[TileConfig]:
     candidates = configs(
         kind, max(1, case.m), case.vocab, case.k, keep=case.sampling != "argmax", spare=CANDIDATES_BYTES
     )
-    return [each for each in candidates if each.splits == 1 and each.row_tiles == 1]
+    return [config for config in candidates if config.splits == 1 and config.row_tiles == 1]
 
 
 def _config_of(case: LmHeadCase, params: dict[str, Any]) -> TileConfig:

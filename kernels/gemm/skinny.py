@@ -80,14 +80,14 @@ class _Skinny(Variant):
         """The best guess, the best with half and twice its warps, and the best with another number of splits."""
         candidates = _configs(case, False)
         best = candidates[0]
-        alike = [each for each in candidates if each.splits == best.splits and each.warps != best.warps][:1]
-        other = [each for each in candidates if each.splits != best.splits and each.splits < 4][:1]
-        return [_params(each) for each in (best, *alike, *other)]
+        alike = [config for config in candidates if config.splits == best.splits and config.warps != best.warps][:1]
+        other = [config for config in candidates if config.splits != best.splits and config.splits < 4][:1]
+        return [_params(config) for config in (best, *alike, *other)]
 
     def for_model(self, case: LinearCase) -> Sequence[Mapping[str, Any]]:
         if not can_schedule_dynamically(_configs(case, False)[0], case):
             return self.in_a_model
-        first, *others = ({**each, "dynamic": True} for each in self.in_a_model)
+        first, *others = ({**params, "dynamic": True} for params in self.in_a_model)
         return (others[0], first, *others[1:], *self.in_a_model)
 
     def resized(self, case: LinearCase, params: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from kernels.quant.gf2 import gf2_inverse
 def paired(weight: Tensor) -> Tensor:
     """gate and up [2n, ...] as tiles of 8 gate rows and the 8 matching up rows; n is padded to a multiple of 8."""
     gate, up = weight.chunk(2)
-    padded = [_pad_rows(each, 8).unflatten(0, (-1, 8)) for each in (gate, up)]
+    padded = [_pad_rows(part, 8).unflatten(0, (-1, 8)) for part in (gate, up)]
     return torch.stack(padded, dim=1).flatten(0, 2)
 
 
@@ -59,7 +59,7 @@ def pack_int4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
 def pairs_of(word: int) -> list[int]:
     """The four pairs of fp16 into which the kernel unpacks eight e2m1 codes: `eight_e2m1` of skinny_weights.cuh."""
     rotated = word << 3 | word >> 29
-    return [each & 0x8E008E00 for each in (rotated << 9, rotated << 6, word ^ rotated, word ^ word << 5)]
+    return [bits & 0x8E008E00 for bits in (rotated << 9, rotated << 6, word ^ rotated, word ^ word << 5)]
 
 
 def codes_of(word: int) -> int:
@@ -68,9 +68,9 @@ def codes_of(word: int) -> int:
     return sum((half >> 12 & 8 | half >> 9 & 7) << 4 * i for i, half in enumerate(halves))
 
 
-def padded_rows(each: Tensor, config: TileConfig) -> Tensor:
+def padded_rows(tensor: Tensor, config: TileConfig) -> Tensor:
     """One value for each packed row; 0 for the padding rows of the last unit."""
-    return torch.nn.functional.pad(each, (0, config.units * config.unit_rows - each.shape[0]))
+    return torch.nn.functional.pad(tensor, (0, config.units * config.unit_rows - tensor.shape[0]))
 
 
 _OUTER = (0, 5, 6, 1, 7, 2)
@@ -107,19 +107,19 @@ def _words(codes: Tensor, config: TileConfig, adds: list[int]) -> Tensor:
     return _bytes(words).flatten(6)
 
 
-def _per_group(each: Tensor, config: TileConfig, size: int, inner: tuple[int, ...]) -> Tensor:
+def _per_group(tensor: Tensor, config: TileConfig, size: int, inner: tuple[int, ...]) -> Tensor:
     """One value per row and group of columns, [rows, groups], in the positions of `_cells`."""
-    full = _pad(each, config.units * config.unit_rows, config.splits * config.split_k // size)
+    full = _pad(tensor, config.units * config.unit_rows, config.splits * config.split_k // size)
     return full.view(*_row_shape(config), config.splits, config.steps, config.k_warps, *inner)
 
 
-def _pad(each: Tensor, rows: int, columns: int) -> Tensor:
-    return torch.nn.functional.pad(each, (0, columns - each.shape[1], 0, rows - each.shape[0]))
+def _pad(tensor: Tensor, rows: int, columns: int) -> Tensor:
+    return torch.nn.functional.pad(tensor, (0, columns - tensor.shape[1], 0, rows - tensor.shape[0]))
 
 
-def _pad_rows(each: Tensor, multiple: int) -> Tensor:
-    return torch.nn.functional.pad(each, (*(0, 0) * (each.dim() - 1), 0, -each.shape[0] % multiple))
+def _pad_rows(tensor: Tensor, multiple: int) -> Tensor:
+    return torch.nn.functional.pad(tensor, (*(0, 0) * (tensor.dim() - 1), 0, -tensor.shape[0] % multiple))
 
 
-def _bytes(each: Tensor) -> Tensor:
-    return each.contiguous().view(torch.uint8)
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().view(torch.uint8)

@@ -214,5 +214,5 @@ def configs(
         for row_tiles in ((1, 2) if four_bit and m > 8 and warps == 8 else (1,))
         if k_warps <= warps
     ]
-    fitting = (each for each in candidates if each.stages(H200_CLUSTERS[each.splits], False))
+    fitting = (config for config in candidates if config.stages(H200_CLUSTERS[config.splits], False))
     return sorted(fitting, key=TileConfig.microseconds)

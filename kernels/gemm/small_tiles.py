@@ -210,12 +210,12 @@ def configs(case: LinearCase) -> tuple[SmallTileConfig, ...]:
         for tokens in (1, 2, 4)
     ]
     candidates += [config for groups in (1, 2, 3, 4) for tokens in (1, 2, 4) for config in _wide(case, groups, tokens)]
-    fitting = (each for each in candidates if each.fits)
-    return tuple(sorted(fitting, key=lambda each: (each.microseconds(), each.waves, -each.blocks)))
+    fitting = (config for config in candidates if config.fits)
+    return tuple(sorted(fitting, key=lambda config: (config.microseconds(), config.waves, -config.blocks)))
 
 
 def _wide(case: LinearCase, groups: int, tokens: int) -> list[SmallTileConfig]:
     """For each number of waves the fewest rows of w a block, and the fewest that 16 divides, as gates need."""
     every = [SmallTileConfig(case, groups, 1, tokens, wide) for wide in reversed(WIDE)]
-    found = {(each.waves, each.wide % 16): each for each in every}
-    return [each for (_, rest), each in found.items() if not (case.gates and rest)]
+    found = {(config.waves, config.wide % 16): config for config in every}
+    return [config for (_, rest), config in found.items() if not (case.gates and rest)]

@@ -124,7 +124,9 @@ def sources_digest(root: Path, folders: Sequence[str] = PACKAGES) -> str:
     environment variable names the commit; of changed files it is another.
     """
     digest = hashlib.sha256()
-    for path in sorted(each for folder in folders for each in (root / folder).rglob("*") if each.suffix in SOURCES):
+    for path in sorted(
+        source for folder in folders for source in (root / folder).rglob("*") if source.suffix in SOURCES
+    ):
         digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()

@@ -77,4 +77,4 @@ def pooled(
     served: Sequence[Served], metric: str, n: int | None = None, usd_per_hour: float | None = None
 ) -> list[float]:
     """The samples of a metric over all served batches, in the order they were served."""
-    return [value for each in served for value in samples_of(each, metric, n, usd_per_hour)]
+    return [value for request in served for value in samples_of(request, metric, n, usd_per_hour)]

@@ -60,7 +60,7 @@ def _of_blocks() -> dict[str, Any]:
     except ImportError:
         return {"absent": dict.fromkeys(("block_barrier_us", "grid_barrier_us", "shared_tbps"), NO_CUPY)}
     sms = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
-    reading = min(_round_seconds("shared_reads", sms * each) / each for each in BLOCKS_PER_SM)
+    reading = min(_round_seconds("shared_reads", sms * blocks) / blocks for blocks in BLOCKS_PER_SM)
     return {
         "block_barrier_us": _round_seconds("block_barriers", sms) * 1e6,
         "grid_barrier_us": _round_seconds("grid_barriers", sms) * 1e6,
@@ -74,7 +74,7 @@ def _round_seconds(entry: str, blocks: int) -> float:
 
     word = torch.zeros(1, dtype=torch.int32, device="cuda")
     rounds = ROUNDS[entry]
-    once, twice = (_launch(entry, blocks, word, each) for each in (rounds, 2 * rounds))
+    once, twice = (_launch(entry, blocks, word, count) for count in (rounds, 2 * rounds))
     for call in (once, twice):
         call()
     times = [min(gpu_seconds(call) for _ in range(RUNS)) for call in (once, twice)]
@@ -99,7 +99,7 @@ def _launch(entry: str, blocks: int, word: "torch.Tensor", rounds: int) -> Calla
 
     major, minor = torch.cuda.get_device_capability()
     kernel = nvrtc.load(build_of(10 * major + minor), entry)
-    packed = [packed_argument(each) for each in (word.data_ptr(), rounds)]
+    packed = [packed_argument(argument) for argument in (word.data_ptr(), rounds)]
     launch = config((blocks, 1, 1), THREADS, 0, current_stream()[1], Attribute(COOPERATIVE, 0, (1,)))
 
     def call() -> None:
@@ -116,8 +116,8 @@ def _exchange() -> dict[str, float]:
     import torch
 
     here = torch.cuda.current_device()
-    others = [each for each in range(torch.cuda.device_count()) if each != here]
-    free = min(torch.cuda.mem_get_info(each)[0] for each in (here, *others))
+    others = [number for number in range(torch.cuda.device_count()) if number != here]
+    free = min(torch.cuda.mem_get_info(number)[0] for number in (here, *others))
     large = torch.ones(min(EXCHANGED_BYTES, free // 3), dtype=torch.uint8, device=f"cuda:{here}")
     small = large[:4].clone()
     slowest = max(_copy_seconds(large, other, 1) for other in others)

@@ -39,10 +39,10 @@ def summary(snapshots: Sequence[GpuSnapshot], seconds_between: float) -> dict[st
     `seconds_between` is the time from one snapshot to the next; each snapshot stands for so long.
     """
     counts = [snapshot.others for snapshot in snapshots]
-    known = [each for each in counts if each is not None]
+    known = [others for others in counts if others is not None]
     if not known:
         return {"others_gpu_count": None, "others_gpu_seconds": None, "others_gpu_gib": None}
-    seen = [each for each in known if each[0]]
+    seen = [others for others in known if others[0]]
     return {
         "others_gpu_count": max(count for count, _ in known),
         "others_gpu_seconds": round(len(seen) * seconds_between, 3),
@@ -58,19 +58,15 @@ def snapshot_reader(nvml: Any, *handles: Any) -> Callable[[], GpuSnapshot | None
         processes: dict[int, int | None] = {}
         try:
             for handle in handles:
-                for nvmldevicegetcomputerunningprocess in nvml.nvmlDeviceGetComputeRunningProcesses(handle):
-                    known = processes.get(nvmldevicegetcomputerunningprocess.pid)
-                    processes[nvmldevicegetcomputerunningprocess.pid] = (
-                        nvmldevicegetcomputerunningprocess.usedGpuMemory
-                        if known is None
-                        else known + (nvmldevicegetcomputerunningprocess.usedGpuMemory or 0)
-                    )
+                for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle):
+                    size, before = process.usedGpuMemory, processes.get(process.pid)
+                    processes[process.pid] = size if before is None else before + (size or 0)
         except nvml.NVMLError:
             return None
-        for process in processes.keys() - ours.keys():
-            ours[process] = not is_other(process)
+        for pid in processes.keys() - ours.keys():
+            ours[pid] = not is_other(pid)
         listed = os.getpid() in processes
-        return GpuSnapshot(processes, frozenset(process for process in processes if listed and ours[process]))
+        return GpuSnapshot(processes, frozenset(pid for pid in processes if listed and ours[pid]))
 
     return snapshot
 

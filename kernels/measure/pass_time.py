@@ -167,16 +167,16 @@ def kernels_layer(kernels: int, kernel_us: float, gpus: int = 1) -> LayerTime:
 
 
 def pass_ms(
-    of: ModelSizes, work: PassWork, weight_bytes: float, kv_share: float, rates: tuple[float, float], each: LayerTime
+    of: ModelSizes, work: PassWork, weight_bytes: float, kv_share: float, rates: tuple[float, float], layer: LayerTime
 ) -> float:
     """Milliseconds of a pass whose weights have `weight_bytes` bytes and whose keys `kv_share` of 16 bits.
 
     `rates`: TB/s and TFLOP/s, of all GPUs that divide the model evenly.
     """
     read, multiplied = rates[0] * 1e9, rates[1] * 1e9
-    weight = max(weight_bytes / read, 1 / (each.unpacked * 1e9))
+    weight = max(weight_bytes / read, 1 / (layer.unpacked * 1e9))
     attention = 4.0 * of.q_width * of.layers * work.pairs
     body = of.read(work.rows) * weight + work.cached * of.kv_bytes * kv_share / read
     body += (2.0 * of.body * work.rows + attention) / multiplied
     head = of.head * weight + 2.0 * of.head * work.answered / multiplied
-    return of.layers * max(body / of.layers + each.idle_us / 1e3, each.least_us / 1e3) + head
+    return of.layers * max(body / of.layers + layer.idle_us / 1e3, layer.least_us / 1e3) + head

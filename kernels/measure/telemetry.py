@@ -69,8 +69,10 @@ class TelemetrySampler:
 
         What is said of other programs is always of the whole time.
         """
-        samples = [each for each in list(self._samples) if since_s <= each["at"] <= until_s]
-        clocks, power, heat = ([each[name] for each in samples if name in each] for name in ("mhz", "watts", "celsius"))
+        samples = [sample for sample in list(self._samples) if since_s <= sample["at"] <= until_s]
+        clocks, power, heat = (
+            [sample[name] for sample in samples if name in sample] for name in ("mhz", "watts", "celsius")
+        )
         reasons = 0
         for sample in samples:
             reasons |= int(sample.get("throttle", 0))
@@ -79,7 +81,7 @@ class TelemetrySampler:
             "sm_mhz_min": min(clocks, default=None),
             "sm_mhz_max": max(clocks, default=None),
             "power_w_median": statistics.median(power) if power else None,
-            **power_record([(each["at"], each["watts"]) for each in samples if "watts" in each]),
+            **power_record([(sample["at"], sample["watts"]) for sample in samples if "watts" in sample]),
             "temperature_c_max": max(heat, default=None),
             "throttle_reasons": [text for bit, text in _THROTTLES.items() if reasons & bit],
             "others_cpu_share": self._others.share() if self._others else None,

@@ -104,7 +104,7 @@ def interleaved(
         enough = done >= rule.least and all(_timing(sample, rule.width).settled for sample in samples.values())
         if enough or (time.monotonic() > end and done >= min(3, rule.least)):
             break
-    return {name: _timing(each, rule.width) for name, each in samples.items()}
+    return {name: _timing(times, rule.width) for name, times in samples.items()}
 
 
 def _timing(samples: list[float], width: float) -> Timing:
@@ -207,7 +207,7 @@ def host_us(call: Call, device: torch.device, calls: int = 1000, seconds: float 
             call()
             spent.append(time.perf_counter_ns() - start)
     _wait(device)
-    return median_interval([each / 1e3 for each in spent])[0]
+    return median_interval([ns / 1e3 for ns in spent])[0]
 
 
 SETTLING_SECONDS, SETTLED_SAMPLES, BUSY_MS, MOST_BUSY = 0.3, 9, 20.0, 1000

@@ -198,4 +198,4 @@ def _show(timeline: trace.Timeline, layer: int) -> None:
     print("\n".join(trace.drawing(timeline, layer, range(0, timeline.sms, -(-timeline.sms // DRAWN_MOST)))))
     print(f"{'µs of the mean SM':18}" + "".join(f"{phase:>10}" for phase in trace.PHASES))
     for name, spent in trace.summary(timeline).items():
-        print(f"{name:18}" + "".join(f"{each:10.1f}" for each in spent))
+        print(f"{name:18}" + "".join(f"{us:10.1f}" for us in spent))

@@ -89,7 +89,7 @@ class AllReduceByPeerAccess(AllReduce):
                 torch.cuda.synchronize(gpu)  # the other GPUs' launches do not follow these zeros otherwise
 
     def summed(self, streams: Sequence[Tensor], partials: Sequence[Tensor]) -> list[Tensor]:
-        return [self._sum(rank, *each) for rank, each in enumerate(zip(streams, partials, strict=True))]
+        return [self._sum(rank, *call) for rank, call in enumerate(zip(streams, partials, strict=True))]
 
     def _sum(self, rank: int, stream: Tensor, partial: Tensor) -> Tensor:
         stream, partial = stream.contiguous(), partial.contiguous()

@@ -93,7 +93,7 @@ def _combine_rows(y, shares, place, out, hidden, stride, CHOSEN: tl.constexpr, C
 
 def constants_of(w: Experts) -> RouteConstants:
     """The constants of the layer's `route`."""
-    block, chosen = (triton.next_power_of_2(each) for each in (len(w.router), w.chosen))
+    block, chosen = (triton.next_power_of_2(count) for count in (len(w.router), w.chosen))
     return RouteConstants(block, w.chosen, chosen, w.normalised, w.rounded)
 
 

@@ -187,7 +187,7 @@ def _empty(config: Mapping[str, Any], ranks: int, dtype: str, device: torch.devi
                 old = [getattr(module, name) for module in modules]
                 if old[0] is None:
                     continue
-                rows = [len(each) for each in old]
+                rows = [len(part) for part in old]
                 joined = make((sum(rows), *old[0].shape[1:])).split(rows)
                 for module, own in zip(modules, joined, strict=True):
                     setattr(module, name, torch.nn.Parameter(own, requires_grad=False))

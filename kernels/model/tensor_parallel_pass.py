@@ -54,12 +54,12 @@ class TensorParallelPass:
         """
         self._order(ends=False)
         inputs = []
-        for rank, (each, device) in enumerate(zip(self._passes, self._devices, strict=True)):
+        for rank, (own, device) in enumerate(zip(self._passes, self._devices, strict=True)):
             with current(device):
                 if rank:
-                    each.state.position.copy_(self.exchange.fetched(rank, self.state.position))
-                inputs.append(each.begin(*self._given(rank, ids, length)))
-        for halves in zip(*(each.halves for each in self._passes), strict=True):
+                    own.state.position.copy_(self.exchange.fetched(rank, self.state.position))
+                inputs.append(own.begin(*self._given(rank, ids, length)))
+        for halves in zip(*(rank_pass.halves for rank_pass in self._passes), strict=True):
             for half, given, device in zip(halves, inputs, self._devices, strict=True):
                 with current(device):
                     half(given)

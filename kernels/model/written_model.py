@@ -21,14 +21,14 @@ def write(model: Any, folder: Path, words: Sequence[str] = ()) -> None:
     alone = folder / TOKENIZER_FOLDER
     alone.mkdir()
     (alone / "config.json").write_text(json.dumps({"model_type": NEUTRAL_TYPE}))
-    for each in (folder, alone):
-        (each / "tokenizer.json").write_text(json.dumps(_tokenizer(names)))
-        (each / "tokenizer_config.json").write_text(json.dumps(kind))
+    for directory in (folder, alone):
+        (directory / "tokenizer.json").write_text(json.dumps(_tokenizer(names)))
+        (directory / "tokenizer_config.json").write_text(json.dumps(kind))
 
 
 def _names(vocabulary: int, words: Sequence[str]) -> list[str]:
     """The word of each id: those that are given, then `t` with the id."""
-    return [*words, *(f"t{each}" for each in range(len(words), vocabulary))][:vocabulary]
+    return [*words, *(f"t{number}" for number in range(len(words), vocabulary))][:vocabulary]
 
 
 def _tokenizer(names: Sequence[str]) -> dict[str, Any]:

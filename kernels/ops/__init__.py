@@ -43,7 +43,7 @@ Case = Annotated[Union, Field(discriminator="op")]
 OPS: dict[str, type[BaseCase]] = {get_arg.model_fields["op"].default: get_arg for get_arg in get_args(Union)}
 """The case classes by op name, in the order in which pages show them."""
 
-PARTS = {name: each.part for name, each in OPS.items()}
+PARTS = {name: op.part for name, op in OPS.items()}
 """The names of the ops' work in pages and sentences."""
 
 TORCH_VARIANTS = tuple(name for op in OPS.values() for name in op.torch_variants)

@@ -67,7 +67,7 @@ class AttentionCase(BaseCase):
         """Queries and keys of each sequence."""
         if self.lengths is not None:
             return [(length, length) for length in self.lengths]
-        return [(self.q_len, each) for each in self.kv_lengths or [self.kv_len] * self.batch]
+        return [(self.q_len, length) for length in self.kv_lengths or [self.kv_len] * self.batch]
 
     @property
     def flops(self) -> float:
@@ -139,7 +139,7 @@ def attention(case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "tor
     import torch
 
     group = case.heads // case.kv_heads
-    k, v = (each.to(q.dtype).repeat_interleave(group, dim=2).transpose(1, 2) for each in (k, v))
+    k, v = (tensor.to(q.dtype).repeat_interleave(group, dim=2).transpose(1, 2) for tensor in (k, v))
     q = q.transpose(1, 2)
     rows = max(1, BLOCK_ELEMENTS // max(1, case.batch * case.heads * case.kv_len))
     out = torch.empty_like(q)
@@ -177,7 +177,7 @@ def _sdpa(case: AttentionCase, q: "torch.Tensor", k: "torch.Tensor", v: "torch.T
     square = case.causal and free and case.q_len == case.kv_len
     plain = free and (not case.causal or case.q_len == 1)
     mask = None if square or plain else visible(case, slice(0, case.q_len), q.device)
-    q, k, v = (each.to(q.dtype).transpose(1, 2) for each in (q, k, v))
+    q, k, v = (tensor.to(q.dtype).transpose(1, 2) for tensor in (q, k, v))
     o = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=square, enable_gqa=case.heads != case.kv_heads)
     return o.transpose(1, 2)
 

@@ -72,7 +72,7 @@ class GroupedCase(BaseCase):
         x, w, ends = (arguments[name] for name in ("x", "w", "ends"))
         expert = LinearCase(m=self.rows, n=self.n, k=self.k, epilogue=self.epilogue)
         starts = [0, *ends.tolist()]
-        parts = [linear(expert, x[a:b], each) for a, b, each in zip(starts, starts[1:], w, strict=False)]
+        parts = [linear(expert, x[a:b], weight) for a, b, weight in zip(starts, starts[1:], w, strict=False)]
         return (torch.cat(parts),)
 
     @property

@@ -57,7 +57,7 @@ class Oracle:
     @cached_property
     def _limits(self) -> list[tuple[float, float, float]]:
         """For each output: its largest value, and the largest allowed error, at most and in root mean square."""
-        return [self._limits_of(*each) for each in zip(self.truth, self.own, strict=True)]
+        return [self._limits_of(*outputs) for outputs in zip(self.truth, self.own, strict=True)]
 
     def _limits_of(self, truth: "torch.Tensor", own: "torch.Tensor") -> tuple[float, float, float]:
         if not truth.numel():

@@ -101,7 +101,7 @@ class AppendArguments(NamedTuple):
 def rope(q: "torch.Tensor", k: "torch.Tensor", cos: "torch.Tensor", sin: "torch.Tensor") -> Outputs:
     """q and k [batch, q_len, heads, head_dim] rotated by halves; cos and sin [batch, q_len, head_dim]."""
     cos, sin = cos[:, :, None], sin[:, :, None]
-    return tuple(each * cos + rotate_half(each) * sin for each in (q, k))
+    return tuple(tensor * cos + rotate_half(tensor) * sin for tensor in (q, k))
 
 
 def rotate_half(x: "torch.Tensor") -> "torch.Tensor":

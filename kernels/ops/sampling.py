@@ -91,7 +91,7 @@ def philox(key: tuple[Words, Words], counter: tuple[Words, Words, Words, Words])
 def gumbel(how: Sampling, index: int, tokens: NDArray[np.integer]) -> Floats:
     """The noise of `tokens` [n] when they stand to become token `index` of their sequence."""
     ids = tokens.astype(np.uint64)
-    place, stream, zero = (np.full_like(ids, each) for each in (index, how.stream, 0))
+    place, stream, zero = (np.full_like(ids, value) for value in (index, how.stream, 0))
     bits = philox((how.seed & LOW, how.seed >> 32), (ids, place, stream, zero))[0].astype(np.float32)
     uniform = np.minimum(bits * np.float32(2**-32) + np.float32(2**-33), np.float32(1 - 2**-24))
     return -np.log(-np.log1p(-uniform))

@@ -103,13 +103,13 @@ def appended(
     heads, kv_heads, head_dim = case.heads, case.kv_heads, case.head_dim
     q, k, v = qkv.view(case.batch, -1, head_dim).split([heads, kv_heads, kv_heads], dim=1)
     cosine, sine = (table[position][:, None] for table in (cos, sin))
-    q, k = (each * cosine + rotate_half(each) * sine for each in (q, k))
+    q, k = (tensor * cosine + rotate_half(tensor) * sine for tensor in (q, k))
     at = position.expand(case.batch)
     first, second = slots(at, 1, page_table, k_cache.shape[1])
     k_cache[first, second] = k[:, None].to(k_cache.dtype)
     v_cache[first, second] = v[:, None]
     if page_table is not None:
-        k_cache, v_cache = (each[page_table.long()].flatten(1, 2) for each in (k_cache, v_cache))
+        k_cache, v_cache = (cache[page_table.long()].flatten(1, 2) for cache in (k_cache, v_cache))
     return q, at, k_cache, v_cache
 
 

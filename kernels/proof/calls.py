@@ -47,11 +47,11 @@ def first_line(error: Exception) -> str:
 
 def spoil(answer: Any) -> None:
     """Fills the tensors of an answer with NaN (-1 for integers): the memory's next answer is not right by chance."""
-    for each in answer if isinstance(answer, tuple | list) else (answer,):
-        if isinstance(each, torch.Tensor):
-            one_byte = each.dtype.itemsize == 1
-            values = each.data.view(torch.uint8) if one_byte else each.data
-            values.fill_(0xFF if one_byte else math.nan if each.is_floating_point() else -1)
+    for output in answer if isinstance(answer, tuple | list) else (answer,):
+        if isinstance(output, torch.Tensor):
+            one_byte = output.dtype.itemsize == 1
+            values = output.data.view(torch.uint8) if one_byte else output.data
+            values.fill_(0xFF if one_byte else math.nan if output.is_floating_point() else -1)
 
 
 def overwrite(target: Any, source: Any) -> None:

@@ -116,7 +116,7 @@ class _Gate:
 
     def again(self, seed: int) -> None:
         """Checks a repeated call after new inputs, the same tensors with new contents, and a second stream."""
-        drawn, other = (inputs.draw(self.case, self.device, seed + each) for each in (0, 1))
+        drawn, other = (inputs.draw(self.case, self.device, seed + offset) for offset in (0, 1))
         packed = pack(self.variant, self.case, self.params, drawn)
         expected_other = self._expect(other, ("normal", seed + 1))
         first, kept = self._call(packed)
@@ -208,7 +208,7 @@ def _rounding_alone(case: BaseCase, used: Arguments, drawn: Arguments) -> float:
     """The relative change of the op's result (LM head: of its logits) between the inputs `drawn` and the rounded
     `used`.
     """
-    rounded, true = (case.continuous(each) for each in (used, drawn))
+    rounded, true = (case.continuous(tensors) for tensors in (used, drawn))
     return rms(rounded - true) / max(rms(true), 1e-300)
 
 

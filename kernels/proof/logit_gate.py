@@ -20,7 +20,7 @@ def difference(logits: "torch.Tensor", expected: "torch.Tensor", boxes: int = 0)
     Where the last `boxes` values of each row are coordinates, the larger of that of the others and of theirs.
     """
     if boxes:
-        parts = [(each[..., :-boxes], each[..., -boxes:]) for each in (logits, expected)]
+        parts = [(tensor[..., :-boxes], tensor[..., -boxes:]) for tensor in (logits, expected)]
         return float(logits.new_tensor([difference(*pair) for pair in zip(*parts, strict=True)]).max())
     return float((logits - expected).norm() / expected.norm().clamp_min(1e-30))
 

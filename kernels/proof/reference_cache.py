@@ -46,7 +46,7 @@ def copied(value: Any) -> Any:
     """A tensor, or a tuple of them, with memory of its own."""
     if isinstance(value, torch.Tensor):
         return value.clone()
-    return tuple(copied(each) for each in value) if isinstance(value, tuple | list) else value
+    return tuple(copied(element) for element in value) if isinstance(value, tuple | list) else value
 
 
 def same(one: Any, two: Any) -> bool:

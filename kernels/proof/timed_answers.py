@@ -45,7 +45,7 @@ class ChangingInputs:
         self.case, self.device = case, device
         first, *others = (inputs.draw(case, device, seed) for seed in SEEDS)
         self._constant = {name: first[name] for name in case.constant if name in first}
-        self._draws = [{name: each[name] for name in each if name not in case.constant} for each in (first, *others)]
+        self._draws = [{name: draw[name] for name in draw if name not in case.constant} for draw in (first, *others)]
         self._signed = [name for name, value in self._draws[0].items() if _is_random(value, self._draws[1][name])]
         self._judged = [(number % len(SEEDS), secrets.randbits(62)) for number in range(JUDGED)]
         self._signs = torch.Generator(device)
@@ -164,7 +164,7 @@ class TimedAnswers:
                 comparisons = list(expected.compare_all(outputs, "while timed"))
             except Failed as failure:
                 return f"Its timed calls give other answers than the gate saw. {failure}"
-            worst = max(comparisons, key=lambda each: each.used, default=None)
+            worst = max(comparisons, key=lambda comparison: comparison.used, default=None)
             if worst is not None and not worst.error <= SLACK * worst.limit:
                 return (
                     "Its timed calls give other answers than the gate saw, as if it remembered earlier ones: "

@@ -86,8 +86,8 @@ def _groups(wide: torch.Tensor, size: int) -> torch.Tensor:
     return torch.nn.functional.pad(wide, (0, missing)).view(wide.shape[0], -1, size)
 
 
-def _spread(each: torch.Tensor, size: int, k: int) -> torch.Tensor:
-    return each.repeat_interleave(size, dim=1)[:, :k]
+def _spread(scales: torch.Tensor, size: int, k: int) -> torch.Tensor:
+    return scales.repeat_interleave(size, dim=1)[:, :k]
 
 
 def _cast_scales(scales: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

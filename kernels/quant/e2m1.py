@@ -20,5 +20,5 @@ def codes(x: Tensor) -> Tensor:
 
 def values(codes: Tensor) -> Tensor:
     """The float32 values of codes 0 to 15."""
-    table = torch.tensor([*E2M1, *(-each for each in E2M1)], device=codes.device)
+    table = torch.tensor([*E2M1, *(-magnitude for magnitude in E2M1)], device=codes.device)
     return table[codes.int()]

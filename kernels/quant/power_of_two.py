@@ -198,7 +198,7 @@ def parts_power_of_two(parts: Sequence[Tensor], weights: str, columns: bool) -> 
     quantise, largest = QUANTISERS[weights], None
     if weights == "nvfp4" or (weights == "fp8" and columns):
         reached = [part.abs().amax(dim=1) if weights == "fp8" else part.abs().amax() for part in parts]
-        largest = torch.stack([each.to(reached[0].device) for each in reached]).amax(dim=0)
+        largest = torch.stack([part.to(reached[0].device) for part in reached]).amax(dim=0)
     made = []
     for part in parts:
         with torch.cuda.device_of(part):

@@ -77,8 +77,8 @@ def positions(config: Any) -> int:
 
 def _limits(text: Any) -> Iterator[int]:
     rope = getattr(text, "rope_parameters", None) or {}
-    by_layer = [each for each in rope.values() if isinstance(each, dict)]
+    by_layer = [entry for entry in rope.values() if isinstance(entry, dict)]
     for name in ("max_position_embeddings", "original_max_position_embeddings"):
-        for limit in (getattr(text, name, None), *(each.get(name) for each in (rope, *by_layer))):
+        for limit in (getattr(text, name, None), *(entry.get(name) for entry in (rope, *by_layer))):
             if isinstance(limit, int):
                 yield limit

@@ -103,7 +103,7 @@ class Clients:
         generation = self._answer(prompt)
         ids = _read(generation)
         self.unstated_s.append((time.monotonic_ns() - max(generation.times_ns)) / 1e9)
-        times = tuple(each - self._away_ns for each in generation.times_ns)
+        times = tuple(ns - self._away_ns for ns in generation.times_ns)
         self._queue.extend([times[-1]] * len(waiting))
         self._left_ns = time.monotonic_ns()
         tokens = self._per_request or len(times)
@@ -157,7 +157,7 @@ class Clients:
 
 def _read(generation: Generation) -> list[list[int]]:
     """The ids of an answer [batch][new]; one that comes late is waited for."""
-    return [[int(each) for each in row] for row in generation.tokens]
+    return [[int(token) for token in row] for row in generation.tokens]
 
 
 def counted_per_request(model: torch.nn.Module, traffic: TrafficShape) -> int:

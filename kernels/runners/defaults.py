@@ -75,7 +75,7 @@ class _Finder:
 
     def option(self, case: Case) -> Option | None:
         """None when no variant is offered, or none passed the gate."""
-        names = {each.name for each in registry.offers(case, self._gpu)[0] if usable(case, each.name)}
+        names = {offer.name for offer in registry.offers(case, self._gpu)[0] if usable(case, offer.name)}
         if not names & quick_variants():
             return None
         bench = Bench(self._device, self._gpu, {}, CASE_RULE, only=quick_variants() & names)

@@ -57,7 +57,7 @@ class EagerRunner(Runner):
     def generate(self, prompt: torch.Tensor, tokens: int, sampling: Samplings = None) -> Generation:
         check_request(prompt, tokens)
         how = of_batch(sampling, len(prompt))
-        drawn = [] if all(each.greedy for each in how) else [_Drawn(how)]
+        drawn = [] if all(sampling.greedy for sampling in how) else [_Drawn(how)]
         clock = _TokenClock()
         config = GenerationConfig(
             do_sample=False, max_new_tokens=tokens, min_new_tokens=tokens, eos_token_id=None, pad_token_id=0

@@ -37,7 +37,7 @@ def in_float32(model: torch.nn.Module) -> Iterator[None]:
         if tensors:
             kept = [tensor.data for tensor in tensors]
             handles += [
-                module.register_forward_pre_hook(lambda *_, own=tensors: _set(own, [each.float() for each in own])),
+                module.register_forward_pre_hook(lambda *_, own=tensors: _set(own, [tensor.float() for tensor in own])),
                 module.register_forward_hook(lambda *_, own=tensors, kept=kept: _set(own, kept), always_call=True),
             ]
     try:

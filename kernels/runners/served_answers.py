@@ -99,7 +99,7 @@ def _other_number(kept: Sequence[KeptBatch], clients: Clients) -> str | None:
     if clients.kind != "decoder":
         return None
     wanted = clients.traffic.output_tokens
-    counts = {len(row) for batch in kept for row in batch.tokens} | {len(each.times_ns) for each in clients.served}
+    counts = {len(row) for batch in kept for row in batch.tokens} | {len(served.times_ns) for served in clients.served}
     other = next((count for count in sorted(counts) if count != wanted), None)
     return None if other is None else f"It answered with {other:,} ids or times where {wanted:,} were asked for."
 
@@ -110,10 +110,10 @@ def _other_times(clients: Clients) -> str | None:
     All by the clients' clock. A request is meant to be sent when the one before it ended, so a time that lies ahead
     would make the next request short.
     """
-    stated_ns = [(each.start_ns, *each.times_ns) for each in clients.served]
-    if any(list(each) != sorted(each) for each in stated_ns) or min(clients.unstated_s) < 0:
+    stated_ns = [(served.start_ns, *served.times_ns) for served in clients.served]
+    if any(list(times) != sorted(times) for times in stated_ns) or min(clients.unstated_s) < 0:
         return "It states times that cannot be: out of order, before the request, or after its ids could be read."
-    late, stated = median(clients.unstated_s), median(each.service_s for each in clients.served)
+    late, stated = median(clients.unstated_s), median(served.service_s for served in clients.served)
     if late <= MOST_LATE_S + MOST_LATE * stated:
         return None
     return (
@@ -127,7 +127,7 @@ def _other_clock(judge_batches: JudgeIds, clients: Clients, early: Sequence[int]
     output = clients.traffic.output_tokens
     counts = sorted(set(early)) if clients.kind == "decoder" else []
     problems = (_of_early_tokens(judge_batches, clients, n) for n in counts if n < output)
-    return next((each for each in problems if each), None)
+    return next((problem for problem in problems if problem), None)
 
 
 def _of_early_tokens(judge_batches: JudgeIds, clients: Clients, tokens: int) -> str | None:

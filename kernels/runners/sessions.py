@@ -135,7 +135,7 @@ def static_cache(model: Any, capacity: int) -> tuple[list[Any], Cache]:
     Raises ValueError for layers that are not attention.
     """
     types, _ = get_layer_types_and_kwargs(model.config.get_text_config(decoder=True))
-    foreign = sorted({each for each in types if each not in ATTENTION_LAYERS})
+    foreign = sorted({kind for kind in types if kind not in ATTENTION_LAYERS})
     if foreign:
         raise ValueError(f"the compiled runner has no static cache for layers of type {', '.join(foreign)}")
     layers: list[Any] = [StaticLayer(max_cache_len=capacity) for _ in types]

@@ -164,7 +164,7 @@ def generate(engine: Engine | AsyncEngine, request: dict[str, Any], serial: int)
     prompts = {f"{serial}-{row}": prompt for row, prompt in enumerate(request["prompts"])}
     arrived = list(engine.serve(prompts, greedy).values())
     times_ns = [max(at for _, at in together) for together in zip(*arrived, strict=False)]
-    return {"tokens": [[each for each, _ in row] for row in arrived], "times_ns": times_ns, "start_ns": start_ns}
+    return {"tokens": [[token for token, _ in row] for row in arrived], "times_ns": times_ns, "start_ns": start_ns}
 
 
 def main(requests: TextIO, answers: TextIO) -> None:

@@ -52,7 +52,7 @@ def environment() -> dict[str, str]:
 
 def _visible(named: str, number_of: Callable[[], int | None]) -> dict[str, str]:
     """The variables that show vLLM the first GPU of those `named` by UUID: vLLM takes numbers only."""
-    if not any(each.strip().startswith("GPU-") for each in named.split(",")) or (number := number_of()) is None:
+    if not any(name.strip().startswith("GPU-") for name in named.split(",")) or (number := number_of()) is None:
         return {}
     return {"CUDA_VISIBLE_DEVICES": str(number), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 

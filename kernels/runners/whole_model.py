@@ -10,8 +10,8 @@ from kernels.runners import Runner, runner
 from kernels.torch_compiled import no_compiler
 
 TORCH_HELPERS = tuple(
-    rf"^void at::native::.*\b{each}"
-    for each in (
+    rf"^void at::native::.*\b{functor}"
+    for functor in (
         r"FillFunctor<",  # writes one value: a position
         r"CUDAFunctor(?:OnSelf)?_add<",  # advances a position; adds a residual behind the last layer
         r"sum_functor<",  # adds the partial sums of several GPUs

@@ -27,7 +27,7 @@ def prove_ahead(bench: Bench, cases: Sequence[Case], jobs: int) -> dict[str, gat
     for processes in (jobs, 1):
         for proven in shared_out(partial(_reports, bench.device), groups, processes):
             reports |= proven
-        groups = [left for group in groups if (left := [each for each in group if reports[each.id].gate == "error"])]
+        groups = [left for group in groups if (left := [trial for trial in group if reports[trial.id].gate == "error"])]
     return reports
 
 

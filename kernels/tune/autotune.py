@@ -107,14 +107,14 @@ def try_case(
         if bench.only is not None and variant.name not in bench.only:
             continue
         mine = lossy_cases if variant.lossy and lossy_cases else (case,)
-        served = [each for each in mine if variant.serves(each, bench.gpu) is None]
+        served = [case for case in mine if variant.serves(case, bench.gpu) is None]
         if not served:
             refusal = variant.serves(mine[0], bench.gpu)
             reason = refusal.reason if refusal else ""
             trials.append(Trial.of(case, variant, {}, reason))
-        for each in served:
-            for params in variant.space(each):
-                trial = Trial.of(each, variant, params, forbidden)
+        for served_case in served:
+            for params in variant.space(served_case):
+                trial = Trial.of(served_case, variant, params, forbidden)
                 trials.append(trial)
                 answers = None if variant.lossy and forbidden else _prove(bench, variant, trial, proving)
                 if answers is not None:
@@ -170,19 +170,19 @@ def _noting(bench: Bench, trial: Trial, references: ReferenceCache) -> Reference
 def _tune(bench: Bench, ready: list[_Runnable]) -> list[_Runnable]:
     """Keeps each variant's best params for the case, and those that may be as good. Gives the others their distance."""
     groups: dict[tuple[str, str], list[_Runnable]] = {}
-    for each in ready:
-        groups.setdefault((each.trial.variant, each.trial.case.key), []).append(each)
-    best = [each for group in groups.values() if len(group) == 1 for each in group]
+    for contender in ready:
+        groups.setdefault((contender.trial.variant, contender.trial.case.key), []).append(contender)
+    best = [contender for group in groups.values() if len(group) == 1 for contender in group]
     for group in (group for group in groups.values() if len(group) > 1):
         quick = StoppingRule(seconds=0.3, width=0.05, least=5, warmup_seconds=0.01)
-        times = _time(bench, {each.trial.id: each for each in group}, quick)
-        group.sort(key=lambda each: times[each.trial.id].ms)
+        times = _time(bench, {contender.trial.id: contender for contender in group}, quick)
+        group.sort(key=lambda contender: times[contender.trial.id].ms)
         first = group[0].trial
-        for each in group:
-            ratio = times[each.trial.id].ms / max(times[first.id].ms, 1e-12)
-            each.trial.reason = f"{ratio:.2f}x slower than {called(first, each.trial)}."
-            _record_time(bench, each.trial, times[each.trial.id])
-        best += [each for each in group[:FINALISTS] if times[each.trial.id].low <= times[first.id].high]
+        for contender in group:
+            ratio = times[contender.trial.id].ms / max(times[first.id].ms, 1e-12)
+            contender.trial.reason = f"{ratio:.2f}x slower than {called(first, contender.trial)}."
+            _record_time(bench, contender.trial, times[contender.trial.id])
+        best += [contender for contender in group[:FINALISTS] if times[contender.trial.id].low <= times[first.id].high]
     return best
 
 
@@ -190,17 +190,17 @@ def _race(bench: Bench, ready: list[_Runnable], end: float) -> float:
     """Times the survivors side by side. Returns the noise: the share by which two runs of one variant differ."""
     if not ready:
         return 0.0
-    default = default_of([each.trial for each in ready])
-    racing = {each.trial.id: each for each in ready}
+    default = default_of([contender.trial for contender in ready])
+    racing = {contender.trial.id: contender for contender in ready}
     racing[AGAIN] = racing[default.id]
     times = _time(bench, racing, _rule(bench, end))
-    for each in ready:
-        bench.note(each.trial, 0.0)
-        _record_time(bench, each.trial, times[each.trial.id])
-        each.trial.raced, each.trial.kernels = True, kernels_seen(each.call, bench.device)
-        each.trial.host_us = host_us(each.call, bench.device) if bench.host else None
-        if bench.settled and (timing := settled(each.call, bench.device, bench.timer)) is not None:
-            each.trial.take_settled(timing, floor_ms(each.trial.case, bench.ceilings))
+    for contender in ready:
+        bench.note(contender.trial, 0.0)
+        _record_time(bench, contender.trial, times[contender.trial.id])
+        contender.trial.raced, contender.trial.kernels = True, kernels_seen(contender.call, bench.device)
+        contender.trial.host_us = host_us(contender.call, bench.device) if bench.host else None
+        if bench.settled and (timing := settled(contender.call, bench.device, bench.timer)) is not None:
+            contender.trial.take_settled(timing, floor_ms(contender.trial.case, bench.ceilings))
     return abs(times[AGAIN].ms / max(times[default.id].ms, 1e-12) - 1)
 
 
@@ -215,13 +215,13 @@ def _settle(bench: Bench, ready: list[_Runnable], end: float) -> None:
     A floor that was too high by the first ceilings is replaced by that of the second; there is no share of it. What
     torch runs by itself stays, since nothing is claimed of it.
     """
-    doubtful = [each for each in ready if each.trial.gate == "pass" and each.trial.doubt]
+    doubtful = [contender for contender in ready if contender.trial.gate == "pass" and contender.trial.doubt]
     if not doubtful:
         return
     again = bench.measure(bench.device.type)
-    times = _time(bench, {each.trial.id: each for each in doubtful}, _rule(bench, end))
-    own = torchs_own([each.trial for each in ready if each.trial.gate == "pass"])
-    for trial in (each.trial for each in doubtful):
+    times = _time(bench, {contender.trial.id: contender for contender in doubtful}, _rule(bench, end))
+    own = torchs_own([contender.trial for contender in ready if contender.trial.gate == "pass"])
+    for trial in (contender.trial for contender in doubtful):
         _record_time(bench, trial, times[trial.id])
         if trial.gate != "pass" or not trial.doubt:
             continue
@@ -243,17 +243,17 @@ def _judge(bench: Bench, ready: list[_Runnable]) -> None:
     """
     for judged in range(JUDGED):
         references = ReferenceCache()  # one of these at a time: each holds copies of its inputs
-        for each in (each for each in ready if each.trial.gate == "pass"):
-            refusal = each.answers.refusal(judged, _noting(bench, each.trial, references))
-            if not refusal and not each.trial.peer:
-                refusal = borrowed(each.trial.kernels, registry.variant(each.trial.variant))
+        for contender in (contender for contender in ready if contender.trial.gate == "pass"):
+            refusal = contender.answers.refusal(judged, _noting(bench, contender.trial, references))
+            if not refusal and not contender.trial.peer:
+                refusal = borrowed(contender.trial.kernels, registry.variant(contender.trial.variant))
             if refusal:
-                each.trial.gate, each.trial.reason = "fail", refusal
+                contender.trial.gate, contender.trial.reason = "fail", refusal
 
 
 def _time(bench: Bench, ready: Mapping[str, _Runnable], rule: StoppingRule) -> dict[str, Timing]:
-    calls = {name: each.call for name, each in ready.items()}
-    answers = {name: each.answers for name, each in ready.items()}
+    calls = {name: contender.call for name, contender in ready.items()}
+    answers = {name: contender.answers for name, contender in ready.items()}
     with torch.no_grad():
         return interleaved(
             calls, bench.device, rule, bench.timer, answers, lambda name: bench.note(ready[name].trial, 0.0)

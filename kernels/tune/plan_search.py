@@ -97,7 +97,7 @@ def _search_pass(
             for rival in _rivals(options, planned):
                 if not goes_on():
                     break
-                swapped = [rival if each is op else each for each in plan]
+                swapped = [rival if planned is op else planned for planned in plan]
                 before, after = timer(queries, [[*fixed, *plan], [*fixed, *swapped]])
                 if math.inf in (before, after):
                     continue
@@ -124,7 +124,7 @@ def _race(
 
 def _rivals(options: OptionTable, op: PlannedOp) -> list[PlannedOp]:
     """Other params for the model's pass, and other options that are at most BEHIND times slower alone."""
-    rivals = next((each for each in options.values() if any(option.op is op for option in each)), ())
+    rivals = next((choices for choices in options.values() if any(option.op is op for option in choices)), ())
     best = min((option.ms for option in rivals), default=0.0)
     others = [option.op for option in rivals if option.op is not op and option.ms <= BEHIND * best]
     case = case_from.validate_python(op.case)
@@ -145,7 +145,7 @@ def _sum(options: OptionTable, cases: Iterable[Case]) -> float:
 def _merged(*groups: Iterable[PlannedOp | None]) -> list[PlannedOp]:
     merged: list[PlannedOp] = []
     for op in (op for group in groups for op in group if op is not None):
-        if not any(op is each for each in merged):
+        if not any(op is other for other in merged):
             merged.append(op)
     return merged
 

@@ -25,10 +25,10 @@ def exclusive_launch(device: torch.device, beside: Sequence[torch.cuda.Stream] =
     """
     stream = torch.cuda.current_stream(device)
     with _LOCK:
-        for each in (stream, *beside):
-            if each.device_index in _LAST:
-                each.wait_event(_LAST[each.device_index])
+        for queue in (stream, *beside):
+            if queue.device_index in _LAST:
+                queue.wait_event(_LAST[queue.device_index])
         yield
         done = torch.cuda.Event()
         done.record(stream)
-        _LAST.update((each.device_index, done) for each in (stream, *beside))
+        _LAST.update((queue.device_index, done) for queue in (stream, *beside))

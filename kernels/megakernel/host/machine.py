@@ -137,11 +137,13 @@ class Rank:
         how = of_batch(request.sampling, batch)
         params["sampling"][:batch] = device.sampling_words(how, vocab)
         stride = 0 if logits is None else batch * vocab
-        if logits is None and not all(each.greedy for each in how):
+        if logits is None and not all(sampling.greedy for sampling in how):
             logits = self._logits
         pointers = {name: tensor.data_ptr() for name, tensor in self._held.items()} | self._word_pointers
         tensors = {"first_token": request.first, "fault": self._fault, "trace": self.trace}
-        tensors |= {name: each for name, each in (("forced", request.forced), ("logits", logits)) if each is not None}
+        tensors |= {
+            name: tensor for name, tensor in (("forced", request.forced), ("logits", logits)) if tensor is not None
+        }
         pointers |= {name: tensor.data_ptr() for name, tensor in tensors.items()}
         pointers |= {"host_tokens": tokens, "host_cancel": host_cancel.ctypes.data}
         scalars = {

@@ -50,7 +50,7 @@ class RankedMachine:
             with current(place[1]):
                 self.ranks.append(Rank(own.model, made, place, capacity, tuning, own.rounded))
         for rank in self.ranks:
-            others = [each.words_at() - rank.words_at() for each in self.ranks if each is not rank]
+            others = [other.words_at() - rank.words_at() for other in self.ranks if other is not rank]
             rank.peers[: len(others)] = others
         self.program, self.layout = made.programs[0], made.programs[0].layout
         self._others = [torch.cuda.Stream(gpu) for gpu in gpus[1:]]

@@ -118,7 +118,7 @@ def timeline_of(recorded: Recorded) -> Timeline:
     for rank, own in enumerate(ranks[1:], 1):
         ahead, most = _clock_ahead(ranks[0], own)
         doubt = max(doubt, most)
-        ranks[rank] = [each._replace(gpu=rank, marks=[mark - ahead for mark in each.marks]) for each in own]
+        ranks[rank] = [span._replace(gpu=rank, marks=[mark - ahead for mark in span.marks]) for span in own]
     program = recorded[0][0]
     return Timeline(len(program.instructions), program.shape.layers, list(itertools.chain(*ranks)), len(ranks), doubt)
 
@@ -225,7 +225,9 @@ def read_chrome(path: Path) -> Timeline:
         raise BadTrace(f"{path}: not a timeline of the megakernel ({type(error).__name__})") from None
     if not spans or any(len(span.marks) != DONE + 1 or span.op not in OP_NAMES for span in spans):
         raise BadTrace(f"{path}: not a timeline of the megakernel: its events are others")
-    sms, layers, gpus = (max(each) for each in zip(*((span.sm, span.layer, span.gpu) for span in spans), strict=True))
+    sms, layers, gpus = (
+        max(values) for values in zip(*((span.sm, span.layer, span.gpu) for span in spans), strict=True)
+    )
     return Timeline(1 + sms, layers, spans, 1 + gpus, doubt)
 
 
@@ -234,7 +236,7 @@ def summary(timeline: Timeline) -> dict[str, tuple[float, float, float]]:
     spent: dict[str, np.ndarray] = {}
     for span in timeline.spans:
         spent[span.op] = spent.get(span.op, np.zeros(3)) + np.diff(span.marks)
-    return {name: tuple(each / 1000 / timeline.sms / timeline.gpus) for name, each in spent.items()}
+    return {name: tuple(ns / 1000 / timeline.sms / timeline.gpus) for name, ns in spent.items()}
 
 
 def drawing(timeline: Timeline, layer: int, sms: Sequence[int], width: int = 100) -> list[str]:
@@ -253,7 +255,7 @@ def drawing(timeline: Timeline, layer: int, sms: Sequence[int], width: int = 100
         row = [" "] * width
         own = (span for span in spans if (span.gpu, span.sm) == (gpu, sm))
         for first, last, letter in itertools.chain.from_iterable(map(_phases, own)):
-            low, high = (int((each - begin) * width / max(1, end - begin)) for each in (first, last))
+            low, high = (int((time - begin) * width / max(1, end - begin)) for time in (first, last))
             row[low : max(high, low + 1)] = letter * (max(high, low + 1) - low)
         which = f"GPU {gpu} " if timeline.gpus > 1 else ""
         lines.append(f"{which}SM {sm:3} |{''.join(row[:width])}|")

@@ -68,8 +68,8 @@ class Format:
 
 
 FORMATS = {
-    each.name: each
-    for each in (
+    form.name: form
+    for form in (
         Format("bf16", 16, header=0, block_scales=0),
         Format("int8", 8, header=0, block_scales=2 * ROW_SCALES),
         Format("fp8", 8, header=4 * ROW_SCALES, block_scales=0),
@@ -153,7 +153,7 @@ def nvfp4_registers(word: NDArray[np.uint32]) -> list[NDArray[np.uint32]]:
     """The four pairs of bf16 that the kernel makes of a word's eight codes: linear in its bits, and invertible."""
     rotated = word << np.uint32(6) | word >> np.uint32(26)
     mixed = (word, word << np.uint32(4), rotated << np.uint32(4), rotated ^ rotated << np.uint32(8))
-    return [each & np.uint32(NVFP4_BITS) for each in mixed]
+    return [word & np.uint32(NVFP4_BITS) for word in mixed]
 
 
 def nvfp4_codes(words: NDArray[np.uint32]) -> Bytes:

@@ -109,7 +109,7 @@ def effects(shape: ModelShape, layout: Layout, sm: int, words: dict[str, int]) -
 
     reads = tuple(moved(read, sm % layout.copies) for read in declared.reads)
     copies = [range(layout.copies if write.buffer in COPIED else 1) for write in declared.writes]
-    writes = tuple(moved(each, i) for each, all_of in zip(declared.writes, copies, strict=True) for i in all_of)
+    writes = tuple(moved(words, i) for words, all_of in zip(declared.writes, copies, strict=True) for i in all_of)
     return replace(declared, reads=reads, writes=writes)
 
 

@@ -229,7 +229,7 @@ class Ordering:
         heads = [self._head_after(sm) for sm in range(self.sms)]
         writers: dict[tuple[int, int, int], set[int]] = {}
         met: list[set[tuple[int, int, int]]] = [set() for _ in range(self.sms)]
-        for node in (each for each in self.nodes if each.token == 0):
+        for node in (node for node in self.nodes if node.token == 0):
             for place in node.effects.appends:
                 writers.setdefault(place, set()).add(node.sm)
             if node.effects.appends and heads[node.sm] < node.index:
