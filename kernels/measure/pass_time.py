@@ -48,8 +48,6 @@ UNPACK_US = 3.0
 """What unpacking adds to a megakernel's layer beside that, the beginning and end of each product: the mean of the 8B
 and the 70B's shape in fp8 on one, two and four H200s (`h200x2/decode-8b.json`, `h200x4/decode-8b-fp8.json`,
 `h200x4/decode-70b-fp8.json`)."""
-MEGAKERNEL_INT8 = 1 + 2 / 32
-"""Bytes of an int8 weight in the megakernel: its code, and a float16 scale per 32."""
 KERNELS = {"kernels": (5, 8), "compiled": (15, 13), "cuda_graphs": (44, 45)}
 """Dependent kernels of a layer, in a decode step and in a prompt. `kernels`: `docs/kernels/whole-model.md`; the others
 as profiles of Llama-3.2-1B counted launches (`llama-3.2-1b.json`)."""

@@ -10,7 +10,7 @@ from typing import Annotated, get_args
 from pydantic import Field, TypeAdapter
 
 from kernels.ops.attention import AttentionCase
-from kernels.ops.base import BYTES, BaseCase, DType, Epilogue, SamplingKind, Weights
+from kernels.ops.base import BYTES, MODEL_BYTES, BaseCase, DType, Epilogue, SamplingKind, Weights
 from kernels.ops.gated import GatedCase
 from kernels.ops.grouped import GroupedCase
 from kernels.ops.linear import LinearCase
@@ -22,7 +22,7 @@ from kernels.ops.step_attention import StepAttentionCase
 from kernels.quant.formats import Scales
 
 __all__ = [
-    "BYTES", "OPS", "PARTS", "TORCH_VARIANTS", "AttentionCase", "BaseCase", "Case", "DType", "Epilogue",
+    "BYTES", "MODEL_BYTES", "OPS", "PARTS", "TORCH_VARIANTS", "AttentionCase", "BaseCase", "Case", "DType", "Epilogue",
     "GatedCase", "GroupedCase", "LinearCase", "LmHeadCase", "ModelCase", "RmsNormCase", "RopeCase", "SamplingKind",
     "Scales", "StepAttentionCase", "Weights", "case_from",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from kernels.ops.base import BYTES, BaseCase, Weights
+from kernels.ops.base import MODEL_BYTES, BaseCase, Weights
 
 
 class ModelCase(BaseCase):
@@ -52,7 +52,7 @@ class ModelCase(BaseCase):
 
     def with_weights(self, weights: str) -> "ModelCase":
         """The same with its parameters in another precision."""
-        fewer = self.parameters * (BYTES[self.weights] - BYTES[weights])
+        fewer = self.parameters * (MODEL_BYTES[self.weights] - MODEL_BYTES[weights])
         return self.model_copy(update={"weights": weights, "bytes_per_token": self.bytes_per_token - fewer})
 
 

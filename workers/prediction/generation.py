@@ -13,7 +13,7 @@ from kernels.megakernel.program.ranks import RANKS, part_of
 from kernels.megakernel.program.shape import BATCH_MOST, Unsupported, shape_of
 from kernels.megakernel.program.shape import FAMILIES as DENSE
 from kernels.model_files.families import is_mixture, is_sparse
-from kernels.ops import BYTES
+from kernels.ops import BYTES, MODEL_BYTES
 from kernels.server.scheduler.batching import STEP_TOKENS
 from workers.documents.gpu_class import gpus_of, single_gpu_class
 from workers.documents.measurement import Rates
@@ -144,7 +144,7 @@ class _Request:
             count = pass_time.kernels_of(self.sizes, self.runner, reads_prompt)
             layer = pass_time.kernels_layer(count, self.kernel_us, self.gpus)
         by = self.gpus * rates.read_tbps, self.gpus * flops(self.activations, rates)
-        size = pass_time.MEGAKERNEL_INT8 if self.runner == MEGAKERNEL and weights == "int8" else BYTES[weights]
+        size = (MODEL_BYTES if self.runner == MEGAKERNEL else BYTES)[weights]
         return pass_ms(self.sizes, work, size, BYTES[self.activations] / SIXTEEN_BITS, by, layer)
 
 

@@ -105,6 +105,7 @@ def test_whole_model_variants_say_what_they_cannot_do() -> None:
         "kernels",
         "kernels_fp8",
         "megakernel",
+        "megakernel_int8",
         "megakernel_fp8",
         "megakernel_nvfp4",
         "vllm",
