@@ -66,7 +66,7 @@ def _drawn_rope(draw: random.Random) -> tuple[int, int, int, int, int]:
 
 
 def check_lm_head(dtype: DType, cpu: bool) -> list[Case]:
-    kinds: tuple[Weights, ...] = (dtype,) if cpu else (dtype, "fp8", "nvfp4", "int4")
+    kinds: tuple[Weights, ...] = (dtype,) if cpu else (dtype, "int8", "fp8", "nvfp4", "int4")
     draw = random.Random("lm_head")
     drawn = [] if cpu else [(draw.randint(1, 16), size(draw, 64, 152_064), size(draw, 8, 4096, 8)) for _ in range(3)]
     return [
@@ -108,4 +108,4 @@ def _of_model(rows: tuple[int, ...], hidden: int, intermediate: int, vocab: int,
 
 def heads_weights(dtype: DType) -> tuple[Weights, ...]:
     """The types of weight that an LM head is timed in."""
-    return (dtype,) if dtype == "fp32" else (dtype, "fp8", "nvfp4", "int4")
+    return (dtype,) if dtype == "fp32" else (dtype, "int8", "fp8", "nvfp4", "int4")

@@ -13,7 +13,7 @@ MODELS: dict[str, tuple[tuple[int, int], ...]] = {
 }
 """(n, k) of q, k, v packed; o; gate, up packed; down."""
 
-STREAMED: tuple[Weights, ...] = ("bf16", "fp8", "nvfp4", "int4")
+STREAMED: tuple[Weights, ...] = ("bf16", "int8", "fp8", "nvfp4", "int4")
 """Weights that a decode step may stream."""
 
 

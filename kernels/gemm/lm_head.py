@@ -132,6 +132,15 @@ class LmHeadSkinnyFp8(_Lossy):
 
 
 @register
+class LmHeadSkinnyInt8(_Lossy):
+    """int8 weights with a float16 scale per 32."""
+
+    name = "lm_head_skinny_int8"
+    summary = "streamed LM head, int8 weights, a scale per 32"
+    weights = "int8"
+
+
+@register
 class LmHeadSkinnyNvfp4(_Lossy):
     """e2m1 weights with an e4m3 scale per 16."""
 

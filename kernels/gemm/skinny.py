@@ -135,6 +135,15 @@ class SkinnyFp8(_Lossy):
 
 
 @register
+class SkinnyInt8(_Lossy):
+    """int8 weights with a float16 scale per 32."""
+
+    name = "skinny_int8"
+    summary = "streamed product for up to 16 rows, int8 weights, a scale per 32"
+    weights = "int8"
+
+
+@register
 class SkinnyNvfp4(_Lossy):
     """e2m1 weights with an e4m3 scale per 16, in NVFP4's layout of numbers."""
 

@@ -66,6 +66,9 @@ def packed(config: TileConfig, weight: Tensor, dtype: str, gates: bool) -> tuple
     codes = arranged(quantised_weight.codes.view(torch.uint8))
     if config.kind == "fp8":
         return order.pack_fp8(codes, config), order.padded_rows(arranged(quantised_weight.scales), config)
+    if config.kind == "int8":
+        placed = replace(quantised_weight, codes=codes, scales=arranged(quantised_weight.scales))
+        return (order.pack_int8(placed, config),)
     if quantised_weight.zeros is None:
         placed = replace(quantised_weight, codes=codes, scales=arranged(quantised_weight.scales.view(torch.uint8)))
         scales = torch.full(

@@ -12,6 +12,7 @@ from torch import Tensor
 from kernels.gemm.skinny_tiles import STEP_K, TileConfig
 from kernels.quant.absmax import INT4_GROUP, NVFP4_BLOCK, QuantisedWeight
 from kernels.quant.gf2 import gf2_inverse
+from kernels.quant.power_of_two import GROUP
 
 
 def paired(weight: Tensor) -> Tensor:
@@ -31,6 +32,14 @@ def pack_fp8(codes: Tensor, config: TileConfig) -> Tensor:
     """float8_e4m3fn [rows, k] as the stream, uint8: each lane has both products of a step in one 16-byte word."""
     cells = _cells(codes.view(torch.uint8), config, 1)
     return _bytes(cells.permute(*_OUTER, 8, 9, _G, _T, _J, _PAIR, _HALF, _E)).flatten()
+
+
+def pack_int8(quantised: QuantisedWeight, config: TileConfig) -> Tensor:
+    """int8 codes and float16 scales as the stream, uint8: 512 bytes of codes, 128 for 0, then 32 of scales."""
+    cells = _cells(quantised.codes.view(torch.uint8), config, 1) ^ 128
+    codes = _bytes(cells.permute(*_OUTER, 8, 9, _G, _T, _J, _PAIR, _HALF, _E)).flatten(6)
+    scales = _per_group(quantised.scales.view(torch.int16), config, GROUP, ()).permute(*_OUTER, _G, _HALF)
+    return torch.cat([codes, _bytes(scales).flatten(6)], dim=-1).flatten()
 
 
 def pack_nvfp4(quantised: QuantisedWeight, config: TileConfig) -> Tensor:

@@ -10,11 +10,11 @@ from functools import cached_property
 from kernels.cuda.occupancy import H200_CLUSTERS, SHARED_HALF, SHARED_MOST, clusters_at_once
 from kernels.ops import LinearCase
 
-KINDS = ("same", "fp8", "nvfp4", "int4", "int4_zero")
+KINDS = ("same", "fp8", "nvfp4", "int4", "int4_zero", "int8")
 """Types of weight in the order of `Kind` in skinny_weights.cuh."""
 
-STEP_K = {"same": 32, "fp8": 32, "nvfp4": 64, "int4": 128, "int4_zero": 128}
-STEP_BYTES = {"same": 1024, "fp8": 512, "nvfp4": 576, "int4": 1056, "int4_zero": 1088}
+STEP_K = {"same": 32, "fp8": 32, "nvfp4": 64, "int4": 128, "int4_zero": 128, "int8": 32}
+STEP_BYTES = {"same": 1024, "fp8": 512, "nvfp4": 576, "int4": 1056, "int4_zero": 1088, "int8": 544}
 
 CANDIDATES_BYTES = 8 << 10
 """Static shared memory of an LM head's candidates."""
@@ -205,7 +205,7 @@ def configs(
     kind: str, m: int, rows: int, k: int, keep: bool = False, spare: int = 0, row_bytes: int = 0
 ) -> list[TileConfig]:
     """Every tile config that fits into shared memory, the best guess first."""
-    four_bit = kind not in ("same", "fp8")
+    four_bit = kind not in ("same", "fp8", "int8")
     candidates = [
         TileConfig(kind, m, rows, k, splits, k_warps, row_tiles, warps, keep, spare, row_bytes)
         for splits in ((1,) if keep else (1, 2, 4))

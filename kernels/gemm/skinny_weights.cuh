@@ -7,7 +7,7 @@
 namespace skinny {
 using namespace tiles;
 
-enum Kind { kSame, kFp8, kNvfp4, kInt4, kInt4Zero };
+enum Kind { kSame, kFp8, kNvfp4, kInt4, kInt4Zero, kInt8 };
 constexpr Kind kWeights = (Kind)WEIGHTS;
 constexpr bool kQuantised = kWeights != kSame;
 
@@ -75,6 +75,30 @@ struct Step<kFp8> {
                              e4m3x2_to_f16x2(f.w >> 16)};
       in.multiply(sums[tile], first, 0);
       in.multiply(sums[tile], second, 1);
+    }
+  }
+};
+
+// int8 with an fp16 scale per 32 columns, in the order of e4m3.
+template <>
+struct Step<kInt8> {
+  static constexpr int kK = 32, kBytes = 512 + 32;
+  static __device__ __forceinline__ void run(Sums (&sums)[ROW_TILES], const char* w, const char* const (&x)[kInputs]) {
+    const Inputs in(x, 0);
+#pragma unroll
+    for (int tile = 0; tile < ROW_TILES; tile++) {
+      const uint4 f = fragment(w + tile * kBytes);
+      const float2 scale = unpack<f16>(*(const u32*)(w + tile * kBytes + 512 + threadIdx.x % 32 / 4 * 4));
+      const u32 words[4] = {f.x, f.y, f.z, f.w};
+      Sums group = {};
+#pragma unroll
+      for (int half = 0; half < 2; half++) {
+        const uint2 left = int8x4_to_f16x4(words[half * 2]), right = int8x4_to_f16x4(words[half * 2 + 1]);
+        const u32 a[4] = {left.x, left.y, right.x, right.y};
+        in.multiply(group, a, half);
+      }
+#pragma unroll
+      for (int i = 0; i < N_TILES * 4; i++) sums[tile][i / 4][i % 4] += (i % 4 < 2 ? scale.x : scale.y) * group[i / 4][i % 4];
     }
   }
 };

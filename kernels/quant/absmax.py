@@ -1,8 +1,8 @@
-"""The weights of single products in fp8, nvfp4 and int4. Imports torch.
+"""The weights of single products in int8, fp8, nvfp4 and int4. Imports torch.
 
-fp8 has a power of two per row, as in `power_of_two.py`: values that a whole model was rounded to, by GPTQ say, are
-rounded to themselves. The scales of nvfp4 (e4m3, per 16 values) and int4 (per group of 128) are absmax: the largest
-value of what shares a scale becomes the largest code.
+int8 has a scale per 32 values and fp8 a power of two per row, as in `power_of_two.py`: values that a whole model was
+rounded to, by GPTQ say, are rounded to themselves in fp8. The scales of nvfp4 (e4m3, per 16 values) and int4 (per group
+of 128) are absmax: the largest value of what shares a scale becomes the largest code.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import torch
 from kernels.dtypes import DTYPES
 from kernels.quant import e2m1
 from kernels.quant.formats import E4M3_MOST
-from kernels.quant.power_of_two import fp8_power_of_two
+from kernels.quant.power_of_two import GROUP, fp8_power_of_two, int8_groups
 
 NVFP4_BLOCK = 16
 INT4_GROUP = 128
@@ -22,9 +22,10 @@ INT4_GROUP = 128
 class QuantisedWeight:
     """A weight [rows, k] as codes and scales.
 
-    fp8: codes float8_e4m3fn, `scales` [rows] float32. nvfp4: codes uint8 (e2m1), `scales` [rows, k / 16] float8_e4m3fn
-    times `tensor_scale`. int4: codes uint8 0 to 15, `scales` [rows, k / 128] in the activations' dtype, `zeros` [rows,
-    k / 128] float32: 8 where symmetric. The last block or group may be short.
+    int8: codes int8, `scales` [rows, k / 32] float16. fp8: codes float8_e4m3fn, `scales` [rows] float32. nvfp4: codes
+    uint8 (e2m1), `scales` [rows, k / 16] float8_e4m3fn times `tensor_scale`. int4: codes uint8 0 to 15, `scales` [rows,
+    k / 128] in the activations' dtype, `zeros` [rows, k / 128] float32: 8 where symmetric. The last block or group may
+    be short.
     """
 
     codes: torch.Tensor
@@ -34,15 +35,19 @@ class QuantisedWeight:
 
 
 def quantised(weight: torch.Tensor, weights: str, dtype: str, zero: bool = False) -> QuantisedWeight:
-    """The weight [rows, k] as fp8, nvfp4 or int4 (beside activations of `dtype`). Raises ValueError for others."""
+    """The weight [rows, k] as int8, fp8, nvfp4 or int4, beside activations of `dtype`. Raises ValueError for others."""
     if weights == "fp8":
         quantised_weight = fp8_power_of_two(weight)
         return QuantisedWeight(quantised_weight.codes.view(torch.float8_e4m3fn), quantised_weight.row_scales)
+    if weights == "int8":
+        groups = int8_groups(weight)
+        assert groups.block_scales is not None
+        return QuantisedWeight(groups.codes.view(torch.int8), groups.block_scales)
     if weights == "nvfp4":
         return nvfp4_absmax(weight)
     if weights == "int4":
         return int4_absmax(weight, DTYPES[dtype], zero)
-    raise ValueError(f"weights is {weights}: fp8, nvfp4 and int4 are known")
+    raise ValueError(f"weights is {weights}: int8, fp8, nvfp4 and int4 are known")
 
 
 def nvfp4_absmax(weight: torch.Tensor) -> QuantisedWeight:
@@ -74,6 +79,8 @@ def values(quantised: QuantisedWeight) -> torch.Tensor:
     codes, scales = quantised.codes, quantised.scales.float()
     if codes.dtype == torch.float8_e4m3fn:
         return codes.float() * scales[:, None]
+    if codes.dtype == torch.int8:
+        return codes.float() * _spread(scales, GROUP, codes.shape[1])
     if quantised.zeros is None:
         return e2m1.values(codes) * (_spread(scales, NVFP4_BLOCK, codes.shape[1]) * quantised.tensor_scale)
     zeros = _spread(quantised.zeros, INT4_GROUP, codes.shape[1])

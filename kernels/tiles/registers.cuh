@@ -41,6 +41,14 @@ __device__ __forceinline__ uint2 e4m3x4_to_f16x4(u32 codes) {
       : "r"(codes));
   return pairs;
 }
+// Four integers, stored as bytes with 128 for 0, as four fp16 values, exactly. A byte below that of 0x64 is the fp16
+// number 1024 + byte.
+__device__ __forceinline__ uint2 int8x4_to_f16x4(u32 codes) {
+  const __half2 zero = __float2half2_rn(1152.f);
+  const u32 low = __byte_perm(codes, 0x64646464u, 0x4140), high = __byte_perm(codes, 0x64646464u, 0x4342);
+  const __half2 first = __hsub2(*(const __half2*)&low, zero), second = __hsub2(*(const __half2*)&high, zero);
+  return make_uint2(*(const u32*)&first, *(const u32*)&second);
+}
 
 // 2^x. Results below the smallest normal number are 0.
 __device__ __forceinline__ float ex2_ftz(float x) {

@@ -58,14 +58,6 @@ __device__ __forceinline__ float4 four_scales(u32 word) {
   return make_float4(low.x, low.y, high.x, high.y);
 }
 
-// Four codes, unsigned with 128 for 0, as two pairs of fp16: 1024 + code is a bit pattern, and the difference is exact.
-__device__ __forceinline__ uint2 int8x4_to_f16x4(u32 codes) {
-  uint2 pairs = make_uint2(__byte_perm(codes, 0x64646464u, 0x4140), __byte_perm(codes, 0x64646464u, 0x4342));
-  asm("sub.rn.f16x2 %0, %0, %1;" : "+r"(pairs.x) : "r"(0x64806480u));
-  asm("sub.rn.f16x2 %0, %0, %1;" : "+r"(pairs.y) : "r"(0x64806480u));
-  return pairs;
-}
-
 // Tile n of block i as an operand; int8 and nvfp4 codes are not scaled yet.
 __device__ __forceinline__ uint4 operand(const Codes& own, int i, int n) {
   const uint4 codes = own.codes[i];

@@ -47,6 +47,9 @@ def _products(content, kind, dtype, lane):
             yield fragment.view(dtype).float().view(4, 2)
     elif kind == "fp8":
         yield from fragments[0].view(torch.float8_e4m3fn).float().view(2, 4, 2)
+    elif kind == "int8":
+        scales = content[512:].view(torch.float16).float().view(8, 2)[lane // 4]  # of rows g and g + 8
+        yield from ((fragments[0].float() - 128).view(2, 2, 2, 2) * scales[:, None]).view(2, 4, 2)
     elif kind == "nvfp4":
         scales = content[512:].view(torch.float8_e4m3fn).float().view(16, 2, 2)[lane // 2]
         for i, word in enumerate(_integers(fragments)):

@@ -64,6 +64,8 @@ def assert_right(y, case, arguments):
         ("same", 9, 72, 520, "rmsnorm_scale_swiglu", "bf16", {"splits": 2}),
         ("fp8", 1, 200, 264, "residual", "bf16", {"k_warps": 4}),
         ("fp8", 3, 200, 264, "bias", "bf16", {"splits": 1}),
+        ("int8", 1, 200, 264, "residual", "bf16", {"k_warps": 4}),
+        ("int8", 11, 72, 520, "rmsnorm_scale_swiglu", "fp16", {"splits": 2}),
         ("nvfp4", 16, 72, 264, "residual", "bf16", {"splits": 4, "warps": 16}),
         ("nvfp4", 1, 40, 264, "swiglu", "fp16", {"k_warps": 8, "warps": 16}),
         ("int4", 5, 72, 520, "swiglu", "fp16", {"warps": 16}),
@@ -102,6 +104,7 @@ def test_skinny(kind, m, n, k, epilogue, dtype, picked):
     ("m", "vocab", "k", "sampling", "weights"),
     [
         (5, 1009, 64, "argmax", "fp8"),
+        (3, 777, 72, "argmax", "int8"),
         (16, 777, 72, "top_k_p", "nvfp4"),
         (6, 40, 64, "top_k_p", "bf16"),
         (1, 1009, 64, "argmax", "bf16"),

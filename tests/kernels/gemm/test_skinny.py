@@ -18,6 +18,7 @@ from tests.kernels.gemm.lane_by_lane import weight_of
 
 CONFIG_PARAMS = {
     "same": {"splits": 2, "k_warps": 2},
+    "int8": {"splits": 2, "k_warps": 4},
     "fp8": {"k_warps": 4},
     "nvfp4": {"k_warps": 2, "row_tiles": 2},
     "int4": {"splits": 2, "k_warps": 1},
@@ -51,7 +52,7 @@ def test_lanes_find_every_value(kind, gates):
 
 @pytest.mark.parametrize(
     ("weights", "zero", "limit"),
-    [("fp8", False, 0.03), ("nvfp4", False, 0.11), ("int4", False, 0.13), ("int4", True, 0.12)],
+    [("int8", False, 0.01), ("fp8", False, 0.03), ("nvfp4", False, 0.11), ("int4", False, 0.13), ("int4", True, 0.12)],
 )
 def test_rounding_costs_what_the_format_costs(weights, zero, limit):
     weight = torch.randn(64, 512, generator=torch.Generator().manual_seed(2))
@@ -59,7 +60,7 @@ def test_rounding_costs_what_the_format_costs(weights, zero, limit):
     assert limit / 3 < error < limit
 
 
-@pytest.mark.parametrize("weights", ["fp8", "nvfp4", "int4"])
+@pytest.mark.parametrize("weights", ["int8", "fp8", "nvfp4", "int4"])
 def test_rows_of_zeros_and_single_spikes_survive(weights):
     weight = torch.zeros(16, 256)
     weight[3, 7] = 5.0
@@ -156,6 +157,8 @@ def warps_of_all_splits(config):
     [
         ("same", 1, "bf16", "none"),
         ("same", 16, "fp16", "rmsnorm_scale_swiglu"),
+        ("int8", 1, "bf16", "none"),
+        ("int8", 16, "bf16", "rmsnorm_scale_swiglu"),
         ("fp8", 16, "bf16", "rmsnorm_scale_bias"),
         ("nvfp4", 16, "bf16", "residual"),
         ("int4", 16, "bf16", "rmsnorm_scale_swiglu"),

@@ -10,7 +10,13 @@ from kernels.proof import gate, inputs
 from tests.kernels.gemm.pdl_chain import assert_same_bits
 
 pytestmark = pytest.mark.gpu
-VARIANTS = {"same": "skinny", "fp8": "skinny_fp8", "nvfp4": "skinny_nvfp4", "int4": "skinny_int4"}
+VARIANTS = {
+    "same": "skinny",
+    "int8": "skinny_int8",
+    "fp8": "skinny_fp8",
+    "nvfp4": "skinny_nvfp4",
+    "int4": "skinny_int4",
+}
 
 
 def case_of(kind, m, n, k, epilogue="none", dtype="bf16"):

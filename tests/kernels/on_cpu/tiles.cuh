@@ -48,6 +48,10 @@ inline u32 e4m3x2_to_f16x2(u32 codes) {
   };
   return one(codes & 255) | (u32)one(codes >> 8 & 255) << 16;
 }
+inline uint2 int8x4_to_f16x4(u32 codes) {
+  const auto value = [=](int i) { return (u32)f16((float)(codes >> 8 * i & 255) - 128).bits; };
+  return {value(0) | value(1) << 16, value(2) | value(3) << 16};
+}
 template <class T> void mma_sync(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   struct Lane { u32 a[4], b0, b1; };
   fibers::put(Lane{{a[0], a[1], a[2], a[3]}, b0, b1});
