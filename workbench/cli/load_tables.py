@@ -9,8 +9,8 @@ from workers.charts.under_load import kernels_by_load
 from workers.documents.load import LimitResult, LoadResult, UnderLoadResult
 from workers.documents.measurement import Interval
 from workers.documents.workload import metric_title
-from workers.wording.load_search import at_load
-from workers.wording.text import capitalised, plain, promised, traffic_words
+from workers.wording.load_search import limit_sentence
+from workers.wording.text import capitalised, plain, promised
 
 
 def load_result(result: LoadResult, console: Console) -> None:
@@ -53,13 +53,8 @@ def limit_row(load: LoadResult, console: Console) -> None:
 
 def limit_found(result: LimitResult, console: Console) -> None:
     """The highest load that was met, and what is sure of it."""
-    if result.users:
-        sentence = f"Every objective holds {at_load(result)}, at {result.confidence:.0%} for the whole search"
-    else:
-        lowest = "" if result.nearer_above else f", not even {traffic_words(result.loads[0].traffic)}"
-        sentence = f"No load is shown to hold every objective{lowest}"
-    loads = f"{len(result.loads)} loads were" if len(result.loads) != 1 else "one load was"
-    console.print(Text(f"{sentence}; {loads} judged, at {result.confidence_each:.3%} each.", "bold"))
+    whole = f" The whole search is judged at {100 * result.confidence:g} % confidence." if result.held else ""
+    console.print(Text(limit_sentence(result) + whole, "bold"))
 
 
 def under_load(result: UnderLoadResult, console: Console) -> None:

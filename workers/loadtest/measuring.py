@@ -4,7 +4,7 @@ import asyncio
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -12,17 +12,19 @@ from pathlib import Path
 from kernels.load.exchange import CANCELLED
 from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, LoadTrace, OnProgress, quiet
 from kernels.load.sender_process import SenderDied
+from kernels.measure.latency import Served, samples_of
 from workers.documents.load import OF_WINDOWS, LoadMetric, LoadResult
 from workers.documents.measurement import metric_key
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
-from workers.loadtest.prompts import TokenScale
+from workers.loadtest.prompts import PATHS, REFUSABLE, TokenScale
 from workers.loadtest.sending import LoadTarget, probe, sending
 from workers.loadtest.summary import LoadSummary
 from workers.stats.verdicts import CONFIDENCE, overall
 
 PROBES = (32, 160)
 """Words of the two requests by which the server's way of counting tokens is learnt."""
+REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 SMALLER = (1, 4, 16)
 """The probes have so many times fewer words where the server refuses the longer ones, as models of short context do."""
 STREAMED = ("ttft", "tpot", "itl", "e2e")
@@ -30,6 +32,10 @@ NOT_STREAMED = ("batch_latency",)
 MANY_ALIKE = 3.0
 """Where so many requests count as one or more, the result says so."""
 OF_TOKENS = ("ttft", "ttf_n", "tpot", "itl", "cost_per_mtok")
+
+
+LEAST_GAP_MS = 0.1
+"""No server generates the tokens of one answer with less time between them."""
 
 
 class NotMeasurable(RuntimeError):
@@ -66,45 +72,53 @@ class LoadTest:
                 raise ValueError(f"{label} is judged by whole seconds; measure for longer")
 
 
-async def learn(test: LoadTest) -> TokenScale:
-    """Sends two requests, shorter ones where the server refuses those. Raises NotMeasurable when it answers neither."""
+async def learn(test: LoadTest) -> tuple[LoadTest, TokenScale]:
+    """Sends two requests, shorter ones where the server refuses those. Raises NotMeasurable when it answers neither.
+
+    Where the server refuses a field that a load can do without, the test is returned without it.
+    """
     for smaller in SMALLER:
         exchanges = [await probe(test.target, test.traffic, words // smaller) for words in PROBES]
         refused = next((exchange for exchange in exchanges if exchange.error), None)
         if refused is None or refused.status != HTTPStatus.BAD_REQUEST:
             break
     if refused is not None:
+        target = test.target
+        for name in (name for name in REFUSABLE if name not in target.refused):
+            if name in refused.sentence and refused.status in REFUSALS:
+                return await learn(replace(test, target=replace(target, refused=(*target.refused, name))))
+        if refused.status == HTTPStatus.NOT_FOUND:
+            where = f"{target.address.base}{PATHS[target.api]}"
+            raise NotMeasurable(f"{refused.sentence.rstrip('.')}. The request went to {where}.")
         raise NotMeasurable(refused.sentence)
     first, second = (exchange.counted_prompt for exchange in exchanges)
     if first is None or second is None:
-        return TokenScale()
-    return TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
+        return test, TokenScale()
+    return test, TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
 
 
-async def put_on(test: LoadTest, progress: OnProgress = quiet) -> LoadTrace:
-    """Learns how the server counts and puts the load on it. Raises NotMeasurable or InvalidRecording."""
-    scale = await learn(test)
+async def put_on(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
+    """Learns what the server takes and how it counts, and puts the load on it; the test as it was then.
+
+    Raises NotMeasurable or InvalidRecording.
+    """
+    test, scale = await learn(test)
     try:
-        return await sending(test.target, test.traffic, test.folder, test.limits, scale).run(progress)
+        return test, await sending(test.target, test.traffic, test.folder, test.limits, scale).run(progress)
     except SenderDied as error:
         raise NotMeasurable(str(error)) from None
 
 
 def measure(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, LoadTrace]:
-    """Puts load on the server and judges it. Raises what `sent_under` raises."""
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    sent = sent_under(test, progress)
-    return judged(test, sent, at), sent
-
-
-def sent_under(test: LoadTest, progress: OnProgress = quiet) -> LoadTrace:
-    """Puts load on the server.
+    """Puts load on the server and judges it.
 
     Raises NotMeasurable when the server does not answer at all or a process that sends dies, ValueError for what makes
     no sense, InvalidRecording where a recording is broken.
     """
+    at = datetime.now(UTC).isoformat(timespec="seconds")
     test.check()
-    return asyncio.run(put_on(test, progress))
+    test, sent = asyncio.run(put_on(test, progress))
+    return judged(test, sent, at), sent
 
 
 def judged(test: LoadTest, sent: LoadTrace, at: str, more: Sequence[LoadTrace] = ()) -> LoadResult:
@@ -172,7 +186,14 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
         )
     if tokens.uncounted and test.target.api != "embeddings":
         notes.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
-    if short and not test.traffic.end_of_text:
+    at_once = sum(_came_at_once(served) for _, served in load.served)
+    if at_once:
+        notes.append(
+            f"{at_once:,} answers came in one piece: the server, or a proxy before it, held their tokens back. Their "
+            "TTFT is the time of the whole answer, and TPOT and ITL say nothing about the server."
+        )
+    notes += [REFUSABLE[name] for name in test.target.refused]
+    if short and not test.traffic.end_of_text and "ignore_eos" not in test.target.refused:
         notes.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
     of_requests = (objective for objective in test.objectives if objective.metric not in OF_WINDOWS)
     single = [load.outcome(objective, test.confidence) for objective in of_requests]
@@ -189,3 +210,8 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
             f"{most:.1f} as one."
         )
     return notes
+
+
+def _came_at_once(served: Served) -> bool:
+    """Whether all tokens of an answer could be read at the same time. Two of them may be of one step of the server."""
+    return len(served.times_ns) > 2 and samples_of(served, "tpot")[0] < LEAST_GAP_MS
