@@ -177,7 +177,6 @@ class RefusalReader:
         sentence = f"The server answered {status} ({phrase}){': ' if message else '.'}{message}"
         self._exchange.fail(f"HTTP {status}", sentence, now_ns)
 
-
     def _fail_200(self, now_ns: int) -> None:
         document = _object(bytes(self._body))
         if document and _failed_with_200(self._exchange, document, now_ns):

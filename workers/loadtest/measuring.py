@@ -1,11 +1,13 @@
 """A load test with a verdict: a server is tried, its counting learnt, load put on it, and the result judged."""
 
 import asyncio
+import math
 import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 
@@ -15,9 +17,11 @@ from kernels.load.sender_process import SenderDied
 from kernels.measure.latency import Served, samples_of
 from workers.documents.load import OF_WINDOWS, LoadMetric, LoadResult
 from workers.documents.measurement import metric_key
+from workers.documents.recording import RecordingFacts
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.loadtest.prompts import PATHS, REFUSABLE, TokenScale
+from workers.loadtest.recording import NO_ARRIVALS, InvalidRecording, facts
 from workers.loadtest.sending import LoadTarget, probe, sending
 from workers.loadtest.summary import LoadSummary
 from workers.stats.verdicts import CONFIDENCE, overall
@@ -57,6 +61,20 @@ class LoadTest:
     usd_per_hour: float | None = None
     confidence: float = CONFIDENCE
     shown: tuple[tuple[str, int | None], ...] = ()
+
+    @cached_property
+    def recording(self) -> RecordingFacts | None:
+        """What the recording holds as far as it is sent; None where the traffic names none.
+
+        Raises InvalidRecording for a broken line, and where arrivals are to be replayed and there are none.
+        """
+        if not self.traffic.recording:
+            return None
+        file, speed = self.folder / self.traffic.recording, self.traffic.speed
+        holds = facts(file, math.inf if speed is None else self.limits.seconds * speed)
+        if speed is not None and not holds.seconds:
+            raise InvalidRecording(file, NO_ARRIVALS)
+        return holds
 
     def check(self) -> None:
         """Raises ValueError with a sentence for a promise that this test cannot judge."""
@@ -110,11 +128,20 @@ async def put_on(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest
 
 
 def measure(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, LoadTrace]:
-    """Puts load on the server and judges it.
+    """Reads the recording, puts load on the server, and judges it; the warm-up of a short recording is shorter.
 
     Raises NotMeasurable when the server does not answer at all or a process that sends dies, ValueError for what makes
     no sense, InvalidRecording where a recording is broken.
     """
+    limits, speed = test.limits, test.traffic.speed
+    if test.recording and speed is not None:
+        share = min(1.0, test.recording.seconds / speed / limits.seconds)
+        test = replace(test, limits=replace(limits, warm_up_s=limits.warm_up_s * share))
+    return measure_load(test, progress)
+
+
+def measure_load(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, LoadTrace]:
+    """As `measure`, of a recording that was read before."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
     test.check()
     test, sent = asyncio.run(put_on(test, progress))
@@ -187,7 +214,7 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
     if tokens.uncounted and test.target.api != "embeddings":
         notes.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
     at_once = sum(_came_at_once(served) for _, served in load.served)
-    if at_once:
+    if at_once > len(load.served) / 2:  # on a busy machine single ones do
         notes.append(
             f"{at_once:,} answers came in one piece: the server, or a proxy before it, held their tokens back. Their "
             "TTFT is the time of the whole answer, and TPOT and ITL say nothing about the server."
