@@ -143,9 +143,14 @@ def measure(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, L
 def measure_load(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, LoadTrace]:
     """As `measure`, of a recording that was read before."""
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    test.check()
-    test, sent = asyncio.run(put_on(test, progress))
+    test, sent = sent_under(test, progress)
     return judged(test, sent, at), sent
+
+
+def sent_under(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
+    """Puts load on the server, as `put_on`. Raises what `measure` raises."""
+    test.check()
+    return asyncio.run(put_on(test, progress))
 
 
 def judged(test: LoadTest, sent: LoadTrace, at: str, more: Sequence[LoadTrace] = ()) -> LoadResult:
