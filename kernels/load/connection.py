@@ -72,8 +72,12 @@ class Address:
     @property
     def url(self) -> str:
         """The address for people, without the key."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.base}"
+        return f"{'https' if self.tls else 'http'}://{self.netloc}{self.base}"
+
+    @property
+    def netloc(self) -> str:
+        """Host and port."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def here(self) -> bool:
@@ -84,7 +88,7 @@ class Address:
         """The head of a POST of `length` bytes of JSON."""
         lines = [
             f"POST {self.base}{path} HTTP/1.1",
-            f"Host: {self.host}:{self.port}",
+            f"Host: {self.netloc}",
             "User-Agent: kernel-workbench",
             "Accept: text/event-stream, application/json",
             "Accept-Encoding: identity",
@@ -155,7 +159,7 @@ class Connections:
             reason = _unreachable(error)
         else:
             return connection
-        sentence = f"{address.host}:{address.port} cannot be reached: {reason}."
+        sentence = f"{address.netloc} cannot be reached: {reason}."
         exchange.fail(NO_CONNECTION, sentence, time.monotonic_ns())
         return None
 

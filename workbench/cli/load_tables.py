@@ -40,7 +40,7 @@ def load_result(result: LoadResult, console: Console) -> None:
 
 
 def limit_row(load: LoadResult, console: Console) -> None:
-    """One load of a search, as soon as it is measured."""
+    """One load of a search, as soon as it is measured, with the first of the requests that failed."""
     medians = {metric.metric: figure(metric.percentiles["p50"].value, metric.unit) for metric in load.metrics}
     times = ", ".join(
         f"{metric_title(metric)} {medians[metric]}" for metric in ("ttft", "tpot", "batch_latency") if metric in medians
@@ -49,12 +49,17 @@ def limit_row(load: LoadResult, console: Console) -> None:
     rates = f"{load.requests_per_second:,.1f} requests/s, {load.tokens_per_second:,.0f} tokens/s{good}"
     verdict = Text("void", "bold red") if load.verdict is None else verdict_markup(load.verdict)
     console.print(Text(f"{_load(load):>5}: {rates}; medians {times}: ").append_text(verdict), soft_wrap=True)
+    for failure in load.failures[:1]:
+        console.print(Text(f"       {load.failed:,} failed, such as: {failure.sentence}", "red"), soft_wrap=True)
 
 
 def limit_found(result: LimitResult, console: Console) -> None:
-    """The highest load that was met, and what is sure of it."""
+    """The highest load that was met, what is sure of it, and the notes of that load, or of the lowest."""
     whole = f" The whole search is judged at {100 * result.confidence:g} % confidence." if result.held else ""
     console.print(Text(limit_sentence(result) + whole, "bold"))
+    shown = result.held or result.loads[0]
+    for note in shown.notes if shown.verdict else ():
+        console.print(Text(note, "yellow"))
 
 
 def under_load(result: UnderLoadResult, console: Console) -> None:

@@ -168,6 +168,8 @@ def _vllm_label(curve: LoadCurve) -> str:
 
 
 def _limit_words(limit: LimitResult) -> str:
+    if not any(load.verdict for load in limit.loads):
+        return f"no load could be measured, since {LATE}"
     if limit.held is None:
         return "no load is shown to hold every objective"
     rate = f"{number(limit.held.tokens_per_second)} tokens/s"
