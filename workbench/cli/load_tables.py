@@ -42,9 +42,8 @@ def load_result(result: LoadResult, console: Console) -> None:
 def limit_row(load: LoadResult, console: Console) -> None:
     """One load of a search, as soon as it is measured, with the first of the requests that failed."""
     medians = {metric.metric: figure(metric.percentiles["p50"].value, metric.unit) for metric in load.metrics}
-    times = ", ".join(
-        f"{metric_title(metric)} {medians[metric]}" for metric in ("ttft", "tpot", "batch_latency") if metric in medians
-    )
+    shown = [metric for metric in ("ttft", "tpot", "batch_latency") if metric in medians]
+    times = ", ".join(f"{metric_title(metric)} {medians[metric]}" for metric in shown) or "unknown"
     good = "" if load.goodput is None else f", goodput {load.goodput:,.1f}/s"
     rates = f"{load.requests_per_second:,.1f} requests/s, {load.tokens_per_second:,.0f} tokens/s{good}"
     verdict = Text("void", "bold red") if load.verdict is None else verdict_markup(load.verdict)
