@@ -160,7 +160,8 @@ def judged(test: LoadTest, sent: LoadTrace, at: str, more: Sequence[LoadTrace] =
     outcomes = [load.outcome(objective, test.confidence) for objective in test.objectives]
     ended = [exchange for exchange in load.exchanges if exchange.ended and exchange.ended != CANCELLED]
     generates = test.target.api != "embeddings"
-    short = sum(exchange.tokens < exchange.planned.output_tokens for exchange in ended if generates)
+    came = [(max(exchange.tokens, sum(exchange.with_text)), exchange.planned.output_tokens) for exchange in ended]
+    short = sum(tokens < wanted for tokens, wanted in came if generates)
     return LoadResult(
         at=at,
         url=test.target.address.url,
@@ -224,6 +225,9 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
             f"{at_once:,} answers came in one piece: the server, or a proxy before it, held their tokens back. Their "
             "TTFT is the time of the whole answer, and TPOT and ITL say nothing about the server."
         )
+    parts = sum(exchange.tokens < sum(exchange.with_text) for exchange, _ in load.served)
+    if parts:
+        notes.append(f"{parts:,} answers had more events with text than the server counted tokens.")
     notes += [REFUSABLE[name] for name in test.target.refused]
     if short and not test.traffic.end_of_text and "ignore_eos" not in test.target.refused:
         notes.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")

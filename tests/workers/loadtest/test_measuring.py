@@ -252,6 +252,8 @@ def test_tokens_are_counted_as_the_server_counts_them(stub):
     assert pairs.tokens.output == 8 * pairs.completed
     assert pairs.tokens.several == pairs.completed
     assert any("several tokens in one event" in note for note in pairs.notes)
+    parts = replace(found, exchanges=[replace(each, counted_output=2) for each in found.exchanges])
+    assert "more events with text than the server counted tokens" in " ".join(judged(a_test(stub), parts, "now").notes)
     held = [replace(each, chunk_ns=[each.end_ns] * len(each.chunk_ns)) for each in found.exchanges]
     notes = judged(a_test(stub), replace(found, exchanges=held), "now").notes
     assert any(note.startswith(f"{pairs.requests} answers came in one piece: ") for note in notes)
