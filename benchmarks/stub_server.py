@@ -21,6 +21,7 @@ BEHAVIOURS = {
     "stub-302": "the answer 302, with an address in its head",
     "stub-401": "the answer 401, which repeats the key",
     "stub-429": "the answer 429",
+    "stub-strict": "the answer 400 to a field that not every server knows",
     "stub-garbage": "an event that is no JSON",
     "stub-json": "a document where a stream was asked for",
     "stub-noise": "bytes that are no HTTP",
@@ -41,6 +42,8 @@ STATUSES = {
     "stub-401": (401, "Unauthorized", "Incorrect API key: {key}"),
     "stub-429": (429, "Too Many", "Slow down"),
 }
+NOT_KNOWN = ("ignore_eos", "stream_options", "max_tokens")
+"""Fields that stub-strict refuses."""
 WIRE = {
     "stub-noise": b"\x00\x01 no HTTP\r\n\r\n",
     "stub-upgrade": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\nother",
@@ -113,6 +116,8 @@ class Stub(asyncio.Protocol):
             status, phrase, said = STATUSES[model]
             message = said.format(key=headers.get("authorization", "").removeprefix("Bearer "))
             self._document(status, phrase, {"error": {"message": message}})
+        elif model == "stub-strict" and (unknown := [name for name in NOT_KNOWN if name in asked]):
+            self._document(400, "Bad Request", {"error": {"message": f"Unrecognized request argument: {unknown[0]}"}})
         elif model in WIRE:
             self._transport.write(WIRE[model])
             self._transport.close()

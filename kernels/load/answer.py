@@ -1,7 +1,5 @@
 """One answer of a server: httptools reads HTTP, and a reader of its kind of content takes the body."""
 
-import time
-
 import httptools
 
 from kernels.load.events import GARBAGE, BodyReader, DocumentReader, EventReader, RefusalReader
@@ -20,7 +18,7 @@ class AnswerParser:
         self._exchange, self._streamed = exchange, streamed
         self._parser = httptools.HttpResponseParser(self)
         self._reader: BodyReader | None = None
-        self._content_type = ""
+        self._content_type = self._encoding = ""
         self._head_bytes = 0
         self._has_length = self._complete = False
         self.reusable = False
@@ -34,7 +32,7 @@ class AnswerParser:
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._exchange.fail(GARBAGE, f"The server does not speak HTTP: {error}.", now_ns)
+            self._exchange.fail(GARBAGE, _no_http(data, error), now_ns)
         if self._reader is None and self._head_bytes > LONGEST_HEAD:
             self._exchange.fail(GARBAGE, f"The server sent a head of more than {LONGEST_HEAD:,} bytes.", now_ns)
         return self._complete or self._over
@@ -52,13 +50,15 @@ class AnswerParser:
 
     def on_message_begin(self) -> None:
         self.reusable = False
-        self._content_type, self._has_length = "", False
+        self._content_type, self._encoding, self._has_length = "", "", False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         lowered = name.lower()
         self._has_length |= lowered in LENGTHS
         if lowered == b"content-type":
             self._content_type = value.decode("latin-1").partition(";")[0].strip().lower()
+        elif lowered == b"content-encoding":
+            self._encoding = value.decode("latin-1").strip().lower().removeprefix("identity")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -80,12 +80,22 @@ class AnswerParser:
 
     def _reader_for(self, status: int) -> BodyReader:
         exchange = self._exchange
+        if self._encoding:
+            sentence = f"The server compressed its answer ({self._encoding}), though it was told not to."
+            exchange.fail(GARBAGE, sentence, self._now_ns)
         if status != 200:
             return RefusalReader(exchange)
         if not self._streamed:
             return DocumentReader(exchange)
-        kind = self._content_type
-        if kind != "text/event-stream":
-            given = f"with {kind}" if kind else "without a content type"
-            exchange.fail(GARBAGE, f"The server answered {given}, not with a stream of events.", time.monotonic_ns())
+        if self._content_type != "text/event-stream":
+            return RefusalReader(exchange, self._content_type)
         return EventReader(exchange)
+
+
+def _no_http(data: bytes, error: Exception) -> str:
+    """The sentence about an answer that begins with `data`."""
+    if data[3:4] == b"\x04" and data[5:9] == bytes(4):  # SETTINGS, a server's first frame
+        return "The server speaks HTTP/2 only, and load is sent by HTTP/1.1. Give an address that takes HTTP/1.1."
+    if data.startswith(b"\x15\x03"):  # an alert of TLS
+        return "The server speaks TLS. Give its address with https."
+    return f"The server does not speak HTTP: {error}."

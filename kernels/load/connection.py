@@ -19,6 +19,7 @@ from kernels.load.exchange import Exchange
 from kernels.load.secrecy import without_key
 
 CONNECT_SECONDS = 10.0
+API_PATHS = ("/chat/completions", "/completions", "/embeddings")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NO_CONNECTION, TIMED_OUT = "no connection", "timed out"
 
@@ -29,7 +30,7 @@ class BadAddress(ValueError):
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens. `base` is the path up to `/v1`, `secret` the API key, "" for none.
+    """Where a server listens. `base` is the path before that of each API, `secret` the API key, "" for none.
 
     `handing`, where given, is the descriptor of a Unix socket of packets; the server's end of each new connection is
     handed over through it, in place of connecting to host and port (`kernels/server/processes/handed.py`).
@@ -47,7 +48,10 @@ class Address:
 
     @classmethod
     def parse(cls, url: str, secret: str = "") -> "Address":
-        """The address in a URL such as `http://127.0.0.1:8000`, with or without `/v1`. Raises BadAddress."""
+        """The address in a URL such as `http://127.0.0.1:8000/v1`. Raises BadAddress.
+
+        A path is taken as it is, without that of an API at its end; where there is none it is `/v1`.
+        """
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -60,15 +64,20 @@ class Address:
         if not (secret.isascii() and secret.isprintable() and " " not in secret):
             raise BadAddress("the API key is none: it holds characters that no header may have")
         base = parts.path.rstrip("/")
+        for api in API_PATHS:
+            base = base.removesuffix(api)
         tls = parts.scheme == "https"
-        path = base if base.endswith("/v1") else f"{base}/v1"
-        return cls(parts.hostname, port or (443 if tls else 80), tls, path, secret)
+        return cls(parts.hostname, port or (443 if tls else 80), tls, base or "/v1", secret)
 
     @property
     def url(self) -> str:
         """The address for people, without the key."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.base}"
+        return f"{'https' if self.tls else 'http'}://{self.netloc}{self.base}"
+
+    @property
+    def netloc(self) -> str:
+        """Host and port."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def here(self) -> bool:
@@ -79,9 +88,10 @@ class Address:
         """The head of a POST of `length` bytes of JSON."""
         lines = [
             f"POST {self.base}{path} HTTP/1.1",
-            f"Host: {self.host}:{self.port}",
+            f"Host: {self.netloc}",
             "User-Agent: kernel-workbench",
             "Accept: text/event-stream, application/json",
+            "Accept-Encoding: identity",
             "Content-Type: application/json",
             f"Content-Length: {length}",
         ]
@@ -146,10 +156,10 @@ class Connections:
         except TimeoutError:
             reason = f"no answer within {CONNECT_SECONDS:g} s"
         except OSError as error:
-            reason = error.strerror or str(error)
+            reason = _unreachable(error)
         else:
             return connection
-        sentence = f"{address.host}:{address.port} cannot be reached: {reason}."
+        sentence = f"{address.netloc} cannot be reached: {reason}."
         exchange.fail(NO_CONNECTION, sentence, time.monotonic_ns())
         return None
 
@@ -247,6 +257,14 @@ def handed_over(handing: int) -> socket.socket:
             ours.close()
             raise
     return ours
+
+
+def _unreachable(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message}); SSL_CERT_FILE names a file of trusted ones"
+    if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return "it does not speak TLS; give its address with http"
+    return error.strerror or str(error)
 
 
 def _broken_off(exchange: Exchange) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Answers of an OpenAI-compatible server, read as they arrive: server-sent events, or one JSON document."""
 
 import json
+from codecs import BOM_UTF8
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -15,6 +16,9 @@ MOST_OVER = 64
 MOST_PROMPT = 10**8
 """Tokens of a prompt, at most."""
 SHOWN_CHARACTERS = 200
+FIRST_DATA = BOM_UTF8 + b"data:"
+GENERATED = ("text", "content", "reasoning_content", "reasoning", "tool_calls", "refusal")
+"""Fields of a choice, or of its delta, that hold what the model generated."""
 GARBAGE, HALF, NOTHING, EMPTY = "garbage", "half a stream", "no answer", "no token"
 IN_STREAM = "error in the stream"
 
@@ -28,25 +32,36 @@ class BodyReader(Protocol):
 
 
 class EventReader:
-    """The stream of a completion: `data:` lines of JSON, then `data: [DONE]`."""
+    """The stream of a completion: server-sent events of JSON, then `data: [DONE]`."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._rest = b""
+        self._unfinished = bytearray()
+        self._after_cr = False
         self._finish = ""
         self._done = False
 
     def feed(self, data: bytes, now_ns: int) -> None:
-        """Reads the whole lines in `data`, which arrived at `now_ns`."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        """Reads the whole lines in `data`, which arrived at `now_ns`. They end with LF, CRLF or CR.
+
+        The data of an event may have several lines; most have one, which is read before the blank line behind it comes.
+        """
+        if self._after_cr:
+            data = data.removeprefix(b"\n")
+        self._after_cr = data.endswith(b"\r")
+        *lines, self._rest = (self._rest + data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")).split(b"\n")
         for line in lines:
-            if line.startswith(b"data:"):
-                self._event(line[5:].strip(), now_ns)
-        if len(self._rest) > LONGEST_EVENT:
+            if line.startswith((b"data:", FIRST_DATA)):
+                self._data(line.removeprefix(BOM_UTF8).removeprefix(b"data:").strip(), now_ns)
+            elif not line:
+                self._end_event(now_ns)
+        if len(self._rest) + len(self._unfinished) > LONGEST_EVENT:
             self._exchange.fail(GARBAGE, f"The server sent an event of more than {LONGEST_EVENT:,} bytes.", now_ns)
 
     def close(self, now_ns: int) -> None:
         """Ends the exchange; without a finish reason or `[DONE]` it was half a stream, without a token no answer."""
+        self._end_event(now_ns)
         if self._exchange.error or self._exchange.ended:
             return
         if not self._done and not self._finish:
@@ -59,14 +74,27 @@ class EventReader:
         self._exchange.ended = self._finish or "done"
         self._exchange.end_ns = now_ns
 
-    def _event(self, text: bytes, now_ns: int) -> None:
-        if text == b"[DONE]":
+    def _data(self, text: bytes, now_ns: int) -> None:
+        document = None if self._unfinished else _object(text)
+        if document is not None:
+            self._event(document, now_ns)
+        elif text == b"[DONE]":
             self._done = True
+        elif text:
+            self._unfinished += text + b"\n"
+
+    def _end_event(self, now_ns: int) -> None:
+        if not self._unfinished:
             return
+        text, self._unfinished = bytes(self._unfinished), bytearray()
         document = _object(text)
         if document is None:
             self._exchange.fail(GARBAGE, f"The server sent an event that is no JSON: {_shown(text)}", now_ns)
-        elif "error" in document:
+        else:
+            self._event(document, now_ns)
+
+    def _event(self, document: dict[str, Any], now_ns: int) -> None:
+        if _is_error(document):
             self._exchange.fail(IN_STREAM, f"The server broke off with an error: {_message(document)}", now_ns)
         else:
             for choice in _choices(document):
@@ -76,11 +104,11 @@ class EventReader:
     def _choice(self, choice: dict[str, Any], now_ns: int) -> None:
         exchange, delta = self._exchange, choice.get("delta")
         said = delta if isinstance(delta, dict) else choice
-        text = said.get("text") or said.get("content") or said.get("reasoning_content") or said.get("reasoning")
+        text = any(map(said.get, GENERATED))
         begins = not text and "role" in said and not exchange.chunk_ns and not choice.get("finish_reason")
         if not begins:  # the first event of a chat names its role only
             exchange.chunk_ns.append(now_ns)
-            exchange.with_text.append(bool(text))
+            exchange.with_text.append(text)
         exchange.prompt_ids += _ids(choice, "prompt_token_ids")
         exchange.ids += _ids(choice, "token_ids")
         if choice.get("finish_reason"):
@@ -109,6 +137,8 @@ class DocumentReader:
         if document is None:
             self._exchange.fail(GARBAGE, f"The server's answer is no JSON: {_shown(bytes(self._body))}", now_ns)
             return
+        if _failed_with_200(self._exchange, document, now_ns):
+            return
         if not _embeds(document) and not _choices(document):
             self._exchange.fail(GARBAGE, "The server's answer holds neither an embedding nor choices.", now_ns)
             return
@@ -120,10 +150,13 @@ class DocumentReader:
 
 
 class RefusalReader:
-    """The body of an answer with another status than 200: the failure's sentence."""
+    """The body of an answer that is not what was requested: the failure's sentence.
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    `content_type` is that of an answer whose status is 200.
+    """
+
+    def __init__(self, exchange: Exchange, content_type: str = "") -> None:
+        self._exchange, self._content_type = exchange, content_type
         self._body = bytearray()
 
     def feed(self, data: bytes, now_ns: int) -> None:
@@ -133,6 +166,9 @@ class RefusalReader:
     def close(self, now_ns: int) -> None:
         """Fails the exchange with the status and what the server says."""
         status = self._exchange.status
+        if status == 200:
+            self._fail_200(now_ns)
+            return
         phrase = HTTPStatus(status).phrase if status in {*HTTPStatus} else "no status of HTTP"
         document = _object(bytes(self._body))
         message = _message(document) if document else _shown(bytes(self._body))
@@ -141,6 +177,13 @@ class RefusalReader:
         sentence = f"The server answered {status} ({phrase}){': ' if message else '.'}{message}"
         self._exchange.fail(f"HTTP {status}", sentence, now_ns)
 
+    def _fail_200(self, now_ns: int) -> None:
+        document = _object(bytes(self._body))
+        if document and _failed_with_200(self._exchange, document, now_ns):
+            return
+        given = f"with {self._content_type}" if self._content_type else "without a content type"
+        self._exchange.fail(GARBAGE, f"The server answered {given}, not with a stream of events.", now_ns)
+
 
 def _object(text: bytes) -> dict[str, Any] | None:
     try:
@@ -148,6 +191,17 @@ def _object(text: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
+
+
+def _failed_with_200(exchange: Exchange, document: dict[str, Any], now_ns: int) -> bool:
+    """Fails the exchange where the document is an error, though the status was 200."""
+    if _is_error(document):
+        exchange.fail(IN_STREAM, f"The server answered 200 with an error: {_message(document)}", now_ns)
+    return bool(exchange.error)
+
+
+def _is_error(document: dict[str, Any]) -> bool:
+    return bool(document.get("error")) or document.get("object") == "error"
 
 
 def _embeds(document: dict[str, Any]) -> bool:
@@ -167,7 +221,10 @@ def _ids(choice: dict[str, Any], name: str) -> list[int]:
 
 
 def _take_usage(exchange: Exchange, document: dict[str, Any], now_ns: int) -> None:
-    """Takes the server's counts. An answer cannot have many more tokens than were asked for or came as events."""
+    """Takes the server's counts. An answer cannot have many more tokens than were asked for or came as events.
+
+    A count of 0 says nothing: servers that do not count send it, and others before the first token.
+    """
     usage = document.get("usage")
     if not isinstance(usage, dict):
         return
@@ -177,16 +234,16 @@ def _take_usage(exchange: Exchange, document: dict[str, Any], now_ns: int) -> No
     elif type(prompt) is int:
         exchange.fail(GARBAGE, f"The server counted {_shown(str(prompt).encode())} tokens in the prompt.", now_ns)
     wanted, events = exchange.planned.output_tokens, len(exchange.chunk_ns)
-    if type(output) is int and 0 <= output <= max(wanted, events) + MOST_OVER:
+    if type(output) is int and 0 < output <= max(wanted, events) + MOST_OVER:
         exchange.counted_output = output
-    elif type(output) is int:
+    elif type(output) is int and output:
         counted = _shown(str(output).encode())
         sentence = f"The server counted {counted} tokens in {events:,} events; {wanted:,} were asked for."
         exchange.fail(GARBAGE, sentence, now_ns)
 
 
 def _message(document: dict[str, Any]) -> str:
-    error = document.get("error", document)
+    error = document.get("error") or document
     message = error.get("message", error.get("detail", "")) if isinstance(error, dict) else error
     return _shown(str(message).encode())
 

@@ -54,9 +54,10 @@ class Exchange:
         """When each event that held a token was read.
 
         Servers differ in whether an event without text is a token (half a character, the end of the text) or none (the
-        last event). It counts where the server's own count says so, and only events with text where it says nothing.
+        last event, a sign of life before the first token). It counts where the server counts one token for each event;
+        otherwise only events with text do.
         """
-        if self.counted_output is not None and self.counted_output >= len(self.chunk_ns):
+        if self.counted_output == len(self.chunk_ns):
             return self.chunk_ns
         texts = [at for at, text in zip(self.chunk_ns, self.with_text, strict=True) if text]
         return texts or self.chunk_ns[: self.counted_output or 0]

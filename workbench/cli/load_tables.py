@@ -9,8 +9,8 @@ from workers.charts.under_load import kernels_by_load
 from workers.documents.load import LimitResult, LoadResult, UnderLoadResult
 from workers.documents.measurement import Interval
 from workers.documents.workload import metric_title
-from workers.wording.load_search import at_load
-from workers.wording.text import capitalised, plain, promised, traffic_words
+from workers.wording.load_search import limit_sentence
+from workers.wording.text import capitalised, plain, promised
 
 
 def load_result(result: LoadResult, console: Console) -> None:
@@ -40,26 +40,25 @@ def load_result(result: LoadResult, console: Console) -> None:
 
 
 def limit_row(load: LoadResult, console: Console) -> None:
-    """One load of a search, as soon as it is measured."""
+    """One load of a search, as soon as it is measured, with the first of the requests that failed."""
     medians = {metric.metric: figure(metric.percentiles["p50"].value, metric.unit) for metric in load.metrics}
-    times = ", ".join(
-        f"{metric_title(metric)} {medians[metric]}" for metric in ("ttft", "tpot", "batch_latency") if metric in medians
-    )
+    shown = [metric for metric in ("ttft", "tpot", "batch_latency") if metric in medians]
+    times = ", ".join(f"{metric_title(metric)} {medians[metric]}" for metric in shown) or "unknown"
     good = "" if load.goodput is None else f", goodput {load.goodput:,.1f}/s"
     rates = f"{load.requests_per_second:,.1f} requests/s, {load.tokens_per_second:,.0f} tokens/s{good}"
     verdict = Text("void", "bold red") if load.verdict is None else verdict_markup(load.verdict)
     console.print(Text(f"{_load(load):>5}: {rates}; medians {times}: ").append_text(verdict), soft_wrap=True)
+    for failure in load.failures[:1]:
+        console.print(Text(f"       {load.failed:,} failed, such as: {failure.sentence}", "red"), soft_wrap=True)
 
 
 def limit_found(result: LimitResult, console: Console) -> None:
-    """The highest load that was met, and what is sure of it."""
-    if result.users:
-        sentence = f"Every objective holds {at_load(result)}, at {result.confidence:.0%} for the whole search"
-    else:
-        lowest = "" if result.nearer_above else f", not even {traffic_words(result.loads[0].traffic)}"
-        sentence = f"No load is shown to hold every objective{lowest}"
-    loads = f"{len(result.loads)} loads were" if len(result.loads) != 1 else "one load was"
-    console.print(Text(f"{sentence}; {loads} judged, at {result.confidence_each:.3%} each.", "bold"))
+    """The highest load that was met, what is sure of it, and the notes of that load, or of the lowest."""
+    whole = f" The whole search is judged at {100 * result.confidence:g} % confidence." if result.held else ""
+    console.print(Text(limit_sentence(result) + whole, "bold"))
+    shown = result.held or result.loads[0]
+    for note in shown.notes if shown.verdict else ():
+        console.print(Text(note, "yellow"))
 
 
 def under_load(result: UnderLoadResult, console: Console) -> None:

@@ -47,9 +47,8 @@ def measure(
     _check_outputs(json_file, records_file)
     try:
         result, sent = put_load(test, _Progress())
-    except (NotMeasurable, InvalidRecording) as error:
-        code = Exit.FAILED if isinstance(error, NotMeasurable) else Exit.USAGE
-        raise CliError(f"{test.target.address.url}: {error}" if code == Exit.FAILED else str(error), code) from None
+    except NotMeasurable as error:
+        raise CliError(f"{test.target.address.url}: {error}", Exit.FAILED) from None
     load_result(result, out)
     if json_file:
         _write(json_file, result.model_dump_json(indent=2) + "\n")
@@ -80,8 +79,6 @@ def find_limit(
         result = search_limit(test, most, lambda load: limit_row(load, out))
     except NotMeasurable as error:
         raise CliError(f"{test.target.address.url}: {error}", Exit.FAILED) from None
-    except InvalidRecording as error:
-        raise CliError(str(error)) from None
     except ValueError as error:
         raise CliError(f"{sla}: {error}") from None
     limit_found(result, out)
@@ -117,6 +114,11 @@ def _test(target: LoadTarget, sla: Path, traffic_file: Path | None, limits: Load
     try:
         promised.check_against(traffic)
         test.check()
+        if test.recording:
+            name = f"{test.folder / traffic.recording}"
+            err.print(" ".join([f"{name}: {test.recording.words}.", *test.recording.notes]), highlight=False)
+    except InvalidRecording as error:
+        raise CliError(str(error)) from None
     except ValueError as error:
         raise CliError(f"{sla}: {error}") from None
     return test

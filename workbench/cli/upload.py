@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.cli.client import ApiClient, refusal
+from workbench.cli.consoles import err
 from workbench.cli.errors import CliError, Exit
 from workers.loadtest.recording import InvalidRecording, facts
 
@@ -71,9 +72,10 @@ def upload_recording(api: ApiClient, file: Path, say: Say) -> str:
     Raises CliError where a line is broken, before anything is sent.
     """
     try:
-        facts(file)
+        holds = facts(file)
     except InvalidRecording as error:
         raise CliError(str(error)) from None
+    err.print(" ".join([f"{file.name}: {holds.words}.", *holds.notes]), highlight=False, soft_wrap=True)
     with file.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
     local = [LocalFile(file.name, file, file.stat().st_size, sha256)]

@@ -51,7 +51,7 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _facts(check: str, files: Mapping[str, Path], most_bytes: int) -> Any:
     if check == "recording":
-        return facts(*files.values()).model_dump(mode="json")
+        return facts(next(iter(files.values()))).model_dump(mode="json")
     if check == "config":
         return inspect_config_file(*files.values()).model_dump(mode="json")
     model_facts = inspect(files, quota=most_bytes)

@@ -13,6 +13,12 @@ class RecordingFacts(Document):
     seconds: float
     longest_prompt: int
     longest_output: int
+    notes: list[str] = Field(default=[], description="sentences: how fields were read, what was left out")
+
+    @property
+    def words(self) -> str:
+        """Such as `1,200 requests over 600 s`."""
+        return f"{self.requests:,} request{'s' if self.requests != 1 else ''} over {self.seconds:,.0f} s"
 
 
 class Recording(RecordingFacts):
@@ -25,13 +31,13 @@ class Recording(RecordingFacts):
     @property
     def words(self) -> str:
         """Such as `calls.csv: 1,200 requests over 600 s`."""
-        return f"{self.name}: {self.requests:,} request{'s' if self.requests != 1 else ''} over {self.seconds:,.0f} s"
+        return f"{self.name}: {super().words}"
 
     @property
     def sentence(self) -> str:
         """What was replayed, and how."""
         how = "Every load replays it from its first line on, for as many seconds as the load lasts."
-        return f"{self.words}. {how} SHA-256 {self.sha256[:16]}…"
+        return " ".join([f"{self.words}.", *self.notes, how, f"SHA-256 {self.sha256[:16]}…"])
 
 
 def longest(traffic: Traffic, recording: RecordingFacts | None) -> tuple[int, int]:

@@ -7,8 +7,7 @@ from workers.documents.base import Verdict
 from workers.documents.load import OF_WINDOWS, LimitResult, LoadResult
 from workers.loadtest.ladder import Ladder, saturated
 from workers.loadtest.limit_search import LimitSearch
-from workers.loadtest.measuring import LoadTest, measure
-from workers.loadtest.recording import facts
+from workers.loadtest.measuring import LoadTest, measure_load
 from workers.stats.verdicts import overall
 
 OUT_OF_TIME = "The search ended early: the minutes were up."
@@ -20,10 +19,9 @@ def find_limit(test: LoadTest, most: int, shown: Callable[[LoadResult], None]) -
     `most`: users at most; rates and speeds rise up to the traffic's own. `shown` is called with the result of each
     load. Raises what `measure` raises; a recording of arrivals is read once before the first load.
     """
-    recorded_s = math.inf if test.traffic.speed is None else facts(test.folder / test.traffic.recording).seconds
-    ladder = Ladder(test.traffic, most, recorded_s)
+    ladder = Ladder(test.traffic, most, test.recording.seconds if test.recording else math.inf)
     search = ladder.search()
-    return searched(ladder, search, lambda rung: measure(ladder.test(test, rung, search.confidence))[0], shown)
+    return searched(ladder, search, lambda rung: measure_load(ladder.test(test, rung, search.confidence))[0], shown)
 
 
 def searched(

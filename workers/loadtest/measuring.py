@@ -1,28 +1,34 @@
 """A load test with a verdict: a server is tried, its counting learnt, load put on it, and the result judged."""
 
 import asyncio
+import math
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
 
 from kernels.load.exchange import CANCELLED
 from kernels.load.generator import MOST_IN_FLIGHT, LoadDuration, LoadTrace, OnProgress, quiet
 from kernels.load.sender_process import SenderDied
+from kernels.measure.latency import Served, samples_of
 from workers.documents.load import OF_WINDOWS, LoadMetric, LoadResult
 from workers.documents.measurement import metric_key
+from workers.documents.recording import RecordingFacts
 from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
-from workers.loadtest.prompts import TokenScale
+from workers.loadtest.prompts import PATHS, REFUSABLE, TokenScale
+from workers.loadtest.recording import NO_ARRIVALS, InvalidRecording, facts
 from workers.loadtest.sending import LoadTarget, probe, sending
 from workers.loadtest.summary import LoadSummary
 from workers.stats.verdicts import CONFIDENCE, overall
 
 PROBES = (32, 160)
 """Words of the two requests by which the server's way of counting tokens is learnt."""
+REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 SMALLER = (1, 4, 16)
 """The probes have so many times fewer words where the server refuses the longer ones, as models of short context do."""
 STREAMED = ("ttft", "tpot", "itl", "e2e")
@@ -30,6 +36,10 @@ NOT_STREAMED = ("batch_latency",)
 MANY_ALIKE = 3.0
 """Where so many requests count as one or more, the result says so."""
 OF_TOKENS = ("ttft", "ttf_n", "tpot", "itl", "cost_per_mtok")
+
+
+LEAST_GAP_MS = 0.1
+"""No server generates the tokens of one answer with less time between them."""
 
 
 class NotMeasurable(RuntimeError):
@@ -52,6 +62,20 @@ class LoadTest:
     confidence: float = CONFIDENCE
     shown: tuple[tuple[str, int | None], ...] = ()
 
+    @cached_property
+    def recording(self) -> RecordingFacts | None:
+        """What the recording holds as far as it is sent; None where the traffic names none.
+
+        Raises InvalidRecording for a broken line, and where arrivals are to be replayed and there are none.
+        """
+        if not self.traffic.recording:
+            return None
+        file, speed = self.folder / self.traffic.recording, self.traffic.speed
+        holds = facts(file, math.inf if speed is None else self.limits.seconds * speed)
+        if speed is not None and not holds.seconds:
+            raise InvalidRecording(file, NO_ARRIVALS)
+        return holds
+
     def check(self) -> None:
         """Raises ValueError with a sentence for a promise that this test cannot judge."""
         for objective in self.objectives:
@@ -66,43 +90,65 @@ class LoadTest:
                 raise ValueError(f"{label} is judged by whole seconds; measure for longer")
 
 
-async def learn(test: LoadTest) -> TokenScale:
-    """Sends two requests, shorter ones where the server refuses those. Raises NotMeasurable when it answers neither."""
+async def learn(test: LoadTest) -> tuple[LoadTest, TokenScale]:
+    """Sends two requests, shorter ones where the server refuses those. Raises NotMeasurable when it answers neither.
+
+    Where the server refuses a field that a load can do without, the test is returned without it.
+    """
     for smaller in SMALLER:
         exchanges = [await probe(test.target, test.traffic, words // smaller) for words in PROBES]
         refused = next((exchange for exchange in exchanges if exchange.error), None)
         if refused is None or refused.status != HTTPStatus.BAD_REQUEST:
             break
     if refused is not None:
+        target = test.target
+        for name in (name for name in REFUSABLE if name not in target.refused):
+            if name in refused.sentence and refused.status in REFUSALS:
+                return await learn(replace(test, target=replace(target, refused=(*target.refused, name))))
+        if refused.status == HTTPStatus.NOT_FOUND:
+            where = f"{target.address.base}{PATHS[target.api]}"
+            raise NotMeasurable(f"{refused.sentence.rstrip('.')}. The request went to {where}.")
         raise NotMeasurable(refused.sentence)
     first, second = (exchange.counted_prompt for exchange in exchanges)
     if first is None or second is None:
-        return TokenScale()
-    return TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
+        return test, TokenScale()
+    return test, TokenScale.from_counts((PROBES[0] // smaller, PROBES[1] // smaller), (first, second))
 
 
-async def put_on(test: LoadTest, progress: OnProgress = quiet) -> LoadTrace:
-    """Learns how the server counts and puts the load on it. Raises NotMeasurable or InvalidRecording."""
-    scale = await learn(test)
+async def put_on(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
+    """Learns what the server takes and how it counts, and puts the load on it; the test as it was then.
+
+    Raises NotMeasurable or InvalidRecording.
+    """
+    test, scale = await learn(test)
     try:
-        return await sending(test.target, test.traffic, test.folder, test.limits, scale).run(progress)
+        return test, await sending(test.target, test.traffic, test.folder, test.limits, scale).run(progress)
     except SenderDied as error:
         raise NotMeasurable(str(error)) from None
 
 
 def measure(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, LoadTrace]:
-    """Puts load on the server and judges it. Raises what `sent_under` raises."""
-    at = datetime.now(UTC).isoformat(timespec="seconds")
-    sent = sent_under(test, progress)
-    return judged(test, sent, at), sent
-
-
-def sent_under(test: LoadTest, progress: OnProgress = quiet) -> LoadTrace:
-    """Puts load on the server.
+    """Reads the recording, puts load on the server, and judges it; the warm-up of a short recording is shorter.
 
     Raises NotMeasurable when the server does not answer at all or a process that sends dies, ValueError for what makes
     no sense, InvalidRecording where a recording is broken.
     """
+    limits, speed = test.limits, test.traffic.speed
+    if test.recording and speed is not None:
+        share = min(1.0, test.recording.seconds / speed / limits.seconds)
+        test = replace(test, limits=replace(limits, warm_up_s=limits.warm_up_s * share))
+    return measure_load(test, progress)
+
+
+def measure_load(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadResult, LoadTrace]:
+    """As `measure`, of a recording that was read before."""
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    test, sent = sent_under(test, progress)
+    return judged(test, sent, at), sent
+
+
+def sent_under(test: LoadTest, progress: OnProgress = quiet) -> tuple[LoadTest, LoadTrace]:
+    """Puts load on the server, as `put_on`. Raises what `measure` raises."""
     test.check()
     return asyncio.run(put_on(test, progress))
 
@@ -114,7 +160,8 @@ def judged(test: LoadTest, sent: LoadTrace, at: str, more: Sequence[LoadTrace] =
     outcomes = [load.outcome(objective, test.confidence) for objective in test.objectives]
     ended = [exchange for exchange in load.exchanges if exchange.ended and exchange.ended != CANCELLED]
     generates = test.target.api != "embeddings"
-    short = sum(exchange.tokens < exchange.planned.output_tokens for exchange in ended if generates)
+    came = [(max(exchange.tokens, sum(exchange.with_text)), exchange.planned.output_tokens) for exchange in ended]
+    short = sum(tokens < wanted for tokens, wanted in came if generates)
     return LoadResult(
         at=at,
         url=test.target.address.url,
@@ -172,7 +219,17 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
         )
     if tokens.uncounted and test.target.api != "embeddings":
         notes.append(f"{tokens.uncounted:,} answers came without a count; one event was taken for one token.")
-    if short and not test.traffic.end_of_text:
+    at_once = sum(_came_at_once(served) for _, served in load.served)
+    if at_once > len(load.served) / 2:  # on a busy machine single ones do
+        notes.append(
+            f"{at_once:,} answers came in one piece: the server, or a proxy before it, held their tokens back. Their "
+            "TTFT is the time of the whole answer, and TPOT and ITL say nothing about the server."
+        )
+    parts = sum(exchange.tokens < sum(exchange.with_text) for exchange, _ in load.served)
+    if parts:
+        notes.append(f"{parts:,} answers had more events with text than the server counted tokens.")
+    notes += [REFUSABLE[name] for name in test.target.refused]
+    if short and not test.traffic.end_of_text and "ignore_eos" not in test.target.refused:
         notes.append(f"{short:,} answers were shorter than asked for; the server does not keep to ignore_eos.")
     of_requests = (objective for objective in test.objectives if objective.metric not in OF_WINDOWS)
     single = [load.outcome(objective, test.confidence) for objective in of_requests]
@@ -189,3 +246,8 @@ def _notes(test: LoadTest, load: LoadSummary, short: int) -> list[str]:
             f"{most:.1f} as one."
         )
     return notes
+
+
+def _came_at_once(served: Served) -> bool:
+    """Whether all tokens of an answer could be read at the same time. Two of them may be of one step of the server."""
+    return len(served.times_ns) > 2 and samples_of(served, "tpot")[0] < LEAST_GAP_MS

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -16,6 +16,13 @@ PATHS: Mapping[Api, str] = {
     "chat": "/chat/completions",
     "embeddings": "/embeddings",
 }
+REFUSABLE: Mapping[str, str] = {
+    "ignore_eos": "The server refuses ignore_eos, so answers may end early.",
+    "stream_options": "The server refuses stream_options, so it may not count tokens.",
+    "max_tokens": "The server refuses max_tokens; max_completion_tokens was sent in its place.",
+    "temperature": "The server refuses the temperature, so it draws tokens as it does by default.",
+}
+"""Fields that some servers refuse and a load can do without, and what a result then says."""
 NOUNS = """
 time year life work week case hand part room area book word head line city name team idea body face door game
 home side kind hour fact food land road view rate tree wall town form plan step unit test note card file page
@@ -72,11 +79,19 @@ class PromptTexts:
         return random.Random(seed).choices(WORDS, k=round(tokens / self._scale.per_word))
 
 
-def body(api: Api, model: str, prompt: str, planned: PlannedRequest, traffic: Traffic, ids: bool = False) -> bytes:
+def body(
+    api: Api,
+    model: str,
+    prompt: str,
+    planned: PlannedRequest,
+    traffic: Traffic,
+    refused: Collection[str] = (),
+    ids: bool = False,
+) -> bytes:
     """The JSON of one request: streamed with usage at its end, as long as planned unless texts may end by themselves.
 
-    `ignore_eos` is sent unless `traffic.end_of_text` says that answers may end early. `ids`: those of prompt and answer
-    are asked for, as vLLM gives them.
+    `ignore_eos` is sent unless `traffic.end_of_text` says that answers may end early. Of REFUSABLE those that are
+    `refused` are not sent. `ids`: those of prompt and answer are asked for, as vLLM gives them.
     """
     if api == "embeddings":
         return json.dumps({"model": model, "input": prompt}).encode()
@@ -90,6 +105,10 @@ def body(api: Api, model: str, prompt: str, planned: PlannedRequest, traffic: Tr
         document |= {"top_k": sampling.top_k} if sampling.top_k else {}
     if not traffic.end_of_text:
         document["ignore_eos"] = True
+    for name in refused:
+        value = document.pop(name, None)
+        if name == "max_tokens":
+            document["max_completion_tokens"] = value
     if ids:
         document["return_token_ids"] = True
     return json.dumps(document).encode()

@@ -20,7 +20,7 @@ class LoadTarget:
     """What load is put on: a server, one of its models, and the API that is used.
 
     `most_processes` send the load at most; None for those that the CPUs of this machine allow. Every `ids_every`-th
-    request asks for its token ids; 0: none does.
+    request asks for its token ids; 0: none does. `refused`: the fields of REFUSABLE that it does not take.
     """
 
     address: Address
@@ -28,6 +28,7 @@ class LoadTarget:
     api: Api = "completions"
     most_processes: int | None = None
     ids_every: int = 0
+    refused: tuple[str, ...] = ()
 
     @property
     def streamed(self) -> bool:
@@ -56,7 +57,7 @@ def _load(target: LoadTarget, traffic: Traffic, folder: Path, scale: TokenScale)
 
     def written(planned: PlannedRequest) -> bytes:
         ids = bool(target.ids_every) and planned.index % target.ids_every == 0
-        return body(target.api, target.model, prompts.text(planned), planned, traffic, ids)
+        return body(target.api, target.model, prompts.text(planned), planned, traffic, target.refused, ids)
 
     return PlannedLoad(
         requests(traffic, folder),
@@ -71,7 +72,8 @@ def _load(target: LoadTarget, traffic: Traffic, folder: Path, scale: TokenScale)
 async def probe(target: LoadTarget, traffic: Traffic, words: int) -> Exchange:
     """One request of `words` words and two tokens, before the load: whether the server answers, and how it counts."""
     planned = PlannedRequest(-words, None, 0.0, words, 2)
-    content = body(target.api, target.model, PromptTexts(traffic, TokenScale()).text(planned), planned, traffic)
+    text = PromptTexts(traffic, TokenScale()).text(planned)
+    content = body(target.api, target.model, text, planned, traffic, target.refused)
     exchange = Exchange(planned, time.monotonic_ns(), begun_ns=time.monotonic_ns())
     connections = Connections(target.address)
     await connections.send(PATHS[target.api], content, target.streamed, exchange, traffic.time_out_s)

@@ -25,17 +25,21 @@ NO_NETWORK = (
     "vLLM was not started: its processes connect to each other, and this host gives a stage no network of its own. "
     + IN_ITS_PLACE
 )
+LATE = "the generator itself was late"
 SLOW_PERIODS = "slow periods that come fewer than eight times in a load may escape it"
 TOO_FEW = "served too few requests to say: with more minutes a load lasts longer."
 
 
 def curve_of(server: LoadedServer, limit: LimitResult) -> LoadCurve:
     """The curve with its sentence."""
-    return LoadCurve(server=server, limit=limit, sentence=_sentence(limit))
+    return LoadCurve(server=server, limit=limit, sentence=limit_sentence(limit))
 
 
-def _sentence(limit: LimitResult) -> str:
+def limit_sentence(limit: LimitResult) -> str:
+    """What a search found, which loads could not be measured, and why it ended early."""
     loads, void = limit.loads, [load for load in limit.loads if load.verdict is None]
+    judged = len(loads) - len(void)
+    above = next((load for load in loads if load.level > limit.level), None)
     sentences = []
     if limit.held:
         rate = f"{number(limit.held.tokens_per_second)} tokens/s"
@@ -47,20 +51,28 @@ def _sentence(limit: LimitResult) -> str:
         if limit.speed is not None:
             replayed = (limit.held.warm_up_seconds + limit.held.seconds) * limit.speed
             sentences.append(f"That was shown for the first {plain(replayed)} s of the recording.")
-    elif void and len(void) == len(loads):
-        sentences.append(f"Every load is void, so none is shown to hold. {void[0].notes[0]}")
+        if above and above.verdict is None:
+            sentences.append(
+                f"The next load, {traffic_words(above.traffic)}, could not be measured: {LATE}. So this limit is the "
+                "generator's, not the server's."
+            )
+    elif not judged:
+        which = f"The load of {traffic_words(void[0].traffic)}" if len(void) == 1 else f"None of {len(void)} loads"
+        sentences.append(f"{which} could{' not' if len(void) == 1 else ''} be measured: {LATE}; nothing was judged.")
+        sentences.append(void[0].notes[0])
     else:
         least = traffic_words(loads[0].traffic)
-        lowest = "" if limit.nearer_above else f", not even {least}"
+        lowest = "" if limit.nearer_above or loads[0].verdict is None else f", not even {least}"
         sentences.append(f"No load is shown to hold every objective{lowest}.")
         if all(load.verdict == "not_enough_samples" for load in loads if load.verdict is not None):
             sentences.append(f"Each {TOO_FEW}")
         elif loads[0].verdict == "not_enough_samples":
             sentences.append(f"The lowest, {least}, {TOO_FEW}")
-    sentences.append(f"{len(loads)} loads were judged, each at {plain(100 * limit.confidence_each, 5)} % confidence.")
-    if void and len(void) < len(loads):
+    if judged:
+        counted = "One load was judged," if judged == 1 else f"{judged} loads were judged, each"
+        sentences.append(f"{counted} at {plain(100 * limit.confidence_each, 5)} % confidence.")
         named = ", ".join(traffic_words(load.traffic) for load in void)
-        sentences.append(f"Void, since the load generator itself was late: {named}.")
+        sentences += [f"Not measured, since {LATE}: {named}."] if void else []
     if limit.saturation:
         at = limit.saturation.users
         sentences.append(f"Above {_level(limit, at)} a higher load hardly brings more tokens per second.")
@@ -156,6 +168,8 @@ def _vllm_label(curve: LoadCurve) -> str:
 
 
 def _limit_words(limit: LimitResult) -> str:
+    if not any(load.verdict for load in limit.loads):
+        return f"no load could be measured, since {LATE}"
     if limit.held is None:
         return "no load is shown to hold every objective"
     rate = f"{number(limit.held.tokens_per_second)} tokens/s"

@@ -55,6 +55,7 @@ def test_a_broken_promise_ends_with_1(tmp_path, stub):
         (["--traffic", "none.yaml"], 2, "none.yaml: No such file"),
         (["--traffic", "bad.yaml"], 2, "arrivals.poisson.rate: should be greater than or equal to 0.000000001, not -1"),
         (["--traffic", "broken.yaml"], 2, "calls.csv: line 3: prompt_tokens is no number: 'many'"),
+        (["--traffic", "timeless.yaml"], 2, "lengths.csv: has no arrivals to replay: its arrival_s are missing or all"),
         (["--api", "images"], 2, "--api: images is none of completions, chat, embeddings"),
         (["--url", "nowhere"], 2, "--url: 'nowhere' is not an address such as"),
         (["--url", "http://127.0.0.1:1"], 3, "127.0.0.1:1 cannot be reached"),
@@ -66,6 +67,8 @@ def test_a_broken_promise_ends_with_1(tmp_path, stub):
 def test_what_cannot_be_measured_is_a_sentence(tmp_path, stub, options, code, sentence):
     (tmp_path / "bad.yaml").write_text("arrivals: {kind: poisson, rate: -1}")
     (tmp_path / "broken.yaml").write_text("arrivals: {kind: recorded}\nrecording: calls.csv")
+    (tmp_path / "timeless.yaml").write_text("arrivals: {kind: recorded}\nrecording: lengths.csv")
+    (tmp_path / "lengths.csv").write_text("when,prompt_tokens,output_tokens\n0,5,5\n9,5,5\n")
     (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,5,5\n0.1,many,5\n")
     done = measured(tmp_path, stub.url, "--seconds", "1", *options)
     assert done.returncode == code, done.stderr

@@ -71,6 +71,7 @@ def test_a_recording_beside_the_sla_is_handed_in_once(cli, sla_file):
     for _ in range(2):
         done = cli("submit", "tiny-llama", "--sla", sla_file)
         assert done.exit_code == 0, done.output
+        assert "calls.csv: 2 requests over 9 s." in done.output
     assert {each.recording.name for each in Workload.objects.all()} == {"calls.csv"}
     assert Recording.objects.get().sha256 == Workload.objects.first().sla.traffic.recording
     sla_file.write_text(RECORDED.replace("calls.csv", Recording.objects.get().sha256))

@@ -87,9 +87,9 @@ def test_the_form_takes_it_and_says_what_is_wrong_beside_its_inputs(api: Clients
     ("content", "reason"),
     [
         (b"arrival_s,prompt_tokens,output_tokens\n0,1,1\n1,many,1\n", "line 3: prompt_tokens is no number: 'many'"),
-        (b"prompt_tokens\n1\n", "line 1: the heading lacks output_tokens"),
+        (b"prompt_tokens\n1\n", "line 1: the heading names prompt_tokens; it needs prompt_tokens and output_tokens"),
         (b"\xff\xfe", "line 1: is not text in UTF-8"),
-        (b"", "line 1: the heading lacks prompt_tokens"),
+        (b"", "holds no request"),
     ],
 )
 def test_a_broken_line_is_named_by_its_number_and_nothing_is_kept(
@@ -152,6 +152,18 @@ def test_one_without_arrivals_and_one_that_is_too_long_for_the_model_are_refused
     assert [each["field"] for each in errors] == ["traffic.arrivals.speed", "traffic.recording"]
     assert errors[0]["reason"] == "calls.csv has no arrivals to replay: its arrival_s are missing or all the same"
     assert "131,072 and the longest answer 64 tokens" in errors[1]["reason"]
+
+
+def test_how_a_published_trace_was_read_is_told_everywhere(api: Clients, browser: Any, engineer: User) -> None:
+    client = api(engineer)
+    content = b"Timestamp,Model,Request tokens,Response tokens\n5,GPT-4,100,64\n6,GPT-4,100,0\n65,GPT-4,100,64\n"
+    notes = hand_in(client, content).json()["notes"]
+    assert notes[0].startswith("Arrivals are the seconds in Timestamp.")
+    assert notes[1] == "1 request of 0 tokens left out."
+    sent = fields(GOOD) | {f"traffic.{name}.kind": "recorded" for name in AS_IT_CAME}
+    sent |= {"traffic.recording": sha(content), "load.most_users": "8"}
+    page = browser(engineer).post("/workloads/new/check/", sent).content.decode()
+    assert all(note in page for note in ("calls.csv: 2 requests over 60 s.", *notes))
 
 
 def test_another_organisation_can_neither_name_it_nor_see_it(api: Clients, engineer: User, foreigner: User) -> None:

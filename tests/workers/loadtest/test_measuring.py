@@ -16,7 +16,6 @@ from workers.documents.traffic import Traffic
 from workers.documents.workload import Objective
 from workers.loadtest.measuring import LoadTest, NotMeasurable, judged, learn, measure
 from workers.loadtest.prompts import PromptTexts, TokenScale
-from workers.loadtest.recording import InvalidRecording
 from workers.loadtest.sending import LoadTarget, sending
 from workers.loadtest.summary import LoadSummary
 
@@ -214,16 +213,11 @@ def test_the_verdict_on_gaps_is_that_of_the_percentile_that_is_shown(stub):
     assert (outcome.over, outcome.requests) == (20, 400)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_broken_line_of_a_recording_is_named_however_many_processes_send_it(stub, tmp_path, processes):
-    (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n" + "10,4\n" * 30 + "10,many\n")
-    recorded = {"kind": "recorded"}
-    test = a_test(
-        stub, seconds=60, concurrency=9, recording="calls.csv", prompt_lengths=recorded, output_lengths=recorded
-    )
-    test = replace(test, target=replace(test.target, most_processes=processes), folder=tmp_path)
-    with pytest.raises(InvalidRecording, match=r"calls.csv: line 32: output_tokens is no number: 'many'"):
-        measure(test)
+def test_a_field_that_the_server_refuses_is_left_out_and_named(stub):
+    result = measure(a_test(stub, model="stub-strict"))[0]
+    assert (result.failures, result.tokens.output) == ([], 8 * result.completed), "by max_completion_tokens"
+    said = " ".join(result.notes)
+    assert all(f"The server refuses {name}" in said for name in ("ignore_eos", "stream_options", "max_tokens"))
 
 
 def test_a_load_is_sent_by_several_processes_and_says_so(stub):
@@ -253,10 +247,16 @@ def test_cancelled_requests_end_early_and_count_for_what_they_had(stub):
 
 
 def test_tokens_are_counted_as_the_server_counts_them(stub):
-    pairs = measure(a_test(stub, model="stub-pairs"))[0]
+    pairs, found = measure(a_test(stub, model="stub-pairs"))
+    assert not any("in one piece" in note for note in pairs.notes)
     assert pairs.tokens.output == 8 * pairs.completed
     assert pairs.tokens.several == pairs.completed
     assert any("several tokens in one event" in note for note in pairs.notes)
+    parts = replace(found, exchanges=[replace(each, counted_output=2) for each in found.exchanges])
+    assert "more events with text than the server counted tokens" in " ".join(judged(a_test(stub), parts, "now").notes)
+    held = [replace(each, chunk_ns=[each.end_ns] * len(each.chunk_ns)) for each in found.exchanges]
+    notes = judged(a_test(stub), replace(found, exchanges=held), "now").notes
+    assert any(note.startswith(f"{pairs.requests} answers came in one piece: ") for note in notes)
     uncounted = measure(a_test(stub, model="stub-uncounted"))[0]
     assert uncounted.tokens.output == 8 * uncounted.completed
     assert any("came without a count" in note for note in uncounted.notes)
@@ -294,7 +294,7 @@ def test_a_promise_that_a_load_test_cannot_judge_is_refused(stub):
         a_test(stub, objectives=[Objective(metric="throughput", limit=1)]).check()
 
 
-def test_an_address_may_end_before_v1_and_never_shows_its_key():
+def test_an_address_never_shows_its_key():
     found = Address.parse("https://models.example/openai", "sk-1")
-    assert (found.url, found.port, found.tls) == ("https://models.example:443/openai/v1", 443, True)
+    assert (found.url, found.port, found.tls) == ("https://models.example:443/openai", 443, True)
     assert "sk-1" not in repr(found)

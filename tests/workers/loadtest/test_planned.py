@@ -97,6 +97,66 @@ def test_time_begins_with_the_first_line_whatever_clock_was_recorded(tmp_path):
     assert (found.requests, found.seconds, found.longest_prompt, found.longest_output) == (2, 1.5, 9, 9)
 
 
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+HASHED = '{"timestamp": %d, "input_length": 6, "output_length": 5, "hash_ids": [1, 2]}\n'
+GUESSED = "Name it timestamp_ms where it holds milliseconds."
+
+
+@pytest.mark.parametrize(
+    ("text", "arrivals", "note"),
+    [
+        (
+            AZURE + "2023-11-16 18:15:46.6805900,6,5\n2023-11-16 18:15:50.1805900,6,5\n",
+            [0, 3.5],
+            "Arrivals are the dates in TIMESTAMP.",
+        ),
+        (
+            AZURE + "2024-05-10 00:00:00.5+00:00,6,5\n2024-05-10 02:00:02+02:00,6,5\n",
+            [0, 1.5],
+            "Arrivals are the dates in TIMESTAMP.",
+        ),
+        (
+            "Timestamp,Session ID,Model,Request tokens,Response tokens\n5,a,GPT-4,6,5\n45.5,,GPT-4,6,5\n",
+            [0, 40.5],
+            f"Arrivals are the seconds in Timestamp. {GUESSED}",
+        ),
+        (HASHED % 3000 + HASHED % 4500, [0, 1.5], "Arrivals are the milliseconds in timestamp."),
+        (
+            '{"chat_id": 1, "timestamp": 61.1, "input_length": 6, "output_length": 5, "hash_ids": []}\n',
+            [0],
+            "Arrivals are the seconds in timestamp.",
+        ),
+        (
+            "".join(f'{{"timestamp": {at}, "input_length": 6, "output_length": 5}}\n' for at in (7, 7.25)),
+            [0, 0.25],
+            f"Arrivals are the seconds in timestamp. {GUESSED}",
+        ),
+        (
+            "timestamp_ms; prompt_tokens; output_tokens\n500; 6; 5\n1000; 6; 5\n",
+            [0, 0.5],
+            "Arrivals are the milliseconds in timestamp_ms.",
+        ),
+        ("arrival_s, prompt_tokens, output_tokens\n0, 6, 5\n3, 6, 5\n", [0, 3], None),
+    ],
+    ids=["Azure 2023", "Azure 2024", "BurstGPT", "Mooncake", "Bailian", "guidellm", "semicolons", "blanks"],
+)
+def test_traces_are_read_as_they_are_published(tmp_path, text, arrivals, note):
+    file = tmp_path / "trace"
+    file.write_text(text)
+    found = list(read(file))
+    assert [each.arrival_s for each in found] == pytest.approx(arrivals, abs=1e-6)
+    assert {(each.prompt_tokens, each.output_tokens) for each in found} == {(6, 5)}
+    assert facts(file).notes == ([note] if note else [])
+    assert found[0].conversation == ("a" if "Session ID" in text else "")
+
+
+def test_requests_of_0_tokens_are_left_out_and_counted(tmp_path):
+    (tmp_path / "calls.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0,9,0\n1,9,5\n2,0,5\n4,6,9\n")
+    found = facts(tmp_path / "calls.csv")
+    assert (found.requests, found.seconds, found.notes) == (2, 3, ["2 requests of 0 tokens left out."])
+    assert facts(tmp_path / "calls.csv", until_s=2).seconds == 2, "no further than it is sent"
+
+
 def test_a_recording_of_too_many_requests_is_named_by_its_line(tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "MOST_REQUESTS", 2)
     (tmp_path / "calls.csv").write_text("prompt_tokens,output_tokens\n" + "1,1\n" * 3)
@@ -118,7 +178,10 @@ HEADING = "arrival_s,prompt_tokens,output_tokens\n"
     [
         (HEADING + "0,10,5\n1,many,5\n", "line 3: prompt_tokens is no number: 'many'"),
         (HEADING + "0,10,5\n1,10\n", "line 3: output_tokens is missing"),
-        (HEADING + "0,10,5\n\n1,0,5\n", "line 4: prompt_tokens is 0; a length is a whole number from 1"),
+        (HEADING + "0,10,5\n\n1,-1,5\n", "line 4: prompt_tokens is -1; a length is a whole number from 1"),
+        (HEADING + "0,0,5\n", "holds no request"),
+        (AZURE + "2026-01-02 03:04:05,1,1\nlater,1,1\n", "line 3: TIMESTAMP is no date: 'later'"),
+        ("timestamp;input_length;output_length\n0;1;1\n1;many;1\n", "line 3: input_length is no number: 'many'"),
         (HEADING + "0,10,2.5\n", "line 2: output_tokens is 2.5"),
         (HEADING + "2,10,5\n1,10,5\n", "line 3: arrival_s 1 is before that of the line above, 2"),
         (HEADING + "-1,10,5\n", "line 2: arrival_s is -1"),
@@ -131,9 +194,10 @@ HEADING = "arrival_s,prompt_tokens,output_tokens\n"
         (f'{{"prompt_tokens": 3, "output_tokens": 1, "conversation": "{"x" * 201}"}}', "conversation is longer than"),
         (HEADING + "0,1,024,5\n", "line 2: has more fields than the heading, 3"),
         (HEADING + "0,1,5,,\n0,1\n", "line 3: output_tokens is missing"),
-        ("time,length\n0,1\n", "line 1: the heading lacks prompt_tokens"),
+        ("when, size\n0,1\n", "line 1: the heading names when, size; it needs prompt_tokens and output_tokens"),
         (HEADING, "holds no request"),
-        ("", "lacks prompt_tokens"),
+        ("", "holds no request"),
+        ('[{"prompt_tokens": 3, "output_tokens": 1}]', "is a JSON array; a recording in JSON Lines has one object"),
         ('{"prompt_tokens": 3, "output_tokens": 1}\n{"prompt_tokens": 3,\n', "line 2: is no JSON"),
         ('{"prompt_tokens": true, "output_tokens": 1}\n', "line 1: prompt_tokens is no number: 'True'"),
         ('{"prompt_tokens": 3, "output_tokens": 1}\n[1]\n', "line 2: is no object"),

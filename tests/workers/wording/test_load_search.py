@@ -2,9 +2,11 @@
 
 from tests import sample_loads
 from workers.charts import under_load
+from workers.documents.traffic import Traffic
 from workers.loadtest.highest_load import OUT_OF_TIME
 from workers.wording.load_search import (
     curve_of,
+    limit_sentence,
     unlike_verify,
     whole_sentence,
 )
@@ -23,11 +25,27 @@ def test_the_sentence_names_vllm_where_it_is_before():
 
 def test_void_loads_and_the_confidence_are_explained():
     after = sample_loads.under_load().after
-    assert "Void, since the load generator itself was late: 24 users." in after.sentence
+    assert "Not measured, since the generator itself was late: 24 users." in after.sentence
     assert "each at 99.923 % confidence." in after.sentence
     assert "Above 22 users a higher load hardly brings more tokens per second." in after.sentence
     whole = whole_sentence(None, after)
     assert whole.endswith("slow periods that come fewer than eight times in a load may escape it.")
+
+
+def test_a_load_that_is_void_is_not_said_to_be_judged():
+    limit = sample_loads.under_load().after.limit
+    met, void = sample_loads.load(3, 10, 1, "met"), sample_loads.load(4, 10, 1, "met")
+    void = void.model_copy(update={"verdict": None, "notes": ["The generator itself was 9.0 ms late at p99."]})
+    alone = limit.model_copy(update={"users": 0, "loads": [void.model_copy(update={"traffic": Traffic()})]})
+    assert limit_sentence(alone.model_copy(update={"saturation": None})) == (
+        "The load of one user could not be measured: the generator itself was late; nothing was judged. "
+        "The generator itself was 9.0 ms late at p99."
+    )
+    server = sample_loads.under_load().after.server
+    assert "After: no load could be measured, since the generator" in whole_sentence(None, curve_of(server, alone))
+    ended = limit_sentence(limit.model_copy(update={"users": 3, "loads": [met, void]}))
+    assert "4 users, could not be measured: the generator itself was late. So this limit is the generator's" in ended
+    assert "One load was judged, at " in ended
 
 
 def test_the_result_says_up_to_how_many_users_the_megakernel_serves():

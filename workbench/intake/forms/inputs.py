@@ -48,9 +48,9 @@ LENGTHS: Choices = [
     ("recorded", "as in a recording"),
 ]
 APIS: Choices = [
-    ("completions", "/v1/completions"),
-    ("chat", "/v1/chat/completions"),
-    ("embeddings", "/v1/embeddings, for encoders"),
+    ("completions", "completions"),
+    ("chat", "chat/completions"),
+    ("embeddings", "embeddings, for encoders"),
 ]
 
 

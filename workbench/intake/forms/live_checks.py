@@ -67,7 +67,7 @@ def check(form: WorkloadForm, rows: Any, recordings: Any, organisation: Any) -> 
     else:
         checks.promises = [promises.words(objective) for objective in document.objectives]
         recording = named_recording(recordings, document)
-        checks.facts += [f"{recording.document.words}."] if recording else []
+        checks.facts += [f"{recording.document.words}.", *recording.document.notes] if recording else []
         known = placement.known(organisation, document)
         _check_model(checks, document, rows, labels, recording, known)
         if checks.gpu_class and (facts := _facts(document.model, rows)):

@@ -25,7 +25,7 @@ from workers.documents.recording import Recording as RecordingDocument
 from workers.documents.recording import RecordingFacts, longest
 from workers.documents.workload import BETWEEN_TOKENS
 from workers.documents.workload import Workload as WorkloadDocument
-from workers.loadtest.recording import MOST_BYTES
+from workers.loadtest.recording import MOST_BYTES, NO_ARRIVALS
 
 UNUSED_FOR = timedelta(days=1)
 LEAST_SECONDS = 3
@@ -114,7 +114,7 @@ def reasons(
 
 def _too_short(recording: RecordingDocument, speed: float) -> str:
     if not recording.seconds:
-        return f"{recording.name} has no arrivals to replay: its arrival_s are missing or all the same"
+        return f"{recording.name} {NO_ARRIVALS}"
     duration = f"{recording.seconds / speed:.3g} s"
     return (
         f"{recording.name} lasts {recording.seconds:.3g} s, which {speed:g} times as fast is {duration}; "

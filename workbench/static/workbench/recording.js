@@ -35,7 +35,8 @@ async function handIn(file) {
     const { recording } = await uploads.finish(upload, [{ path: file.name, sha256 }]);
     choose(recording);
     const requests = recording.requests.toLocaleString("en");
-    say(`${recording.name} is handed in: ${requests} requests over ${Math.round(recording.seconds).toLocaleString("en")} s.`);
+    const facts = `${requests} requests over ${Math.round(recording.seconds).toLocaleString("en")} s.`;
+    say([`${recording.name} is handed in: ${facts}`, ...recording.notes].join(" "));
   } catch (error) {
     say("", sentence(error));
   } finally {

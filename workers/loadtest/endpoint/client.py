@@ -52,7 +52,7 @@ class EndpointClient:
         address = await asyncio.to_thread(self._address)
         test = make(LoadTarget(address, self._endpoint.model, self._endpoint.api))
         test.check()
-        return test, await put_on(test)
+        return await put_on(test)
 
     async def _stoppable(self, work: Coroutine[Any, Any, Result]) -> Result:
         task = asyncio.create_task(work)

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
+from kernels.load.connection import Address
 from kernels.measure.intervals import median_interval
 from workers.documents.endpoint import Endpoint
 from workers.documents.endpoint_result import EndpointRatio
@@ -40,10 +41,11 @@ def server_of(endpoint: Endpoint, traffic: Traffic, clients_wait: bool = True) -
         )
     waits, comes = "each client waits for its answer before its next request.", "requests come at their own times."
     when = waits if clients_wait else comes
+    base = Address.parse(endpoint.url).base
     return LoadedServer(
         kind="endpoint",
         label=f"{endpoint.model} at {urlsplit(endpoint.url).hostname}",
-        sentence=f"A server of the customer's, asked by /v1{PATHS[endpoint.api]} from the worker; {when}",
+        sentence=f"A server of the customer's, asked by {base}{PATHS[endpoint.api]} from the worker; {when}",
         hardware=endpoint.hardware,
         caveats=caveats,
     )

@@ -92,7 +92,7 @@ class Sides:
         sampling = self.document.workload.traffic.sampling
         ids_every = 0 if sampling and sampling.temperature else judging.ASKED_OF
         target = LoadTarget(address, NAME, most_processes=1 if self.device == "cpu" else None, ids_every=ids_every)
-        return self._measured(name, until, self._test(target), sent_under)
+        return self._measured(name, until, self._test(target), lambda test: sent_under(test)[1])
 
     def _of_server(self, plan: Plan | None, device: str, caveats: list[str]) -> LoadedServer:
         if excluded := of_server(self.document.workload.constraints.exclude):
