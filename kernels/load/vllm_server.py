@@ -20,7 +20,6 @@ class ServerCommand:
     variant: str
     peer: bool
     command: Sequence[str]
-    ready: str
     environment: Mapping[str, str]
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -78,7 +77,6 @@ def vllm(
         "vllm",
         True,
         [*start, "--served-model-name", wanted.name, *place, *settings],
-        "/health",
         environment,
         {"version": completed.stdout.strip().splitlines()[-1], "options": " ".join(settings)},
     )

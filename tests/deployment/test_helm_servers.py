@@ -25,7 +25,11 @@ def test_the_server_takes_its_words_and_its_key(container: dict[str, Any]) -> No
     assert {each["name"] for each in container["env"]} == {KEY_VARIABLE}
     mounts = {each["mountPath"]: each.get("readOnly", False) for each in container["volumeMounts"]}
     assert mounts == {"/model": True, "/plan": True, "/cache": False, "/dev/shm": False, "/tmp": False}
-    assert container["readinessProbe"]["httpGet"] == {"path": "/ready", "port": 8080}
+    assert [container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "readiness", "liveness")] == [
+        "/health",
+        "/health",
+        "/livez",
+    ]
 
 
 def test_without_a_plan_the_model_is_served(helm: Helm) -> None:

@@ -1,4 +1,4 @@
-"""The HTTP side: OpenAI's completions and chat completions, models, health, readiness and metrics."""
+"""The HTTP side: OpenAI's completions and chat completions, models, health and metrics."""
 
 import asyncio
 import hmac
@@ -69,7 +69,7 @@ class Server:
             self._told("/v1/models", self._models, "GET"),
             self._told("/v1/models/{name:path}", self._model, "GET"),
             Route("/health", self._health),
-            Route("/ready", self._ready),
+            Route("/livez", self._livez),
             Route("/metrics", self._metrics),
         ]
         handlers = {HTTPException: _http_error, Exception: _failed}
@@ -178,10 +178,10 @@ class Server:
         own = {"id": self.name, "object": "model", "created": self._began, "owned_by": "kernel-workbench"}
         return own | {"max_model_len": longest}
 
-    async def _health(self, request: Request) -> Response:
+    async def _livez(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
-    async def _ready(self, request: Request) -> Response:
+    async def _health(self, request: Request) -> Response:
         return PlainTextResponse(f"{self.client.state.said}\n", 503 if self.client.ready is None else 200)
 
     async def _metrics(self, request: Request) -> Response:

@@ -144,7 +144,7 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
     command = [sys.executable, "-m", "kernels", "serve", "--model", "tiny-bert", "--device", "cpu", "--port", str(port)]
     command += ["--web-processes", "2"]
     with (
-        running(command, f"{url}/ready", tmp_path / "log", 300) as server,
+        running(command, f"{url}/health", tmp_path / "log", 300) as server,
         httpx.Client(base_url=url, trust_env=False) as api,
     ):
         for child in psutil.Process(server.pid).children(recursive=True):
