@@ -15,7 +15,7 @@ MEMORY_SHARE = 0.85
 
 @dataclass(frozen=True)
 class ServerCommand:
-    """A server to start; `ready` is the path that answers 200 once it serves, `settings` are written into its rows."""
+    """A server to start, whose `/health` answers 200 once it serves. `settings` are written into its rows."""
 
     variant: str
     peer: bool

@@ -118,8 +118,9 @@ class Completion:
                 if not count:
                     first = time.monotonic()
                     self.metrics.first_token.observe(first - began)
-                    self.usage.cached += events[0].cached
-                    self.metrics.cached_tokens.inc(events[0].cached)
+                    if choice % request.n == 0:  # a prompt counts once, and its other choices find what this one made
+                        self.usage.cached += events[0].cached
+                        self.metrics.cached_tokens.inc(events[0].cached)
                 piece = Piece(choice)
                 for event in events:
                     state.extend(piece, event)
