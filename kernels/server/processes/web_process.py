@@ -78,7 +78,7 @@ class WebSpec:
         if self.origins:
             from starlette.middleware.cors import CORSMiddleware
 
-            app.add_middleware(CORSMiddleware, allow_origins=self.origins, allow_methods=["*"], allow_headers=["*"])
+            app.add_middleware(CORSMiddleware, allow_origins=self.origins, allow_methods=["GET", "POST"], allow_headers=["*"])
         return app
 
 
