@@ -100,7 +100,7 @@ def test_what_is_no_request_is_refused_at_once(sent: bytes) -> None:
     assert answers_to(sent).startswith(b"HTTP/1.1 400")
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs a JDK")
+@pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
 def test_javas_own_client_is_answered(tmp_path: Path) -> None:
     (tmp_path / "Post.java").write_text(JAVA)
 
