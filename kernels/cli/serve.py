@@ -164,7 +164,7 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         raise ValueError(f"--model: {directory} holds no safetensors, the only files of weights that are read")
     embeds = encoder.gives_vectors(config)
     name = options.name or (directory.resolve().name if directory else options.model)
-    key, origins = _key(options.api_key_file), tuple(each.rstrip("/") for each in options.allowed_origins)
+    key, origins = _key(options.api_key_file), tuple(origin.rstrip("/") for origin in options.allowed_origins)
     served = WebSpec(spec, name, key, embeds, options.wait_seconds, origins)
     engine = EngineProcess(spec, encoder.main if embeds else worker.main, options.hang_seconds)
     listening = await web.listening(options.host, options.port)

@@ -32,7 +32,7 @@ def _limits(groups: Path, own: Path) -> Iterator[tuple[int, int]]:
             if not kinds or "memory" in kinds.split(","):
                 mount = groups / kinds
                 directory = mount / path.lstrip("/")  # where a container sees its group as the root, there is none
-                for group in (directory, *(each for each in directory.parents if each.is_relative_to(mount))):
+                for group in (directory, *(parent for parent in directory.parents if parent.is_relative_to(mount))):
                     for limit, used, inactive in FILES:
                         with suppress(OSError, ValueError, KeyError):  # `max`, or the other version
                             stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())

@@ -51,7 +51,7 @@ def test_it_is_scaled_by_figures_that_it_exports(helm: Helm) -> None:
     assert trigger["metadata"]["threshold"] == "48"
     names = set(re.findall(r"serve_\w+", trigger["metadata"]["query"]))
     assert names == {"serve_running_requests", "serve_waiting_requests"}
-    exported = Metrics(EngineClient(lambda _: None)).text().decode()
+    exported = Metrics(EngineClient(lambda _: None), "llama").text().decode()
     assert names <= set(re.findall(r"^# TYPE (\w+) gauge$", exported, re.MULTILINE))
     assert re.findall(r'pod=~"([^"]*)"', trigger["metadata"]["query"]) == [f"{RELEASE}-serve-llama-.*"] * 2
 

@@ -26,9 +26,9 @@ class PlainH11Protocol(H11Protocol):
 class FirstRequest(asyncio.Protocol):
     """Reads a connection up to the end of its first request's head, and hands it to the protocol that serves it."""
 
-    def __init__(self, made: Callable[[type[asyncio.Protocol]], asyncio.Protocol]) -> None:
-        """`made` makes a protocol of a class."""
-        self._made = made
+    def __init__(self, make: Callable[[type[asyncio.Protocol]], asyncio.Protocol]) -> None:
+        """`make` makes a protocol of a class."""
+        self._make = make
         self._head = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -41,7 +41,7 @@ class FirstRequest(asyncio.Protocol):
         if end is None and self._head[:1].isalpha() and len(self._head) <= LONGEST_HEAD:
             return
         other = len(self._head) > LONGEST_HEAD if end is None else NEEDS_H11.search(self._head[: end.end()])
-        protocol = self._made(PlainH11Protocol if other else HttpToolsProtocol)
+        protocol = self._make(PlainH11Protocol if other else HttpToolsProtocol)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         protocol.data_received(self._head)

@@ -78,7 +78,9 @@ class WebSpec:
         if self.origins:
             from starlette.middleware.cors import CORSMiddleware
 
-            app.add_middleware(CORSMiddleware, allow_origins=self.origins, allow_methods=["GET", "POST"], allow_headers=["*"])
+            app.add_middleware(
+                CORSMiddleware, allow_origins=self.origins, allow_methods=["GET", "POST"], allow_headers=["*"]
+            )
         return app
 
 

@@ -49,8 +49,8 @@ def get(path: str) -> dict[str, Any]:
 
 def test_health_waits_for_the_engine_and_life_does_not() -> None:
     for ready in (False, True):
-        found = answers(get("/health"), get("/livez"), ready=ready)
-        assert [answer.status_code for answer in found] == [200 if ready else 503, 200]
+        responses = answers(get("/health"), get("/livez"), ready=ready)
+        assert [answer.status_code for answer in responses] == [200 if ready else 503, 200]
 
 
 def test_cached_tokens_are_a_part_of_the_prompt_however_many_choices_it_has() -> None:
@@ -79,17 +79,17 @@ def test_what_autoscalers_read_has_vllms_names_too() -> None:
 
 def test_pages_of_an_allowed_origin_may_ask_from_a_browser() -> None:
     wish = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
-    asked = {"method": "OPTIONS", "url": "/v1/completions", "headers": {"Origin": ORIGIN, **wish}}
+    options = {"method": "OPTIONS", "url": "/v1/completions", "headers": {"Origin": ORIGIN, **wish}}
     for origins in ((ORIGIN,), ("*",)):
         given = {"key": "secret", "origins": origins}
-        preflight, refused = answers(asked, post(headers={"Origin": ORIGIN}), **given)
+        preflight, refused = answers(options, post(headers={"Origin": ORIGIN}), **given)
         assert (preflight.status_code, refused.status_code) == (200, 401)
         for answer in (preflight, refused):
             assert answer.headers["Access-Control-Allow-Origin"] == origins[0]
         assert "authorization" in preflight.headers["Access-Control-Allow-Headers"]
-    (none,) = answers(asked, origins=("https://other.example.org",))
+    (none,) = answers(options, origins=("https://other.example.org",))
     assert "Access-Control-Allow-Origin" not in none.headers
-    (none,) = answers(asked)
+    (none,) = answers(options)
     assert (none.status_code, "Access-Control-Allow-Origin" in none.headers) == (405, False)
 
 

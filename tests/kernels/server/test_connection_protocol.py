@@ -83,8 +83,8 @@ def answers_to(*parts: bytes) -> bytes:
 def test_a_wish_for_http_2_is_ignored_and_the_body_is_read(size: int) -> None:
     """Also by the second request of the connection."""
     sent = HEAD + UPGRADE + b"\r\n" + BODY + HEAD + UPGRADE.replace(b"Upgrade,", b"Upgrade, close,") + b"\r\n" + BODY
-    found = answers_to(*(sent[at : at + size] for at in range(0, len(sent), size)))
-    assert (found.count(b"HTTP/1.1 200"), found.count(BODY[5:])) == (2, 2)
+    received = answers_to(*(sent[at : at + size] for at in range(0, len(sent), size)))
+    assert (received.count(b"HTTP/1.1 200"), received.count(BODY[5:])) == (2, 2)
 
 
 def test_an_answer_in_http_1_0_is_not_in_chunks_and_ends_with_the_connection() -> None:

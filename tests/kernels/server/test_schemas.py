@@ -67,8 +67,8 @@ def test_a_refused_field_is_told_by_its_name_here() -> None:
 
 
 def test_completions_take_the_newer_name_of_their_limit_too() -> None:
-    found = document(CompletionRequest, {"model": "m", "prompt": "a", "max_tokens": 9, "max_completion_tokens": 3})
-    assert found.tokens(room=100) == 3
+    request = document(CompletionRequest, {"model": "m", "prompt": "a", "max_tokens": 9, "max_completion_tokens": 3})
+    assert request.tokens(room=100) == 3
 
 
 @pytest.mark.parametrize(("asked", "served"), [(0, 0), (1e-300, 0.01), (0.001, 0.01), (0.01, 0.01), (0.7, 0.7)])

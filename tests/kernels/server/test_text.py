@@ -68,9 +68,9 @@ def test_an_answer_goes_on_behind_its_prompt(spaced: TextCodec, prompt: str, ans
     ids, before = spaced.encode(prompt), spaced.encode("b")
     behind = spaced.encode("b" + answer)[len(before) :]
     pieces = IncrementalDetokenizer(spaced, ids)
-    told = [pieces.add(each) for each in behind]
-    assert "".join(told) + pieces.rest() == spaced.decode(ids + behind)[len(spaced.decode(ids)) :]
-    assert sum(map(bool, told)) > len(behind) / 6  # as it comes
+    texts = [pieces.add(token) for token in behind]
+    assert "".join(texts) + pieces.rest() == spaced.decode(ids + behind)[len(spaced.decode(ids)) :]
+    assert sum(map(bool, texts)) > len(behind) / 6  # as it comes
 
 
 def test_a_stop_is_found_across_pieces_and_is_no_part_of_the_answer() -> None:
