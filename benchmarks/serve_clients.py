@@ -161,7 +161,7 @@ def main() -> int:
         "--port",
         str(port),
     ]
-    with tempfile.TemporaryDirectory() as folder, running(command, f"{url}/ready", Path(folder) / "log", 600):
+    with tempfile.TemporaryDirectory() as folder, running(command, f"{url}/health", Path(folder) / "log", 600):
         rows.append({"client": "kernel-workbench", "load_average": load_average()[0]} | the_workbench(url))
         print(json.dumps(rows[-1]), flush=True)
         for name, tool in TOOLS.items():

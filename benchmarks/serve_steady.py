@@ -147,7 +147,10 @@ def main(arguments: list[str] | None = None) -> int:
     command = [sys.executable, "-m", "kernels", "serve", "--model", asked.model, "--name", "model", "--port", str(port)]
     command += ["--max-num-seqs", str(asked.max_num_seqs), "--max-model-len", str(LENGTHS.longest)]
     command += ["--web-processes", str(asked.web_processes)] if asked.web_processes else []
-    with tempfile.TemporaryDirectory() as folder, running(command, f"{url}/ready", Path(folder) / "log", 600) as server:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(command, f"{url}/health", Path(folder) / "log", 600) as server,
+    ):
         memory = Memory(psutil.Process(server.pid), asked.sample_seconds, gpu)
         watcher = threading.Thread(target=memory.watch, daemon=True)
         watcher.start()

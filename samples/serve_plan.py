@@ -27,7 +27,7 @@ def serve_and_ask(plan: Path, model: Path, root: Path) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         try:
-            with running(command, f"{url}/ready", log, READY_SECONDS, environment):
+            with running(command, f"{url}/health", log, READY_SECONDS, environment):
                 answer = ask(f"{url}/v1/completions", f'{{"model": "{NAME}", "prompt": "A list is", "max_tokens": 20}}')
         except (NotStarted, OSError, subprocess.SubprocessError) as error:
             print(f"demo: the plan was not served: {error}", file=sys.stderr)

@@ -102,7 +102,7 @@ class ServeBench:
         port = server.command[server.command.index("--port") + 1]
         url, log = f"http://127.0.0.1:{port}", self.folder / f"{server.variant}.log"
         try:
-            with running(server.command, url + server.ready, log, serve_servers.START_SECONDS, server.environment):
+            with running(server.command, f"{url}/health", log, serve_servers.START_SECONDS, server.environment):
                 for users in self.users:
                     yield self._closed(server, url, self.lengths, users)
                 if self._unequal:

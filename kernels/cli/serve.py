@@ -58,7 +58,11 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the weights, where the model has none (default 0)")
     parser.add_argument("--max-model-len", type=int, help="tokens of a sequence (default: the model's, at most 8,192)")
     parser.add_argument("--max-num-seqs", type=int, help="requests served at once (default: the plan's, else 64)")
-    parser.add_argument("--kv-gib", type=float, help="memory for KV pages (default: what the running requests fill)")
+    parser.add_argument(
+        "--kv-gib",
+        type=float,
+        help="memory for KV pages (default: what running requests fill, at most 0.8 of what is free)",
+    )
     parser.add_argument(
         "--pause-ms",
         type=float,
@@ -86,6 +90,13 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         "--web-processes",
         type=int,
         help="processes that speak HTTP (default: 4 for a GPU on 8 CPUs or more and from --max-num-seqs 64 on, else 1)",
+    )
+    parser.add_argument(
+        "--allowed-origins",
+        nargs="+",
+        default=[],
+        metavar="ORIGIN",
+        help="pages that may ask from a browser, such as https://chat.example.org, or * (default: none)",
     )
     parser.add_argument("--api-key-file", type=Path, help=f"the key that clients must give (default: ${KEY_VARIABLE})")
 
@@ -153,7 +164,8 @@ async def _serve(options: argparse.Namespace, ended: list[int]) -> int:
         raise ValueError(f"--model: {directory} holds no safetensors, the only files of weights that are read")
     embeds = encoder.gives_vectors(config)
     name = options.name or (directory.resolve().name if directory else options.model)
-    served = WebSpec(spec, name, _key(options.api_key_file), embeds, options.wait_seconds)
+    key, origins = _key(options.api_key_file), tuple(origin.rstrip("/") for origin in options.allowed_origins)
+    served = WebSpec(spec, name, key, embeds, options.wait_seconds, origins)
     engine = EngineProcess(spec, encoder.main if embeds else worker.main, options.hang_seconds)
     listening = await web.listening(options.host, options.port)
     engine.start()  # it takes the longest: the web server is made beside it
@@ -215,9 +227,8 @@ async def _until_signalled(
 
 def _key(path: Path | None) -> str | None:
     """The API key. Raises OSError or ValueError for a file that holds none."""
-    if path is None:
-        return os.environ.get(KEY_VARIABLE) or None
-    key = path.read_text().strip()
-    if not key:
-        raise ValueError(f"--api-key-file: {path} is empty")
-    return key
+    given = os.environ.get(KEY_VARIABLE, "") if path is None else path.read_text()
+    key = given.strip()
+    if not key and (path or given):
+        raise ValueError(f"{KEY_VARIABLE if path is None else f'--api-key-file: {path}'} is empty")
+    return key or None

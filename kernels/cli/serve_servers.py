@@ -20,4 +20,4 @@ def ours(wanted: ServerSettings, device: str, options: Sequence[str] = ()) -> Se
         "max_num_seqs": wanted.max_num_seqs,
         "options": " ".join(options),
     }
-    return ServerCommand("kernels", False, [*command, *size, *place, *options], "/ready", dict(os.environ), settings)
+    return ServerCommand("kernels", False, [*command, *size, *place, *options], dict(os.environ), settings)

@@ -15,12 +15,11 @@ MEMORY_SHARE = 0.85
 
 @dataclass(frozen=True)
 class ServerCommand:
-    """A server to start; `ready` is the path that answers 200 once it serves, `settings` are written into its rows."""
+    """A server to start, whose `/health` answers 200 once it serves. `settings` are written into its rows."""
 
     variant: str
     peer: bool
     command: Sequence[str]
-    ready: str
     environment: Mapping[str, str]
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -78,7 +77,6 @@ def vllm(
         "vllm",
         True,
         [*start, "--served-model-name", wanted.name, *place, *settings],
-        "/health",
         environment,
         {"version": completed.stdout.strip().splitlines()[-1], "options": " ".join(settings)},
     )

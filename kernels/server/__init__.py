@@ -1,8 +1,9 @@
 """A server of one model after OpenAI's API (`docs/serving.md`).
 
-- `http`: the web server, without torch. `app` has the routes; `web` is uvicorn over connections that it is given.
-  `body_parsing` and `schemas` read a request, `body_process` a large one; `prompts`, `text` and `chat_template` make
-  ids of it; `answering` and `embeddings` answer; `client` sends requests to the engine and hands its tokens on.
+- `http`: the web server, without torch. `app` has the routes; `web` is uvicorn over connections that it is given, each
+  read by what `connection_protocol` chooses. `body_parsing`, `schemas` and `unserved` read a request, `body_process` a
+  large one; `prompts`, `text` and `chat_template` make ids of it; `answering` and `embeddings` answer; `client` sends
+  requests to the engine and hands its tokens on.
 - `processes`: the main process, which an operator starts, has `engine_process` (with `pipes`, `heartbeat` and
   `restarts`) and `web_servers`, of one or of several processes (`web_processes`, `web_process`, `connections`). The
   engine's process runs `worker`, or `encoder` for a model that gives vectors; `lifecycle` is what both have. `handed`

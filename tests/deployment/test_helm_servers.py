@@ -25,7 +25,11 @@ def test_the_server_takes_its_words_and_its_key(container: dict[str, Any]) -> No
     assert {each["name"] for each in container["env"]} == {KEY_VARIABLE}
     mounts = {each["mountPath"]: each.get("readOnly", False) for each in container["volumeMounts"]}
     assert mounts == {"/model": True, "/plan": True, "/cache": False, "/dev/shm": False, "/tmp": False}
-    assert container["readinessProbe"]["httpGet"] == {"path": "/ready", "port": 8080}
+    assert [container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "readiness", "liveness")] == [
+        "/health",
+        "/health",
+        "/livez",
+    ]
 
 
 def test_without_a_plan_the_model_is_served(helm: Helm) -> None:
@@ -47,7 +51,7 @@ def test_it_is_scaled_by_figures_that_it_exports(helm: Helm) -> None:
     assert trigger["metadata"]["threshold"] == "48"
     names = set(re.findall(r"serve_\w+", trigger["metadata"]["query"]))
     assert names == {"serve_running_requests", "serve_waiting_requests"}
-    exported = Metrics(EngineClient(lambda _: None)).text().decode()
+    exported = Metrics(EngineClient(lambda _: None), "llama").text().decode()
     assert names <= set(re.findall(r"^# TYPE (\w+) gauge$", exported, re.MULTILINE))
     assert re.findall(r'pod=~"([^"]*)"', trigger["metadata"]["query"]) == [f"{RELEASE}-serve-llama-.*"] * 2
 

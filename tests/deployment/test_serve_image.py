@@ -88,5 +88,5 @@ def test_the_services_are_valid_confined_and_listen_on_this_host_alone(compose: 
         assert service["read_only"]
         assert KEY_VARIABLE in service["environment"]
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
-        assert "/ready" in service["healthcheck"]["test"][-1]
+        assert "/health" in service["healthcheck"]["test"][-1]
         assert (ROOT / "deploy" / service["build"]["context"] / service["build"]["dockerfile"]).is_file()

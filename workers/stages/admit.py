@@ -7,10 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from kernels import model_files, runners
 from kernels.hardware import GPUS
+from kernels.measure import host_memory
 from kernels.model_files.architectures import check_architecture
 from kernels.model_files.config import value
 from kernels.ops import BYTES
@@ -49,9 +48,9 @@ def memory_needed(config: dict[str, Any], parameters: int, dtype: str, workload:
 
 
 def feasibility(gpu_class: str, needs_gib: float, parameters: int, dtype: str) -> Feasibility:
-    """Whether one GPU of a class can hold `needs_gib`, as what runs today must; the CPU's memory is this machine's."""
+    """Whether one GPU of a class can hold `needs_gib`, as what runs today must; the CPU's memory is the container's."""
     gpu = GPUS[single_gpu_class(gpu_class)]
-    has_gib = psutil.virtual_memory().total / GIB if gpu_class == "cpu" else gpu.memory_gib
+    has_gib = host_memory.total_bytes() / GIB if gpu_class == "cpu" else gpu.memory_gib
     feasible, gpus = needs_gib <= has_gib, gpus_of(gpu_class)
     has = f"{has_gib:.1f} GiB" if gpu_class == "cpu" else gpu.memory_words
     reason = "" if feasible else _too_large(gpu.name, needs_gib, has, parameters, dtype)

@@ -34,6 +34,7 @@ from kernels.server.execution.sizing import (
     RequestedSize,
     context_of,
     copies_beside,
+    free_bytes,
     limits_for,
     packed_bytes,
 )
@@ -48,7 +49,7 @@ MEGAKERNEL_SHARE = 0.4
 def build_engine(spec: Spec, phases: Phases) -> tuple[Engine, Ready]:
     """Loads the model and captures its graphs; returns the engine, and its message that it is ready.
 
-    Raises ValueError with one sentence, or PlanRefused where the plan is the cause.
+    Raises ValueError or MemoryError with one sentence, or PlanRefused where the plan is the cause.
     """
     directory, config = configuration(spec)
     plan = read_plan(Path(spec.plan)) if spec.plan else None
@@ -208,7 +209,7 @@ def megakernel_batches(model: Any, gpu: Gpu, context: int, most: int) -> dict[in
         return {}
     from kernels.server.execution.megakernel_instance import instance_bytes
 
-    free = torch.cuda.mem_get_info(model.device)[0] * MEGAKERNEL_SHARE
+    free = free_bytes(model.device) * MEGAKERNEL_SHARE
     try:
         return batches_within(most, free, lambda batch: instance_bytes(model, batch, capacity_of(context)))
     except Unsupported as reason:

@@ -1,10 +1,12 @@
 """The size of a server: chosen from the model's context and the device's memory where the operator does not say."""
 
+import sys
 from dataclasses import dataclass
 
 import torch
 
 from kernels.hardware import Gpu
+from kernels.measure import host_memory
 from kernels.model import decoder
 from kernels.runners.bucket_session import positions
 from kernels.server.execution.backend import block_of
@@ -15,7 +17,9 @@ PAGE_SIZE = 16
 LONGEST_CONTEXT = 8192
 """The default limit of a sequence in tokens; a model with a shorter context has its own."""
 SHARE_OF_FREE = 0.8
-"""The share of the device's free memory, without `packed_bytes`, that KV pages may take. The rest is for graphs."""
+"""The share of the device's free memory, without `packed_bytes`, that KV pages may take. The rest is for graphs and, on
+a CPU, for what a pass computes.
+"""
 STEP_TOKENS_ON = {"cuda": STEP_TOKENS, "cpu": 256, "meta": STEP_TOKENS}
 """The tokens that a step with chunks has at most, by type of device. torch's meta device stands for a GPU."""
 
@@ -50,6 +54,13 @@ def packed_bytes(model: decoder.Decoder, gpu: Gpu, copies: Copies = Copies.ALL) 
     return sum(each.nbytes for each in packed)
 
 
+def free_bytes(device: torch.device) -> int:
+    """The device's free memory; without an end on torch's meta device."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return host_memory.free_bytes() if device.type == "cpu" else sys.maxsize
+
+
 def copies_beside(model: decoder.Decoder, config: object, gpu: Gpu, wanted: RequestedSize, reserved: int = 0) -> Copies:
     """The most copies of weights that leave memory for the KV pages wanted, or for one sequence of the context, where
     `reserved` bytes are left for others.
@@ -59,7 +70,7 @@ def copies_beside(model: decoder.Decoder, config: object, gpu: Gpu, wanted: Requ
         return Copies.ALL
     pages = 1 + -(-context_of(config, wanted) // PAGE_SIZE)
     needed = pages * page_bytes(model) if wanted.kv_bytes is None else wanted.kv_bytes
-    free = torch.cuda.mem_get_info(device)[0] - reserved
+    free = free_bytes(device) - reserved
     fitting = (each for each in reversed(Copies) if needed <= (free - packed_bytes(model, gpu, each)) * SHARE_OF_FREE)
     return next(fitting, Copies.NONE)
 
@@ -73,20 +84,26 @@ def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, re
     """The limits of a backend of the model, whose transformers configuration is `config`. `reserved` bytes of the
     device's free memory are left for others.
 
-    Raises ValueError when the memory does not hold one sequence of a page.
+    Raises MemoryError when the memory does not hold one sequence of a page, or the pages that the operator asks for,
+    and ValueError when these are none.
     """
     device = model.embedding.device
+    free = free_bytes(device)
     context = context_of(config, wanted)
     block = block_of(model)
     most = 1 + wanted.max_num_seqs * -(-context // PAGE_SIZE)
     if wanted.kv_bytes is not None:
         most = min(most, wanted.kv_bytes // page_bytes(model))
-    elif device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
+        if (taken := most * page_bytes(model)) > free:
+            raise MemoryError(
+                f"KV pages of {taken / 2**30:,.1f} GiB do not fit in the {free / 2**30:,.1f} GiB that are free beside "
+                "the model"
+            )
+    else:
         most = min(most, int((free - reserved) * SHARE_OF_FREE) // page_bytes(model))
         if most < 2:
-            raise ValueError(
-                f"the GPU's memory holds no KV page: {free / 2**30:,.1f} GiB are free beside the model, and packed "
+            raise MemoryError(
+                f"it holds no KV page: {free / 2**30:,.1f} GiB are free beside the model, and packed "
                 f"copies of its weights take {reserved / 2**30:,.1f} GiB"
             )
     if most < 2:

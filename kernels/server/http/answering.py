@@ -110,7 +110,7 @@ class Completion:
     async def _choice(self, choice: int, ids: list[int], how: Sampling) -> AsyncGenerator[Piece, None]:
         request, text = self.request, self.text
         stop_ids = frozenset() if request.ignore_eos else text.stop_ids
-        state = StreamState(IncrementalDetokenizer(text), StopChecker(request.stop), Entries())
+        state = StreamState(IncrementalDetokenizer(text, ids), StopChecker(request.stop), Entries())
         began, first, count = time.monotonic(), 0.0, 0
         most = request.tokens(self.longest - len(ids))
         async with aclosing(self.client.answer(ids, most, how, stop_ids, request.likeliest)) as answer:
@@ -118,8 +118,9 @@ class Completion:
                 if not count:
                     first = time.monotonic()
                     self.metrics.first_token.observe(first - began)
-                    self.usage.cached += events[0].cached
-                    self.metrics.cached_tokens.inc(events[0].cached)
+                    if choice % request.n == 0:  # a prompt counts once, and its other choices find what this one made
+                        self.usage.cached += events[0].cached
+                        self.metrics.cached_tokens.inc(events[0].cached)
                 piece = Piece(choice)
                 for event in events:
                     state.extend(piece, event)

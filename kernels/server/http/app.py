@@ -1,9 +1,8 @@
-"""The HTTP side: OpenAI's completions and chat completions, models, health, readiness and metrics."""
+"""The HTTP side: OpenAI's completions and chat completions, models, health and metrics."""
 
 import asyncio
 import hmac
 import json
-import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -37,7 +36,6 @@ HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 """The headers of an error, by its status."""
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 """The headers of a stream. Without the second, nginx holds events back until it has some kilobytes."""
-BEARER = re.compile("bearer +", re.IGNORECASE)
 CLOSED = 499
 """The status that is counted for a client that went away."""
 
@@ -56,7 +54,7 @@ class Server:
     ) -> None:
         """`embeds`: the model gives vectors, and no text. `several`: other web servers have the same engine."""
         self.client, self.text, self.name, self._key, self._embeds = client, text, name, api_key, embeds
-        self.metrics = Metrics(client, several)
+        self.metrics = Metrics(client, name, several)
         self._reader = BodyReader()
         self._began = int(time.time())
 
@@ -69,7 +67,7 @@ class Server:
             self._told("/v1/models", self._models, "GET"),
             self._told("/v1/models/{name:path}", self._model, "GET"),
             Route("/health", self._health),
-            Route("/ready", self._ready),
+            Route("/livez", self._livez),
             Route("/metrics", self._metrics),
         ]
         handlers = {HTTPException: _http_error, Exception: _failed}
@@ -102,9 +100,12 @@ class Server:
         return Route(path, call, methods=[method])
 
     def _authorise(self, request: Request) -> None:
-        given = BEARER.sub("", request.headers.get("authorization", ""), count=1)
-        if self._key is not None and not hmac.compare_digest(given.encode("latin-1"), self._key.encode()):
-            raise ApiError(401, "the Authorization header holds no valid API key", code="invalid_api_key")
+        if self._key is None:
+            return
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        valid = hmac.compare_digest(key.strip().encode("latin-1"), self._key.encode())
+        if scheme.lower() != "bearer" or not valid:
+            raise ApiError(401, "the Authorization header must be Bearer with a valid API key", code="invalid_api_key")
 
     async def _document(self, request: Request, kind: type[Document]) -> Document:
         longest = self.client.ready.longest if self.client.ready else None
@@ -178,10 +179,10 @@ class Server:
         own = {"id": self.name, "object": "model", "created": self._began, "owned_by": "kernel-workbench"}
         return own | {"max_model_len": longest}
 
-    async def _health(self, request: Request) -> Response:
+    async def _livez(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
-    async def _ready(self, request: Request) -> Response:
+    async def _health(self, request: Request) -> Response:
         return PlainTextResponse(f"{self.client.state.said}\n", 503 if self.client.ready is None else 200)
 
     async def _metrics(self, request: Request) -> Response:

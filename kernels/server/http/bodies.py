@@ -4,7 +4,7 @@ from starlette.requests import Request
 
 from kernels.server.http.body_parsing import Document, document_in
 from kernels.server.http.body_process import BodyReader
-from kernels.server.http.errors import ApiError
+from kernels.server.http.errors import ApiError, quoted
 
 LARGEST_BODY = 8 << 20
 LARGE_BODY = 64 << 10
@@ -18,6 +18,9 @@ async def document_of(
     this process does. Raises ApiError.
     """
     too_large = ApiError(413, f"the body exceeds {LARGEST_BODY >> 20} MiB")
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise ApiError(415, f"Content-Encoding {quoted(encoding)} is not served here: send the body as it is")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length[:20]) > LARGEST_BODY:
         raise too_large

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from kernels.server.http.client import EngineClient
 from kernels.server.http.errors import refused
 from kernels.server.http.schemas import Texts, texts_or_ids, without_nulls
+from kernels.server.http.unserved import OF_EMBEDDINGS, not_served
 from kernels.server.http.writing import with_list
 from kernels.server.scheduler.requests import input_too_long
 
@@ -32,8 +33,9 @@ class EmbeddingRequest(BaseModel):
     @classmethod
     def _served(cls, given: Any) -> Any:
         fields = without_nulls(given)
-        if isinstance(fields, dict) and "dimensions" in fields:
-            raise refused("dimensions", "dimensions is not served here")
+        for name, value in fields.items() if isinstance(fields, dict) else ():
+            if value not in OF_EMBEDDINGS.get(name, (value,)):
+                raise refused(name, not_served(name))
         return fields
 
     @property

@@ -14,6 +14,15 @@ SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 TOKEN_SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
 
+VLLM_NAMES = {
+    "serve_running_requests": "vllm:num_requests_running",
+    "serve_waiting_requests": "vllm:num_requests_waiting",
+    "serve_kv_cache_usage": "vllm:kv_cache_usage_perc",
+    "serve_time_to_first_token_seconds": "vllm:time_to_first_token_seconds",
+}
+"""Metrics that autoscalers and routers read, which know vLLM's names."""
+
+
 class _Engine:
     """What the engine reports of itself, read when metrics are asked for."""
 
@@ -29,6 +38,10 @@ class _Engine:
             "waiting_requests": ("requests that wait for KV pages", report.waiting),
             "free_kv_pages": ("KV pages that no request reads", report.free_pages),
             "kv_pages": ("KV pages", report.pages),
+            "kv_cache_usage": (
+                "the share of KV pages that requests read, 0 to 1",
+                1 - report.free_pages / report.pages if report.pages else 0,
+            ),
             "megakernel_sequences": (
                 "sequences up to which the megakernel takes a step; 0: never",
                 report.megakernel_sequences,
@@ -55,9 +68,11 @@ class _Engine:
 class Metrics:
     """Counts of requests and tokens, and times; with other web servers of the same engine, those of all together."""
 
-    def __init__(self, client: "EngineClient", several: bool = False) -> None:
-        """`several`: the counts of all processes are kept in the folder that PROMETHEUS_MULTIPROC_DIR names."""
-        self._registry = CollectorRegistry()
+    def __init__(self, client: "EngineClient", model: str, several: bool = False) -> None:
+        """`model` is its name to clients. `several`: the counts of all processes are kept in the folder that
+        PROMETHEUS_MULTIPROC_DIR names.
+        """
+        self._registry, self._model = CollectorRegistry(), model
         self._registry.register(_Engine(client))
         own = None if several else self._registry
         if several:
@@ -83,4 +98,19 @@ class Metrics:
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, some of them by vLLM's names too."""
+        for metric in self._registry.collect():
+            yield metric
+            if metric.name in VLLM_NAMES:
+                yield self._by_vllms_name(metric)
+
+    def _by_vllms_name(self, metric: Metric) -> Metric:
+        name = VLLM_NAMES[metric.name]
+        same = Metric(name, metric.documentation, metric.type)
+        for sample in metric.samples:
+            labels = {"model_name": self._model, **sample.labels}
+            same.samples.append(sample._replace(name=name + sample.name.removeprefix(metric.name), labels=labels))
+        return same

@@ -35,7 +35,7 @@ class Prompts:
         """The ids of each text. Raises ApiError."""
 
         def ids() -> list[list[int]]:
-            return [self.text.encode(each, self._most) if isinstance(each, str) else each for each in given]
+            return [self.text.encode(each, self.ready.longest) if isinstance(each, str) else each for each in given]
 
         texts = [each for each in given if isinstance(each, str)]
         return await self._checked(await self._beside(ids, texts))
@@ -44,7 +44,7 @@ class Prompts:
         """The ids of a chat that the assistant is to continue. Raises ApiError."""
 
         def ids() -> list[int]:
-            return self.text.chat(messages, self._most)
+            return self.text.chat(messages, self.ready.longest)
 
         return (await self._checked([await self._beside(ids, [message["content"] for message in messages])]))[0]
 

@@ -18,6 +18,7 @@ from pydantic import (
 
 from kernels.ops.sampling import TEMPERATURES
 from kernels.server.http.errors import quoted, refused
+from kernels.server.http.unserved import NONE, OF_OTHER_SERVERS, OFF, not_served
 from kernels.server.scheduler.requests import prompt_too_long
 
 MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16, 1000, 20, 16_384
@@ -32,7 +33,6 @@ LEAST_TOP_P = 1e-30
 Ids = Annotated[list[StrictInt], Field(min_length=1, fail_fast=True)]
 Texts = str | Ids | Annotated[list[str], Field(fail_fast=True)] | Annotated[list[Ids], Field(fail_fast=True)]
 """A text or token ids, or a list of either. Checking a list ends at its first mistake: a body holds millions."""
-OFF, NONE = (None, False), (None,)
 UNSERVED: dict[str, tuple[Any, ...]] = {
     "logit_bias": (None, {}),
     "presence_penalty": (None, 0),
@@ -70,7 +70,7 @@ UNSERVED: dict[str, tuple[Any, ...]] = {
     "documents": (None, []),
     "add_generation_prompt": (None, True),
     "continue_final_message": OFF,
-}
+} | OF_OTHER_SERVERS
 """Fields that would change the answer and that this server has no part for, with the values that change nothing."""
 UNSERVED_OF_MESSAGES: dict[str, tuple[Any, ...]] = {
     "tool_calls": (None, []),
@@ -137,6 +137,8 @@ class GenerationRequest(BaseModel, ABC):
     stream_options: StreamOptions = StreamOptions()
     ignore_eos: bool = False
     return_token_ids: bool = False
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
 
     @property
     @abstractmethod
@@ -144,9 +146,9 @@ class GenerationRequest(BaseModel, ABC):
         """So many of the likeliest tokens are told beside each token; None: no log probabilities are."""
 
     @property
-    @abstractmethod
     def limit(self) -> int | None:
         """The most tokens of an answer that are asked for; None: the request does not say."""
+        return self.max_completion_tokens or self.max_tokens
 
     @abstractmethod
     def tokens(self, room: int) -> int:
@@ -157,9 +159,9 @@ class GenerationRequest(BaseModel, ABC):
     def _plain(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        for name, harmless in UNSERVED.items():
-            if name in given and given[name] not in harmless and not _without_effect(name, given):
-                raise refused(name, f"{name} is not served here")
+        for name, value in given.items():
+            if value not in UNSERVED.get(name, (value,)) and not _without_effect(name, given):
+                raise refused(name, not_served(name))
         fields = without_nulls(given)
         stop = fields.get("stop", [])
         if not isinstance(stop, str | list):
@@ -184,24 +186,21 @@ def _without_effect(name: str, given: dict[str, Any]) -> bool:
 class CompletionRequest(GenerationRequest):
     """`POST /v1/completions`. Without a limit an answer has up to 16 tokens, as many as the context has room for."""
 
-    max_tokens: int | None = Field(default=None, ge=1)
     prompt: Texts
     logprobs: Annotated[StrictInt, Field(ge=0, le=MOST_LIKELIEST)] | None = None
 
     _said = field_validator("prompt", mode="wrap")(
         texts_or_ids(
             MOST_ANSWERS,
-            lambda tokens, longest, info: prompt_too_long(tokens, info.data.get("max_tokens") or 1, longest),
+            lambda tokens, longest, info: prompt_too_long(
+                tokens, info.data.get("max_completion_tokens") or info.data.get("max_tokens") or 1, longest
+            ),
         )
     )
 
     @property
     def likeliest(self) -> int | None:
         return self.logprobs
-
-    @property
-    def limit(self) -> int | None:
-        return self.max_tokens
 
     def tokens(self, room: int) -> int:
         return self.limit or min(DEFAULT_TOKENS, room)
@@ -261,8 +260,6 @@ class ChatCompletionRequest(GenerationRequest):
 
     messages: list[Message] = Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)
     """All messages together may have MOST_MESSAGES parts."""
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: StrictBool = False
     top_logprobs: StrictInt = Field(default=0, ge=0, le=MOST_LIKELIEST)
 
@@ -285,10 +282,6 @@ class ChatCompletionRequest(GenerationRequest):
     @property
     def likeliest(self) -> int | None:
         return self.top_logprobs if self.logprobs else None
-
-    @property
-    def limit(self) -> int | None:
-        return self.max_completion_tokens or self.max_tokens
 
     def tokens(self, room: int) -> int:
         return self.limit or room

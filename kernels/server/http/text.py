@@ -17,6 +17,8 @@ MOST_HELD = 16
 """Tokens that are held back at most. A character has four bytes, so only broken ones go on for longer, and looking at
 all of an answer of them again for each token takes a time that grows with its square.
 """
+PROMPT_END = 64
+"""So many tokens at the end of a prompt are looked at for one with a text of its own."""
 PLAIN_TEMPLATE = "{role}: {content}\n"
 """A message of a chat where the model has no template of its own; the answer begins after `assistant:`."""
 
@@ -165,12 +167,16 @@ def plain_chat(messages: Sequence[dict[str, str]]) -> str:
 
 
 class IncrementalDetokenizer:
-    """Turns ids into text one by one. Text that further ids may still change is held back."""
+    """Turns the ids behind a prompt into text one by one. Text that further ids may still change is held back."""
 
-    def __init__(self, text: TextCodec) -> None:
-        self._text = text
-        self._ids: list[int] = []
-        self._begin = self._told = 0
+    def __init__(self, text: TextCodec, prompt: Sequence[int] = ()) -> None:
+        """Decoders such as Llama 2's drop the space at the beginning of a text, so the answer is decoded behind the
+        prompt's last token that has a text, and those after it: special tokens have none, bytes only a part.
+        """
+        self._text, self._ids = text, list(prompt[-PROMPT_END:])
+        self._told = len(self._ids)
+        texts = ((at, text.decode(self._ids[at : at + 1])) for at in reversed(range(self._told)))
+        self._begin = next((at for at, own in texts if own and REPLACEMENT not in own), 0)
 
     def add(self, token: int) -> str:
         """The text that the id makes certain."""

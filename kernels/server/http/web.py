@@ -10,6 +10,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from kernels.server.http.client import EngineClient
+from kernels.server.http.connection_protocol import FirstRequest
 
 KEEP_ALIVE_SECONDS = 75
 """How long a connection without a request stays open. A client that sends its next request while the server closes
@@ -62,7 +63,7 @@ class WebServer:
     def take(self, connection: socket.socket) -> None:
         """Serves a connection, which does not block."""
         loop = asyncio.get_running_loop()
-        task = loop.create_task(loop.connect_accepted_socket(self._protocol, connection))
+        task = loop.create_task(loop.connect_accepted_socket(lambda: FirstRequest(self._protocol), connection))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)
 
@@ -85,8 +86,7 @@ class WebServer:
         if self._server.force_exit and not ended:  # uvicorn then leaves the application's own end out
             await self._server.lifespan.shutdown()
 
-    def _protocol(self) -> asyncio.Protocol:
-        kind: Any = self._settings.http_protocol_class
+    def _protocol(self, kind: Any) -> asyncio.Protocol:
         made: asyncio.Protocol = kind(
             config=self._settings, server_state=self._server.server_state, app_state=self._server.lifespan.state
         )

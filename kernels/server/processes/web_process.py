@@ -61,6 +61,8 @@ class WebSpec:
     key: str | None = None
     embeds: bool = False
     wait_seconds: float = float("inf")
+    origins: tuple[str, ...] = ()
+    """Whose pages in a browser may ask: origins, or `*`."""
 
     def text(self) -> "TextCodec":
         """The model's tokenizer. Raises ValueError with a sentence where it cannot be read."""
@@ -72,7 +74,14 @@ class WebSpec:
         """The ASGI application, one of `several` over one engine. Raises ValueError as `text` does."""
         from kernels.server.http.app import Server
 
-        return Server(client, self.text(), self.name, self.key, self.embeds, several).app()
+        app = Server(client, self.text(), self.name, self.key, self.embeds, several).app()
+        if self.origins:
+            from starlette.middleware.cors import CORSMiddleware
+
+            app.add_middleware(
+                CORSMiddleware, allow_origins=self.origins, allow_methods=["GET", "POST"], allow_headers=["*"]
+            )
+        return app
 
 
 def main(web: WebSpec, prefix: str, control: socket.socket, folder: str, pipe: Connection) -> None:

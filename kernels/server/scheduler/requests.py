@@ -14,15 +14,18 @@ def prompt_too_long(prompt: int, answer: int, longest: int, least: bool = False)
     """The sentence for a prompt and an answer that together exceed `longest` tokens. With `least` the prompt has at
     least so many.
     """
-    return (
-        f"the prompt of {'at least ' if least else ''}{prompt:,} and the answer of {answer:,} tokens together exceed "
-        f"the {longest:,} tokens that this server holds of a sequence"
-    )
+    what = f"the prompt of {'at least ' * least}{prompt:,} and the answer of {answer:,} tokens together exceed"
+    return _exceeded(longest, what)
 
 
 def input_too_long(tokens: int, longest: int, least: bool = False) -> str:
     """The sentence for a text to be embedded of more than `longest` tokens; with `least` it has at least `tokens`."""
-    return f"input: a text has {'at least ' if least else ''}{tokens:,} tokens, and the model takes {longest:,}"
+    return _exceeded(longest, f"a text of {'at least ' * least}{tokens:,} tokens exceeds")
+
+
+def _exceeded(longest: int, by: str) -> str:
+    """LiteLLM knows the first words, LangChain the last one, and other clients read the number without commas."""
+    return f"this model's maximum context length is {longest} tokens, which {by} (context_length_exceeded)"
 
 
 @dataclass(eq=False)

@@ -5,6 +5,10 @@ import json
 COMPLETION = b'{"model": "voice-agent", "prompt": "a", '
 CHAT = b'{"model": "voice-agent", "messages": [{"role": "user", "content": "a"}], '
 IMAGE = CHAT.replace(b'"a"', b'[{"type": "image_url", "image_url": {"url": "http://a"}}]') + b'"n": 1}'
+PROMPT_OF_ONE = (
+    "maximum context length is 128 tokens, which the prompt of 1 and the answer of 200 tokens together exceed "
+    "(context_length_exceeded)"
+)
 BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a part of the sentence
     (b"{", 400, "no valid JSON"),
     (b'{"model": "voice-agent"}', 400, "prompt"),
@@ -49,7 +53,7 @@ BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a pa
     (CHAT + b'"tools": [{}]}', 400, "tools is not served here"),
     (CHAT + b'"chat_template": "a"}', 400, "chat_template is not served here"),
     (b'{"model": "gpt", "prompt": "a"}', 404, '"gpt"'),
-    (b'{"model": "voice-agent", "prompt": "a", "max_tokens": 200}', 400, "128 tokens"),
+    (b'{"model": "voice-agent", "prompt": "a", "max_tokens": 200}', 400, PROMPT_OF_ONE),
     (b'{"model": "voice-agent", "prompt": [4096]}', 400, "vocabulary"),
     (b'{"model": "voice-agent", "prompt": ' + json.dumps([1] * 10**6).encode() + b"}", 400, "prompt of 1,000,000"),
     (COMPLETION.replace(b'"a"', json.dumps([[1]] * 1_300_000).encode()) + b'"n": 1}', 400, "1,024 texts at most"),

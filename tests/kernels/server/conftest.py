@@ -34,7 +34,7 @@ def until(true) -> None:
 
 def ready(api: httpx.Client) -> bool:
     try:
-        return api.get("/ready").status_code == 200
+        return api.get("/health").status_code == 200
     except httpx.TransportError:
         return False
 

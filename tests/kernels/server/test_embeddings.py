@@ -144,7 +144,7 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
     command = [sys.executable, "-m", "kernels", "serve", "--model", "tiny-bert", "--device", "cpu", "--port", str(port)]
     command += ["--web-processes", "2"]
     with (
-        running(command, f"{url}/ready", tmp_path / "log", 300) as server,
+        running(command, f"{url}/health", tmp_path / "log", 300) as server,
         httpx.Client(base_url=url, trust_env=False) as api,
     ):
         for child in psutil.Process(server.pid).children(recursive=True):
@@ -160,7 +160,7 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
         values = struct.unpack("<128f", base64.b64decode(short.json()["data"][0]["embedding"]))
         torch.testing.assert_close(torch.tensor(values), expected[0], atol=1e-5, rtol=1e-4)
         for body, said in (
-            ({"input": [7] * 513}, "513 tokens, and the model takes 512"),
+            ({"input": [7] * 513}, "maximum context length is 512 tokens, which a text of 513 tokens exceeds"),
             ({"input": [5000]}, "vocabulary of 2,048"),
             ({"input": []}, "input"),
             ({"input": "a", "dimensions": 8}, "dimensions is not served"),

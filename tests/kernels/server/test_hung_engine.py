@@ -23,7 +23,7 @@ def test_an_engine_that_hangs_is_started_again_and_one_that_waits_is_not(tmp_pat
         os.kill(engine_of(server), signal.SIGSTOP)
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(api.post, "/v1/completions", json=ASKED)
-            until(lambda: api.get("/ready").status_code == 503)
+            until(lambda: api.get("/health").status_code == 503)
         found = asked.result()
         said = "the engine gave no sign of life for 10 s while it served this request; it is being started again"
         assert (found.status_code, found.json()["error"]["message"]) == (500, said)

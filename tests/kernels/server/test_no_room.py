@@ -52,8 +52,8 @@ def test_an_engine_that_cannot_be_started_again_is_tried_again(tmp_path: Path) -
             os.kill(engine_of(server), signal.SIGKILL)
             until(lambda: log.read_text().count("was not started") == 2)
             found = api.post("/v1/completions", json=ASKED)
-            state = api.get("/ready")
-            lives = api.get("/health").status_code
+            state = api.get("/health")
+            lives = api.get("/livez").status_code
             counts = [metric(api, name) for name in ("engine_restarts_total", "generated_tokens_total", "steps_total")]
         said = "the engine has ended and is started again; the last try failed: [Errno 24] Too many open files"
         error = found.json()["error"]
@@ -86,20 +86,20 @@ def test_connections_of_a_web_server_without_files_or_that_is_dead_go_to_another
         address = (api.base_url.host, api.base_url.port)
         first, second = spawned(server)[False]
         with without_files(first.pid):
-            assert {httpx.get(f"{api.base_url}/health", trust_env=False).status_code for _ in range(20)} == {200}
+            assert {httpx.get(f"{api.base_url}/livez", trust_env=False).status_code for _ in range(20)} == {200}
             refused = log.read_text().count("a connection was given back")
             assert refused >= 1
             with without_files(second.pid):
                 held = [socket.create_connection(address, timeout=300) for _ in range(4)]
                 for each in held:
-                    each.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                    each.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
                 until(lambda: log.read_text().count("a connection was given back") >= refused + 3)
         assert [_whole(each)[:15] for each in held] == [b"HTTP/1.1 200 OK"] * 4
         second.suspend()
         time.sleep(PAUSE_SECONDS)
         held = [socket.create_connection(address, timeout=300) for _ in range(200)]
         for each in held:
-            each.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            each.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         until(lambda: len(select.select(held, [], [], 0)[0]) == len(held) - MOST_GIVEN)
         second.kill()
         assert {_whole(each)[:15] for each in held} == {b"HTTP/1.1 200 OK"}

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any, cast
 
+import psutil
 import pytest
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ from kernels.server.execution.inputs import size, views
 from kernels.server.execution.ops import NORMED, Copies, Usable, head_ops, packed_ops
 from kernels.server.execution.packed import PackedPass
 from kernels.server.execution.shapes import Shape
-from kernels.server.execution.sizing import RequestedSize, copies_beside, limits_for, packed_bytes
+from kernels.server.execution.sizing import RequestedSize, copies_beside, limits_for, packed_bytes, page_bytes
 from tests.kernels.megakernel.tiny_models import GPU_CONFIGS
 from tests.kernels.runners.engine_models import CONFIGS
 
@@ -225,5 +226,19 @@ def test_a_model_whose_packed_weights_leave_no_page_is_refused_in_a_sentence(mon
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (78 << 30, 140 << 30))
     config = LlamaConfig(max_position_embeddings=2048)
     said = "no KV page: 78.0 GiB are free beside the model, and packed copies of its weights take 97.5 GiB$"
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(MemoryError, match=said):
         limits_for(cast("Any", model), config, RequestedSize(), 195 << 29)
+
+
+def test_on_a_cpu_kv_pages_take_a_share_of_the_memory_that_is_free() -> None:
+    """Pages of 4 MiB for four million sequences, of one token each."""
+    heads = SimpleNamespace(heads=64, kv_heads=8, head_dim=128)
+    model: Any = SimpleNamespace(shapes=[heads] * 32, embedding=SimpleNamespace(device=torch.device("cpu"), itemsize=4))
+    config, wanted = LlamaConfig(max_position_embeddings=1), {"max_num_seqs": 1 << 22}
+    pages = limits_for(model, config, RequestedSize(**wanted)).pages
+    assert 2 <= pages < 0.8 * psutil.virtual_memory().total / page_bytes(model)
+    assert limits_for(model, config, RequestedSize(**wanted, kv_bytes=100 << 20)).pages == 25
+    with pytest.raises(
+        MemoryError, match=r"^KV pages of 8,192.0 GiB do not fit in the [\d.]+ GiB that are free beside"
+    ):
+        limits_for(model, config, RequestedSize(**wanted, kv_bytes=8 << 40))

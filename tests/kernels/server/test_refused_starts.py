@@ -34,7 +34,7 @@ def refused(*options: str) -> str:
 
 
 def test_a_size_that_the_memory_does_not_hold_is_refused() -> None:
-    said = refused("--model", str(MODEL), "--max-num-seqs", "1000000")  # 2 TB of KV pages
+    said = refused("--model", str(MODEL), "--max-num-seqs", "1000000", "--kv-gib", "1000000")  # 2 TB of KV pages
     assert said.startswith(
         "kernels serve: the memory does not hold the model and a server of this size, which --max-num-seqs"
     )

@@ -5,9 +5,10 @@ import math
 from pathlib import Path
 
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
 from tokenizers.decoders import ByteFallback, Fuse, Replace, Sequence, Strip
 from tokenizers.models import BPE
+from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from kernels.server.http.answering import Piece, StreamState
@@ -43,6 +44,33 @@ def test_an_answer_of_broken_characters_is_told_as_it_comes() -> None:
     told = [pieces.add(0xC2) for _ in range(100)]
     assert told.index("\N{REPLACEMENT CHARACTER}" * 16) == 15
     assert "".join(told) + pieces.rest() == "\N{REPLACEMENT CHARACTER}" * 100
+
+
+@pytest.fixture(scope="module")
+def spaced(tmp_path_factory: pytest.TempPathFactory) -> TextCodec:
+    """A tokenizer that writes a word's space before it and drops the one at the beginning of a text, as Llama 2's."""
+    words = ["<unk>", "<s>", *(f"<0x{byte:02X}>" for byte in range(256)), *"▁abdn", "▁a", "▁b", "▁n"]
+    own = Tokenizer(
+        BPE({word: at for at, word in enumerate(words)}, [("▁", "a"), ("▁", "b"), ("▁", "n")], byte_fallback=True)
+    )
+    own.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    own.decoder = Sequence([Replace("▁", " "), ByteFallback(), Fuse(), Strip(" ", 1, 0)])
+    own.post_processor = TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])
+    own.add_special_tokens(["<s>"])
+    folder = tmp_path_factory.mktemp("spaced")
+    own.save(str(folder / "tokenizer.json"))
+    return text_of(folder, {})
+
+
+@pytest.mark.parametrize("prompt", ["ab", "ab ", "é" * 9, "a" + "é" * 99, "", "b<s>", "<s><s>"])
+@pytest.mark.parametrize("answer", [" a band", "and é", "  b  a", "é", "😀 a"])
+def test_an_answer_goes_on_behind_its_prompt(spaced: TextCodec, prompt: str, answer: str) -> None:
+    ids, before = spaced.encode(prompt), spaced.encode("b")
+    behind = spaced.encode("b" + answer)[len(before) :]
+    pieces = IncrementalDetokenizer(spaced, ids)
+    texts = [pieces.add(token) for token in behind]
+    assert "".join(texts) + pieces.rest() == spaced.decode(ids + behind)[len(spaced.decode(ids)) :]
+    assert sum(map(bool, texts)) > len(behind) / 6  # as it comes
 
 
 def test_a_stop_is_found_across_pieces_and_is_no_part_of_the_answer() -> None:

@@ -59,7 +59,7 @@ def test_connections_are_dealt_out_evenly(both) -> None:
     held = [socket.create_connection((host, port)) for _ in range(20)]
     try:
         for each in held:
-            each.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+            each.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
             assert each.recv(100).startswith(b"HTTP/1.1 200")
         kept = [
             sum(net_connection.laddr.port == port for net_connection in web.net_connections())
@@ -74,7 +74,7 @@ def test_connections_are_dealt_out_evenly(both) -> None:
 
 def test_all_say_what_the_engine_does_and_ask_for_the_key(both) -> None:
     api, _, _ = both
-    assert {asked_anew(api, "/ready").text for _ in range(4)} == {"ready\n"}
+    assert {asked_anew(api, "/health").text for _ in range(4)} == {"ready\n"}
     bare = {httpx.post(f"{api.base_url}/v1/completions", json=ASKED, trust_env=False).status_code for _ in range(4)}
     assert bare == {401}
 

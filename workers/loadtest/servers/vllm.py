@@ -55,7 +55,7 @@ def curve(sides: Sides, until: float) -> LoadCurve:
     url, log = f"http://127.0.0.1:{wanted.port}", context.artifacts / "vllm.log"
     seconds, begun = max(LONG_START_SECONDS, context.seconds_left - until), time.monotonic()
     try:
-        with running(server.command, url + server.ready, log, seconds, server.environment):
+        with running(server.command, f"{url}/health", log, seconds, server.environment):
             started = time.monotonic() - begun
             limit = sides.over_http("before", Address.parse(url), until)
     except NotStarted as error:

@@ -1,0 +1,42 @@
+"""The host's memory that a process may use: what the machine has, within the limits of its control groups."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+GROUPS, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Of versions 2 and 1: the limit, what is used, and which part of it, as `memory.stat` has it, gives way to others."""
+
+
+def total_bytes(groups: Path = GROUPS, own: Path = OWN) -> int:
+    """The bytes that all processes of this one's container may have together."""
+    return min([psutil.virtual_memory().total, *(limit for limit, _ in _limits(groups, own))])
+
+
+def free_bytes(groups: Path = GROUPS, own: Path = OWN) -> int:
+    """The bytes of them that are free."""
+    return min([psutil.virtual_memory().available, *(limit - used for limit, used in _limits(groups, own))])
+
+
+def _limits(groups: Path, own: Path) -> Iterator[tuple[int, int]]:
+    """The limit of each control group around this process, and what is used of it."""
+    with suppress(OSError):
+        for line in own.read_text().splitlines():
+            _, kinds, path = line.split(":", 2)
+            if not kinds or "memory" in kinds.split(","):
+                mount = groups / kinds
+                directory = mount / path.lstrip("/")  # where a container sees its group as the root, there is none
+                for group in (directory, *(parent for parent in directory.parents if parent.is_relative_to(mount))):
+                    for limit, used, inactive in FILES:
+                        with suppress(OSError, ValueError, KeyError):  # `max`, or the other version
+                            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                            yield (
+                                int((group / limit).read_text()),
+                                int((group / used).read_text()) - int(stat[inactive]),
+                            )
