@@ -20,6 +20,8 @@ SHARE_OF_FREE = 0.8
 """The share of the device's free memory, without `packed_bytes`, that KV pages may take. The rest is for graphs and, on
 a CPU, for what a pass computes.
 """
+CPU_KV_BYTES = 4 * 2**30
+"""KV pages take no more on a CPU, where an operator who does not say has other programs too; as many as vLLM's."""
 STEP_TOKENS_ON = {"cuda": STEP_TOKENS, "cpu": 256, "meta": STEP_TOKENS}
 """The tokens that a step with chunks has at most, by type of device. torch's meta device stands for a GPU."""
 
@@ -100,7 +102,8 @@ def limits_for(model: decoder.Decoder, config: object, wanted: RequestedSize, re
                 "the model"
             )
     else:
-        most = min(most, int((free - reserved) * SHARE_OF_FREE) // page_bytes(model))
+        room = int((free - reserved) * SHARE_OF_FREE)
+        most = min(most, (min(room, CPU_KV_BYTES) if device.type == "cpu" else room) // page_bytes(model))
         if most < 2:
             raise MemoryError(
                 f"it holds no KV page: {free / 2**30:,.1f} GiB are free beside the model, and packed "

@@ -230,13 +230,13 @@ def test_a_model_whose_packed_weights_leave_no_page_is_refused_in_a_sentence(mon
         limits_for(cast("Any", model), config, RequestedSize(), 195 << 29)
 
 
-def test_on_a_cpu_kv_pages_take_a_share_of_the_memory_that_is_free() -> None:
+def test_on_a_cpu_kv_pages_take_a_share_of_free_memory_and_no_more_than_4_gib() -> None:
     """Pages of 4 MiB for four million sequences, of one token each."""
     heads = SimpleNamespace(heads=64, kv_heads=8, head_dim=128)
     model: Any = SimpleNamespace(shapes=[heads] * 32, embedding=SimpleNamespace(device=torch.device("cpu"), itemsize=4))
     config, wanted = LlamaConfig(max_position_embeddings=1), {"max_num_seqs": 1 << 22}
     pages = limits_for(model, config, RequestedSize(**wanted)).pages
-    assert 2 <= pages < 0.8 * psutil.virtual_memory().total / page_bytes(model)
+    assert 2 <= pages <= min(0.8 * psutil.virtual_memory().total, 4 * 2**30) / page_bytes(model)
     assert limits_for(model, config, RequestedSize(**wanted, kv_bytes=100 << 20)).pages == 25
     with pytest.raises(
         MemoryError, match=r"^KV pages of 8,192.0 GiB do not fit in the [\d.]+ GiB that are free beside"
