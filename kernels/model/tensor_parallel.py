@@ -205,6 +205,7 @@ def _empty(config: Mapping[str, Any], ranks: int, dtype: str, device: torch.devi
 
 def _files(directory: Path) -> dict[str, Path]:
     """The file of each tensor."""
+    loading.check_not_quantised(directory)
     files: dict[str, Path] = {}
     for path in sorted(directory.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:

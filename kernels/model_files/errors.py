@@ -19,7 +19,7 @@ class ModelRefused(Exception):
         return [{"file": each.file, "field": each.field, "reason": each.reason} for each in (self, *self.others)]
 
     def __str__(self) -> str:
-        return "; ".join(": ".join(filter(None, reason.values())) for reason in self.reasons)
+        return ". ".join(": ".join(filter(None, reason.values())) for reason in self.reasons)
 
 
 def refuse(refusals: Sequence[ModelRefused]) -> None:

@@ -74,7 +74,7 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
     check_against_config(tensors, facts.config)
     facts.files = {path: sizes[path] for path in files}
     if selection.left_out:
-        facts.notes.append(f"The workbench does not read {', '.join(selection.left_out)}: left out.")
+        facts.notes.append(f"Left out, as the workbench does not read them: {', '.join(selection.left_out)}.")
     facts.has_tokenizer = any(name in files for name in TOKENIZERS)
     if tensors:
         facts.generated = False

@@ -11,7 +11,10 @@ from kernels.model_files.strict_json import read_json
 
 FILES = {"hf_quant_config.json": "ModelOpt", "quantize_config.json": "GPTQ", "quant_config.json": "AWQ"}
 FIELDS = ("quantization_config", "compression_config")
-SCALES = re.compile(r"(.*[._])?((weight|input|output|[qkv]|kv|activation)_scale(_inv|_\d)?|weight_packed|scales|q?zeros)")
+SCALES = re.compile(
+    r"(.*\.)?(\w*weight_scale\w*|(input|output|activation|[qkv]|kv)_scale(_inv)?|(\w+_proj_)?scales"
+    r"|\w+_proj_scale(_inv)?|weight_packed|qweight|qzeros)"
+)
 CODES = ("F8_E4M3", "F8_E5M2", "F8_E8M0")
 MAX_BYTES = 2**22
 
@@ -34,11 +37,11 @@ def check_files(files: Mapping[str, Path]) -> None:
 
 def check_tensors(tensors: Iterable[Tensor]) -> None:
     """Refuses scales of quantised weights, and tensors in FP8. Raises ModelRefused."""
-    for tensor in tensors:
+    for tensor in sorted(tensors, key=lambda tensor: tensor.dtype not in CODES):
         if tensor.dtype in CODES:
-            raise _refused(tensor.file, tensor.name[:200], f"FP8, the tensor is {tensor.dtype}")
+            raise _refused(tensor.file, tensor.name[:200], f"FP8: the tensor's type is {tensor.dtype}")
         if SCALES.fullmatch(tensor.name):
-            raise _refused(tensor.file, tensor.name[:200], "the tensor holds scales")
+            raise _refused(tensor.file, tensor.name[:200], "the tensor holds their scales")
 
 
 def check_directory(directory: Path) -> None:
@@ -50,4 +53,4 @@ def check_directory(directory: Path) -> None:
 
 def _refused(file: str, field: str, what: str) -> ModelRefused:
     named = f" ({what[:60]})" if what else ""
-    return ModelRefused(file, field, f"quantised checkpoints are not taken{named}; hand in the weights as they were")
+    return ModelRefused(file, field, f"quantised checkpoints are not taken{named}; hand in the weights before quantisation")

@@ -32,41 +32,36 @@ class Selection(NamedTuple):
 
 
 def select_files(paths: Iterable[str], shards: Collection[str] | None = None) -> Selection:
-    """What is read of a folder with these paths; a folder whose files are not listed ends with a slash.
+    """What is read of a folder with these paths; a folder's own ends with a slash.
 
     `shards` are the files that the index names, where it has been read. Raises ModelRefused without a config.json, and
     where the weights are there in a form alone that is not read.
     """
     paths = list(paths)
     if FILE not in paths:
-        raise ModelRefused(FILE, "", "the file is missing; a model directory has it at its top")
+        raise ModelRefused(FILE, "", "the file is missing")
     files = [path for path in paths if _is_read(path)]
     weights = {path for path in files if path.endswith(".safetensors") and "/" not in path}
     kept = _kept_weights(weights, INDEX in files, shards)
     files = [path for path in files if path not in weights - kept]
-    tops = {f"{path.partition('/')[0]}/" if "/" in path else path for path in set(paths).difference(files)}
-    left_out = sorted(tops)
-    refuse(list(_unread_weights(left_out) if not weights else _bad_names(kept, INDEX in files, shards)))
-    return Selection(files, left_out)
+    others = sorted(set(paths).difference(files))
+    refuse(list(_bad_names(kept, INDEX in files, shards) if weights else _unread_weights(others)))
+    return Selection(files, list(dict.fromkeys(_at_the_top(path) for path in others)))
 
 
 def select_in(directory: Path) -> Selection:
-    """What is read of a folder on this machine. Folders that are not read are not walked. Raises ModelRefused."""
-    if not (directory / FILE).is_file():
-        raise ModelRefused(FILE, "", "the file is missing; a model directory has it at its top")
+    """What is read of a folder on this machine. Folders that are not read are not walked through. Raises ModelRefused."""
     index = directory / INDEX
     return select_files(sorted(_listed(directory)), read_index(index) if index.is_file() else None)
 
 
 def _listed(directory: Path) -> Iterator[str]:
-    for entry in os.scandir(directory):
-        if entry.is_dir() and not MODULE.fullmatch(entry.name):
-            yield f"{entry.name}/"
-        elif entry.is_dir():
-            inside = (path for path in Path(entry).rglob("*") if path.is_file())
-            yield from (path.relative_to(directory).as_posix() for path in inside)
-        elif entry.is_file():
-            yield entry.name
+    for folder, folders, names in os.walk(directory):
+        parts = Path(folder).relative_to(directory).parts
+        if parts and not MODULE.fullmatch(parts[0]):
+            folders.clear()
+            yield f"{parts[0]}/"
+        yield from ("/".join((*parts, name)) for name in names if Path(folder, name).is_file())
 
 
 def _is_read(path: str) -> bool:
@@ -98,18 +93,25 @@ def _bad_names(kept: set[str], indexed: bool, shards: Collection[str] | None) ->
         yield ModelRefused(SINGLE, "", f"{INDEX} names other files as the weights; hand in one or the other")
 
 
-def _unread_weights(left_out: Iterable[str]) -> Iterator[ModelRefused]:
+def _at_the_top(path: str) -> str:
+    folder, slash, _ = path.partition("/")
+    return folder + slash
+
+
+def _unread_weights(paths: Iterable[str]) -> Iterator[ModelRefused]:
     """Why a folder without safetensors at its top is refused: else its weights would be made from a seed."""
-    for name in left_out:
-        suffix = PurePosixPath(name).suffix.lower()
-        if name.endswith("/") and not name.startswith("."):
-            reason = "the folder is not read, and no safetensors lie beside config.json"
+    folders = set()
+    for path in paths:
+        suffix = PurePosixPath(path).suffix.lower()
+        if "/" in path:
+            if suffix in {".safetensors", *PICKLES, *OTHER_WEIGHTS} and not path.startswith("."):
+                folders.add(_at_the_top(path))
         elif suffix in PICKLES:
             reason = "this is a pickle format, which can run code when it is read; hand in safetensors"
+            yield ModelRefused(path, "", reason)
         elif suffix in ARCHIVES:
-            reason = "archives are not taken; hand in the files themselves"
+            yield ModelRefused(path, "", "archives are not taken; hand in the files themselves")
         elif suffix in OTHER_WEIGHTS:
-            reason = f"{suffix} weights are not taken; hand in safetensors"
-        else:
-            continue
-        yield ModelRefused(name, "", reason)
+            yield ModelRefused(path, "", f"{suffix} weights are not taken; hand in safetensors")
+    for folder in sorted(folders):
+        yield ModelRefused(folder, "", "the folder is not read, and no safetensors lie beside config.json")
