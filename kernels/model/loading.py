@@ -206,7 +206,7 @@ def check_not_quantised(directory: Path) -> None:
     try:
         quantised.check_directory(directory)
     except model_files.ModelRefused as error:
-        raise ValueError(f"{directory.name}: {error}") from None
+        raise ValueError(f"{directory.name}: the tensors cannot be loaded: {error}") from None
 
 
 def _unknown(error: KeyError, config: PreTrainedConfig) -> str:

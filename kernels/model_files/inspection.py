@@ -137,7 +137,9 @@ def inspect_config(config: Any) -> ModelFacts:
 def _ignored_code(config: dict[str, Any]) -> list[str]:
     if not config.get("auto_map"):
         return []
-    return ["The code that auto_map in config.json names is not run: the model is the one that transformers itself has."]
+    return [
+        "The code that auto_map in config.json names is not run: the model is the one that transformers itself has."
+    ]
 
 
 def _listed(directory: Path) -> dict[str, Path]:

@@ -53,4 +53,6 @@ def check_directory(directory: Path) -> None:
 
 def _refused(file: str, field: str, what: str) -> ModelRefused:
     named = f" ({what[:60]})" if what else ""
-    return ModelRefused(file, field, f"quantised checkpoints are not taken{named}; hand in the weights before quantisation")
+    return ModelRefused(
+        file, field, f"quantised checkpoints are not taken{named}; hand in the weights before quantisation"
+    )

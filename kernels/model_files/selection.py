@@ -50,7 +50,7 @@ def select_files(paths: Iterable[str], shards: Collection[str] | None = None) ->
 
 
 def select_in(directory: Path) -> Selection:
-    """What is read of a folder on this machine. Folders that are not read are not walked through. Raises ModelRefused."""
+    """What is read of a folder on this machine. Of other folders the top alone is listed. Raises ModelRefused."""
     index = directory / INDEX
     return select_files(sorted(_listed(directory)), read_index(index) if index.is_file() else None)
 

@@ -33,10 +33,11 @@ def page(chromium: Browser, site: Site, session: Path) -> Iterator[Page]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model's directory, with a hidden folder that is not sent."""
+    """A model's directory, with files and folders that are not sent."""
     directory = tmp_path / "my-model"
     (directory / ".git").mkdir(parents=True)
     (directory / ".git" / "config").write_text("x")
+    (directory / "pytorch_model.bin").write_bytes(b"x")
     (directory / "config.json").write_text(json.dumps(WIDE))
     (directory / "model.safetensors").write_bytes(safetensors(weights_of(WIDE)))
     return directory
@@ -51,6 +52,9 @@ def upload(page: Page, folder: Path) -> None:
     page.goto("/models/upload/")
     page.get_by_label("or a folder").set_input_files(folder)
     expect(page.get_by_role("row")).to_have_count(3)
+    expect(page.get_by_text("Left out, as the workbench does not read them")).to_contain_text(
+        ".git/, pytorch_model.bin"
+    )
     page.get_by_role("button", name="Upload", exact=True).click()
 
 
@@ -121,7 +125,7 @@ def test_dropped_files_are_refused_with_a_sentence_and_nothing_stays(page: Page)
     page.evaluate(
         """() => {
           const data = new DataTransfer();
-          data.items.add(new File(['{"model_type": "llama", "auto_map": {"A": "b.C"}}'], "config.json"));
+          data.items.add(new File(['{"model_type": "own", "auto_map": {"A": "b.C"}}'], "config.json"));
           const zone = document.getElementById("upload-zone");
           zone.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
         }"""

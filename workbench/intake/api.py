@@ -54,8 +54,9 @@ def select_files(request: Any, body: schemas.Folder) -> dict[str, Any]:
 def create_upload(request: Any, body: schemas.NewUpload) -> Status[dict[str, Any]]:
     """Names the files of a model directory, or a recording of traffic, and their sizes.
 
-    Files of a model directory that are never read are left out: `files` of the answer are those to send. Then PATCH each file's bytes, those of a model's config.json first, then finish: a worker checks the files and
-    makes a model or a recording of them.
+    Files of a model directory that are never read are left out: `files` of the answer are those to send. PATCH each
+    one's bytes, those of a model's config.json first, then finish: a worker checks the files and makes a model or a
+    recording of them.
     """
     files = [uploads.AnnouncedFile(file.path, file.size, file.sha256) for file in body.files]
     if body.holds == "recording":

@@ -27,7 +27,8 @@ class ModelOut(Schema):
     A workload names it by `content_digest`, which covers all its files. `digest` covers what changes its outputs and
     names it in plans; a workload may also give that, and gets the newest model that has it.
 
-    `notes` say what of its files is ignored. `unreadable` says why this version cannot read the stored manifest; what the manifest says is then null.
+    `notes` say what of its files is ignored. `unreadable` says why this version cannot read the stored manifest; what
+    the manifest says is then null.
     """
 
     id: UUID
@@ -87,7 +88,7 @@ class NewUpload(Document):
 
 
 class Folder(Document):
-    """The paths of the files in a model's folder; `shards` are the files that its model.safetensors.index.json names."""
+    """The paths of the files in a model's folder; `shards` are those that its model.safetensors.index.json names."""
 
     paths: list[Path] = Field(max_length=MOST_PATHS)
     shards: list[Path] | None = Field(None, max_length=MOST_PATHS)

@@ -97,7 +97,9 @@ def test_bytes_that_are_not_what_was_announced_are_refused(live_server, secret, 
 
 def test_a_bad_config_is_refused_although_not_all_has_been_sent(live_server, secret, model_dir):
     (model_dir / "added_tokens.json").write_text("{}")
-    (model_dir / "config.json").write_text(json.dumps(CONFIG | {"auto_map": {"AutoModel": "code.Model"}}))
+    (model_dir / "config.json").write_text(
+        json.dumps(CONFIG | {"model_type": "own", "auto_map": {"AutoModel": "code.Model"}})
+    )
     line = Flaky({})
     with pytest.raises(CliError, match=r"config\.json: auto_map: remote code is not run"):
         uploading.upload(ApiClient(live_server.url, secret, line), model_dir, _say)
