@@ -88,7 +88,9 @@ def test_a_folder_goes_up_although_the_connection_breaks(page: Page, folder: Pat
     expect(page.get_by_role("heading", name="my-model")).to_be_visible()
     assert broken
     stored = {file["path"]: file["sha256"] for file in listed(page, "models")[0]["files"]}
-    assert stored == {path.name: sha(path.read_bytes()) for path in folder.iterdir() if path.is_file()}
+    assert stored == {
+        path.name: sha(path.read_bytes()) for path in folder.iterdir() if path.suffix in (".json", ".safetensors")
+    }
 
 
 def test_a_double_click_uploads_and_does_not_pause(page: Page, folder: Path) -> None:
@@ -137,6 +139,15 @@ def test_dropped_files_are_refused_with_a_sentence_and_nothing_stays(page: Page)
     expect(beside).to_contain_text("auto_map: remote code is not run")
     assert listed(page, "uploads") == []
     assert listed(page, "models") == before
+
+
+def test_weights_that_are_not_read_are_all_named_when_they_are_chosen(page: Page, folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "tf_model.h5")
+    page.goto("/models/upload/")
+    page.get_by_label("or a folder").set_input_files(folder)
+    for name in ("pytorch_model.bin: this is a pickle format", "tf_model.h5: .h5 weights are not taken"):
+        expect(page.get_by_role("alert")).to_contain_text(name)
+    expect(page.get_by_role("button", name="Upload", exact=True)).to_be_disabled()
 
 
 def test_a_bad_config_is_refused_and_a_corrected_one_is_taken(page: Page, folder: Path) -> None:
