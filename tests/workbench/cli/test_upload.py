@@ -86,7 +86,7 @@ def test_what_is_left_out_is_named_and_not_hashed(model_dir, capsys):
     (model_dir / "onnx").mkdir()
     files = uploading.read_directory(model_dir, _say)
     assert {"optimizer.pt", "onnx"}.isdisjoint(file.path for file in files)
-    assert "Left out, as the workbench does not read them: onnx/, optimizer.pt." in capsys.readouterr().err
+    assert "Left out, as the workbench does not read them: .cache/, onnx/, optimizer.pt." in capsys.readouterr().err
 
 
 def test_bytes_that_are_not_what_was_announced_are_refused(live_server, secret, model_dir, monkeypatch):
