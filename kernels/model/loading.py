@@ -178,7 +178,7 @@ def _build(config: PreTrainedConfig, dtype: torch.dtype, device: str) -> PreTrai
 
 def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
     built = model_class(config)
-    check_not_quantised(model_dir)
+    weight_files(model_dir)
     try:
         loaded: Any = built.from_pretrained(
             model_dir,
@@ -201,12 +201,17 @@ def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreT
     return model
 
 
-def check_not_quantised(directory: Path) -> None:
-    """Refuses a directory of codes, which would be taken for weights without their scales. Raises ValueError."""
+def weight_files(directory: Path) -> list[Path]:
+    """The safetensors of the weights. Raises ValueError for those of a quantised model: its codes are no weights."""
     try:
-        quantised.check_directory(directory)
+        files = {path: directory / path for path in model_files.select_in(directory).files}
+        quantised.check_files(files)
+        shards = {path: at for path, at in files.items() if path.endswith(".safetensors") and at.parent == directory}
+        for path, at in shards.items():
+            quantised.check_tensors(model_files.read_header(path, at))
     except model_files.ModelRefused as error:
         raise ValueError(f"{directory.name}: the tensors cannot be loaded: {error}") from None
+    return list(shards.values())
 
 
 def _unknown(error: KeyError, config: PreTrainedConfig) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.model_files.errors import ModelRefused
-from kernels.model_files.headers import Tensor, read_header
+from kernels.model_files.headers import Tensor
 from kernels.model_files.strict_json import read_json
 
 FILES = {"hf_quant_config.json": "ModelOpt", "quantize_config.json": "GPTQ", "quant_config.json": "AWQ"}
@@ -42,13 +42,6 @@ def check_tensors(tensors: Iterable[Tensor]) -> None:
             raise _refused(tensor.file, tensor.name[:200], f"FP8: the tensor's type is {tensor.dtype}")
         if SCALES.fullmatch(tensor.name):
             raise _refused(tensor.file, tensor.name[:200], "the tensor holds their scales")
-
-
-def check_directory(directory: Path) -> None:
-    """Refuses a directory whose files say that its weights are quantised. Raises ModelRefused."""
-    check_files({name: directory / name for name in FILES if (directory / name).is_file()})
-    for shard in sorted(directory.glob("*.safetensors")):
-        check_tensors(read_header(shard.name, shard))
 
 
 def _refused(file: str, field: str, what: str) -> ModelRefused:
