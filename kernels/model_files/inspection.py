@@ -64,11 +64,9 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
     check_paths(files)
     if quota is not None and sum(sizes.values()) > quota:
         raise ModelRefused("", "files", f"{sum(sizes.values()):,} bytes are over the quota of {quota:,}")
+    checks = [partial(_check_file, path, files[path], sizes[path]) for path in sorted(files.keys() - {FILE})]
+    run_checks([partial(inspect_config_file, files[FILE]), *checks, partial(check_files, files)])
     facts = inspect_config_file(files[FILE])
-    run_checks(partial(_check_file, path, files[path], sizes[path]) for path in sorted(files.keys() - {FILE}))
-    if "adapter_config.json" in files:
-        raise ModelRefused("adapter_config.json", "", "adapters are not taken; merge them into the model first")
-    check_files(files)
     tensors = read_tensors(files)
     check_tensors(tensors.values())
     check_against_config(tensors, facts.config)
@@ -167,6 +165,8 @@ def _plain_size(path: str, at: Path) -> int:
 
 def _check_file(path: str, at: Path, size: int) -> None:
     _check_head(path, at)
+    if path == "adapter_config.json":
+        raise ModelRefused(path, "", "adapters are not taken; merge them into the model first")
     if path.endswith(".json") and path != INDEX:
         most = MAX_CONFIG if path.endswith(FILE) else MAX_INDEX
         check_no_remote_code(path, read_json(path, at, most))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.model_files import ModelRefused, select_in
+from kernels.model_files import ModelRefused, inspect, select_in
 from workbench.api.sentences import sentence
 from workbench.cli.client import ApiClient, refusal
 from workbench.cli.consoles import err
@@ -35,11 +35,12 @@ class LocalFile:
 
 
 def read_directory(directory: Path, say: Say) -> list[LocalFile]:
-    """The files that are read of a model directory, hashed; says which are left out. Raises CliError."""
+    """The files that are read of a model directory, checked, then hashed; says which are left out. Raises CliError."""
     if not (directory / "config.json").is_file():
         raise CliError(f"{directory}: config.json is missing; give a Hugging Face model directory.")
     try:
         selection = select_in(directory)
+        inspect({path: directory / path for path in selection.files})
     except ModelRefused as error:
         raise CliError([f"{directory}: {sentence(reason)}" for reason in error.reasons]) from None
     if selection.left_out:
