@@ -2,7 +2,6 @@
 
 import logging
 import os
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -22,7 +21,7 @@ from transformers.models.auto.modeling_auto import (
 from kernels import model_files
 from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.model import weights
-from kernels.model_files import AnswerKind
+from kernels.model_files import AnswerKind, quantised
 from kernels.model_files.config import walk
 
 logger = logging.getLogger(__name__)
@@ -43,18 +42,25 @@ class ConfigurationFacts:
 
 
 def configuration(config: dict[str, Any]) -> PreTrainedConfig:
-    """transformers' configuration object. Raises ValueError naming the field that is missing, unknown or remote."""
-    if "auto_map" in config:
-        raise ValueError("config.json: auto_map asks for remote code, which is never run")
+    """transformers' configuration object. Raises ValueError naming the field that is missing or unknown."""
     model_type = config.get("model_type")
     if not model_type:
         raise ValueError("config.json: model_type is missing")
     if model_type not in transformers.CONFIG_MAPPING:
         raise ValueError(f"config.json: model_type {model_type!r} is not an architecture that transformers knows")
+    read = PreTrainedConfig._decode_special_floats(config)
+    for name in ("dtype", "torch_dtype"):
+        if isinstance(read.get(name), str):
+            read[name] = read[name].removeprefix("torch.")
     try:
-        return transformers.CONFIG_MAPPING[model_type].from_dict(deepcopy(config))
+        built = transformers.CONFIG_MAPPING[model_type].from_dict(read)
     except Exception as error:  # transformers validates with many exception types
         raise ValueError(f"config.json: {_sentence(error)}") from error
+    text: Any = built.get_text_config()
+    padding, words = getattr(text, "pad_token_id", None), getattr(text, "vocab_size", None)
+    if isinstance(padding, int) and isinstance(words, int) and padding >= words:
+        text.pad_token_id = None  # torch builds no embedding with it, and nothing here is padded
+    return built
 
 
 def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
@@ -172,6 +178,7 @@ def _build(config: PreTrainedConfig, dtype: torch.dtype, device: str) -> PreTrai
 
 def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
     built = model_class(config)
+    weight_files(model_dir)
     try:
         loaded: Any = built.from_pretrained(
             model_dir,
@@ -192,6 +199,19 @@ def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreT
     if unexpected:
         logger.warning("the safetensors hold %d tensors the model does not use: %s", len(unexpected), unexpected[0])
     return model
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """The safetensors of the weights. Raises ValueError for those of a quantised model: its codes are no weights."""
+    try:
+        files = {path: directory / path for path in model_files.select_in(directory).files}
+        quantised.check_files(files)
+        shards = {path: at for path, at in files.items() if path.endswith(".safetensors") and at.parent == directory}
+        for path, at in shards.items():
+            quantised.check_tensors(model_files.read_header(path, at))
+    except model_files.ModelRefused as error:
+        raise ValueError(f"{directory.name}: the tensors cannot be loaded: {error}") from None
+    return list(shards.values())
 
 
 def _unknown(error: KeyError, config: PreTrainedConfig) -> str:

@@ -206,7 +206,7 @@ def _empty(config: Mapping[str, Any], ranks: int, dtype: str, device: torch.devi
 def _files(directory: Path) -> dict[str, Path]:
     """The file of each tensor."""
     files: dict[str, Path] = {}
-    for path in sorted(directory.glob("*.safetensors")):
+    for path in loading.weight_files(directory):
         with safe_open(path, framework="pt") as file:
             files |= dict.fromkeys(file.keys(), path)
     return files

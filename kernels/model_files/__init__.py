@@ -7,11 +7,13 @@ from kernels.model_files.headers import Tensor, read_header
 from kernels.model_files.inspection import ModelFacts, check_config_size, inspect, inspect_config, inspect_config_file
 from kernels.model_files.memory import kv_bytes_per_token, needed_bytes
 from kernels.model_files.positions import longest_sequence
+from kernels.model_files.selection import Selection, select_files, select_in
 
 __all__ = [
     "AnswerKind",
     "ModelFacts",
     "ModelRefused",
+    "Selection",
     "Tensor",
     "answer_of",
     "answer_of_config",
@@ -24,4 +26,6 @@ __all__ = [
     "longest_sequence",
     "needed_bytes",
     "read_header",
+    "select_files",
+    "select_in",
 ]

@@ -40,7 +40,7 @@ def check_architecture(model_type: str, architectures: list[str]) -> None:
         raise ModelRefused("config.json", "model_type", f"{model_type[:60]!r} is unknown to transformers {version}")
     for name in architectures:
         listed = any(name in _names(mapping) for mapping in known.values())
-        if not listed and not _has_class(model_type, name):
+        if not listed and not _has_class(name):
             raise ModelRefused("config.json", "architectures", f"{name[:60]!r} is unknown to transformers {version}")
         about_images = name in names_of(*IMAGE_AND_TEXT) - names_of("SEQ_TO_SEQ_CAUSAL_LM")
         if about_images and kind_of(model_type, [name]) != "decoder":
@@ -113,11 +113,12 @@ def _collect(node: ast.stmt, tables: dict[str, dict[str, str | tuple[str, ...]]]
             continue
 
 
-def _has_class(model_type: str, name: str) -> bool:
-    folder = _transformers() / "models" / model_type.replace("-", "_")
-    if not name.isidentifier() or not model_type.replace("-", "_").isidentifier():
+def _has_class(name: str) -> bool:
+    """Whether any family has the class: the tables name those alone that an Auto class builds."""
+    if not name.isidentifier():
         return False
-    return any(f"class {name}(" in file.read_text(encoding="utf-8") for file in folder.glob("modeling_*.py"))
+    files = (_transformers() / "models").glob("*/modeling_*.py")
+    return any(f"\nclass {name}(" in file.read_text(encoding="utf-8") for file in files)
 
 
 @cache

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kernels.model_files.errors import ModelRefused
+from kernels.model_files.quantised import check_fields
+from kernels.model_files.strict_json import special_float
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "hidden_size": ("hidden_size", "n_embd", "d_model", "dim"),
@@ -91,10 +93,8 @@ def check_config(config: Any) -> None:
     """Refuses a configuration that is no object, has absurd numbers or contradicts itself. Raises ModelRefused."""
     if not isinstance(config, dict):
         raise ModelRefused(FILE, "", "the file must hold one JSON object")
-    check_no_remote_code(FILE, config)
-    if config.get("quantization_config") is not None:
-        reason = "quantised checkpoints are not taken; hand in the weights before quantisation"
-        raise ModelRefused(FILE, "quantization_config", reason)
+    check_no_remote_code(FILE, {key: item for key, item in config.items() if key != "auto_map"})
+    check_fields(config, FILE)
     _check_finite(config)
     _check_bases(config)
     _check_identity(config)
@@ -117,9 +117,13 @@ def _sections(config: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _check_finite(config: dict[str, Any]) -> None:
+    """Limits of time steps and the like may be infinite; the angles of rotary embeddings may not."""
     for place, _, item in walk(config):
+        special = special_float(item)
+        if special == "NaN" or (special and place.startswith("rope_")):
+            raise ModelRefused(FILE, place, f"{special} is not a number a model can have")
         if isinstance(item, float) and not math.isfinite(item):
-            raise ModelRefused(FILE, place, f"{item} is not a number a model can have")
+            raise ModelRefused(FILE, place, "the number is too large")
 
 
 def _check_bases(config: dict[str, Any]) -> None:
@@ -134,10 +138,12 @@ def _check_numbers(prefix: str, config: dict[str, Any]) -> None:
         lowest, highest = (0 if what in MAY_BE_ZERO else 1), HIGHEST[what]
         for name in names:
             number = config.get(name)
-            if number is None or isinstance(number, (list, dict)):
+            special = special_float(number)
+            if number is None or (isinstance(number, (list, dict)) and not special):
                 continue
             if type(number) is not int:
-                raise ModelRefused(FILE, prefix + name, f"must be a whole number, but is {str(number)[:40]!r}")
+                shown = special or str(number)[:40]
+                raise ModelRefused(FILE, prefix + name, f"must be a whole number, but is {shown!r}")
             if not lowest <= number <= highest:
                 shown = f"{number:,}" if abs(number) < 10**15 else "far outside"
                 raise ModelRefused(FILE, prefix + name, f"must be from {lowest} to {highest:,}, but is {shown}")

@@ -1,37 +1,17 @@
-"""Which paths and kinds of file a model directory may hold, by name and by content."""
+"""Which paths a model directory may hold, and which contents."""
 
 import io
 import pickletools
 from collections.abc import Iterable
+from functools import partial
 from pathlib import PurePosixPath
 
-from kernels.model_files.errors import ModelRefused
+from kernels.model_files.errors import ModelRefused, run_checks
 
 MAX_FILES = 1000
 MAX_PATH = 200
 MAX_PATH_BYTES = 255
 MAX_DEPTH = 5
-
-PICKLES = {".bin", ".pt", ".pth", ".ckpt", ".pt2", ".pkl", ".pickle", ".joblib", ".dill", ".npy", ".npz", ".mar"}
-ARCHIVES = {".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar", ".whl", ".egg", ".nemo"}
-CODE = {".py", ".pyc", ".pyd", ".so", ".dll", ".sh", ".ipynb", ".cu"}
-OTHER_WEIGHTS = {".gguf", ".ggml", ".h5", ".msgpack", ".onnx", ".pb", ".tflite", ".engine", ".llamafile"}
-TAKEN = {
-    ".json",
-    ".safetensors",
-    ".txt",
-    ".model",
-    ".md",
-    ".jinja",
-    ".tiktoken",
-    ".vocab",
-    ".bpe",
-    ".yaml",
-    ".yml",
-    ".png",
-    ".jpg",
-}
-TAKEN_NAMES = {"LICENSE", "NOTICE", "README", ".gitattributes", "COPYING"}
 
 ARCHIVE_MAGIC = {
     b"PK\x03\x04": "zip archive (the form that torch.save writes its pickles in)",
@@ -52,16 +32,13 @@ CALLS = {"GLOBAL", "STACK_GLOBAL", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "REDUCE
 
 
 def check_paths(paths: Iterable[str]) -> None:
-    """Refuses names that climb out, clash, hide or are of a kind that is not taken.
-
-    Raises ModelRefused that names the path.
-    """
+    """Refuses names that climb out, clash or hide, each with its path. Raises ModelRefused."""
     paths = list(paths)
     if len(paths) > MAX_FILES:
         raise ModelRefused("", "files", f"{len(paths)} files are more than the {MAX_FILES} a model may have")
+    run_checks(partial(_check_path, path) for path in paths)
     seen: dict[str, str] = {}
     for path in paths:
-        _check_path(path)
         folded = path.casefold()
         if folded in seen:
             raise ModelRefused(path, "path", f"the name is there twice (also as {seen[folded]})")
@@ -84,28 +61,15 @@ def _check_path(path: str) -> None:
         raise ModelRefused(shown, "path", "a backslash or colon is not allowed in a path")
     if path.startswith("/"):
         raise ModelRefused(shown, "path", "the path is absolute; it must be relative to the model's folder")
-    parts = path.split("/")
-    if any(part in ("", ".", "..") for part in parts):
+    if climbs_out(path):
         raise ModelRefused(shown, "path", "the path climbs out of the model's folder or has an empty part")
-    if len(parts) > MAX_DEPTH:
+    if path.count("/") >= MAX_DEPTH:
         raise ModelRefused(shown, "path", f"folders are nested deeper than {MAX_DEPTH}")
-    _check_kind(shown, parts[-1])
 
 
-def _check_kind(path: str, name: str) -> None:
-    suffixes = {suffix.lower() for suffix in PurePosixPath("x" + name).suffixes}
-    suffix = PurePosixPath("x" + name).suffix.lower()
-    if suffixes & PICKLES:
-        raise ModelRefused(path, "", "this is a pickle format, which can run code when it is read; hand in safetensors")
-    if suffix in CODE:
-        raise ModelRefused(path, "", "code is not taken; only models that transformers builds without remote code are")
-    if suffix in ARCHIVES:
-        raise ModelRefused(path, "", "archives are not taken; hand in the files themselves")
-    if suffix in OTHER_WEIGHTS:
-        raise ModelRefused(path, "", f"{suffix} weights are not taken; hand in safetensors")
-    if suffix not in TAKEN and name.split(".")[0].upper() not in TAKEN_NAMES and name not in TAKEN_NAMES:
-        taken = ", ".join(sorted(TAKEN))
-        raise ModelRefused(path, "", f"this kind of file is no part of a model directory; taken are {taken}")
+def climbs_out(path: str) -> bool:
+    """Whether a path is absolute, climbs out of its folder or has an empty part."""
+    return any(part in ("", ".", "..") for part in path.split("/"))
 
 
 def check_content(path: str, head: bytes, size: int) -> None:

@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ from pydantic import BaseModel
 from kernels.model_files.architectures import Kind, check_architecture, kind_of
 from kernels.model_files.config import FILE, MAX_PARAMETERS, check_config, check_no_remote_code
 from kernels.model_files.content_checks import check_content, check_paths
-from kernels.model_files.errors import ModelRefused
+from kernels.model_files.errors import ModelRefused, run_checks
 from kernels.model_files.families import check_family_fields, estimated_parameters
 from kernels.model_files.headers import BITS, Tensor
+from kernels.model_files.quantised import check_files, check_tensors
+from kernels.model_files.selection import select_files
 from kernels.model_files.strict_json import check_size, read_json
-from kernels.model_files.tensors import INDEX, MAX_INDEX, check_against_config, read_tensors
+from kernels.model_files.tensors import INDEX, MAX_INDEX, check_against_config, read_index, read_tensors
 
 MAX_CONFIG = 4 * 2**20
 """Also of tokenizer_config.json and the like; the largest that are known have 2 MiB."""
@@ -31,7 +34,8 @@ class ModelFacts(BaseModel):
     """What the files say of a model. `dtype` is the weights' most common type, or the configuration's.
 
     `parameters` and `weight_bytes` are counted from the headers, or follow from the configuration when `generated`
-    (then weights are made from a seed); 0 when a foreign family's configuration does not tell.
+    (then weights are made from a seed); 0 when a foreign family's configuration does not tell. `files` are the sizes of
+    those that are read; `notes` are sentences on what is left out or ignored.
     """
 
     config: dict[str, Any]
@@ -44,6 +48,7 @@ class ModelFacts(BaseModel):
     generated: bool
     has_tokenizer: bool
     files: dict[str, int]
+    notes: list[str] = []
 
 
 def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> ModelFacts:
@@ -52,20 +57,22 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
     `quota` is the most bytes that the files may have together. Reads headers and small files only.
     Raises ModelRefused with the file, the field and the reason.
     """
-    files = _listed(where) if isinstance(where, Path) else dict(where)
+    given = _listed(where) if isinstance(where, Path) else dict(where)
+    sizes = {path: _plain_size(path, at) for path, at in given.items()}
+    selection = select_files(given, read_index(given[INDEX]) if INDEX in given else None)
+    files = {path: given[path] for path in selection.files}
     check_paths(files)
-    sizes = {path: _plain_size(path, at) for path, at in files.items()}
     if quota is not None and sum(sizes.values()) > quota:
         raise ModelRefused("", "files", f"{sum(sizes.values()):,} bytes are over the quota of {quota:,}")
-    if FILE not in files:
-        raise ModelRefused(FILE, "", "the file is missing; a model directory has it at its top")
+    checks = [partial(_check_file, path, files[path], sizes[path]) for path in sorted(files.keys() - {FILE})]
+    run_checks([partial(inspect_config_file, files[FILE]), *checks, partial(check_files, files)])
     facts = inspect_config_file(files[FILE])
-    for path in sorted(files.keys() - {FILE}):
-        _check_head(path, files[path])
-    _check_others(files, sizes)
     tensors = read_tensors(files)
+    check_tensors(tensors.values())
     check_against_config(tensors, facts.config)
-    facts.files = sizes
+    facts.files = {path: sizes[path] for path in files}
+    if selection.left_out:
+        facts.notes.append(f"Left out, as the workbench does not read them: {', '.join(selection.left_out)}.")
     facts.has_tokenizer = any(name in files for name in TOKENIZERS)
     if tensors:
         facts.generated = False
@@ -95,7 +102,13 @@ def inspect_config(config: Any) -> ModelFacts:
     """Checks a configuration alone, as of a catalogue entry; its weights are to be generated. Raises ModelRefused."""
     check_config(config)
     names = config.get("architectures") or []
-    check_architecture(config["model_type"], names)
+    notes = _ignored_code(config)
+    try:
+        check_architecture(config["model_type"], names)
+    except ModelRefused as error:
+        if notes:  # only its code could build it
+            raise ModelRefused(FILE, "auto_map", f"remote code is not run, and {error.reason}") from None
+        raise
     check_family_fields(config)
     parameters = estimated_parameters(config)
     if parameters > MAX_PARAMETERS:
@@ -115,7 +128,16 @@ def inspect_config(config: Any) -> ModelFacts:
         generated=True,
         has_tokenizer=False,
         files={},
+        notes=notes,
     )
+
+
+def _ignored_code(config: dict[str, Any]) -> list[str]:
+    if not config.get("auto_map"):
+        return []
+    return [
+        "The code that auto_map in config.json names is not run: the model is the one that transformers itself has."
+    ]
 
 
 def _listed(directory: Path) -> dict[str, Path]:
@@ -141,15 +163,15 @@ def _plain_size(path: str, at: Path) -> int:
     return status.st_size
 
 
-def _check_others(files: Mapping[str, Path], sizes: Mapping[str, int]) -> None:
-    if "adapter_config.json" in files:
-        raise ModelRefused("adapter_config.json", "", "adapters are not taken; merge them into the model first")
-    for path in sorted(files):
-        if path.endswith(".json") and path not in (FILE, INDEX):
-            most = MAX_CONFIG if path.endswith(FILE) else MAX_INDEX
-            check_no_remote_code(path, read_json(path, files[path], most))
-        elif not path.endswith((".json", ".safetensors")) and sizes[path] > MAX_OTHER:
-            raise ModelRefused(path, "", f"the file has {sizes[path]:,} bytes, more than the {MAX_OTHER:,} allowed")
+def _check_file(path: str, at: Path, size: int) -> None:
+    _check_head(path, at)
+    if path == "adapter_config.json":
+        raise ModelRefused(path, "", "adapters are not taken; merge them into the model first")
+    if path.endswith(".json") and path != INDEX:
+        most = MAX_CONFIG if path.endswith(FILE) else MAX_INDEX
+        check_no_remote_code(path, read_json(path, at, most))
+    elif not path.endswith((".json", ".safetensors")) and size > MAX_OTHER:
+        raise ModelRefused(path, "", f"the file has {size:,} bytes, more than the {MAX_OTHER:,} allowed")
 
 
 def _common_dtype(tensors: dict[str, Tensor]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ MAX_ENTRIES = 8_000_000
 MAX_DEPTH = 100
 """Objects and lists inside one another. Whatever reads the document later may recurse, so this is far below Python's
 limit of 1,000 calls."""
+TAG = "__float__"
+SPECIAL = ("Infinity", "-Infinity", "NaN")
 TOO_DEEP = f"the JSON is nested deeper than {MAX_DEPTH} levels"
 
 
@@ -30,7 +33,8 @@ def check_size(name: str, size: int, max_bytes: int) -> None:
 
 
 def parse_json(name: str, raw: bytes, max_entries: int = MAX_ENTRIES) -> Any:
-    """The document in `raw`, UTF-8. NaN and infinities parse, so that the caller can name their field.
+    """The document in `raw`, UTF-8. NaN and Infinity become `{"__float__": "NaN"}` and the like, as transformers saves
+    them: that is JSON for every reader.
 
     Raises ModelRefused with line and column when it is broken, when a key is there twice, when it is nested too deeply
     or takes more memory than this process may have, and when an escape stands for half of a character: Python takes
@@ -38,8 +42,9 @@ def parse_json(name: str, raw: bytes, max_entries: int = MAX_ENTRIES) -> Any:
     """
     if raw.count(b'"') + raw.count(b",") + raw.count(b"{") + raw.count(b"[") > max_entries:
         raise ModelRefused(name, "", f"there are more than {max_entries:,} entries")
+    pairs_hook = partial(_unique, name)
     try:
-        document = json.loads(raw.decode("utf-8"), object_pairs_hook=lambda pairs: _unique(name, pairs))
+        document = json.loads(raw.decode("utf-8"), parse_constant=tagged, object_pairs_hook=pairs_hook)
         if b"\\ud" in raw.lower():
             json.dumps(document, ensure_ascii=False).encode("utf-8")
         _check_depth(name, document)
@@ -57,6 +62,17 @@ def parse_json(name: str, raw: bytes, max_entries: int = MAX_ENTRIES) -> Any:
         raise ModelRefused(name, "", TOO_DEEP) from None
     except ValueError:
         raise ModelRefused(name, "", "a number has too many digits") from None
+
+
+def tagged(constant: str) -> dict[str, str]:
+    """A number that JSON has no word for, as transformers saves it."""
+    return {TAG: constant}
+
+
+def special_float(item: Any) -> str:
+    """`Infinity`, `-Infinity` or `NaN` where the item is one of them as `parse_json` gives them, else an empty text."""
+    constant = item.get(TAG) if isinstance(item, dict) and len(item) == 1 else None
+    return constant if constant in SPECIAL else ""
 
 
 def _check_depth(name: str, document: Any) -> None:

@@ -17,29 +17,38 @@ MAX_INDEX = 64 * 2**20
 
 
 def read_tensors(files: Mapping[str, Path]) -> dict[str, Tensor]:
-    """All tensors by name, {} when there are no shards. Raises ModelRefused for a bad shard or index."""
-    shards = sorted(path for path in files if path.endswith(".safetensors"))
+    """The tensors of the shards at the folder's top by name, {} when there are none. The headers of other safetensors
+    are checked alone. Raises ModelRefused for a bad shard or index.
+    """
     tensors: dict[str, Tensor] = {}
+    shards = sorted(path for path in files if path.endswith(".safetensors"))
     for shard in shards:
-        for tensor in read_header(shard, files[shard]):
+        header = read_header(shard, files[shard])
+        if not header:
+            raise ModelRefused(shard, "header", "the file holds no tensor")
+        for tensor in header if "/" not in shard else ():
             if tensor.name in tensors:
                 raise ModelRefused(shard, tensor.name[:200], f"the tensor is also in {tensors[tensor.name].file}")
             tensors[tensor.name] = tensor
-    if shards and not tensors:
-        raise ModelRefused(shards[0], "header", "the file holds no tensor")
     if INDEX in files:
-        _check_index(files, shards, tensors)
-    elif shards and shards != [SINGLE]:
-        stray = next(shard for shard in shards if shard != SINGLE)
-        raise ModelRefused(stray, "", f"without {INDEX} the weights must be in one file named {SINGLE}")
+        _check_index(_weight_map(files[INDEX]), files, tensors)
     return tensors
 
 
-def _check_index(files: Mapping[str, Path], shards: list[str], tensors: dict[str, Tensor]) -> None:
-    document = read_json(INDEX, files[INDEX], MAX_INDEX)
+def read_index(at: Path) -> set[str]:
+    """The files that an index names as those of the weights. Raises ModelRefused where it is no index."""
+    return set(_weight_map(at).values())
+
+
+def _weight_map(at: Path) -> dict[str, str]:
+    document = read_json(INDEX, at, MAX_INDEX)
     weight_map = document.get("weight_map") if isinstance(document, dict) else None
     if not isinstance(weight_map, dict) or any(not isinstance(shard, str) for shard in weight_map.values()):
         raise ModelRefused(INDEX, "weight_map", "the field must map tensor names to file names")
+    return weight_map
+
+
+def _check_index(weight_map: Mapping[str, str], files: Mapping[str, Path], tensors: dict[str, Tensor]) -> None:
     for name, shard in weight_map.items():
         field = f"weight_map.{name[:200]}"
         if shard not in files and (shard.startswith("/") or ".." in shard.split("/")):
@@ -53,9 +62,6 @@ def _check_index(files: Mapping[str, Path], shards: list[str], tensors: dict[str
     for name, tensor in tensors.items():
         if name not in weight_map:
             raise ModelRefused(tensor.file, name[:200], f"the tensor is not named in {INDEX}")
-    for shard in shards:
-        if shard not in weight_map.values():
-            raise ModelRefused(shard, "", f"the file is not named in {INDEX}")
 
 
 def check_against_config(tensors: dict[str, Tensor], config: dict[str, Any]) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from kernels.model_files import ModelRefused, select_in
 from kernels.model_files.digests import hash_of, plan_digest
+from kernels.model_files.strict_json import tagged
 from kernels.plan import Plan
 
 
@@ -30,24 +32,22 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
     """Configuration, whether weights are generated, and their seed. Raises PlanRefused where the model differs."""
     config_path = directory / "config.json"
     try:
-        config = json.loads(config_path.read_text())
+        config = json.loads(config_path.read_text(), parse_constant=tagged)
     except OSError as error:
         raise PlanRefused(f"{config_path}: {error.strerror}") from error
     except ValueError as error:
         raise PlanRefused(f"{config_path}: no valid JSON: {error}") from error
     seed = int(plan.options.get("seed", 0))
-    generated = not list(directory.rglob("*.safetensors"))
-    digest = plan_digest(plan.version, config, _hashes(directory), generated, seed)
+    try:
+        files = select_in(directory).files
+    except ModelRefused as error:
+        raise PlanRefused(f"{directory}: {error}") from error
+    generated = not any(path.endswith(".safetensors") for path in files)
+    hashes = [(path, hash_of(directory / path)) for path in files]
+    digest = plan_digest(plan.version, config, hashes, generated, seed)
     if digest != plan.model_digest:
         what = f"its configuration and files with seed {seed} have" if generated else "its files have"
         raise PlanRefused(
             f"{directory}: the plan is for the model {plan.model_digest[:12]}…, but {what} the digest {digest[:12]}…"
         )
     return config, generated, seed
-
-
-def _hashes(directory: Path) -> list[tuple[str, str]]:
-    """Path and SHA-256 of each file in the directory, hidden ones left out."""
-    paths = {path.relative_to(directory): path for path in directory.rglob("*") if path.is_file()}
-    shown = {name: path for name, path in paths.items() if not any(part.startswith(".") for part in name.parts)}
-    return [(name.as_posix(), hash_of(path)) for name, path in shown.items()]

@@ -33,10 +33,11 @@ def page(chromium: Browser, site: Site, session: Path) -> Iterator[Page]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model's directory, with a hidden folder that is not sent."""
+    """A model's directory, with files and folders that are not sent."""
     directory = tmp_path / "my-model"
     (directory / ".git").mkdir(parents=True)
     (directory / ".git" / "config").write_text("x")
+    (directory / "pytorch_model.bin").write_bytes(b"x")
     (directory / "config.json").write_text(json.dumps(WIDE))
     (directory / "model.safetensors").write_bytes(safetensors(weights_of(WIDE)))
     return directory
@@ -51,6 +52,9 @@ def upload(page: Page, folder: Path) -> None:
     page.goto("/models/upload/")
     page.get_by_label("or a folder").set_input_files(folder)
     expect(page.get_by_role("row")).to_have_count(3)
+    expect(page.get_by_text("Left out, as the workbench does not read them")).to_contain_text(
+        ".git/, pytorch_model.bin"
+    )
     page.get_by_role("button", name="Upload", exact=True).click()
 
 
@@ -84,7 +88,9 @@ def test_a_folder_goes_up_although_the_connection_breaks(page: Page, folder: Pat
     expect(page.get_by_role("heading", name="my-model")).to_be_visible()
     assert broken
     stored = {file["path"]: file["sha256"] for file in listed(page, "models")[0]["files"]}
-    assert stored == {path.name: sha(path.read_bytes()) for path in folder.iterdir() if path.is_file()}
+    assert stored == {
+        path.name: sha(path.read_bytes()) for path in folder.iterdir() if path.suffix in (".json", ".safetensors")
+    }
 
 
 def test_a_double_click_uploads_and_does_not_pause(page: Page, folder: Path) -> None:
@@ -121,7 +127,7 @@ def test_dropped_files_are_refused_with_a_sentence_and_nothing_stays(page: Page)
     page.evaluate(
         """() => {
           const data = new DataTransfer();
-          data.items.add(new File(['{"model_type": "llama", "auto_map": {"A": "b.C"}}'], "config.json"));
+          data.items.add(new File(['{"model_type": "own", "auto_map": {"A": "b.C"}}'], "config.json"));
           const zone = document.getElementById("upload-zone");
           zone.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
         }"""
@@ -133,6 +139,15 @@ def test_dropped_files_are_refused_with_a_sentence_and_nothing_stays(page: Page)
     expect(beside).to_contain_text("auto_map: remote code is not run")
     assert listed(page, "uploads") == []
     assert listed(page, "models") == before
+
+
+def test_weights_that_are_not_read_are_all_named_when_they_are_chosen(page: Page, folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "tf_model.h5")
+    page.goto("/models/upload/")
+    page.get_by_label("or a folder").set_input_files(folder)
+    for name in ("pytorch_model.bin: this is a pickle format", "tf_model.h5: .h5 weights are not taken"):
+        expect(page.get_by_role("alert")).to_contain_text(name)
+    expect(page.get_by_role("button", name="Upload", exact=True)).to_be_disabled()
 
 
 def test_a_bad_config_is_refused_and_a_corrected_one_is_taken(page: Page, folder: Path) -> None:

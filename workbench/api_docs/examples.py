@@ -45,6 +45,7 @@ BRING_UP = {
 """A bring-up of a GPU that does not exist, which found nothing yet."""
 BODIES: dict[str, Any] = {
     "make_token": {"name": "nightly build", "scope": "write", "days": 90},
+    "select_files": {"paths": ["config.json", "model.safetensors", "pytorch_model.bin"]},
     "create_upload": {"name": "my model", "files": [{"path": "config.json", "size": 2, "sha256": OF_BRACES}]},
     "finish_upload": {"files": []},
     "submit_workload": WORKLOAD,

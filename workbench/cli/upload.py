@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernels.model_files import ModelRefused, inspect, select_in
+from workbench.api.sentences import sentence
 from workbench.cli.client import ApiClient, refusal
 from workbench.cli.consoles import err
 from workbench.cli.errors import CliError, Exit
@@ -33,37 +35,45 @@ class LocalFile:
 
 
 def read_directory(directory: Path, say: Say) -> list[LocalFile]:
-    """Every file but hidden ones, hashed. Raises CliError when there is no config.json."""
-    paths = sorted(path for path in directory.rglob("*") if path.is_file() and not _hidden(path, directory))
-    if directory / "config.json" not in paths:
+    """The files that are read of a model directory, checked, then hashed; says which are left out. Raises CliError."""
+    if not (directory / "config.json").is_file():
         raise CliError(f"{directory}: config.json is missing; give a Hugging Face model directory.")
-    total, done = sum(path.stat().st_size for path in paths), 0
+    try:
+        selection = select_in(directory)
+        inspect({path: directory / path for path in selection.files})
+    except ModelRefused as error:
+        raise CliError([f"{directory}: {sentence(reason)}" for reason in error.reasons]) from None
+    if selection.left_out:
+        _tell(f"Left out, as the workbench does not read them: {', '.join(selection.left_out)}.")
+    paths = {path: directory / path for path in selection.files}
+    total, done = sum(where.stat().st_size for where in paths.values()), 0
     files = []
-    for path in paths:
+    for path, where in paths.items():
         hashed = hashlib.sha256()
-        with path.open("rb") as stream:
+        with where.open("rb") as stream:
             while chunk := stream.read(READ_BYTES):
                 hashed.update(chunk)
                 done += len(chunk)
                 say("hashing", done, total)
-        relative = path.relative_to(directory).as_posix()
-        files.append(LocalFile(relative, path, path.stat().st_size, hashed.hexdigest()))
+        files.append(LocalFile(path, where, where.stat().st_size, hashed.hexdigest()))
     return files
 
 
-def _hidden(path: Path, directory: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(directory).parts)
+def _tell(line: str) -> None:
+    err.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def upload(api: ApiClient, directory: Path, say: Say) -> dict[str, Any]:
     """Uploads the directory unless the organisation has the same files already. Returns the model."""
     files = read_directory(directory, say)
-    known = _known_model(api, files)
-    if known is not None:
-        return known
-    entry = _open_upload(api, directory.resolve().name, files, "model")
-    _send(api, entry, files, say)
-    return _finish(api, entry)["model"]  # type: ignore[no-any-return]
+    model = _known_model(api, files)
+    if model is None:
+        entry = _open_upload(api, directory.resolve().name, files, "model")
+        _send(api, entry, files, say)
+        model = _finish(api, entry)["model"]
+    for note in model["notes"]:
+        _tell(note)
+    return model
 
 
 def upload_recording(api: ApiClient, file: Path, say: Say) -> str:

@@ -39,13 +39,24 @@ def read_model(request: Any, model_id: UUID) -> dict[str, Any]:
     return schemas.model_out(get_object_or_404(Model.objects.for_user(request.user), pk=model_id))
 
 
+@router.post("/uploads/selection", response=schemas.SelectionOut, tags=["uploads"], summary="Which files are read")
+@submitter_required
+def select_files(request: Any, body: schemas.Folder) -> dict[str, Any]:
+    """Of a folder's files those that an upload would take, and those that it would leave out, before anything is sent.
+
+    A 422 names all that stands against an upload by the names alone.
+    """
+    return uploads.select(body.paths, body.shards)._asdict()
+
+
 @router.post("/uploads", response={201: schemas.UploadOut}, tags=["uploads"], summary="Announce an upload")
 @submitter_required
 def create_upload(request: Any, body: schemas.NewUpload) -> Status[dict[str, Any]]:
     """Names the files of a model directory, or a recording of traffic, and their sizes.
 
-    Then PATCH each file's bytes, those of a model's config.json first, then finish: a worker checks the files and
-    makes a model or a recording of them.
+    Files of a model directory that are never read are left out: `files` of the answer are those to send. PATCH each
+    one's bytes, those of a model's config.json first, then finish: a worker checks the files and makes a model or a
+    recording of them.
     """
     files = [uploads.AnnouncedFile(file.path, file.size, file.sha256) for file in body.files]
     if body.holds == "recording":

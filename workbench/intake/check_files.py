@@ -3,8 +3,8 @@
     python -m workbench.intake.check_files PARENT < request.json
 
 The request is a JSON object: `check` (`model`, `config` or `recording`), `files` (paths in the upload, and where their
-contents lie) and `most_bytes`, the most that a model may have. It prints one JSON object: `facts`, or `refused` with
-the file, the field and the reason. It has no settings, no database and no secret.
+contents lie) and `most_bytes`, the most that a model may have. It prints one JSON object: `facts`, or `refused`: a
+list with the file, the field and the reason of each offence. It has no settings, no database and no secret.
 """
 
 import json
@@ -41,12 +41,12 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return {"facts": _facts(request["check"], files, request["most_bytes"])}
     except ModelRefused as error:
-        return {"refused": {"file": error.file, "field": error.field, "reason": error.reason}}
+        return {"refused": error.reasons}
     except InvalidRecording as error:
-        return {"refused": {"file": next(iter(files)), "field": "", "reason": error.reason}}
+        return {"refused": [{"file": next(iter(files)), "field": "", "reason": error.reason}]}
     except MemoryError:
         reason = f"checking them takes more than {MEMORY_BYTES:,} bytes of memory"
-        return {"refused": {"file": "", "field": "files", "reason": reason}}
+        return {"refused": [{"file": "", "field": "files", "reason": reason}]}
 
 
 def _facts(check: str, files: Mapping[str, Path], most_bytes: int) -> Any:

@@ -140,6 +140,8 @@ class Upload(models.Model):
     touched_at = models.DateTimeField(auto_now_add=True)
 
     objects = UploadQuerySet.as_manager()
+    left_out: list[str] = []
+    """Of an upload that was just announced: what is never read of its folder. It is not kept."""
 
     class Meta:
         ordering = ("-created_at",)

@@ -1,7 +1,7 @@
 """The API's schemas of models, uploads and workloads."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.conf import settings
@@ -15,6 +15,9 @@ from workers.documents.model import Kind, ModelFile
 from workers.documents.recording import Recording as RecordingDocument
 from workers.documents.workload import Workload as WorkloadDocument
 
+MOST_PATHS = 10_000
+"""More than a model may have: those that are left out are named too."""
+Path = Annotated[str, Field(max_length=1000)]
 SHA256 = r"^[0-9a-f]{64}$"
 
 
@@ -24,7 +27,8 @@ class ModelOut(Schema):
     A workload names it by `content_digest`, which covers all its files. `digest` covers what changes its outputs and
     names it in plans; a workload may also give that, and gets the newest model that has it.
 
-    `unreadable` says why this version cannot read the stored manifest; what the manifest says is then null.
+    `notes` say what of its files is ignored. `unreadable` says why this version cannot read the stored manifest; what
+    the manifest says is then null.
     """
 
     id: UUID
@@ -39,6 +43,7 @@ class ModelOut(Schema):
     weight_bytes: int | None = None
     generated: bool | None = None
     has_tokenizer: bool | None = None
+    notes: list[str] = []
     size: int
     files: list[ModelFile] = []
     created_at: datetime
@@ -69,7 +74,7 @@ class CatalogueEntry(Schema):
 class NewFile(Document):
     """A file of a new upload, with its path in the model's folder."""
 
-    path: str = Field(max_length=1000)
+    path: Path
     size: int = Field(ge=0)
     sha256: str = Field("", pattern=r"^([0-9a-f]{64})?$", description="may be sent at the end instead")
 
@@ -79,7 +84,21 @@ class NewUpload(Document):
 
     holds: Literal["model", "recording"] = Field("model", description="what it becomes when it is finished")
     name: ShortText = Field(min_length=1, max_length=120)
-    files: list[NewFile] = Field(min_length=1, max_length=1000)
+    files: list[NewFile] = Field(min_length=1, max_length=MOST_PATHS)
+
+
+class Folder(Document):
+    """The paths of the files in a model's folder; `shards` are those that its model.safetensors.index.json names."""
+
+    paths: list[Path] = Field(max_length=MOST_PATHS)
+    shards: list[Path] | None = Field(None, max_length=MOST_PATHS)
+
+
+class SelectionOut(Schema):
+    """The files that are read. Of those that are left out the names at the folder's top, folders with a slash."""
+
+    files: list[str]
+    left_out: list[str]
 
 
 class UploadFileOut(Schema):
@@ -118,6 +137,7 @@ class UploadOut(Schema):
     recording: RecordingOut | None = None
     problem: ProblemDocument | None = None
     files: list[UploadFileOut] = Field(description="none once it has ended")
+    left_out: list[str] = Field(description="of a new upload: what is never read, folders with a slash")
     created_at: datetime
 
 
@@ -138,6 +158,7 @@ def upload_out(upload: Upload) -> dict[str, Any]:
         "recording": upload.recording and recording_out(upload.recording),
         "problem": upload.problem,
         "files": [upload_file_out(file) for file in upload.files.all()],
+        "left_out": upload.left_out,
         "created_at": upload.created_at,
     }
 

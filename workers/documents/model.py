@@ -22,7 +22,8 @@ class ModelManifest(Document):
 
     `digest` covers what changes the outputs and names the model in plans; `content_digest` covers all of `files` and
     names what is stored and served (`kernels.model_files.digests`). Without weights among the files, they are
-    `generated` from `seed`. Results of older versions have no `content_digest`.
+    `generated` from `seed`. `notes` are sentences on what of the files is ignored. Results of older versions have no
+    `content_digest`.
     """
 
     digest: str
@@ -40,6 +41,7 @@ class ModelManifest(Document):
     parameters: int
     weight_bytes: int
     has_tokenizer: bool = False
+    notes: list[str] = []
 
     @property
     def kind_words(self) -> str:

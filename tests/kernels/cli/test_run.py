@@ -1,6 +1,7 @@
 """`python -m kernels run`: the plan's model, the metric, and a sentence that compares."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -162,9 +163,13 @@ def test_a_plan_is_for_configuration_weights_and_tokenizer(directory: Path, weig
         (directory / "model.safetensors").write_bytes(b"weights")
     (directory / "tokenizer.json").write_text("{}")
     config, hashes = _config_and_hashes(directory)
+    config |= {"limit": {"__float__": "Infinity"}}
     plan = Plan(model_digest=model_digest(config, hashes, not weights), gpu="cpu", runner="eager")
     (directory / "README.md").write_text("Documentation counts for nothing.")
-    (directory / "config.json").write_text(json.dumps(config, indent=7))
+    (directory / "trainer_state.json").write_text("{}")
+    (directory / "onnx").mkdir()
+    (directory / "onnx" / "config.json").write_text("What an upload leaves out counts for nothing.")
+    (directory / "config.json").write_text(json.dumps(config | {"limit": math.inf}, indent=7))
     assert run.read_model(directory, plan) == (config, not weights, 0)
     (directory / "tokenizer.json").write_text("{ }")
     with pytest.raises(run.PlanRefused, match="the plan is for the model"):

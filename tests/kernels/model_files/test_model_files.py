@@ -21,6 +21,7 @@ from kernels.model_files import (
     kv_bytes_per_token,
     needed_bytes,
 )
+from kernels.model_files.architectures import check_architecture
 from tests.kernels.model_folders import LLAMA, refusal, safetensors, weights_of, write_model
 
 
@@ -103,26 +104,6 @@ def test_paths_that_climb_out_or_hide_are_refused(path: str) -> None:
     with pytest.raises(ModelRefused) as caught:
         check_paths([path])
     assert str(caught.value).isprintable()
-
-
-@pytest.mark.parametrize(
-    ("path", "reason"),
-    [
-        ("pytorch_model.bin", "pickle"),
-        ("model.PT", "pickle"),
-        ("x.ckpt", "pickle"),
-        ("x.pt2", "pickle"),
-        ("x.pkl.json", "pickle"),
-        ("modeling_llama.py", "code"),
-        ("model.zip", "archives"),
-        ("model.tar.gz", "archives"),
-        ("model.gguf", "safetensors"),
-        ("virus.exe", "no part of a model"),
-    ],
-)
-def test_kinds_of_file_that_are_not_taken(path: str, reason: str) -> None:
-    with pytest.raises(ModelRefused, match=reason):
-        check_paths(["config.json", path])
 
 
 def test_names_that_clash_are_refused() -> None:
@@ -227,16 +208,41 @@ def test_config_that_is_not_utf8(tmp_path: Path) -> None:
         ({"architectures": ["EvilForCausalLM"]}, "architectures"),
         ({"architectures": "LlamaForCausalLM"}, "architectures"),
         ({"torch_dtype": "int4"}, "torch_dtype"),
-        ({"auto_map": {"AutoModel": "modeling.X"}}, "auto_map"),
+        ({"model_type": "own", "auto_map": {"AutoModel": "modeling.X"}}, "auto_map"),
+        ({"hidden_size": float("inf")}, "hidden_size"),
+        ({"time_step_limit": [0.0, {"__float__": "NaN"}]}, "time_step_limit[1]"),
         ({"text_config": {"auto_map": {"AutoModel": "evil/repo--modeling.X"}}}, "text_config.auto_map"),
         ({"attn_implementation": "evil/kernel"}, "attn_implementation"),
         ({"_attn_implementation": {"": "evil/kernel"}}, "_attn_implementation"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantization_config"),
+        ({"compression_config": {"quant_method": "compressed-tensors"}}, "compression_config"),
     ],
 )
 def test_configurations_that_no_model_has(tmp_path: Path, change: dict[str, Any], field: str) -> None:
     refused = refusal(write_model(tmp_path / "m", LLAMA | change))
     assert (refused.file, refused.field) == ("config.json", field)
+
+
+def test_numbers_and_code_that_transformers_takes_are_taken(tmp_path: Path) -> None:
+    """Infinity in both of transformers' spellings is the same number, and JSON for every reader."""
+    spellings = float("inf"), {"__float__": "Infinity"}
+    folders = (
+        write_model(tmp_path / str(number), LLAMA | {"time_step_limit": [0, limit], "auto_map": {"AutoModel": "x.Y"}})
+        for number, limit in enumerate(spellings)
+    )
+    bare, tagged = (inspect(folder) for folder in folders)
+    assert bare.config == tagged.config
+    json.dumps(bare.config, allow_nan=False)
+    assert bare.notes == [
+        "The code that auto_map in config.json names is not run: the model is the one that transformers itself has."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name"), [("clip_vision_model", "CLIPVisionModelWithProjection"), ("llama", "LlamaModel")]
+)
+def test_no_class_of_transformers_is_called_unknown(model_type: str, name: str) -> None:
+    check_architecture(model_type, [name])
 
 
 def test_more_parameters_than_any_model() -> None:

@@ -1,6 +1,7 @@
 """Weights that are refused: layouts, names and shapes that do not fit, shards that disagree with their index."""
 
 import json
+import math
 import struct
 from pathlib import Path
 from typing import Any
@@ -124,3 +125,28 @@ def test_a_tensor_that_the_index_does_not_name(tmp_path: Path) -> None:
     del document["weight_map"]["model.norm.weight"]
     index.write_text(json.dumps(document))
     assert refusal(folder).field == "model.norm.weight"
+
+
+@pytest.mark.parametrize(
+    "name", ["model.norm.weight_scale", "model.norm.input_scale", "a.qweight", "a.weight_scale_inv"]
+)
+def test_scales_of_quantised_weights_are_never_dropped(tmp_path: Path, name: str) -> None:
+    weights = weights_of(LLAMA) | {name: ("F32", [1], bytes(4))}
+    refused = refusal(write_model(tmp_path / "m", model__safetensors=safetensors(weights)))
+    assert refused.field == name
+    assert "quantised checkpoints are not taken" in refused.reason
+
+
+def test_weights_in_fp8_among_others_are_refused(tmp_path: Path) -> None:
+    weights = weights_of(LLAMA)
+    name = next(name for name in weights if name.endswith("down_proj.weight"))
+    shape = weights[name][1]
+    weights[name] = "F8_E4M3", shape, bytes(math.prod(shape))
+    refused = refusal(write_model(tmp_path / "m", model__safetensors=safetensors(weights)))
+    assert (refused.field, "FP8" in refused.reason) == (name, True)
+
+
+def test_the_file_of_a_quantiser_names_its_format(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "m", model__safetensors=safetensors(weights_of(LLAMA)))
+    (folder / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": "FP8"}}')
+    assert "(ModelOpt FP8)" in refusal(folder).reason

@@ -39,6 +39,7 @@ OWN_LISTS = {  # answer every caller with the caller's own rows
 FOR_ADMINS = {"/audit", "/webhooks", "/deliveries"}
 OWN_WRITES = {
     ("POST", "/uploads"),
+    ("POST", "/uploads/selection"),
     ("POST", "/workloads"),
     ("POST", "/prices"),
     ("POST", "/tokens"),
@@ -46,6 +47,7 @@ OWN_WRITES = {
     ("POST", "/bring-ups"),
 }  # make the caller's own rows
 BODIES: dict[str, Any] = {
+    "/uploads/selection": {"paths": ["config.json"]},
     "/uploads": {"name": "m", "files": [{"path": "config.json", "size": 1}]},
     "/workloads": {"model": "tiny-llama", "objectives": [{"metric": "ttft", "limit": 100}]},
     "/runs": {"workload": "{workload_id}"},

@@ -159,10 +159,12 @@ def test_a_missing_sla_or_directory_is_a_usage_error(cli, sla_file, tmp_path):
 
 
 def test_what_the_workbench_refuses_is_said_in_its_words(cli, model_dir, sla_file):
-    (model_dir / "pytorch_model.bin").write_bytes(b"\x80\x04")
+    (model_dir / "model.safetensors").rename(model_dir / "pytorch_model.bin")
+    (model_dir / "tf_model.h5").write_bytes(b"x")
     done = cli("submit", model_dir, "--sla", sla_file)
     assert done.exit_code == 2
-    assert "pytorch_model.bin" in done.stderr
+    assert "pytorch_model.bin: this is a pickle format" in done.stderr
+    assert "tf_model.h5: .h5 weights are not taken" in done.stderr
     assert not Model.objects.exists()
     assert not Upload.objects.open().exists()
 

@@ -81,6 +81,14 @@ def test_changed_files_start_anew(live_server, secret, model_dir):
     assert line.sent == _size(model_dir)
 
 
+def test_what_is_left_out_is_named_and_not_hashed(model_dir, capsys):
+    (model_dir / "optimizer.pt").write_bytes(b"x")
+    (model_dir / "onnx").mkdir()
+    files = uploading.read_directory(model_dir, _say)
+    assert {"optimizer.pt", "onnx"}.isdisjoint(file.path for file in files)
+    assert "Left out, as the workbench does not read them: .cache/, onnx/, optimizer.pt." in capsys.readouterr().err
+
+
 def test_bytes_that_are_not_what_was_announced_are_refused(live_server, secret, model_dir, monkeypatch):
     read = uploading.read_directory
 
@@ -95,13 +103,15 @@ def test_bytes_that_are_not_what_was_announced_are_refused(live_server, secret, 
     assert not Model.objects.exists()
 
 
-def test_a_bad_config_is_refused_although_not_all_has_been_sent(live_server, secret, model_dir):
-    (model_dir / "added_tokens.json").write_text("{}")
-    (model_dir / "config.json").write_text(json.dumps(CONFIG | {"auto_map": {"AutoModel": "code.Model"}}))
+def test_all_that_is_wrong_is_told_before_anything_is_sent(live_server, secret, model_dir):
+    (model_dir / "added_tokens.json").write_text("{")
+    (model_dir / "config.json").write_text(
+        json.dumps(CONFIG | {"model_type": "own", "auto_map": {"AutoModel": "code.Model"}})
+    )
     line = Flaky({})
-    with pytest.raises(CliError, match=r"config\.json: auto_map: remote code is not run"):
+    with pytest.raises(CliError, match=r"config\.json: auto_map: remote code is not run.*added_tokens\.json: line 1"):
         uploading.upload(ApiClient(live_server.url, secret, line), model_dir, _say)
-    assert line.sent < _size(model_dir)
+    assert line.patches == 0
     assert not Upload.objects.open().exists()
 
 

@@ -114,7 +114,7 @@ def test_a_file_that_takes_too_much_memory_ends_in_a_sentence(tmp_path: Path) ->
     command = [sys.executable, "-c", LIMITED]
     done = subprocess.run(command, cwd=ROOT, input=request, check=True, capture_output=True, text=True)
     reason = "reading the file takes more memory than is allowed"
-    assert json.loads(done.stdout)["refused"] == {"file": "tokenizer.json", "field": "", "reason": reason}
+    assert json.loads(done.stdout)["refused"] == [{"file": "tokenizer.json", "field": "", "reason": reason}]
 
 
 def test_the_process_that_checks_knows_neither_django_nor_torch() -> None:

@@ -18,7 +18,7 @@ REFUSED: dict[str, bytes] = {
     "a field that the family needs": json.dumps({key: CONFIG[key] for key in CONFIG.keys() - {"vocab_size"}}).encode(),
     "an unknown family": json.dumps(CONFIG | {"model_type": "nonesuch"}).encode(),
     "an unknown class": json.dumps(CONFIG | {"architectures": ["NoneSuchForCausalLM"]}).encode(),
-    "remote code": json.dumps(CONFIG | {"auto_map": {"AutoModel": "code.Model"}}).encode(),
+    "remote code": json.dumps(CONFIG | {"model_type": "nonesuch", "auto_map": {"AutoModel": "code.Model"}}).encode(),
     "no JSON": b"model_type: llama",
     "a pickle": b"\x80\x04N.",
 }
@@ -107,8 +107,9 @@ def test_a_chunk_that_is_on_its_way_meanwhile_is_answered_by_the_sentence(
 def test_one_in_a_folder_below_is_no_configuration_of_the_model(api: Api, engineer: User, model_files: Files) -> None:
     files = {"config.json": model_files["config.json"], "onnx/config.json": b'{"provider": "cpu"}'}
     client = api(engineer)
-    upload = announce(client, files).json()["id"]
-    assert send(client, upload, 1, files["onnx/config.json"]).status_code == 200
+    upload = announce(client, files).json()
+    assert [file["path"] for file in upload["files"]] == ["config.json"]
+    assert upload["left_out"] == ["onnx/"]
 
 
 @pytest.mark.parametrize(

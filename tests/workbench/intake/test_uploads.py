@@ -149,7 +149,10 @@ BAD: dict[str, tuple[dict[str, bytes], str]] = {
         "model.safetensors: model.embed_tokens.weight: the shape",
     ),
     "unknown": ({"config.json": _bad({"model_type": "nonesuch"})}, "config.json: model_type: 'nonesuch' is unknown"),
-    "remote code": ({"config.json": _bad({"auto_map": {"A": "b.C"}})}, "config.json: auto_map: remote code"),
+    "remote code": (
+        {"config.json": _bad({"model_type": "own", "auto_map": {"A": "b.C"}})},
+        "config.json: auto_map: remote code",
+    ),
     "pickle": ({"model.safetensors": b"\x80\x04N."}, "model.safetensors: the content is a pickle"),
     "truncated": ({"model.safetensors": b"\x10\x00\x00\x00\x00\x00\x00\x00{"}, "it is truncated"),
     "nested": (
@@ -158,8 +161,11 @@ BAD: dict[str, tuple[dict[str, bytes], str]] = {
     ),
     "name of 395 bytes": ({"ж" * 195 + ".json": b"{}"}, "path: a path has at most 255 bytes in UTF-8"),
     "climbs": ({"../evil.json": b"{}"}, "../evil.json: path: the path climbs out"),
-    "code": ({"modeling.py": b"import os"}, "modeling.py: code is not taken"),
-    "torch": ({"pytorch_model.bin": b"x"}, "pytorch_model.bin: this is a pickle format"),
+    "two": (
+        {"added_tokens.json": b"{", "merges.txt": b"PK\x03\x04"},
+        "added_tokens.json: line 1, column 2: broken JSON (Expecting property name enclosed in double quotes)"
+        " (and 1 more)",
+    ),
 }
 
 

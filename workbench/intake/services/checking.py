@@ -18,6 +18,7 @@ from django.db import DatabaseError, transaction
 from django.utils import timezone
 
 from kernels.model_files import ModelFacts, ModelRefused
+from kernels.model_files.errors import refuse
 from workbench.api.in_flight import held
 from workbench.api.problems import DETAILS, problem_document
 from workbench.api.sentences import Problem
@@ -130,7 +131,7 @@ def _facts(check: str, files: dict[str, Path]) -> dict[str, Any]:
         raise RuntimeError(f"check_files ended with {done.returncode}: {done.stderr[-2000:].decode(errors='replace')}")
     answer: dict[str, Any] = json.loads(done.stdout)
     if "refused" in answer:
-        raise ModelRefused(**answer["refused"])
+        refuse([ModelRefused(**reason) for reason in answer["refused"]])
     return dict(answer["facts"])
 
 

@@ -97,7 +97,7 @@ def file_of(upload: Upload, number: int) -> Path:
 
 def refused(error: ModelRefused) -> Problem:
     """The 422 of a model that is not taken."""
-    return invalid([{"file": error.file, "field": error.field, "reason": error.reason}])
+    return invalid(error.reasons)
 
 
 def discard(upload: Upload) -> None:

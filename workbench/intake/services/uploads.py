@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from django.db import transaction
 from django.utils import timezone
 
-from kernels.model_files import ModelFacts, ModelRefused, check_config_size, check_paths
+from kernels.model_files import ModelFacts, ModelRefused, Selection, check_config_size, check_paths, select_files
 from workbench.accounts.models import Organisation
 from workbench.api.sentences import Problem, invalid
 from workbench.intake import blobs
@@ -27,24 +27,37 @@ class AnnouncedFile(NamedTuple):
 
 
 def create(organisation: Any, user: Any, name: str, files: Sequence[AnnouncedFile]) -> Upload:
-    """Announces an upload. Raises Problem when a path, a size or the quota does not allow it."""
+    """Announces an upload of those files that are read. Raises Problem when a path, a size or the quota does not allow
+    it.
+    """
     paths = _without_common_folder([file.path for file in files])
+    selection = select(paths)
+    kept = set(selection.files)
+    rows = {number: file for number, file in enumerate(files) if paths[number] in kept}
     try:
-        check_paths(paths)
-        if CONFIG not in paths:
-            raise ModelRefused(CONFIG, "", "the file is missing")
         check_config_size(files[paths.index(CONFIG)].size)
     except ModelRefused as error:
         raise refused(error) from None
     with transaction.atomic():
         Organisation.objects.select_for_update().get(pk=organisation.pk)
-        quota.check(organisation, [file.size for file in files])
+        quota.check(organisation, [file.size for file in rows.values()])
         upload = Upload.objects.create(organisation=organisation, name=name, created_by=user)
         UploadFile.objects.bulk_create(
-            UploadFile(upload=upload, number=number, path=path, size=file.size, sha256=file.sha256)
-            for number, (path, file) in enumerate(zip(paths, files, strict=True))
+            UploadFile(upload=upload, number=number, path=paths[number], size=file.size, sha256=file.sha256)
+            for number, file in rows.items()
         )
+    upload.left_out = selection.left_out
     return upload
+
+
+def select(paths: Sequence[str], shards: Sequence[str] | None = None) -> Selection:
+    """Which files of a folder are read; `shards` are those that its index names. Raises Problem 422."""
+    try:
+        selection = select_files(paths, shards)
+        check_paths(selection.files)
+    except ModelRefused as error:
+        raise refused(error) from None
+    return selection
 
 
 def _without_common_folder(paths: list[str]) -> list[str]:
@@ -112,6 +125,7 @@ def check_hash(file: UploadFile, where: Path) -> None:
 def keep_model(upload: Upload, files: list[UploadFile], facts: ModelFacts) -> Model:
     """The model of an upload whose files were checked. Raises Problem 409 for one model too many."""
     quota.check_models(upload.organisation)
+    files = [file for file in files if file.path in facts.files]
     listed = [ModelFile(path=file.path, sha256=file.digest, size=file.size) for file in files]
     manifest = manifest_of(facts, upload.name, "upload", listed)
     for file in files:

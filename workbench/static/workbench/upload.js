@@ -4,22 +4,47 @@ import { Stopped, Uploads, sentence } from "./uploading.js";
 const form = document.getElementById("upload");
 const part = (name) => document.getElementById(`upload-${name}`);
 const uploads = new Uploads(form.dataset.api, form.dataset.csrf);
-const state = { files: [], folder: "", upload: null };
+const state = { files: [], folder: "", upload: null, chosen: [] };
 
 // Choosing files
 
-// A folder's hidden files (.git and the like) are no part of the model.
-const isHidden = (path) => path.split("/").some((name) => name.startsWith("."));
+// The files that an index of shards names; null where there is none, or none that can be read.
+async function shardsOf(files) {
+  const index = files.find(({ path }) => path === "model.safetensors.index.json");
+  try {
+    return index ? [...new Set(Object.values(JSON.parse(await index.file.text()).weight_map))] : null;
+  } catch {
+    return null;
+  }
+}
 
-function choose(found) {
-  const files = found.filter(({ path }) => !isHidden(path)).sort((a, b) => (a.path < b.path ? -1 : 1));
+// A hidden folder stands for all of its files: there may be very many.
+const listed = (files) => [...new Set(files.map(({ path }) => path.replace(/^(\.[^/]*\/).*/, "$1")))];
+
+async function choose(found) {
+  const files = found.sort((a, b) => (a.path < b.path ? -1 : 1));
   const tops = new Set(files.map(({ path }) => path.split("/")[0]));
   const inFolder = tops.size === 1 && files.every(({ path }) => path.includes("/"));
-  state.folder = inFolder ? [...tops][0] : "";
-  state.files = files.map(({ path, file }) => ({ path: inFolder ? path.slice(state.folder.length + 1) : path, file }));
-  state.upload = null;
+  const folder = inFolder ? [...tops][0] : "";
+  const chosen = files.map(({ path, file }) => ({ path: inFolder ? path.slice(folder.length + 1) : path, file }));
+  Object.assign(state, { files: [], folder, upload: null, chosen });
   say("");
+  leave([]);
   draw();
+  if (!chosen.length) return;
+  try {
+    const selection = await uploads.select(listed(chosen), await shardsOf(chosen));
+    if (state.chosen !== chosen) return;
+    state.files = chosen.filter(({ path }) => selection.files.includes(path));
+    leave(selection.left_out);
+    draw();
+  } catch (error) {
+    if (state.chosen !== chosen) return;
+    state.files = chosen;
+    draw();
+    part("start").disabled = true;
+    refuse(error);
+  }
 }
 
 function entryFiles(entry, path) {
@@ -96,9 +121,25 @@ function say(text) {
   part("status").textContent = text;
 }
 
+function leave(names) {
+  part("left-out").textContent = `Left out, as the workbench does not read them: ${names.join(", ")}.`;
+  part("left-out").hidden = !names.length;
+}
+
 function fail(text) {
   part("error").textContent = text;
   part("error").hidden = !text;
+}
+
+// All that is wrong, above the form and beside each file.
+function refuse(error) {
+  const reasons = error.reasons ?? [];
+  const lines = reasons.map(({ file, field, reason }) => [file, field, reason].filter(Boolean).join(": "));
+  fail(lines.length > 1 ? `${lines.join(". ")}.` : sentence(error));
+  for (const reason of reasons) {
+    const entry = state.files.find(({ path }) => path === reason.file);
+    if (entry) mark(entry, [reason.field, reason.reason].filter(Boolean).join(": "));
+  }
 }
 
 function working(on) {
@@ -125,7 +166,8 @@ async function sendFile(entry, row) {
 
 // config.json goes first: the workbench checks it while the weights are sent.
 async function sendFiles() {
-  const pairs = state.files.map((entry, index) => [entry, state.upload.files[index]]);
+  const rows = new Map(state.upload.files.map((row) => [row.path, row]));
+  const pairs = state.files.map((entry) => [entry, rows.get(entry.path)]);
   const isConfig = ([{ path }]) => path === "config.json";
   const hashes = [];
   for (const [entry, row] of pairs.sort((a, b) => isConfig(b) - isConfig(a))) {
@@ -162,11 +204,7 @@ function ended(error) {
   }
   if (error.status === 422) state.upload = null; // a model that is refused leaves no upload behind
   say("");
-  fail(sentence(error));
-  for (const reason of error.reasons ?? []) {
-    const entry = state.files.find(({ path }) => path === reason.file);
-    if (entry) mark(entry, [reason.field, reason.reason].filter(Boolean).join(": "));
-  }
+  refuse(error);
 }
 
 async function discard() {

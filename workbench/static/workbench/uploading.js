@@ -60,6 +60,11 @@ export class Uploads {
     return document;
   }
 
+  // Which files of a folder are read, and which are left out.
+  select(paths, shards) {
+    return this.call("POST", "/selection", { paths, shards });
+  }
+
   // An upload of these very files that was interrupted, or a new one.
   async begin(name, holds, files) {
     const same = ({ files: rows }) =>
