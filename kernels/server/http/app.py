@@ -124,7 +124,8 @@ class Server:
         document = await self._document(request, ChatCompletionRequest)
         self._check_model(document.model)
         prompts = self._prompts("messages", document.limit or 1)
-        ids = await prompts.of_chat([message.document for message in document.messages])
+        messages = [message.document for message in document.messages]
+        ids = await prompts.of_chat(messages, document.chat_template_kwargs)
         return await self._respond(request, CHAT, document, [ids], prompts.ready)
 
     async def _respond(

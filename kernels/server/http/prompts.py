@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kernels.server.http.errors import ApiError
-from kernels.server.http.text import TextCodec
+from kernels.server.http.text import TextCodec, Variables
 from kernels.server.http.text_bounds import TooLong
 from kernels.server.messages import Ready
 from kernels.server.scheduler.requests import input_too_long, prompt_too_long
@@ -40,11 +40,11 @@ class Prompts:
         texts = [each for each in given if isinstance(each, str)]
         return await self._checked(await self._beside(ids, texts))
 
-    async def of_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+    async def of_chat(self, messages: Sequence[dict[str, Any]], variables: Variables) -> list[int]:
         """The ids of a chat that the assistant is to continue. Raises ApiError."""
 
         def ids() -> list[int]:
-            return self.text.chat(messages, self._most)
+            return self.text.chat(messages, self._most, variables)
 
         return (await self._checked([await self._beside(ids, [message["content"] for message in messages])]))[0]
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -17,7 +17,8 @@ from pydantic import (
 )
 
 from kernels.ops.sampling import TEMPERATURES
-from kernels.server.http.errors import quoted, refused
+from kernels.server.http.chat_messages import Message
+from kernels.server.http.errors import refused
 from kernels.server.scheduler.requests import prompt_too_long
 
 MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16, 1000, 20, 16_384
@@ -32,6 +33,8 @@ LEAST_TOP_P = 1e-30
 Ids = Annotated[list[StrictInt], Field(min_length=1, fail_fast=True)]
 Texts = str | Ids | Annotated[list[str], Field(fail_fast=True)] | Annotated[list[Ids], Field(fail_fast=True)]
 """A text or token ids, or a list of either. Checking a list ends at its first mistake: a body holds millions."""
+OWN_VARIABLES = {"messages", "tools", "documents", "add_generation_prompt"}
+"""The variables of a chat template that follow from other fields of a request."""
 OFF, NONE = (None, False), (None,)
 UNSERVED: dict[str, tuple[Any, ...]] = {
     "logit_bias": (None, {}),
@@ -66,22 +69,11 @@ UNSERVED: dict[str, tuple[Any, ...]] = {
     "modalities": (None, ["text"]),
     "audio": NONE,
     "chat_template": NONE,
-    "chat_template_kwargs": (None, {}),
     "documents": (None, []),
     "add_generation_prompt": (None, True),
     "continue_final_message": OFF,
 }
 """Fields that would change the answer and that this server has no part for, with the values that change nothing."""
-UNSERVED_OF_MESSAGES: dict[str, tuple[Any, ...]] = {
-    "tool_calls": (None, []),
-    "tool_call_id": NONE,
-    "function_call": NONE,
-    "audio": NONE,
-    "refusal": (None, ""),
-    "reasoning": (None, ""),
-    "reasoning_content": (None, ""),
-}
-"""The same of a chat's messages."""
 
 
 def without_nulls(given: Any) -> Any:
@@ -213,49 +205,6 @@ class CompletionRequest(GenerationRequest):
         return [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
 
 
-class TextPart(BaseModel):
-    """A part of a message; this server reads text only."""
-
-    type: Literal["text"]
-    text: str
-
-
-class Message(BaseModel):
-    """One message of a chat. `name`, of who speaks, is for the model's chat template."""
-
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Annotated[list[TextPart], Field(fail_fast=True)]
-    name: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _served(cls, given: Any) -> Any:
-        for name, harmless in UNSERVED_OF_MESSAGES.items() if isinstance(given, dict) else ():
-            if name in given and given[name] not in harmless:
-                raise ValueError(f"{name} is not served here")
-        return given
-
-    @field_validator("content", mode="wrap")
-    @classmethod
-    def _text_alone(cls, value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-        if value is None and info.data.get("role") == "assistant":  # what an assistant says that only calls tools
-            return ""
-        try:
-            return check(value)
-        except ValidationError as error:
-            kinds = [each.get("type") for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-            other = next((kind for kind in kinds if isinstance(kind, str) and kind != "text"), None)
-            if other is not None:
-                raise ValueError(f"a part of type {quoted(other)} is not served here: this model reads text") from error
-            raise ValueError("it must be a text, or a list of parts of type text") from error
-
-    @property
-    def document(self) -> dict[str, str]:
-        """What the chat template reads."""
-        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return {"role": self.role, "content": text} | ({"name": self.name} if self.name else {})
-
-
 class ChatCompletionRequest(GenerationRequest):
     """`POST /v1/chat/completions`. Without a limit the answer may go on to the end of the context."""
 
@@ -263,6 +212,8 @@ class ChatCompletionRequest(GenerationRequest):
     """All messages together may have MOST_MESSAGES parts."""
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
+    chat_template_kwargs: dict[str, Any] = {}
+    """Further variables of the model's chat template, such as Qwen3's `enable_thinking`."""
     logprobs: StrictBool = False
     top_logprobs: StrictInt = Field(default=0, ge=0, le=MOST_LIKELIEST)
 
@@ -273,6 +224,13 @@ class ChatCompletionRequest(GenerationRequest):
             contents = [each.get("content") for each in value if isinstance(each, dict)]
             if sum(len(content) for content in contents if isinstance(content, list)) > MOST_MESSAGES:
                 raise ValueError(f"they have more than {MOST_MESSAGES:,} parts")
+        return value
+
+    @field_validator("chat_template_kwargs")
+    @classmethod
+    def _further(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if own := sorted(value.keys() & OWN_VARIABLES):
+            raise ValueError(f"{own[0]} is no variable that it may set")
         return value
 
     @field_validator("top_logprobs")

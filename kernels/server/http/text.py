@@ -3,7 +3,7 @@
 import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,6 +12,8 @@ from kernels.server.http.text_bounds import TooLong, byte_characters, longest_to
 from kernels.server.spec import json_object
 
 logger = logging.getLogger(__name__)
+Variables = Mapping[str, Any]
+NO_VARIABLES: Variables = {}
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 MOST_HELD = 16
 """Tokens that are held back at most. A character has four bytes, so only broken ones go on for longer, and looking at
@@ -32,8 +34,12 @@ class TextCodec(Protocol):
         In a thread it keeps no other thread waiting, however long the text is.
         """
 
-    def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
-        """The ids of a chat that the assistant is to continue. Raises ValueError with one sentence, and TooLong."""
+    def chat(
+        self, messages: Sequence[dict[str, Any]], most: float = math.inf, variables: Variables = NO_VARIABLES
+    ) -> list[int]:
+        """The ids of a chat that the assistant is to continue, with further `variables` of the chat template. Raises
+        ValueError with one sentence, and TooLong.
+        """
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; bytes that are no whole character end in the replacement character."""
@@ -101,10 +107,12 @@ class ModelText:
     def encode(self, text: str, most: float = math.inf) -> list[int]:
         return self._encode(text, most, special=True)
 
-    def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
+    def chat(
+        self, messages: Sequence[dict[str, Any]], most: float = math.inf, variables: Variables = NO_VARIABLES
+    ) -> list[int]:
         if self._template is None:
-            return self.encode(plain_chat(messages), most)
-        return self._encode(self._template.render(messages), most, special=False)
+            return self.encode(plain_chat(messages, variables), most)
+        return self._encode(self._template.render(messages, variables), most, special=False)
 
     def _encode(self, text: str, most: float, special: bool) -> list[int]:
         if self._longest and (least := -(-len(text.encode()) // self._longest)) > most:
@@ -147,8 +155,10 @@ class ByteText:
             raise TooLong(len(encoded))
         return list(encoded)
 
-    def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
-        return self.encode(plain_chat(messages), most)
+    def chat(
+        self, messages: Sequence[dict[str, Any]], most: float = math.inf, variables: Variables = NO_VARIABLES
+    ) -> list[int]:
+        return self.encode(plain_chat(messages, variables), most)
 
     def decode(self, ids: Sequence[int]) -> str:
         return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
@@ -157,10 +167,12 @@ class ByteText:
         return bytes([token]) if token < 256 else f"<{token}>".encode()
 
 
-def plain_chat(messages: Sequence[dict[str, str]]) -> str:
+def plain_chat(messages: Sequence[dict[str, Any]], variables: Variables = NO_VARIABLES) -> str:
     """A chat as text, without a template. Raises ValueError with one sentence."""
     if any("name" in message for message in messages):
         raise ValueError("messages: this model has no chat template, which alone has a place for a name")
+    if variables:
+        raise ValueError("chat_template_kwargs: this model has no chat template")
     return "".join(PLAIN_TEMPLATE.format(**message) for message in messages) + "assistant:"
 
 
