@@ -9,6 +9,7 @@
   is the whole server over connections that another program sends to it.
 - `scheduler`: `batching` plans each step from `requests` and `pages`.
 - `execution`: `building` makes an engine of the size that `sizing` and `pauses` choose; `engine` runs its steps.
-  `backend` captures a graph of each of `shapes` and replays it; `megakernel_backend` takes steps of few sequences.
+  `backend` captures a graph of each of `shapes` and replays it, and `logits_processing` with `grammars` changes its
+  logits; `megakernel_backend` takes steps of few sequences.
 - `spec` is what an operator asks for, `messages` what goes to the engine and comes from it.
 """

@@ -64,6 +64,8 @@ class Completion:
     def __post_init__(self) -> None:
         self.usage.prompt = sum(map(len, self.prompts))
         request = self.request
+        if self.client.ready and max(request.logit_bias, default=0) >= self.client.ready.vocabulary:
+            raise ApiError(400, "logit_bias: an id lies outside of the vocabulary", "logit_bias")
         seed = secrets.randbits(63) if request.seed is None else request.seed % (1 << 64)
         try:
             self._sampling = [
@@ -113,7 +115,8 @@ class Completion:
         state = StreamState(IncrementalDetokenizer(text), StopChecker(request.stop), Entries())
         began, first, count = time.monotonic(), 0.0, 0
         most = request.tokens(self.longest - len(ids))
-        async with aclosing(self.client.answer(ids, most, how, stop_ids, request.likeliest)) as answer:
+        told = self.client.answer(ids, most, how, stop_ids, request.likeliest, request.logits_options)
+        async with aclosing(told) as answer:
             async for events in answer:
                 if not count:
                     first = time.monotonic()
@@ -153,7 +156,7 @@ class StreamState:
         if event.logprobs is not None and event.reason != "stop":
             self.entries.add(event.token, event.logprobs, len(new))
         text, stopped = self.stops.add(new + (self.pieces.rest() if event.reason else ""))
-        piece.reason = "stop" if stopped else event.reason
+        piece.reason = "stop" if stopped or event.reason == "complete" else event.reason
         text += self.stops.rest() if event.reason and not stopped else ""
         piece.text += text
         if event.logprobs is not None:

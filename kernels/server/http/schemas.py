@@ -19,6 +19,7 @@ from pydantic import (
 from kernels.ops.sampling import TEMPERATURES
 from kernels.server.http.chat_messages import Message
 from kernels.server.http.errors import refused
+from kernels.server.http.logits_fields import LogitsFields
 from kernels.server.scheduler.requests import prompt_too_long
 
 MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16, 1000, 20, 16_384
@@ -37,10 +38,6 @@ OWN_VARIABLES = {"messages", "tools", "documents", "add_generation_prompt"}
 """The variables of a chat template that follow from other fields of a request."""
 OFF, NONE = (None, False), (None,)
 UNSERVED: dict[str, tuple[Any, ...]] = {
-    "logit_bias": (None, {}),
-    "presence_penalty": (None, 0),
-    "frequency_penalty": (None, 0),
-    "repetition_penalty": (None, 1),
     "min_p": (None, 0),
     "min_tokens": (None, 0),
     "best_of": (None, 1),
@@ -51,11 +48,6 @@ UNSERVED: dict[str, tuple[Any, ...]] = {
     "tool_choice": (None, "none", "auto"),
     "functions": (None, []),
     "function_call": (None, "none", "auto"),
-    "response_format": (None, {"type": "text"}),
-    "structured_outputs": NONE,
-    "guided_json": NONE,
-    "guided_regex": NONE,
-    "guided_choice": NONE,
     "guided_grammar": NONE,
     "stop_token_ids": (None, []),
     "allowed_token_ids": NONE,
@@ -115,7 +107,7 @@ def texts_or_ids(most: int, too_long: Callable[[int, int, ValidationInfo], str])
     return checked
 
 
-class GenerationRequest(BaseModel, ABC):
+class GenerationRequest(LogitsFields, ABC):
     """What both kinds of request have. `top_k`, `ignore_eos` and `return_token_ids` are known from vLLM."""
 
     model: str

@@ -47,6 +47,9 @@ class TextCodec(Protocol):
     def token_bytes(self, token: int) -> bytes:
         """What a token within a text stands for, in UTF-8; it may be a part of a character."""
 
+    def vocabulary(self) -> tuple[list[bytes], frozenset[int]]:
+        """The bytes of every token, and the special ones, which are part of no text."""
+
 
 def text_of(directory: Path | None, config: dict[str, Any]) -> TextCodec:
     """The tokenizer in a model's directory, or bytes. Code that a model brings is never run."""
@@ -130,6 +133,10 @@ class ModelText:
             self._bytes[token] = self._found_bytes(token)
         return self._bytes[token]
 
+    def vocabulary(self) -> tuple[list[bytes], frozenset[int]]:
+        special = frozenset(token for token, each in self._own.get_added_tokens_decoder().items() if each.special)
+        return [*map(self._found_bytes, range(max(self._own.get_vocab().values()) + 1))], special
+
     def _found_bytes(self, token: int) -> bytes:
         own = self._own
         before, both = (own.decode(ids, skip_special_tokens=False) for ids in (self._before, [*self._before, token]))
@@ -165,6 +172,9 @@ class ByteText:
 
     def token_bytes(self, token: int) -> bytes:
         return bytes([token]) if token < 256 else f"<{token}>".encode()
+
+    def vocabulary(self) -> tuple[list[bytes], frozenset[int]]:
+        return [*map(self.token_bytes, range(256))], frozenset()
 
 
 def plain_chat(messages: Sequence[dict[str, Any]], variables: Variables = NO_VARIABLES) -> str:

@@ -189,6 +189,8 @@ class Scheduler:
     def _end(request: Request, token: int) -> FinishReason | None:
         if token in request.stop_ids:
             return "stop"
+        if request.processor is not None and (reason := request.processor.accept(token)) is not None:
+            return reason
         return "length" if request.answered == request.max_tokens else None
 
     def _plan(self, request: Request, step: Step, room: int, chunks: int) -> int:

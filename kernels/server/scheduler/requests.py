@@ -1,12 +1,15 @@
 """A request with its state in the scheduler, and what one step computes of it."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from kernels.ops.sampling import GREEDY, Sampling
 
-FinishReason = Literal["stop", "length", "cancelled", "deadline"]
+FinishReason = Literal["stop", "length", "complete", "failed", "cancelled", "deadline"]
+"""`stop`: by a stop token. `complete`: by the last token of its grammar. `failed`: the grammar takes no further token.
+"""
 RequestState = Literal["waiting", "running", "finished"]
 
 
@@ -23,6 +26,30 @@ def prompt_too_long(prompt: int, answer: int, longest: int, least: bool = False)
 def input_too_long(tokens: int, longest: int, least: bool = False) -> str:
     """The sentence for a text to be embedded of more than `longest` tokens; with `least` it has at least `tokens`."""
     return f"input: a text has {'at least ' if least else ''}{tokens:,} tokens, and the model takes {longest:,}"
+
+
+class Grammar(NamedTuple):
+    """What an answer must follow. `form` is `json_schema`, `regex` or `choice`, a JSON list of texts."""
+
+    form: str
+    text: str
+
+
+class LogitsOptions(NamedTuple):
+    """What changes a request's logits before its tokens are drawn, as in OpenAI's and vLLM's APIs."""
+
+    grammar: Grammar | None = None
+    bias: Mapping[int, float] = {}
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+
+
+class LogitsProcessor(Protocol):
+    """What changes one request's logits, as the tokens of its answer demand."""
+
+    def accept(self, token: int) -> FinishReason | None:
+        """Takes note of the answer's next token. Returns why the answer ends with it, if it does."""
 
 
 @dataclass(eq=False)
@@ -42,6 +69,7 @@ class Request:
     deadline: float = math.inf
     logprobs: int | None = None
     """How many of the likeliest tokens come with each token, all with log probabilities; None: no log probabilities."""
+    processor: LogitsProcessor | None = None
 
     prompt_length: int = field(init=False)
     arrival: int = field(init=False, default=-1)
@@ -113,6 +141,11 @@ class Step:
     def parts(self) -> list[ScheduledTokens]:
         """The decodes, then the chunks: the order of the ids that the step gives back."""
         return self.decodes + self.prefill_chunks
+
+    @property
+    def processes_logits(self) -> bool:
+        """Whether some of its tokens are drawn from logits that a processor changes."""
+        return any(part.samples and part.request.processor is not None for part in self.parts)
 
 
 class Logprobs(NamedTuple):

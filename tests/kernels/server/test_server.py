@@ -132,6 +132,55 @@ def test_a_chat_has_the_log_probabilities_of_its_text(api: httpx.Client) -> None
         assert {len(each["top_logprobs"]) for each in entries} == {3}
 
 
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "kind": {"enum": ["list", "set"]},
+        "sizes": {"type": "array", "items": {"enum": [1, 20]}, "maxItems": 3},
+    },
+    "required": ["kind", "sizes"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "collection", "schema": SCHEMA}}},
+        {"structured_outputs": {"json": SCHEMA}},
+        {"guided_json": json.dumps(SCHEMA)},
+    ],
+)
+def test_an_answer_follows_its_json_schema_whole_and_streamed(api: httpx.Client, field: dict) -> None:
+    """It ends with the last character, also where no token may stop it, and its tokens are counted."""
+    asked = {"model": "voice-agent", "messages": [{"role": "user", "content": PROMPT}], "seed": 2, "ignore_eos": True}
+    asked |= field | {"logit_bias": {str(each): -100 for each in text_of(MODEL, CONFIG).encode(" \n")}}
+    whole = api.post("/v1/chat/completions", json=asked).json()["choices"][0]
+    document = json.loads(whole["message"]["content"])
+    assert (document.keys(), whole["finish_reason"]) == (SCHEMA["properties"].keys(), "stop")
+    stream = events(api, "/v1/chat/completions", asked)
+    assert "".join(event["choices"][0]["delta"]["content"] for event in stream) == whole["message"]["content"]
+    assert stream[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+def test_a_grammar_that_cannot_be_followed_is_refused_and_others_go_on(api: httpx.Client) -> None:
+    schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "text"}}}
+    for stream in (False, True):
+        found = api.post(
+            "/v1/completions", json=GREEDY | {"prompt": PROMPT, "response_format": schema, "stream": stream}
+        )
+        error = found.json()["error"]
+        assert (found.status_code, error["param"]) == (400, "response_format")
+        assert error["message"] == "response_format: Invalid type: text"
+
+
+def test_a_bias_and_a_penalty_change_the_answer(api: httpx.Client, expected) -> None:
+    ids, _ = expected
+    asked = GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS, "return_token_ids": True}
+    for change in ({"logit_bias": {str(ids[0]): -100}}, {"repetition_penalty": 100}, {"presence_penalty": 2}):
+        assert api.post("/v1/completions", json=asked | change).json()["choices"][0]["token_ids"] != ids
+
+
 def test_openais_own_client_gets_what_it_asks_for(api: httpx.Client) -> None:
     calls = Path(__file__).parents[3] / "benchmarks" / "openai_calls.py"
     environment = os.environ | {"PYTHONPATH": str(PACKAGES), "OPENAI_API_KEY": "secret"}
