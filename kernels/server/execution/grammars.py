@@ -26,7 +26,8 @@ class Grammars:
         """`tokens` are what each token of the vocabulary stands for; those that are `special` are part of no text."""
         from llguidance import LLTokenizer
 
-        self._tokenizer = LLTokenizer(_Tokens(tokens, special, encode), n_vocab=len(tokens) + 1)
+        wrapper: Any = _Tokens(tokens, special, encode)
+        self._tokenizer = LLTokenizer(wrapper, n_vocab=len(tokens) + 1)
 
     def matcher(self, grammar: Grammar, stop_ids: frozenset[int]) -> "Matcher":
         """Raises ValueError with the reason why the grammar cannot be followed."""

@@ -14,6 +14,8 @@ from kernels.server.http.logprob_entries import Entries, LogprobEntry
 from kernels.server.http.metrics import Metrics
 from kernels.server.http.schemas import GenerationRequest
 from kernels.server.http.text import IncrementalDetokenizer, StopChecker, TextCodec
+from kernels.server.http.tools import ToolCall, ToolCalling, ToolParser
+from kernels.server.scheduler.requests import LogitsOptions
 
 
 @dataclass
@@ -27,6 +29,7 @@ class Piece:
     ids: list[int] = field(default_factory=list)
     reason: str | None = None
     entries: list[LogprobEntry] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
 
 
 @dataclass
@@ -59,6 +62,8 @@ class Completion:
     request: GenerationRequest
     prompts: Sequence[list[int]]
     longest: int
+    calling: ToolCalling | None = None
+    """How calls of tools are looked for in the answers."""
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
@@ -66,6 +71,9 @@ class Completion:
         request = self.request
         if self.client.ready and max(request.logit_bias, default=0) >= self.client.ready.vocabulary:
             raise ApiError(400, "logit_bias: an id lies outside of the vocabulary", "logit_bias")
+        self._options = request.logits_options
+        if self.calling and self.calling.grammar:
+            self._options = (self._options or LogitsOptions())._replace(grammar=self.calling.grammar)
         seed = secrets.randbits(63) if request.seed is None else request.seed % (1 << 64)
         try:
             self._sampling = [
@@ -112,10 +120,11 @@ class Completion:
     async def _choice(self, choice: int, ids: list[int], how: Sampling) -> AsyncGenerator[Piece, None]:
         request, text = self.request, self.text
         stop_ids = frozenset() if request.ignore_eos else text.stop_ids
-        state = StreamState(IncrementalDetokenizer(text), StopChecker(request.stop), Entries())
+        tools = None if self.calling is None else ToolParser(self.calling)
+        state = StreamState(IncrementalDetokenizer(text), StopChecker(request.stop), Entries(), tools)
         began, first, count = time.monotonic(), 0.0, 0
         most = request.tokens(self.longest - len(ids))
-        told = self.client.answer(ids, most, how, stop_ids, request.likeliest, request.logits_options)
+        told = self.client.answer(ids, most, how, stop_ids, request.likeliest, self._options)
         async with aclosing(told) as answer:
             async for events in answer:
                 if not count:
@@ -147,6 +156,7 @@ class StreamState:
     pieces: IncrementalDetokenizer
     stops: StopChecker
     entries: Entries
+    tools: ToolParser | None = None
 
     def extend(self, piece: Piece, event: TokenEvent) -> None:
         """Adds one token to a piece. The text of a token that ends the answer by itself is not part of it."""
@@ -158,7 +168,14 @@ class StreamState:
         text, stopped = self.stops.add(new + (self.pieces.rest() if event.reason else ""))
         piece.reason = "stop" if stopped or event.reason == "complete" else event.reason
         text += self.stops.rest() if event.reason and not stopped else ""
-        piece.text += text
+        if self.tools is None:
+            piece.text += text
+        else:
+            content, calls = self.tools.add(text, piece.reason is not None)
+            piece.text += content
+            piece.calls += calls
+            if piece.reason == "stop" and self.tools.count:
+                piece.reason = "tool_calls"
         if event.logprobs is not None:
             piece.entries += self.entries.told(len(text))
             piece.entries += self.entries.rest() if event.reason and not stopped else []

@@ -28,10 +28,13 @@ from kernels.server.http.prompts import Prompts
 from kernels.server.http.response_formats import CHAT, COMPLETION, Form
 from kernels.server.http.schemas import MOST_ANSWERS, ChatCompletionRequest, CompletionRequest, GenerationRequest
 from kernels.server.http.text import TextCodec
+from kernels.server.http.tokenizing import DetokenizeRequest, TokenizeRequest, detokenized, tokenized
+from kernels.server.http.tools import ToolCalling
 from kernels.server.http.writing import with_list
 from kernels.server.messages import Ready
 
 Found = TypeVar("Found")
+Tokens = TypeVar("Tokens", TokenizeRequest, DetokenizeRequest)
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 """The headers of an error, by its status."""
@@ -66,6 +69,8 @@ class Server:
             self._told("/v1/completions", self._completions, "POST"),
             self._told("/v1/chat/completions", self._chat, "POST"),
             self._told("/v1/embeddings", self._embeddings, "POST"),
+            self._told("/tokenize", self._of_tokens(TokenizeRequest, tokenized), "POST"),
+            self._told("/detokenize", self._of_tokens(DetokenizeRequest, detokenized), "POST"),
             self._told("/v1/models", self._models, "GET"),
             self._told("/v1/models/{name:path}", self._model, "GET"),
             Route("/health", self._health),
@@ -124,14 +129,21 @@ class Server:
         document = await self._document(request, ChatCompletionRequest)
         self._check_model(document.model)
         prompts = self._prompts("messages", document.limit or 1)
+        calling = document.calling(self.text.tool_format)
         messages = [message.document for message in document.messages]
-        ids = await prompts.of_chat(messages, document.chat_template_kwargs)
-        return await self._respond(request, CHAT, document, [ids], prompts.ready)
+        ids = await prompts.of_chat(messages, document.chat_template_kwargs | document.tools_of_template)
+        return await self._respond(request, CHAT, document, [ids], prompts.ready, calling)
 
     async def _respond(
-        self, request: Request, form: Form, document: GenerationRequest, prompts: list[list[int]], ready: Ready
+        self,
+        request: Request,
+        form: Form,
+        document: GenerationRequest,
+        prompts: list[list[int]],
+        ready: Ready,
+        calling: ToolCalling | None = None,
     ) -> Response:
-        answer = Completion(self.client, self.text, self.metrics, document, prompts, ready.longest)
+        answer = Completion(self.client, self.text, self.metrics, document, prompts, ready.longest, calling)
         self.metrics.prompt_tokens.inc(answer.usage.prompt)
         head = {"id": f"{form.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.name}
         if not document.stream:
@@ -151,10 +163,25 @@ class Server:
         self.metrics.whole.observe(time.monotonic() - began)
         return Response(body, media_type="application/json")
 
-    def _check_model(self, name: str, embeds: bool = False) -> None:
+    def _of_tokens(
+        self, kind: type[Tokens], answer: Callable[[Tokens, Prompts], Awaitable[dict[str, Any]]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """The handler of texts that become ids, or of ids that become text."""
+
+        async def handle(request: Request) -> Response:
+            document = await self._document(request, kind)
+            self._check_name(document.model or self.name)
+            return JSONResponse(await answer(document, self._prompts(document.field)))
+
+        return handle
+
+    def _check_name(self, name: str) -> None:
         if name != self.name:
             sentence = f"there is no model {quoted(name)} here; there is {self.name}"
             raise ApiError(404, sentence, "model", "model_not_found")
+
+    def _check_model(self, name: str, embeds: bool = False) -> None:
+        self._check_name(name)
         if embeds != self._embeds:
             gives = "vectors: ask /v1/embeddings" if self._embeds else "text: ask /v1/completions"
             raise ApiError(400, f"the model {name} gives {gives}", "model")
@@ -170,8 +197,7 @@ class Server:
 
     async def _model(self, request: Request) -> Response:
         name = request.path_params["name"]
-        if name != self.name:
-            raise ApiError(404, f"there is no model {quoted(name)} here", "model", "model_not_found")
+        self._check_name(name)
         return JSONResponse(self._card())
 
     def _card(self) -> dict[str, Any]:
@@ -210,6 +236,7 @@ async def _whole(form: Form, answer: Completion, head: dict[str, Any]) -> bytes:
             whole.text += piece.text
             whole.ids += piece.ids
             whole.entries += piece.entries
+            whole.calls += piece.calls
             whole.reason = piece.reason
     choices = (form.choice(whole, answer) for whole in wholes)
     return await with_list("choices", choices, head | {"object": form.name, "usage": answer.usage.document})
@@ -253,7 +280,7 @@ async def _events(
     try:
         yield event(first)
         async for piece in pieces:
-            if piece.text or piece.reason or answer.request.return_token_ids:
+            if piece.text or piece.calls or piece.reason or answer.request.return_token_ids:
                 yield event(piece)
         if usage:
             yield _event(head | {"choices": [], "usage": answer.usage.document})

@@ -1,9 +1,11 @@
 """A message of a chat, after OpenAI's API."""
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     Field,
     ValidationError,
     ValidationInfo,
@@ -13,11 +15,10 @@ from pydantic import (
 )
 
 from kernels.server.http.errors import quoted
+from kernels.server.http.tools import MOST_TOOLS
 
 NONE = (None,)
 UNSERVED_OF_MESSAGES: dict[str, tuple[Any, ...]] = {
-    "tool_calls": (None, []),
-    "tool_call_id": NONE,
     "function_call": NONE,
     "audio": NONE,
     "refusal": (None, ""),
@@ -34,20 +35,49 @@ class TextPart(BaseModel):
     text: str
 
 
+def _json_object(given: Any) -> Any:
+    try:
+        document = json.loads(given or "{}")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError("it must be a JSON object, written as a text") from error
+    if not isinstance(document, dict):
+        raise ValueError("it must be a JSON object, written as a text")
+    return document
+
+
+class CalledFunction(BaseModel):
+    """What an earlier call called, with `arguments` as JSON, of which chat templates read the object."""
+
+    name: str
+    arguments: Annotated[dict[str, Any], BeforeValidator(_json_object)]
+
+
+class EarlierCall(BaseModel):
+    """A call of a tool in an assistant's message."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
 class Message(BaseModel):
-    """One message of a chat. `name`, of who speaks, is for the model's chat template."""
+    """One message of a chat. `name`, of who speaks, and calls of tools are for the model's chat template."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | Annotated[list[TextPart], Field(fail_fast=True)]
     name: str | None = None
+    tool_calls: Annotated[list[EarlierCall], Field(max_length=MOST_TOOLS, fail_fast=True)] | None = None
+    tool_call_id: str | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _served(cls, given: Any) -> Any:
-        for name, harmless in UNSERVED_OF_MESSAGES.items() if isinstance(given, dict) else ():
+        if not isinstance(given, dict):
+            return given
+        for name, harmless in UNSERVED_OF_MESSAGES.items():
             if name in given and given[name] not in harmless:
                 raise ValueError(f"{name} is not served here")
-        return given
+        return {"content": None} | given if given.get("tool_calls") else given
 
     @field_validator("content", mode="wrap")
     @classmethod
@@ -64,7 +94,9 @@ class Message(BaseModel):
             raise ValueError("it must be a text, or a list of parts of type text") from error
 
     @property
-    def document(self) -> dict[str, str]:
+    def document(self) -> dict[str, Any]:
         """What the chat template reads."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return {"role": self.role, "content": text} | ({"name": self.name} if self.name else {})
+        calls = [each.model_dump() for each in self.tool_calls or ()]
+        others = {"name": self.name, "tool_calls": calls, "tool_call_id": self.tool_call_id}
+        return {"role": self.role, "content": text} | {name: value for name, value in others.items() if value}

@@ -60,8 +60,9 @@ class StructuredOutputs(BaseModel):
         """Those that the fields name."""
         schema = self.json_ if isinstance(self.json_, str | None) else json.dumps(self.json_)
         choice = None if self.choice is None else json.dumps(self.choice)
-        named = {"json_schema": schema, "regex": self.regex, "choice": choice}
-        grammars = [Grammar(form, text) for form, text in named.items() if text is not None]
+        grammars = [] if schema is None else [Grammar("json_schema", schema)]
+        grammars += [] if self.regex is None else [Grammar("regex", self.regex)]
+        grammars += [] if choice is None else [Grammar("choice", choice)]
         return grammars + [ANY_OBJECT] * self.json_object
 
 
@@ -101,5 +102,5 @@ class LogitsFields(BaseModel):
     @property
     def _grammars(self) -> list[Grammar]:
         guided = StructuredOutputs(json=self.guided_json, regex=self.guided_regex, choice=self.guided_choice)
-        asked = [self.response_format.grammar] if self.response_format else []
+        asked = [self.response_format.grammar if self.response_format else None]
         return [each for each in asked if each] + self.structured_outputs.grammars + guided.grammars

@@ -23,13 +23,20 @@ class Form:
     def choice(self, piece: Piece, answer: Completion) -> dict[str, Any]:
         """A choice of a whole answer, all of whose pieces are one."""
         own = {"text": piece.text}
-        content = own if self.name == "text_completion" else {"message": {"role": "assistant", "content": piece.text}}
+        message: dict[str, Any] = {"role": "assistant", "content": piece.text}
+        if piece.calls:
+            message |= {"content": piece.text or None, "tool_calls": [call.document for call in piece.calls]}
+        content = own if self.name == "text_completion" else {"message": message}
         return self._written(piece, answer, content, True)
 
     def delta(self, piece: Piece, answer: Completion, first: bool) -> dict[str, Any]:
         """A choice of one event of a stream."""
-        role = {"role": "assistant"} if first else {}
-        content = {"text": piece.text} if self.name == "text_completion" else {"delta": role | {"content": piece.text}}
+        delta: dict[str, Any] = {"role": "assistant"} if first else {}
+        if piece.text or not piece.calls:
+            delta["content"] = piece.text
+        if piece.calls:
+            delta["tool_calls"] = [{"index": call.index} | call.document for call in piece.calls]
+        content = {"text": piece.text} if self.name == "text_completion" else {"delta": delta}
         return self._written(piece, answer, content, first)
 
     def _written(self, piece: Piece, answer: Completion, content: dict[str, Any], first: bool) -> dict[str, Any]:

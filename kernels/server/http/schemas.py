@@ -20,6 +20,7 @@ from kernels.ops.sampling import TEMPERATURES
 from kernels.server.http.chat_messages import Message
 from kernels.server.http.errors import refused
 from kernels.server.http.logits_fields import LogitsFields
+from kernels.server.http.tools import ToolFields
 from kernels.server.scheduler.requests import prompt_too_long
 
 MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16, 1000, 20, 16_384
@@ -61,11 +62,12 @@ UNSERVED: dict[str, tuple[Any, ...]] = {
     "modalities": (None, ["text"]),
     "audio": NONE,
     "chat_template": NONE,
+    "chat_template_kwargs": (None, {}),
     "documents": (None, []),
     "add_generation_prompt": (None, True),
     "continue_final_message": OFF,
 }
-"""Fields that would change the answer and that this server has no part for, with the values that change nothing."""
+"""Fields that would change the answer and that a kind of request lacks, with the values that change nothing."""
 
 
 def without_nulls(given: Any) -> Any:
@@ -142,7 +144,8 @@ class GenerationRequest(LogitsFields, ABC):
         if not isinstance(given, dict):
             return given
         for name, harmless in UNSERVED.items():
-            if name in given and given[name] not in harmless and not _without_effect(name, given):
+            other = name in given and name not in cls.model_fields
+            if other and given[name] not in harmless and not _without_effect(name, given):
                 raise refused(name, f"{name} is not served here")
         fields = without_nulls(given)
         stop = fields.get("stop", [])
@@ -197,7 +200,7 @@ class CompletionRequest(GenerationRequest):
         return [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
 
 
-class ChatCompletionRequest(GenerationRequest):
+class ChatCompletionRequest(GenerationRequest, ToolFields):
     """`POST /v1/chat/completions`. Without a limit the answer may go on to the end of the context."""
 
     messages: list[Message] = Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)
@@ -217,6 +220,12 @@ class ChatCompletionRequest(GenerationRequest):
             if sum(len(content) for content in contents if isinstance(content, list)) > MOST_MESSAGES:
                 raise ValueError(f"they have more than {MOST_MESSAGES:,} parts")
         return value
+
+    @model_validator(mode="after")
+    def _one_demand(self) -> Self:
+        if self.must_call and self.logits_options and self.logits_options.grammar:
+            raise refused("tool_choice", "tool_choice: an answer that must be a call follows no other grammar")
+        return self
 
     @field_validator("chat_template_kwargs")
     @classmethod

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from kernels.server.http.chat_template import ChatTemplate, template_of
 from kernels.server.http.text_bounds import TooLong, byte_characters, longest_token
+from kernels.server.http.tools import ToolFormat, format_of
 from kernels.server.spec import json_object
 
 logger = logging.getLogger(__name__)
@@ -24,12 +25,14 @@ PLAIN_TEMPLATE = "{role}: {content}\n"
 
 
 class TextCodec(Protocol):
-    """How a model's texts become ids and back. `stop_ids` end an answer."""
+    """How a model's texts become ids and back. `stop_ids` end an answer, and calls of tools have the `tool_format`."""
 
     stop_ids: frozenset[int]
+    tool_format: ToolFormat | None
 
-    def encode(self, text: str, most: float = math.inf) -> list[int]:
-        """The ids of a prompt. Raises TooLong where its size says that there are more than `most`.
+    def encode(self, text: str, most: float = math.inf, special: bool = True) -> list[int]:
+        """The ids of a prompt, with the `special` tokens that the tokenizer adds. Raises TooLong where its size
+        says that there are more than `most`.
 
         In a thread it keeps no other thread waiting, however long the text is.
         """
@@ -101,28 +104,26 @@ class ModelText:
         file = directory / "chat_template.jinja"
         template = file.read_text() if file.is_file() else template_of(config.get("chat_template"))
         self._template = None if template is None else ChatTemplate(template, special)
+        self.tool_format = None if template is None else format_of(template)
         self.stop_ids = stop_ids
         self._longest = longest_token(own)
         self._before: list[int] = own.encode("a", add_special_tokens=False).ids
         """A token stands behind these, since some tokenizers drop a space at the beginning of a text."""
         self._bytes: dict[int, bytes] = {}
 
-    def encode(self, text: str, most: float = math.inf) -> list[int]:
-        return self._encode(text, most, special=True)
+    def encode(self, text: str, most: float = math.inf, special: bool = True) -> list[int]:
+        if self._longest and (least := -(-len(text.encode()) // self._longest)) > most:
+            raise TooLong(least)
+        # The library lets go of the interpreter's lock for a batch, and not for a single text.
+        ids: list[int] = self._own.encode_batch_fast([text], add_special_tokens=special)[0].ids
+        return ids
 
     def chat(
         self, messages: Sequence[dict[str, Any]], most: float = math.inf, variables: Variables = NO_VARIABLES
     ) -> list[int]:
         if self._template is None:
             return self.encode(plain_chat(messages, variables), most)
-        return self._encode(self._template.render(messages, variables), most, special=False)
-
-    def _encode(self, text: str, most: float, special: bool) -> list[int]:
-        if self._longest and (least := -(-len(text.encode()) // self._longest)) > most:
-            raise TooLong(least)
-        # The library lets go of the interpreter's lock for a batch, and not for a single text.
-        ids: list[int] = self._own.encode_batch_fast([text], add_special_tokens=special)[0].ids
-        return ids
+        return self.encode(self._template.render(messages, variables), most, special=False)
 
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._own.decode(list(ids), skip_special_tokens=True)
@@ -153,10 +154,12 @@ class ModelText:
 class ByteText:
     """For a model without a tokenizer: a text's bytes are its ids, and an id beyond them is written as `<id>`."""
 
+    tool_format: ToolFormat | None = None
+
     def __init__(self, stop_ids: frozenset[int]) -> None:
         self.stop_ids = stop_ids
 
-    def encode(self, text: str, most: float = math.inf) -> list[int]:
+    def encode(self, text: str, most: float = math.inf, special: bool = True) -> list[int]:
         encoded = text.encode()
         if len(encoded) > most:
             raise TooLong(len(encoded))
@@ -181,6 +184,8 @@ def plain_chat(messages: Sequence[dict[str, Any]], variables: Variables = NO_VAR
     """A chat as text, without a template. Raises ValueError with one sentence."""
     if any("name" in message for message in messages):
         raise ValueError("messages: this model has no chat template, which alone has a place for a name")
+    if any("tool_calls" in message for message in messages):
+        raise ValueError("messages: this model has no chat template, which alone has a place for calls of tools")
     if variables:
         raise ValueError("chat_template_kwargs: this model has no chat template")
     return "".join(PLAIN_TEMPLATE.format(**message) for message in messages) + "assistant:"

@@ -53,4 +53,4 @@ class GrammarCompiler:
 
         text = text_of(*configuration(self._spec))
         tokens, special = text.vocabulary()
-        return Grammars(tokens, special, text.encode)
+        return Grammars(tokens, special, lambda given: text.encode(given, special=False))

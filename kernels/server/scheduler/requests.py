@@ -29,9 +29,9 @@ def input_too_long(tokens: int, longest: int, least: bool = False) -> str:
 
 
 class Grammar(NamedTuple):
-    """What an answer must follow. `form` is `json_schema`, `regex` or `choice`, a JSON list of texts."""
+    """What an answer must follow. A `choice` is a JSON list of texts, `lark` as llguidance's documents have it."""
 
-    form: str
+    form: Literal["json_schema", "regex", "choice", "lark"]
     text: str
 
 

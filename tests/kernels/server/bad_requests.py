@@ -4,6 +4,8 @@ import json
 
 COMPLETION = b'{"model": "voice-agent", "prompt": "a", '
 CHAT = b'{"model": "voice-agent", "messages": [{"role": "user", "content": "a"}], '
+TOOL = b'{"type": "function", "function": {"name": "now"}}'
+CALL = b'"tool_calls": [{"id": "1", "type": "function", "function": {"name": "now", "arguments": "%s"}}]'
 IMAGE = CHAT.replace(b'"a"', b'[{"type": "image_url", "image_url": {"url": "http://a"}}]') + b'"n": 1}'
 BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a part of the sentence
     (b"{", 400, "no valid JSON"),
@@ -38,15 +40,22 @@ BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a pa
     (COMPLETION + b'"min_tokens": 5}', 400, "min_tokens is not served here"),
     (b'{"model": "voice-agent", "prompt": [1.5]}', 400, "prompt: it must be a text, a list of token ids"),
     (IMAGE, 400, 'messages.0.content: a part of type "image_url" is not served here'),
-    (
-        CHAT.replace(b'"a"', b'"a", "tool_call_id": "1"') + b'"n": 1}',
-        400,
-        "messages.0: tool_call_id is not served here",
-    ),
-    (CHAT.replace(b'"a"', b'null, "tool_calls": [{}]') + b'"n": 1}', 400, "messages.0: tool_calls is not served here"),
+    (CHAT.replace(b'"a"', b'"a", "tool_calls": [{}]') + b'"n": 1}', 400, "messages.0.tool_calls.0.id: it is missing"),
+    (CHAT.replace(b'"a"', b'"a", ' + CALL % b"{") + b'"n": 1}', 400, "arguments: it must be a JSON object"),
+    (CHAT.replace(b'"a"', b'"a", ' + CALL % b"{}") + b'"n": 1}', 400, "no chat template, which alone has a place for"),
     (CHAT.replace(b'"a"', b"null") + b'"n": 1}', 400, "messages.0.content: it must be a text"),
     (CHAT.replace(b'"a"', b'"a", "name": "Ann"') + b'"n": 1}', 400, "no chat template, which alone has a place for"),
-    (CHAT + b'"tools": [{}]}', 400, "tools is not served here"),
+    (CHAT + b'"tools": [{}]}', 400, "tools.0.type: it is missing"),
+    (CHAT + b'"tools": [' + TOOL + b"]}", 400, "tools: this model writes calls of tools in no form"),
+    (CHAT + b'"tools": [' + TOOL + b'], "tool_choice": "any"}', 400, "tool_choice: it must be none, auto, required"),
+    (CHAT + b'"tool_choice": "required"}', 400, "tool_choice: there are no tools"),
+    (CHAT + b'"tool_choice": ' + TOOL.replace(b"now", b"ago") + b"}", 400, 'tool_choice: there is no tool "ago"'),
+    (
+        CHAT + b'"tools": [' + TOOL + b'], "tool_choice": "required", "guided_regex": "a"}',
+        400,
+        "follows no other grammar",
+    ),
+    (COMPLETION + b'"tools": [' + TOOL + b"]}", 400, "tools is not served here"),
     (CHAT + b'"chat_template": "a"}', 400, "chat_template is not served here"),
     (CHAT + b'"chat_template_kwargs": 5}', 400, "chat_template_kwargs: it must be an object"),
     (CHAT + b'"chat_template_kwargs": {"tools": []}}', 400, "chat_template_kwargs: tools is no variable that it may"),

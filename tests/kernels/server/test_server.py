@@ -89,6 +89,30 @@ def test_streams_add_up_to_the_same_answer_beside_others(api: httpx.Client, expe
     assert len(answers) == 1, "one seed gives one answer"
 
 
+def test_texts_and_chats_become_ids_and_back(api: httpx.Client) -> None:
+    """As vLLM's clients ask: without a model's name, for texts longer than the context as well."""
+    text, long = text_of(MODEL, CONFIG), PROMPT * 100
+    for asked, ids in (
+        ({"prompt": long}, text.encode(long)),
+        ({"messages": [{"role": "user", "content": PROMPT}]}, text.chat([{"role": "user", "content": PROMPT}])),
+    ):
+        found = api.post("/tokenize", json=asked | {"return_token_strs": True}).json()
+        assert (found["tokens"], found["count"], found["max_model_len"]) == (ids, len(ids), 128)
+        back = api.post("/detokenize", json={"model": "voice-agent", "tokens": ids}).json()["prompt"]
+        assert back == "".join(found["token_strs"])
+    for path, wrong, said in (
+        ("/tokenize", {}, "the body: it must have either a prompt or messages"),
+        (
+            "/tokenize",
+            {"messages": [{"role": "user", "content": "a", "name": "Ann"}]},
+            "messages: this model has no chat",
+        ),
+        ("/detokenize", {"tokens": [4096]}, "tokens: an id lies outside of the vocabulary"),
+    ):
+        refused = api.post(path, json=wrong)
+        assert (refused.status_code, refused.json()["error"]["message"].startswith(said)) == (400, True)
+
+
 def test_a_chat_streams_and_a_stop_text_ends_it(api: httpx.Client) -> None:
     asked = GREEDY | {"messages": [{"role": "user", "content": "What is a list?"}], "max_tokens": 20}
     whole = api.post("/v1/chat/completions", json=asked).json()["choices"][0]["message"]
