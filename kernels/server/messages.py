@@ -9,8 +9,8 @@ from kernels.server.scheduler.requests import LogitsOptions, Logprobs
 
 
 class AddRequest(NamedTuple):
-    """To the engine: a new request. It may wait `seconds` for its first step. `logprobs` is as in `Request`; `options`
-    change its logits.
+    """To the engine: a new request. It may wait `seconds` for its first step. `logprobs` and `echo` are as in
+    `Request`; `options` change its logits.
     """
 
     name: str
@@ -21,6 +21,7 @@ class AddRequest(NamedTuple):
     seconds: float
     logprobs: int | None = None
     options: LogitsOptions | None = None
+    echo: bool = False
 
 
 class AbortRequest(NamedTuple):
@@ -110,13 +111,15 @@ class News:
 
     `tokens` are (request's name, token or None, reason for its end or None), in order. `refusals` are by
     request, `cached` the prompt tokens that the prefix cache had, by request. `logprobs` holds, by request, those of
-    its tokens in `tokens`, in the same order, if it asked for them.
+    its tokens in `tokens`, in the same order, if it asked for them, and with its first token `prompt_logprobs` those of
+    its prompt's tokens from the second on.
     """
 
     tokens: list[tuple[str, int | None, str | None]] = field(default_factory=list)
     refusals: dict[str, Refusal] = field(default_factory=dict)
     cached: dict[str, int] = field(default_factory=dict)
     logprobs: dict[str, list[Logprobs]] = field(default_factory=dict)
+    prompt_logprobs: dict[str, list[Logprobs]] = field(default_factory=dict)
     report: dict[str, int] | None = None
 
 

@@ -21,7 +21,7 @@ from kernels.server.execution.compiling import NotedVariants
 from kernels.server.execution.heads import MOST_EQUAL, TIMED_AS, drawn_by, most_equal_rows, planned_heads
 from kernels.server.execution.inputs import Fields, Sequences, size, views
 from kernels.server.execution.logits_processing import processed
-from kernels.server.execution.logprobs import logprobs_of, read_back
+from kernels.server.execution.logprobs import logprobs_of, read_back, read_prompts
 from kernels.server.execution.ops import Copies, Usable, head_ops, packed_ops
 from kernels.server.execution.packed import PackedPass, PagedState
 from kernels.server.execution.shapes import Shape, fitting, shapes
@@ -147,11 +147,13 @@ class KernelsBackend:
     def _start_reading(self, step: Step, draws: list[int], graph: Captured, host: HostBuffers) -> None:
         host.ids.copy_(graph.one_pass.chosen, non_blocking=True)
         logprobs = read_back(step, draws, graph.one_pass.logits, graph.one_pass.chosen)
+        one_pass = graph.one_pass
+        prompts = read_prompts(step, one_pass.shape, one_pass.hidden, one_pass.logits_of)
         event = None
         if self.device.type == "cuda":
             event = torch.cuda.Event()
             event.record()
-        self._launched.append(LaunchedStep(host.ids, draws, logprobs, event))
+        self._launched.append(LaunchedStep(host.ids, draws, logprobs, prompts, event))
 
     def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
         done = self._launched.popleft()
@@ -161,6 +163,8 @@ class KernelsBackend:
         tokens = [[ids[draw]] for draw in done.draws]
         if [-1] in tokens:
             raise RuntimeError("the LM head gave a row up: more logits are equal than it keeps")
+        for prompt in done.prompts:
+            prompt.keep()
         return tokens, logprobs_of(done.logprobs)
 
     @torch.no_grad()

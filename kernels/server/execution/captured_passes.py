@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from kernels.server.execution.logprobs import Copied
+from kernels.server.execution.logprobs import Copied, CopiedPrompt
 from kernels.server.execution.packed import PackedPass
 
 
@@ -31,11 +31,12 @@ class HostBuffers(NamedTuple):
 
 @dataclass(frozen=True)
 class LaunchedStep:
-    """A launched step: its ids and log probabilities, the event after which they can be read, and which of the ids
-    belong to its parts.
+    """A launched step: its ids, log probabilities and those of prompts, the event after which they can be read, and
+    which of the ids belong to its parts.
     """
 
     ids: Tensor
     draws: list[int]
     logprobs: Copied | None
+    prompts: list[CopiedPrompt]
     event: "torch.cuda.Event | None"

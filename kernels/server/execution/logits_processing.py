@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kernels.server.execution.grammars import WORD, Matcher
+from kernels.server.execution.logprobs import on
 from kernels.server.scheduler.requests import FinishReason, LogitsOptions, Step
 
 
@@ -87,8 +88,8 @@ def processed(step: Step, draws: Sequence[int], logits: Tensor) -> Tensor:
     if valued:
         _apply_values(changed, valued)
     if matched:
-        masks = _on(Matcher.masks([matcher for _, matcher in matched], logits.shape[1]), logits.device)
-        at = _on(np.array([draw for draw, _ in matched]), logits.device)
+        masks = on(torch.from_numpy(Matcher.masks([matcher for _, matcher in matched], logits.shape[1])), logits.device)
+        at = on(torch.tensor([draw for draw, _ in matched]), logits.device)
         bits = masks.unsqueeze(-1) >> torch.arange(WORD, dtype=torch.int32, device=logits.device) & 1
         barred = bits.flatten(1)[:, : logits.shape[1]] == 0
         changed.index_copy_(0, at, changed.index_select(0, at).masked_fill_(barred, -torch.inf))
@@ -98,13 +99,8 @@ def processed(step: Step, draws: Sequence[int], logits: Tensor) -> Tensor:
 def _apply_values(logits: Tensor, valued: Sequence[tuple[int, TokenValues]]) -> None:
     rows = np.repeat([draw for draw, _ in valued], [len(values) for _, values in valued])
     ids = np.concatenate([values.ids for _, values in valued])
-    at = tuple(_on(np.stack([rows, ids]), logits.device))
-    bias, repetition, off = _on(np.concatenate([values.values for _, values in valued], axis=1), logits.device)
+    at = tuple(on(torch.from_numpy(np.stack([rows, ids])), logits.device))
+    changes = torch.from_numpy(np.concatenate([values.values for _, values in valued], axis=1))
+    bias, repetition, off = on(changes, logits.device)
     moved = logits[at] + bias
     logits.index_put_(at, torch.where(moved > 0, moved / repetition, moved * repetition) - off)
-
-
-def _on(array: NDArray, device: torch.device) -> Tensor:
-    """The array on the device. A copy from memory that is not pinned would wait for the pass."""
-    tensor = torch.from_numpy(array)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor

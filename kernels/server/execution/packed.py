@@ -79,6 +79,8 @@ class PackedPass:
         else:
             self._end = drawing_head(self._drawn, model, fields, head)
         self.chosen = torch.zeros(shape.draws, dtype=torch.int64, device=state.last.device)
+        self.hidden = model.embedding.new_empty(0)
+        """What the last layer made of all rows [rows, hidden], kept as the logits are."""
         self.draws_later = False
         """Whether `run` leaves the draw to its caller; a captured run draws nevertheless."""
         self.logits = self.chosen.new_empty(0)
@@ -98,6 +100,7 @@ class PackedPass:
             layer(stream, angles)
         x = stream.summed()
         ends = x.index_select(0, fields.end) if self.shape.blocks else x
+        self.hidden = x
         logits = self._end(Stream(ends))
         if self.head is None:
             self.logits = logits
@@ -106,6 +109,10 @@ class PackedPass:
         else:
             self.chosen = logits
             state.last.index_copy_(0, fields.target, logits)
+
+    def logits_of(self, hidden: Tensor) -> Tensor:
+        """The logits of some rows of `hidden`."""
+        return F.linear(decoder.rms_norm(hidden, self.model.norm, self.model.eps), self.model.lm_head)
 
     def draw(self, logits: Tensor) -> None:
         """Leaves the token of each draw, from these logits, in `chosen` and in `last` of its slot."""

@@ -12,10 +12,10 @@ from kernels.server.http.client import EngineClient, TokenEvent
 from kernels.server.http.errors import ApiError
 from kernels.server.http.logprob_entries import Entries, LogprobEntry
 from kernels.server.http.metrics import Metrics
-from kernels.server.http.schemas import GenerationRequest
+from kernels.server.http.schemas import CompletionRequest, GenerationRequest
 from kernels.server.http.text import IncrementalDetokenizer, StopChecker, TextCodec
 from kernels.server.http.tools import ToolCall, ToolCalling, ToolParser
-from kernels.server.scheduler.requests import LogitsOptions
+from kernels.server.scheduler.requests import LogitsOptions, Logprobs
 
 
 @dataclass
@@ -121,10 +121,12 @@ class Completion:
         request, text = self.request, self.text
         stop_ids = frozenset() if request.ignore_eos else text.stop_ids
         tools = None if self.calling is None else ToolParser(self.calling)
+        echo = isinstance(request, CompletionRequest) and request.echo
         state = StreamState(IncrementalDetokenizer(text), StopChecker(request.stop), Entries(), tools)
         began, first, count = time.monotonic(), 0.0, 0
         most = request.tokens(self.longest - len(ids))
-        told = self.client.answer(ids, most, how, stop_ids, request.likeliest, self._options)
+        of_prompt = echo and request.likeliest is not None
+        told = self.client.answer(ids, most, how, stop_ids, request.likeliest, self._options, of_prompt)
         async with aclosing(told) as answer:
             async for events in answer:
                 if not count:
@@ -133,7 +135,14 @@ class Completion:
                     self.usage.cached += events[0].cached
                     self.metrics.cached_tokens.inc(events[0].cached)
                 piece = Piece(choice)
+                if echo and not count:
+                    state.repeat(
+                        piece, IncrementalDetokenizer(text), ids, events[0].prompt or [] if of_prompt else None
+                    )
                 for event in events:
+                    if request.limit == 0:  # the answer's only token was made for the sake of the prompt
+                        piece.reason = "length"
+                        break
                     state.extend(piece, event)
                     if piece.reason:
                         break
@@ -157,6 +166,17 @@ class StreamState:
     stops: StopChecker
     entries: Entries
     tools: ToolParser | None = None
+
+    def repeat(
+        self, piece: Piece, pieces: IncrementalDetokenizer, prompt: Sequence[int], logprobs: list[Logprobs] | None
+    ) -> None:
+        """Begins with the prompt's text. `logprobs` are those of its tokens from the second one on, if any are told."""
+        for place, token in enumerate(prompt):
+            new = pieces.add(token) + (pieces.rest() if place == len(prompt) - 1 else "")
+            piece.text += new
+            if logprobs is not None:
+                self.entries.add(token, logprobs[place - 1] if place else None, len(new))
+        piece.entries += self.entries.told(len(piece.text)) + self.entries.rest()
 
     def extend(self, piece: Piece, event: TokenEvent) -> None:
         """Adds one token to a piece. The text of a token that ends the answer by itself is not part of it."""

@@ -23,6 +23,8 @@ class TokenEvent(NamedTuple):
     reason: str | None
     cached: int = 0
     logprobs: Logprobs | None = None
+    prompt: list[Logprobs] | None = None
+    """With the first token, where the prompt's tokens get log probabilities: those from the second on."""
 
 
 class EngineClient:
@@ -81,13 +83,14 @@ class EngineClient:
         stop_ids: frozenset[int],
         logprobs: int | None = None,
         options: LogitsOptions | None = None,
+        echo: bool = False,
     ) -> AsyncGenerator[list[TokenEvent], None]:
         """The tokens of one request's answer, each time all that have come. Leaving the iteration early cancels it.
-        `logprobs` and `options` as `kernels.server.messages.AddRequest` has them.
+        `logprobs`, `options` and `echo` as `kernels.server.messages.AddRequest` has them.
 
         Raises ApiError when the engine is not ready, refuses or dies.
         """
-        with self._opened(ids, max_tokens, sampling, stop_ids, logprobs, options) as queue:
+        with self._opened(ids, max_tokens, sampling, stop_ids, logprobs, options, echo) as queue:
             while True:
                 received = [await queue.get()]
                 while not queue.empty():
@@ -126,6 +129,7 @@ class EngineClient:
         stop_ids: frozenset[int],
         logprobs: int | None = None,
         options: LogitsOptions | None = None,
+        echo: bool = False,
     ) -> Iterator[asyncio.Queue[Any]]:
         """Sends a request to the engine and yields the queue of what comes for it. Leaving before its end cancels it.
 
@@ -137,7 +141,7 @@ class EngineClient:
             raise self.not_ready()
         name, queue = f"{self._prefix}{next(self._names)}", asyncio.Queue[Any]()
         self._open[name] = queue
-        self._send(AddRequest(name, ids, max_tokens, sampling, stop_ids, self.wait_seconds, logprobs, options))
+        self._send(AddRequest(name, ids, max_tokens, sampling, stop_ids, self.wait_seconds, logprobs, options, echo))
         try:
             yield queue
         finally:
@@ -153,7 +157,8 @@ class EngineClient:
             queue = self._open.get(name)
             if queue is not None:
                 own = next(logprobs[name]) if name in logprobs else None
-                queue.put_nowait(TokenEvent(token, reason, news.cached.get(name, 0), own))
+                prompt = news.prompt_logprobs.pop(name, None)
+                queue.put_nowait(TokenEvent(token, reason, news.cached.get(name, 0), own, prompt))
             if reason:
                 self._open.pop(name, None)
         for name, refusal in news.refusals.items():

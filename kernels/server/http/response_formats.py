@@ -57,15 +57,18 @@ CHAT = Form("chat.completion", "chatcmpl", "chat.completion.chunk")
 
 def of_completion(entries: Sequence[LogprobEntry], text: TextCodec) -> dict[str, Any]:
     """`logprobs` of a completion's choice. The token itself is among its likeliest ones, if need be as one more."""
-    top = []
+    top: list[dict[str, float] | None] = []
     for entry in entries:
+        if entry.logprobs is None:
+            top.append(None)
+            continue
         likeliest: dict[str, float] = {}
         for token, logprob in (*entry.logprobs.likeliest, (entry.token, entry.logprobs.own)):
             likeliest.setdefault(_name(token, text), max(LEAST, logprob))
         top.append(likeliest)
     return {
         "tokens": [_name(entry.token, text) for entry in entries],
-        "token_logprobs": [max(LEAST, entry.logprobs.own) for entry in entries],
+        "token_logprobs": [entry.logprobs and max(LEAST, entry.logprobs.own) for entry in entries],
         "top_logprobs": top,
         "text_offset": [entry.offset for entry in entries],
     }
@@ -75,6 +78,7 @@ def of_chat(entries: Sequence[LogprobEntry], text: TextCodec) -> dict[str, Any]:
     """`logprobs` of a chat completion's choice."""
     content = []
     for entry in entries:
+        assert entry.logprobs is not None  # a chat repeats no prompt
         top = [_chat_token(token, logprob, text) for token, logprob in entry.logprobs.likeliest]
         content.append(_chat_token(entry.token, entry.logprobs.own, text) | {"top_logprobs": top})
     return {"content": content, "refusal": None}

@@ -171,8 +171,10 @@ def _without_effect(name: str, given: dict[str, Any]) -> bool:
 class CompletionRequest(GenerationRequest):
     """`POST /v1/completions`. Without a limit an answer has up to 16 tokens, as many as the context has room for."""
 
-    max_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=0)
+    """0: the prompt alone, with `echo`."""
     prompt: Texts
+    echo: bool = False
     logprobs: Annotated[StrictInt, Field(ge=0, le=MOST_LIKELIEST)] | None = None
 
     _said = field_validator("prompt", mode="wrap")(
@@ -191,7 +193,13 @@ class CompletionRequest(GenerationRequest):
         return self.max_tokens
 
     def tokens(self, room: int) -> int:
-        return self.limit or min(DEFAULT_TOKENS, room)
+        return min(DEFAULT_TOKENS, room) if self.limit is None else max(1, self.limit)
+
+    @model_validator(mode="after")
+    def _some_text(self) -> Self:
+        if self.max_tokens == 0 and not self.echo:
+            raise refused("max_tokens", "max_tokens: it must be 1 or more, or 0 with echo")
+        return self
 
     @property
     def prompts(self) -> Sequence[str | list[int]]:

@@ -67,6 +67,9 @@ def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -
                 continue
             if made.get(request.name) == request.answered:  # its first tokens
                 news.cached[request.name] = request.cached
+            if request.prompt_logprobs:
+                news.prompt_logprobs[request.name] = [each for _, each in sorted(request.prompt_logprobs.items())]
+                request.prompt_logprobs = {}
             news.tokens.append((request.name, token, reason))
             if logprobs is not None:
                 news.logprobs.setdefault(request.name, []).append(logprobs)
@@ -94,8 +97,8 @@ def _take(
         if request is not None:
             engine.cancel(request)
         return
-    name, ids, max_tokens, sampling, stop_ids, seconds, logprobs, options = message
-    request = Request(name, ids, max_tokens, sampling, stop_ids, time.monotonic() + seconds, logprobs)
+    name, ids, max_tokens, sampling, stop_ids, seconds, logprobs, options, echo = message
+    request = Request(name, ids, max_tokens, sampling, stop_ids, time.monotonic() + seconds, logprobs, echo=echo)
     if options is not None:
         compiler.start(request, options)
     else:

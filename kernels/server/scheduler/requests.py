@@ -70,6 +70,8 @@ class Request:
     logprobs: int | None = None
     """How many of the likeliest tokens come with each token, all with log probabilities; None: no log probabilities."""
     processor: LogitsProcessor | None = None
+    echo: bool = False
+    """Whether the prompt's tokens get log probabilities too, as many as those of the answer."""
 
     prompt_length: int = field(init=False)
     arrival: int = field(init=False, default=-1)
@@ -79,6 +81,8 @@ class Request:
     computed: int = field(init=False, default=0)
     cached: int = field(init=False, default=0)
     """Tokens of the prompt whose keys and values the prefix cache had when the request was first admitted."""
+    prompt_logprobs: dict[int, "Logprobs"] = field(init=False, default_factory=dict)
+    """Those of the prompt's tokens by their places, from the second token on."""
     slot: int = field(init=False, default=-1)
     """The index of its last token in the device's memory while the request runs."""
     admitted: int = field(init=False, default=0)

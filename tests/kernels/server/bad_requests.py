@@ -36,6 +36,8 @@ BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a pa
     (COMPLETION + b'"stop": "' + b"x" * 1001 + b'"}', 400, "1,000 characters at most"),
     (COMPLETION + b'"stop": 5}', 400, "stop: it must be a text, or a list of texts"),
     (COMPLETION + b'"stop": ["a", 5]}', 400, "stop.1: it must be a text"),
+    (COMPLETION + b'"max_tokens": 0}', 400, "max_tokens: it must be 1 or more, or 0 with echo"),
+    (CHAT + b'"echo": true}', 400, "echo is not served here"),
     (COMPLETION + b'"min_p": 0.1}', 400, "min_p is not served here"),
     (COMPLETION + b'"min_tokens": 5}', 400, "min_tokens is not served here"),
     (b'{"model": "voice-agent", "prompt": [1.5]}', 400, "prompt: it must be a text, a list of token ids"),

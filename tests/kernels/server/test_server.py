@@ -145,6 +145,31 @@ def test_log_probabilities_are_the_references_whole_and_streamed(api: httpx.Clie
         assert {len(top) for top in found["top_logprobs"]} == {2}
 
 
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_repeated_prompt_has_its_log_probabilities(api: httpx.Client, expected, reference, most: int) -> None:
+    """As lm-eval asks for the likelihood of a continuation, of several prompts at once, and streamed."""
+    ids, answer = expected
+    text = text_of(MODEL, CONFIG)
+    prompt = text.encode(PROMPT) + ids
+    asked = GREEDY | {"prompt": [prompt, prompt[:1]], "max_tokens": most, "logprobs": 1, "echo": True}
+    whole = api.post("/v1/completions", json=asked).json()
+    found, short = whole["choices"]
+    assert (found["text"].startswith(PROMPT + answer), found["finish_reason"]) == (True, "length")
+    assert whole["usage"]["completion_tokens"] == 2 * most
+    told = found["logprobs"]
+    own = [row[token] for row, token in zip(reference, ids, strict=True)]
+    assert told["token_logprobs"][len(prompt) - TOKENS : len(prompt)] == pytest.approx(own, abs=1e-4)
+    assert (told["token_logprobs"][0], told["top_logprobs"][0]) == (None, None)
+    for at, (token, top) in enumerate(zip(told["token_logprobs"], told["top_logprobs"], strict=True)):
+        assert not at or token <= max(top.values())
+    assert told["text_offset"] == [len(text.decode(prompt[:at])) for at in range(len(prompt) + most)]
+    assert len(short["logprobs"]["tokens"]) == 1 + most
+    stream = [event["choices"][0] for event in events(api, "/v1/completions", asked | {"prompt": PROMPT + answer})]
+    assert "".join(choice["text"] for choice in stream).startswith(PROMPT + answer)
+    plain = api.post("/v1/completions", json=asked | {"prompt": PROMPT, "logprobs": None}).json()["choices"][0]
+    assert (plain["text"].startswith(PROMPT), plain["logprobs"]) == (True, None)
+
+
 def test_a_chat_has_the_log_probabilities_of_its_text(api: httpx.Client) -> None:
     chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 8, "logprobs": True, "top_logprobs": 3}
     whole = api.post("/v1/chat/completions", json=GREEDY | chat).json()["choices"][0]
