@@ -1,13 +1,18 @@
 """The two kinds of answer as OpenAI's API writes them, their log probabilities among them."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from kernels.server.http.answering import Completion, Piece
+from kernels.server.http.errors import ApiError
 from kernels.server.http.logprob_entries import LogprobEntry
 from kernels.server.http.text import TextCodec
+from kernels.server.http.writing import with_list
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 LEAST = -9999.0
 """What stands for the logarithm of 0, which JSON has no number for; vLLM writes the same."""
 
@@ -19,6 +24,48 @@ class Form:
     name: str
     prefix: str
     chunk: str
+
+    async def whole(self, answer: Completion, head: dict[str, Any]) -> bytes:
+        """The body of a whole answer, with all of its choices."""
+        wholes = [Piece(choice) for choice in range(len(answer.prompts) * answer.request.n)]
+        async with aclosing(answer.pieces()) as pieces:
+            async for piece in pieces:
+                whole = wholes[piece.choice]
+                whole.text += piece.text
+                whole.ids += piece.ids
+                whole.entries += piece.entries
+                whole.calls += piece.calls
+                whole.reason = piece.reason
+        choices = (self.choice(whole, answer) for whole in wholes)
+        return await with_list("choices", choices, head | {"object": self.name, "usage": answer.usage.document})
+
+    async def events(
+        self, answer: Completion, head: dict[str, Any], first: Piece, pieces: AsyncGenerator[Piece, None]
+    ) -> AsyncIterator[bytes]:
+        """Server-sent events: one for each piece, then the counts if they were asked for, then `[DONE]`."""
+        head = head | {"object": self.chunk}
+        usage = answer.request.stream_options.include_usage
+        same = json.dumps(head)[:-1]  # what all events have is written once
+        after = "]" + ', "usage": null' * usage + "}\n\n"
+        begun: set[int] = set()
+
+        def event(piece: Piece) -> bytes:
+            choice = self.delta(piece, answer, piece.choice not in begun)
+            begun.add(piece.choice)
+            return f'data: {same}, "choices": [{_encode(choice)}{after}'.encode()
+
+        try:
+            yield event(first)
+            async for piece in pieces:
+                if piece.text or piece.calls or piece.reason or answer.request.return_token_ids:
+                    yield event(piece)
+            if usage:
+                yield _event(head | {"choices": [], "usage": answer.usage.document})
+        except ApiError as error:
+            yield _event(error.document)
+        finally:
+            await pieces.aclose()
+        yield b"data: [DONE]\n\n"
 
     def choice(self, piece: Piece, answer: Completion) -> dict[str, Any]:
         """A choice of a whole answer, all of whose pieces are one."""
@@ -49,6 +96,10 @@ class Form:
             return choice
         prompt = {"prompt_token_ids": answer.prompts[piece.choice // answer.request.n]} if first else {}
         return choice | prompt | {"token_ids": piece.ids}
+
+
+def _event(document: dict[str, Any]) -> bytes:
+    return b"data: " + _encode(document).encode() + b"\n\n"
 
 
 COMPLETION = Form("text_completion", "cmpl", "text_completion")

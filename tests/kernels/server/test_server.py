@@ -239,6 +239,35 @@ def test_openais_own_client_gets_what_it_asks_for(api: httpx.Client) -> None:
     assert (found["errors"], found["answered"]) == ([], 9)
 
 
+def test_a_response_is_the_answer_of_its_chat_whole_and_as_events(api: httpx.Client) -> None:
+    system, user = ({"role": role, "content": PROMPT} for role in ("system", "user"))
+    chat = {"model": "voice-agent", "temperature": 0, "messages": [system, user], "max_tokens": 8}
+    expected = api.post("/v1/chat/completions", json=chat).json()
+    part = {"type": "input_text", "text": PROMPT}
+    asked = {"model": "voice-agent", "temperature": 0, "instructions": PROMPT, "max_output_tokens": 8}
+    for given in (PROMPT, [{"role": "user", "content": [part]}]):
+        found = api.post("/v1/responses", json=asked | {"input": given}).json()
+        (message,) = found["output"]
+        assert message["content"][0]["text"] == expected["choices"][0]["message"]["content"]
+        assert (found["status"], found["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+        assert found["usage"]["total_tokens"] == expected["usage"]["total_tokens"]
+    stream = api.post("/v1/responses", json=asked | {"input": PROMPT, "stream": True}).text
+    told = [json.loads(each) for each in re.findall("^data: (.*)$", stream, re.MULTILINE)]
+    assert [each["type"] for each in told] == re.findall("^event: (.*)$", stream, re.MULTILINE)
+    assert [each["sequence_number"] for each in told] == list(range(len(told)))
+    deltas = [each["delta"] for each in told if each["type"] == "response.output_text.delta"]
+    assert "".join(deltas) == message["content"][0]["text"] == told[-1]["response"]["output"][0]["content"][0]["text"]
+    assert (told[0]["type"], told[-1]["type"]) == ("response.created", "response.incomplete")
+    for field, said in (
+        ({"tools": [{"type": "web_search"}]}, "tools is not served here"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id is not served here"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format: its schema is missing"),
+        ({"temperature": 200}, "temperature: 200.0 is neither 0 nor in"),
+    ):
+        refused = api.post("/v1/responses", json=asked | {"input": PROMPT} | field)
+        assert (refused.status_code, refused.json()["error"]["message"].startswith(said)) == (400, True)
+
+
 def test_choices_of_one_seed_differ_and_come_back(api: httpx.Client) -> None:
     asked = {"model": "voice-agent", "prompt": [PROMPT, "A list"], "max_tokens": 6, "n": 2, "seed": 3, "top_k": 50}
     first, second = (api.post("/v1/completions", json=asked).json() for _ in range(2))
