@@ -74,8 +74,8 @@ class Processor:
 
 
 def processed(step: Step, draws: Sequence[int], logits: Tensor) -> Tensor:
-    """A copy of the logits [draws, vocab] with what the requests of the step's parts change, in float32 where it has
-    biases or penalties. `draws` are the rows of the parts. All tokens before the parts must be committed.
+    """A copy of the logits [draws, vocab] with what the requests of the step's parts change, in the same precision: no
+    kernel that draws is compiled for it. `draws` are the rows of the parts. All tokens before them must be committed.
     """
     rows = [
         (draw, part.request.processor)
@@ -84,7 +84,7 @@ def processed(step: Step, draws: Sequence[int], logits: Tensor) -> Tensor:
     ]
     valued = [(draw, each.values) for draw, each in rows if len(each.values)]
     matched = [(draw, each.matcher) for draw, each in rows if each.matcher is not None]
-    changed = logits.to(torch.float32 if valued else logits.dtype, copy=True)
+    changed = logits.clone()
     if valued:
         _apply_values(changed, valued)
     if matched:
@@ -102,5 +102,6 @@ def _apply_values(logits: Tensor, valued: Sequence[tuple[int, TokenValues]]) -> 
     at = tuple(on(torch.from_numpy(np.stack([rows, ids])), logits.device))
     changes = torch.from_numpy(np.concatenate([values.values for _, values in valued], axis=1))
     bias, repetition, off = on(changes, logits.device)
-    moved = logits[at] + bias
-    logits.index_put_(at, torch.where(moved > 0, moved / repetition, moved * repetition) - off)
+    moved = logits[at].float() + bias
+    moved = torch.where(moved > 0, moved / repetition, moved * repetition) - off
+    logits.index_put_(at, moved.to(logits.dtype))

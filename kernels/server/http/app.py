@@ -1,4 +1,4 @@
-"""The HTTP side: OpenAI's completions and chat completions, models, health, readiness and metrics."""
+"""The HTTP side: OpenAI's completions, chat completions and responses, models, health, readiness and metrics."""
 
 import asyncio
 import hmac

@@ -63,7 +63,7 @@ class TextFormat(BaseModel):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.type == "json_schema" and self.schema_ is None:
+        if self.type == "json_schema" and not self.schema_:
             raise ValueError("its schema is missing")
         return self
 
@@ -100,16 +100,20 @@ class ResponsesRequest(BaseModel):
     @property
     def chat(self) -> ChatCompletionRequest:
         """The chat that it stands for. Raises ApiError."""
-        asked = [{"role": "user", "content": self.input}] if isinstance(self.input, str) else [
-            each.message for each in self.input
-        ]  # fmt: skip
+        text = self.text.format
+        given = self.input if isinstance(self.input, list) else [InputMessage(role="user", content=self.input)]
         system = [{"role": "system", "content": self.instructions}] if self.instructions else []
-        form = {"type": self.text.format.type, "json_schema": {"schema": self.text.format.schema_}}
-        fields = {"temperature": self.temperature, "top_p": self.top_p, "stream": self.stream}
-        fields |= {"max_completion_tokens": self.max_output_tokens}
-        fields |= {"response_format": form if form["type"] == "json_schema" else {"type": form["type"]}}
+        fields = {
+            "model": self.model,
+            "messages": [*system, *(each.message for each in given)],
+            "max_completion_tokens": self.max_output_tokens,
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "stream": self.stream,
+            "response_format": {"type": text.type, "json_schema": text.schema_ and {"schema": text.schema_}},
+        }
         try:
-            return ChatCompletionRequest.model_validate({"model": self.model, "messages": system + asked} | fields)
+            return ChatCompletionRequest.model_validate(fields)
         except ValidationError as error:
             raise of_validation(error) from error
 
