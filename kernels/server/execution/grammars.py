@@ -64,15 +64,15 @@ class Matcher:
         """
         own = -(-matchers[0]._tokens // WORD)
         masks: NDArray[np.int32] = np.zeros((len(matchers), own), np.int32)
-        places = [(each._own, place) for place, each in enumerate(matchers)]
+        places = [(matcher._own, place) for place, matcher in enumerate(matchers)]
         _executor().unsafe_compute_mask_ptr(places, masks.ctypes.data, masks.strides[0], len(masks))
         masks = np.pad(masks, ((0, 0), (0, max(0, -(-vocabulary // WORD) - own))))
-        for mask, each in zip(masks, matchers, strict=True):
-            if each._own.is_accepting():
-                words, bits = mask.view(np.uint32), np.uint32(1) << (each._stop_ids % WORD).astype(np.uint32)
-                words[(each._tokens - 1) // WORD] &= ~(np.uint32(1) << np.uint32((each._tokens - 1) % WORD))
-                known = each._stop_ids // WORD < len(words)
-                np.bitwise_or.at(words, (each._stop_ids // WORD)[known], bits[known])
+        for mask, matcher in zip(masks, matchers, strict=True):
+            if matcher._own.is_accepting():
+                words, bits = mask.view(np.uint32), np.uint32(1) << (matcher._stop_ids % WORD).astype(np.uint32)
+                words[(matcher._tokens - 1) // WORD] &= ~(np.uint32(1) << np.uint32((matcher._tokens - 1) % WORD))
+                known = matcher._stop_ids // WORD < len(words)
+                np.bitwise_or.at(words, (matcher._stop_ids // WORD)[known], bits[known])
         return masks
 
 

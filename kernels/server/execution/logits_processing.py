@@ -82,8 +82,8 @@ def processed(step: Step, draws: Sequence[int], logits: Tensor) -> Tensor:
         for draw, part in zip(draws, step.parts, strict=True)
         if part.samples and part.request.state != "finished" and isinstance(part.request.processor, Processor)
     ]
-    valued = [(draw, each.values) for draw, each in rows if len(each.values)]
-    matched = [(draw, each.matcher) for draw, each in rows if each.matcher is not None]
+    valued = [(draw, processor.values) for draw, processor in rows if len(processor.values)]
+    matched = [(draw, processor.matcher) for draw, processor in rows if processor.matcher is not None]
     changed = logits.clone()
     if valued:
         _apply_values(changed, valued)

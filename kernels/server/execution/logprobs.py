@@ -38,8 +38,8 @@ class CopiedPrompt(NamedTuple):
 
     def keep(self) -> None:
         """Gives them to the request."""
-        found = logprobs_of(self.copied)
-        self.request.prompt_logprobs |= {self.start + place: each for place, each in found.items()}
+        for place, logprobs in logprobs_of(self.copied).items():
+            self.request.prompt_logprobs[self.start + place] = logprobs
 
 
 @torch.no_grad()

@@ -126,8 +126,8 @@ class Completion:
         began, first, count = time.monotonic(), 0.0, 0
         most = request.tokens(self.longest - len(ids))
         of_prompt = echo and request.likeliest is not None
-        told = self.client.answer(ids, most, how, stop_ids, request.likeliest, self._options, of_prompt)
-        async with aclosing(told) as answer:
+        tokens = self.client.answer(ids, most, how, stop_ids, request.likeliest, self._options, of_prompt)
+        async with aclosing(tokens) as answer:
             async for events in answer:
                 if not count:
                     first = time.monotonic()

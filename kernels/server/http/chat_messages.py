@@ -97,6 +97,6 @@ class Message(BaseModel):
     def document(self) -> dict[str, Any]:
         """What the chat template reads."""
         text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        calls = [each.model_dump() for each in self.tool_calls or ()]
+        calls = [call.model_dump() for call in self.tool_calls or ()]
         others = {"name": self.name, "tool_calls": calls, "tool_call_id": self.tool_call_id}
         return {"role": self.role, "content": text} | {name: value for name, value in others.items() if value}

@@ -102,5 +102,5 @@ class LogitsFields(BaseModel):
     @property
     def _grammars(self) -> list[Grammar]:
         guided = StructuredOutputs(json=self.guided_json, regex=self.guided_regex, choice=self.guided_choice)
-        asked = [self.response_format.grammar if self.response_format else None]
-        return [each for each in asked if each] + self.structured_outputs.grammars + guided.grammars
+        grammar = self.response_format.grammar if self.response_format else None
+        return ([grammar] if grammar else []) + self.structured_outputs.grammars + guided.grammars

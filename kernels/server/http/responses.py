@@ -105,7 +105,7 @@ class ResponsesRequest(BaseModel):
         system = [{"role": "system", "content": self.instructions}] if self.instructions else []
         fields = {
             "model": self.model,
-            "messages": [*system, *(each.message for each in given)],
+            "messages": [*system, *(message.message for message in given)],
             "max_completion_tokens": self.max_output_tokens,
             "temperature": self.temperature,
             "top_p": self.top_p,

@@ -135,7 +135,7 @@ class ModelText:
         return self._bytes[token]
 
     def vocabulary(self) -> tuple[list[bytes], frozenset[int]]:
-        special = frozenset(token for token, each in self._own.get_added_tokens_decoder().items() if each.special)
+        special = frozenset(token for token, added in self._own.get_added_tokens_decoder().items() if added.special)
         return [*map(self._found_bytes, range(max(self._own.get_vocab().values()) + 1))], special
 
     def _found_bytes(self, token: int) -> bytes:

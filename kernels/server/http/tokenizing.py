@@ -52,7 +52,7 @@ async def tokenized(document: TokenizeRequest, prompts: Prompts) -> dict[str, An
         variables = document.chat_template_kwargs | ({"tools": document.tools} if document.tools else {})
         contents = [message["content"] for message in messages]
         ids = await prompts.beside(lambda: text.chat(messages, variables=variables), contents)
-    strings = [_text(text, [each]) for each in ids] if document.return_token_strs else None
+    strings = [_text(text, [token]) for token in ids] if document.return_token_strs else None
     return {"count": len(ids), "max_model_len": prompts.ready.longest, "tokens": ids, "token_strs": strings}
 
 

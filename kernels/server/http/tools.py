@@ -1,6 +1,6 @@
 """Tools that a model may call: OpenAI's fields of them, and calls in the text of an answer.
 
-How a model writes calls is told by its chat template:
+How a model writes calls shows in its chat template:
 
 - `hermes`, of Qwen and Hermes: `<tool_call>` with a JSON object of `name` and `arguments` in each pair of tags;
 - `llama3`: the whole answer is JSON objects of `name` and `parameters`, with a semicolon between two.
@@ -163,7 +163,7 @@ def grammar_of(tools: list[Tool], form: ToolFormat) -> Grammar:
 
 class ToolParser:
     """Takes calls out of the text of an answer as it comes. What may belong to a call is held back until it is whole;
-    what is none after all is told as text.
+    what is none after all is text.
     """
 
     def __init__(self, calling: ToolCalling) -> None:
@@ -177,26 +177,26 @@ class ToolParser:
     def add(self, text: str, end: bool) -> tuple[str, list[ToolCall]]:
         """The further text that is no call, and the further calls. `end`: the answer ends with `text`."""
         self._text += text
-        told, written = self._hermes(end) if self._form == "hermes" else self._llama3(end)
+        content, written = self._hermes(end) if self._form == "hermes" else self._llama3(end)
         written = written if self._parallel else written[: 1 - self.count]
-        calls = [ToolCall(*each, index) for index, each in enumerate(written, self.count)]
+        calls = [ToolCall(name, arguments, index) for index, (name, arguments) in enumerate(written, self.count)]
         self.count += len(calls)
-        return told, calls
+        return content, calls
 
     def _hermes(self, end: bool) -> tuple[str, list[WrittenCall]]:
-        told, calls = "", list[WrittenCall]()
+        content, calls = "", list[WrittenCall]()
         while (begin := self._text.find(BEGIN)) >= 0 and (end or END in self._text[begin:]):
             inner, _, rest = self._text[begin + len(BEGIN) :].partition(END)
             call = _call(_json(inner), ARGUMENTS["hermes"])
             if call is None:
-                told += self._text[: len(self._text) - len(rest)]
+                content += self._text[: len(self._text) - len(rest)]
             else:
-                told += self._text[:begin].rstrip()
+                content += self._text[:begin].rstrip()
                 calls.append(call)
             self._text = rest
         kept = "" if end and not (calls or self.count) else self._open()
-        told, self._text = told + self._text[: len(self._text) - len(kept)], kept
-        return told, calls
+        content, self._text = content + self._text[: len(self._text) - len(kept)], kept
+        return content, calls
 
     def _open(self) -> str:
         """The end of the text that may belong to a call: white space, then a tag or its beginning, and all behind."""
@@ -223,8 +223,8 @@ class ToolParser:
                 break
             calls.append(call)
             rest = rest[size:].lstrip("; \n")
-        told, self._text = self._text, ""
-        return ("", calls) if calls and not rest else (told, [])
+        content, self._text = self._text, ""
+        return ("", calls) if calls and not rest else (content, [])
 
 
 def _json(text: str) -> Any:

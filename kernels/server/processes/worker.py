@@ -60,6 +60,8 @@ def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -
                 _add(engine, request, open_requests, news)
             else:
                 news.refusals[request.name] = Refusal(f"response_format: {error}", "response_format")
+        if compiler.pending and engine.idle and not (news.refusals or news.report):
+            continue
         tokens = engine.run_step()
         made = Counter(each.request.name for each in tokens if each.request.cached and each.token is not None)
         for request, token, reason, logprobs in tokens:
@@ -68,7 +70,7 @@ def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -
             if made.get(request.name) == request.answered:  # its first tokens
                 news.cached[request.name] = request.cached
             if request.prompt_logprobs:
-                news.prompt_logprobs[request.name] = [each for _, each in sorted(request.prompt_logprobs.items())]
+                news.prompt_logprobs[request.name] = list(request.prompt_logprobs.values())
                 request.prompt_logprobs = {}
             news.tokens.append((request.name, token, reason))
             if logprobs is not None:

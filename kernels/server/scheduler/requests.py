@@ -82,7 +82,7 @@ class Request:
     cached: int = field(init=False, default=0)
     """Tokens of the prompt whose keys and values the prefix cache had when the request was first admitted."""
     prompt_logprobs: dict[int, "Logprobs"] = field(init=False, default_factory=dict)
-    """Those of the prompt's tokens by their places, from the second token on."""
+    """Those of the prompt's tokens by their places, in order, from the second token on."""
     slot: int = field(init=False, default=-1)
     """The index of its last token in the device's memory while the request runs."""
     admitted: int = field(init=False, default=0)

@@ -236,7 +236,7 @@ def test_openais_own_client_gets_what_it_asks_for(api: httpx.Client) -> None:
     url = str(api.base_url).rstrip("/")
     done = subprocess.run([sys.executable, calls, url], env=environment, capture_output=True, check=True, timeout=300)
     found = json.loads(done.stdout)
-    assert (found["errors"], found["answered"]) == ([], 9)
+    assert (found["errors"], found["answered"]) == ([], 11)
 
 
 def test_a_response_is_the_answer_of_its_chat_whole_and_as_events(api: httpx.Client) -> None:
