@@ -7,7 +7,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kernels.server.http.text import text_of
 from kernels.server.scheduler.requests import LogitsOptions, Request
 from kernels.server.spec import Spec, configuration
 
@@ -50,6 +49,7 @@ class GrammarCompiler:
     @cached_property
     def _grammars(self) -> "Grammars":
         from kernels.server.execution.grammars import Grammars
+        from kernels.server.http.text import text_of
 
         text = text_of(*configuration(self._spec))
         tokens, special = text.vocabulary()
