@@ -58,6 +58,18 @@ def main(url: str) -> dict[str, object]:
             each.bytes for each in whole
         ]
 
+    def structured_answer() -> bool:
+        schema = {"name": "kind", "schema": {"enum": ["list", "set"]}}
+        form = {"type": "json_schema", "json_schema": schema}
+        found = client.chat.completions.create(model=model, messages=messages, response_format=form, temperature=0)
+        return json.loads(found.choices[0].message.content) in ("list", "set")
+
+    def response() -> bool:
+        asked = {"model": model, "input": "What is a list?", "max_output_tokens": 8, "temperature": 0}
+        events = client.responses.create(**asked, stream=True)
+        said = "".join(each.delta for each in events if each.type == "response.output_text.delta")
+        return said == client.responses.create(**asked).output_text
+
     def top_logprobs_alone() -> bool:
         try:
             client.chat.completions.create(model=model, messages=messages, top_logprobs=2)
@@ -80,7 +92,7 @@ def main(url: str) -> dict[str, object]:
         return False
 
     calls: list[Callable[[], bool]] = [completion, streamed_completion, chat, streamed_chat, log_probabilities]
-    calls += [log_probabilities_of_a_chat, top_logprobs_alone, too_long, no_such_model]
+    calls += [log_probabilities_of_a_chat, structured_answer, response, top_logprobs_alone, too_long, no_such_model]
     wrong = [each.__name__ for each in calls if not each()]
     return {"version": openai.__version__, "asked": len(calls), "answered": len(calls) - len(wrong), "errors": wrong}
 

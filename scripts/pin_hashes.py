@@ -54,7 +54,8 @@ def locked(lines: list[str]) -> list[dict[str, Any]]:
         asked, lock = Path(folder, "pins.txt"), Path(folder, "pylock.toml")
         asked.write_text("\n".join(lines))
         command = [uv, "pip", "compile", "--quiet", "--no-deps", "--format", "pylock.toml", "--only-binary", ":all:"]
-        command += ["--python-version", ".".join(map(str, PYTHON)), "--python-platform", "x86_64-manylinux_2_28"]
+        platform = f"x86_64-manylinux_2_{GLIBC_MINOR}"
+        command += ["--python-version", ".".join(map(str, PYTHON)), "--python-platform", platform]
         if subprocess.run([*command, str(asked), "--output-file", str(lock)], stdout=subprocess.DEVNULL).returncode:
             raise NotPinned("uv could not resolve the pins, see above")
         packages: list[dict[str, Any]] = tomllib.loads(lock.read_text())["packages"]

@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 from kernels.ops.sampling import Sampling
 from kernels.plan import Serving
-from kernels.server.scheduler.requests import Logprobs
+from kernels.server.scheduler.requests import LogitsOptions, Logprobs
 
 
 class AddRequest(NamedTuple):
-    """To the engine: a new request. It may wait `seconds` for its first step. `logprobs` is as in `Request`."""
+    """To the engine: a new request. It may wait `seconds` for its first step. `logprobs` and `echo` are as in
+    `Request`; `options` change its logits.
+    """
 
     name: str
     ids: list[int]
@@ -18,6 +20,8 @@ class AddRequest(NamedTuple):
     stop_ids: frozenset[int]
     seconds: float
     logprobs: int | None = None
+    options: LogitsOptions | None = None
+    echo: bool = False
 
 
 class AbortRequest(NamedTuple):
@@ -93,19 +97,29 @@ class EngineReport:
         )
 
 
+class Refusal(NamedTuple):
+    """Why a request can never be served: a sentence, with the parameter at fault and OpenAI's code if it has one."""
+
+    sentence: str
+    param: str | None = None
+    code: str | None = None
+
+
 @dataclass
 class News:
     """From the engine: what happened since the last news.
 
-    `tokens` are (request's name, token or None, reason for its end or None), in order. `refusals` are sentences by
+    `tokens` are (request's name, token or None, reason for its end or None), in order. `refusals` are by
     request, `cached` the prompt tokens that the prefix cache had, by request. `logprobs` holds, by request, those of
-    its tokens in `tokens`, in the same order, if it asked for them.
+    its tokens in `tokens`, in the same order, if it asked for them, and with its first token `prompt_logprobs` those of
+    its prompt's tokens from the second on.
     """
 
     tokens: list[tuple[str, int | None, str | None]] = field(default_factory=list)
-    refusals: dict[str, str] = field(default_factory=dict)
+    refusals: dict[str, Refusal] = field(default_factory=dict)
     cached: dict[str, int] = field(default_factory=dict)
     logprobs: dict[str, list[Logprobs]] = field(default_factory=dict)
+    prompt_logprobs: dict[str, list[Logprobs]] = field(default_factory=dict)
     report: dict[str, int] | None = None
 
 

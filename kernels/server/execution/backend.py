@@ -3,12 +3,9 @@
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from kernels.attention.decode_split import MOST_ROWS, SAFE_ROWS
 from kernels.cuda.graphs import captured
@@ -19,10 +16,12 @@ from kernels.model.bound_variants import BoundVariants, Packed
 from kernels.ops.base import SamplingKind
 from kernels.ops.sampling import GREEDY, Sampling
 from kernels.plan import PlannedOp
+from kernels.server.execution.captured_passes import Captured, HostBuffers, LaunchedStep
 from kernels.server.execution.compiling import NotedVariants
 from kernels.server.execution.heads import MOST_EQUAL, TIMED_AS, drawn_by, most_equal_rows, planned_heads
 from kernels.server.execution.inputs import Fields, Sequences, size, views
-from kernels.server.execution.logprobs import Copied, logprobs_of, read_back
+from kernels.server.execution.logits_processing import processed
+from kernels.server.execution.logprobs import logprobs_of, read_back, read_prompts
 from kernels.server.execution.ops import Copies, Usable, head_ops, packed_ops
 from kernels.server.execution.packed import PackedPass, PagedState
 from kernels.server.execution.shapes import Shape, fitting, shapes
@@ -40,35 +39,6 @@ TIMED_STEPS = 3
 TIMED_FROM = 24
 """Singles of a pass from which on its arrangements are timed; with fewer, one kernel for attention and norms within the
 products are expected to be faster by far."""
-
-
-class Captured(NamedTuple):
-    """One shape: its pass, its graph, the device's memory of its fields, and the host's, to be used alternately."""
-
-    one_pass: PackedPass
-    run: Callable[[], object]
-    memory: Tensor
-    host: "deque[HostBuffers]"
-
-
-class HostBuffers(NamedTuple):
-    """Memory on the host: the fields' bytes, the same as arrays by name, and the ids that come back."""
-
-    memory: Tensor
-    fields: dict[str, Any]
-    ids: Tensor
-
-
-@dataclass(frozen=True)
-class LaunchedStep:
-    """A launched step: its ids and log probabilities, the event after which they can be read, and which of the ids
-    belong to its parts.
-    """
-
-    ids: Tensor
-    draws: list[int]
-    logprobs: Copied | None
-    event: "torch.cuda.Event | None"
 
 
 def block_of(model: decoder.Decoder) -> int:
@@ -150,7 +120,7 @@ class KernelsBackend:
         return step.count == 1
 
     @torch.no_grad()
-    def launch(self, step: Step) -> None:
+    def launch(self, step: Step) -> Callable[[], None] | None:
         shape = fitting(self.shapes, step)
         heads = self._headed.get(shape)
         graph = self._graph(shape, drawn_by(step) if heads else None)
@@ -158,15 +128,32 @@ class KernelsBackend:
         graph.host.rotate()
         self._sequences.fill(step, shape, host.fields)
         graph.memory.copy_(host.memory, non_blocking=True)
+        graph.one_pass.draws_later = step.processes_logits
         graph.run()
-        host.ids.copy_(graph.one_pass.chosen, non_blocking=True)
         draws = [*range(len(step.decodes)), *range(shape.decodes, shape.decodes + len(step.prefill_chunks))]
+        if step.processes_logits:
+            return lambda: self._draw_processed(step, draws, graph, host)
+        self._start_reading(step, draws, graph, host)
+        return None
+
+    @torch.no_grad()
+    def _draw_processed(self, step: Step, draws: list[int], graph: Captured, host: HostBuffers) -> None:
+        """Draws the tokens of the step from logits that the requests' processors have changed. On a GPU the pass has
+        drawn before; the rows of other requests then get the same tokens again, since their noise is the same.
+        """
+        graph.one_pass.draw(processed(step, draws, graph.one_pass.logits))
+        self._start_reading(step, draws, graph, host)
+
+    def _start_reading(self, step: Step, draws: list[int], graph: Captured, host: HostBuffers) -> None:
+        host.ids.copy_(graph.one_pass.chosen, non_blocking=True)
         logprobs = read_back(step, draws, graph.one_pass.logits, graph.one_pass.chosen)
+        one_pass = graph.one_pass
+        prompts = read_prompts(step, one_pass.shape, one_pass.hidden, one_pass.logits_of)
         event = None
         if self.device.type == "cuda":
             event = torch.cuda.Event()
             event.record()
-        self._launched.append(LaunchedStep(host.ids, draws, logprobs, event))
+        self._launched.append(LaunchedStep(host.ids, draws, logprobs, prompts, event))
 
     def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
         done = self._launched.popleft()
@@ -176,6 +163,8 @@ class KernelsBackend:
         tokens = [[ids[draw]] for draw in done.draws]
         if [-1] in tokens:
             raise RuntimeError("the LM head gave a row up: more logits are equal than it keeps")
+        for prompt in done.prompts:
+            prompt.keep()
         return tokens, logprobs_of(done.logprobs)
 
     @torch.no_grad()

@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from kernels.server.scheduler.batching import Scheduler, SchedulerLimits
@@ -22,8 +23,10 @@ class Backend(Protocol):
     def can_run(self, step: Step) -> bool:
         """Whether it computes such a step."""
 
-    def launch(self, step: Step) -> None:
-        """Starts the step. Does not wait for the device."""
+    def launch(self, step: Step) -> Callable[[], None] | None:
+        """Starts the step. Does not wait for the device. Returns what remains to be done of the step once the tokens of
+        those before it are committed, if there is something.
+        """
 
     def read(self) -> tuple[list[list[int]], dict[int, Logprobs]]:
         """Waits for the oldest unread step. Returns the ids that it chose for each of its parts, and the log
@@ -56,11 +59,11 @@ class Engine:
         """Launches the next step, if there is one. Returns the tokens of the step before."""
         tokens = self.scheduler.expire(time.monotonic())
         step = self.scheduler.next_step()
-        behind = 0
+        behind, rest = 0, None
         if step is not None:
             backend = next(each for each in self.backends if each.can_run(step))
             step = self.scheduler.lengthen(step, backend.count, backend.longest)
-            backend.launch(step)
+            rest = backend.launch(step)
             self._pending.append((step, backend))
             self.steps += 1
             self.steps_of[self.backends.index(backend)] += 1
@@ -68,4 +71,6 @@ class Engine:
         while len(self._pending) > behind:
             done, reader = self._pending.popleft()
             tokens += self.scheduler.commit(done, *reader.read())
+        if rest is not None:
+            rest()
         return tokens

@@ -1,8 +1,8 @@
 """The library's LM heads at the end of a pass: they draw the next tokens and write no logits.
 
-They serve steps without chunks if no request asks for log probabilities. `argmax` serves a step whose requests are all
-greedy. `top_k_p` serves one whose requests are greedy or have a top-k of MOST_TOP_K at most. Any other step ends with
-logits and a draw.
+They serve steps without chunks if no request asks for log probabilities or changes logits. `argmax` serves a step whose
+requests are all greedy. `top_k_p` serves one whose requests are greedy or have a top-k of MOST_TOP_K at most. Any other
+step ends with logits and a draw.
 """
 
 from collections.abc import Callable, Collection
@@ -48,7 +48,7 @@ def planned_heads(model: decoder.Decoder, shape: Shape, ops: Collection[PlannedO
 def drawn_by(step: Step) -> SamplingKind | None:
     """The head that can draw every token of the step; None if some need their logits."""
     requests = [part.request for part in step.parts]
-    if step.prefill_chunks or any(request.logprobs is not None for request in requests):
+    if step.prefill_chunks or step.processes_logits or any(request.logprobs is not None for request in requests):
         return None
     drawn = [request.sampling for request in requests if not request.sampling.greedy]
     if not drawn:

@@ -5,13 +5,14 @@ nothing is launched. Where some ask, their rows are read once more behind the pa
 pass itself and the tokens it chose are the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from kernels.server.scheduler.requests import Logprobs, Step
+from kernels.server.execution.shapes import Shape
+from kernels.server.scheduler.requests import Logprobs, Request, Step
 
 ROWS = 16
 """Rows that are taken in float32 at once: 16 of 128,256 logits are 8 MiB."""
@@ -28,6 +29,19 @@ class Copied(NamedTuple):
     ids: Tensor
 
 
+class CopiedPrompt(NamedTuple):
+    """Log probabilities of a prompt's tokens on their way to the host, from the place `start` on."""
+
+    request: Request
+    start: int
+    copied: Copied
+
+    def keep(self) -> None:
+        """Gives them to the request."""
+        for place, logprobs in logprobs_of(self.copied).items():
+            self.request.prompt_logprobs[self.start + place] = logprobs
+
+
 @torch.no_grad()
 def read_back(step: Step, draws: Sequence[int], logits: Tensor, chosen: Tensor) -> Copied | None:
     """Starts the log probabilities of the step's parts whose requests ask; None where none does.
@@ -39,18 +53,45 @@ def read_back(step: Step, draws: Sequence[int], logits: Tensor, chosen: Tensor) 
     asking = [(number, wanted) for number, wanted in parts if wanted is not None]
     if not asking:
         return None
-    most = min(max(1, *(wanted for _, wanted in asking)), logits.shape[1])
-    at = torch.tensor([draws[number] for number, _ in asking])
-    if logits.is_cuda:  # a copy from memory that is not pinned would wait for the pass
-        at = at.pin_memory().to(logits.device, non_blocking=True)
+    at = on(torch.tensor([draws[number] for number, _ in asking]), logits.device)
+    blocks = [(logits.index_select(0, rows), chosen.index_select(0, rows)) for rows in at.split(ROWS)]
+    return _copied(asking, blocks)
+
+
+@torch.no_grad()
+def read_prompts(step: Step, shape: Shape, hidden: Tensor, logits_of: Callable[[Tensor], Tensor]) -> list[CopiedPrompt]:
+    """Starts the log probabilities of the tokens of prompts that the step's chunks precede, for the requests that ask.
+    `hidden` [rows, hidden] is what the last layer made, and `logits_of` makes logits of some of its rows.
+    """
+    copied, row = list[CopiedPrompt](), shape.decodes
+    for part in step.prefill_chunks:
+        request, first = part.request, row
+        row += -(-part.tokens // shape.block) * shape.block
+        tokens = request.ids[part.start + 1 : min(part.start + part.tokens + 1, request.prompt_length)]
+        if request.echo and not request.answered and tokens and request.logprobs is not None:
+            ids = on(torch.tensor(tokens), hidden.device)
+            rows = hidden[first : first + len(tokens)]
+            blocks = ((logits_of(some), of) for some, of in zip(rows.split(ROWS), ids.split(ROWS), strict=True))
+            asking = [(place, request.logprobs) for place in range(len(tokens))]
+            copied.append(CopiedPrompt(request, part.start + 1, _copied(asking, blocks)))
+    return copied
+
+
+def _copied(asking: list[tuple[int, int]], blocks: Iterable[tuple[Tensor, Tensor]]) -> Copied:
+    """Log probabilities of the tokens [rows] in logits [rows, vocab] of each block, on their way to the host."""
     own, values, ids = [], [], []
-    for rows in at.split(ROWS):
-        logprobs = logits.index_select(0, rows).float().log_softmax(dim=-1)
-        own.append(logprobs.gather(1, chosen.index_select(0, rows).unsqueeze(1)))
-        best = logprobs.topk(most)
+    for logits, tokens in blocks:
+        logprobs = logits.float().log_softmax(dim=-1)
+        own.append(logprobs.gather(1, tokens.unsqueeze(1)))
+        best = logprobs.topk(min(max(1, *(wanted for _, wanted in asking)), logits.shape[1]))
         values.append(best.values)
         ids.append(best.indices)
     return Copied(asking, *(torch.cat(each).to("cpu", non_blocking=True) for each in (own, values, ids)))
+
+
+def on(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device. A copy from memory that is not pinned would wait for the pass."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
 
 def logprobs_of(copied: Copied | None) -> dict[int, Logprobs]:

@@ -118,9 +118,10 @@ class MegakernelBackend:
         self.instances, self._held, self.max_num_seqs = self.instances[:kept], self._held[:kept], most
 
     def can_run(self, step: Step) -> bool:
-        """Not a step with log probabilities: the megakernel keeps no logits."""
+        """Not a step with log probabilities or changed logits: the megakernel keeps no logits."""
         if (
             step.prefill_chunks
+            or step.processes_logits
             or len(step.decodes) > self.max_num_seqs
             or any(part.request.logprobs is not None for part in step.parts)
         ):

@@ -79,6 +79,10 @@ class PackedPass:
         else:
             self._end = drawing_head(self._drawn, model, fields, head)
         self.chosen = torch.zeros(shape.draws, dtype=torch.int64, device=state.last.device)
+        self.hidden = model.embedding.new_empty(0)
+        """What the last layer made of all rows [rows, hidden], kept as the logits are."""
+        self.draws_later = False
+        """Whether `run` leaves the draw to its caller; a captured run draws nevertheless."""
         self.logits = self.chosen.new_empty(0)
         """The logits [draws, vocab] of the last run, empty with an LM head; those of a captured run lie at one address
         for all replays, as `chosen` does."""
@@ -96,13 +100,23 @@ class PackedPass:
             layer(stream, angles)
         x = stream.summed()
         ends = x.index_select(0, fields.end) if self.shape.blocks else x
+        self.hidden = x
         logits = self._end(Stream(ends))
         if self.head is None:
             self.logits = logits
-            draw_tokens(logits, fields, self.chosen, state.last)
+            if not self.draws_later:
+                self.draw(logits)
         else:
             self.chosen = logits
             state.last.index_copy_(0, fields.target, logits)
+
+    def logits_of(self, hidden: Tensor) -> Tensor:
+        """The logits of some rows of `hidden`."""
+        return F.linear(decoder.rms_norm(hidden, self.model.norm, self.model.eps), self.model.lm_head)
+
+    def draw(self, logits: Tensor) -> None:
+        """Leaves the token of each draw, from these logits, in `chosen` and in `last` of its slot."""
+        draw_tokens(logits, self.fields, self.chosen, self.state.last)
 
     def _layer(self, index: int) -> LayerCall:
         w, shape = self.model.layers[index], self.model.shapes[index]

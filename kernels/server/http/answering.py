@@ -12,8 +12,10 @@ from kernels.server.http.client import EngineClient, TokenEvent
 from kernels.server.http.errors import ApiError
 from kernels.server.http.logprob_entries import Entries, LogprobEntry
 from kernels.server.http.metrics import Metrics
-from kernels.server.http.schemas import GenerationRequest
+from kernels.server.http.schemas import CompletionRequest, GenerationRequest
 from kernels.server.http.text import IncrementalDetokenizer, StopChecker, TextCodec
+from kernels.server.http.tools import ToolCall, ToolCalling, ToolParser
+from kernels.server.scheduler.requests import LogitsOptions, Logprobs
 
 
 @dataclass
@@ -27,6 +29,7 @@ class Piece:
     ids: list[int] = field(default_factory=list)
     reason: str | None = None
     entries: list[LogprobEntry] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
 
 
 @dataclass
@@ -59,11 +62,18 @@ class Completion:
     request: GenerationRequest
     prompts: Sequence[list[int]]
     longest: int
+    calling: ToolCalling | None = None
+    """How calls of tools are looked for in the answers."""
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
         self.usage.prompt = sum(map(len, self.prompts))
         request = self.request
+        if self.client.ready and max(request.logit_bias, default=0) >= self.client.ready.vocabulary:
+            raise ApiError(400, "logit_bias: an id lies outside of the vocabulary", "logit_bias")
+        self._options = request.logits_options
+        if self.calling and self.calling.grammar:
+            self._options = (self._options or LogitsOptions())._replace(grammar=self.calling.grammar)
         seed = secrets.randbits(63) if request.seed is None else request.seed % (1 << 64)
         try:
             self._sampling = [
@@ -110,10 +120,14 @@ class Completion:
     async def _choice(self, choice: int, ids: list[int], how: Sampling) -> AsyncGenerator[Piece, None]:
         request, text = self.request, self.text
         stop_ids = frozenset() if request.ignore_eos else text.stop_ids
-        state = StreamState(IncrementalDetokenizer(text, ids), StopChecker(request.stop), Entries())
+        tools = None if self.calling is None else ToolParser(self.calling)
+        echo = isinstance(request, CompletionRequest) and request.echo
+        state = StreamState(IncrementalDetokenizer(text, ids), StopChecker(request.stop), Entries(), tools)
         began, first, count = time.monotonic(), 0.0, 0
         most = request.tokens(self.longest - len(ids))
-        async with aclosing(self.client.answer(ids, most, how, stop_ids, request.likeliest)) as answer:
+        of_prompt = echo and request.likeliest is not None
+        tokens = self.client.answer(ids, most, how, stop_ids, request.likeliest, self._options, of_prompt)
+        async with aclosing(tokens) as answer:
             async for events in answer:
                 if not count:
                     first = time.monotonic()
@@ -122,7 +136,13 @@ class Completion:
                         self.usage.cached += events[0].cached
                         self.metrics.cached_tokens.inc(events[0].cached)
                 piece = Piece(choice)
+                if echo and not count:
+                    detokenizer = IncrementalDetokenizer(text, [])
+                    state.repeat(piece, detokenizer, ids, events[0].prompt or [] if of_prompt else None)
                 for event in events:
+                    if request.limit == 0:  # the answer's only token was made for the sake of the prompt
+                        piece.reason = "length"
+                        break
                     state.extend(piece, event)
                     if piece.reason:
                         break
@@ -145,6 +165,18 @@ class StreamState:
     pieces: IncrementalDetokenizer
     stops: StopChecker
     entries: Entries
+    tools: ToolParser | None = None
+
+    def repeat(
+        self, piece: Piece, pieces: IncrementalDetokenizer, prompt: Sequence[int], logprobs: list[Logprobs] | None
+    ) -> None:
+        """Begins with the prompt's text. `logprobs` are those of its tokens from the second one on, if any are told."""
+        for place, token in enumerate(prompt):
+            new = pieces.add(token) + (pieces.rest() if place == len(prompt) - 1 else "")
+            piece.text += new
+            if logprobs is not None:
+                self.entries.add(token, logprobs[place - 1] if place else None, len(new))
+        piece.entries += self.entries.told(len(piece.text)) + self.entries.rest()
 
     def extend(self, piece: Piece, event: TokenEvent) -> None:
         """Adds one token to a piece. The text of a token that ends the answer by itself is not part of it."""
@@ -154,9 +186,16 @@ class StreamState:
         if event.logprobs is not None and event.reason != "stop":
             self.entries.add(event.token, event.logprobs, len(new))
         text, stopped = self.stops.add(new + (self.pieces.rest() if event.reason else ""))
-        piece.reason = "stop" if stopped else event.reason
+        piece.reason = "stop" if stopped or event.reason == "complete" else event.reason
         text += self.stops.rest() if event.reason and not stopped else ""
-        piece.text += text
+        if self.tools is None:
+            piece.text += text
+        else:
+            content, calls = self.tools.add(text, piece.reason is not None)
+            piece.text += content
+            piece.calls += calls
+            if piece.reason == "stop" and self.tools.count:
+                piece.reason = "tool_calls"
         if event.logprobs is not None:
             piece.entries += self.entries.told(len(text))
             piece.entries += self.entries.rest() if event.reason and not stopped else []

@@ -1,12 +1,12 @@
-"""The HTTP side: OpenAI's completions and chat completions, models, health and metrics."""
+"""The HTTP side: OpenAI's completions, chat completions and responses, models, health and metrics."""
 
 import asyncio
 import hmac
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from kernels.server.http.answering import Completion, Piece
+from kernels.server.http.answering import Completion
 from kernels.server.http.bodies import document_of
 from kernels.server.http.body_parsing import Document
 from kernels.server.http.body_process import BodyReader
@@ -25,12 +25,15 @@ from kernels.server.http.errors import LONGEST_QUOTE, ApiError, quoted
 from kernels.server.http.metrics import Metrics
 from kernels.server.http.prompts import Prompts
 from kernels.server.http.response_formats import CHAT, COMPLETION, Form
+from kernels.server.http.responses import ResponseForm, ResponsesRequest
 from kernels.server.http.schemas import MOST_ANSWERS, ChatCompletionRequest, CompletionRequest, GenerationRequest
 from kernels.server.http.text import TextCodec
-from kernels.server.http.writing import with_list
+from kernels.server.http.tokenizing import DetokenizeRequest, TokenizeRequest, detokenized, tokenized
+from kernels.server.http.tools import ToolCalling
 from kernels.server.messages import Ready
 
 Found = TypeVar("Found")
+Tokens = TypeVar("Tokens", TokenizeRequest, DetokenizeRequest)
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 """The headers of an error, by its status."""
@@ -63,7 +66,10 @@ class Server:
         routes = [
             self._told("/v1/completions", self._completions, "POST"),
             self._told("/v1/chat/completions", self._chat, "POST"),
+            self._told("/v1/responses", self._responses, "POST"),
             self._told("/v1/embeddings", self._embeddings, "POST"),
+            self._told("/tokenize", self._of_tokens(TokenizeRequest, tokenized), "POST"),
+            self._told("/detokenize", self._of_tokens(DetokenizeRequest, detokenized), "POST"),
             self._told("/v1/models", self._models, "GET"),
             self._told("/v1/models/{name:path}", self._model, "GET"),
             Route("/health", self._health),
@@ -125,20 +131,36 @@ class Server:
         document = await self._document(request, ChatCompletionRequest)
         self._check_model(document.model)
         prompts = self._prompts("messages", document.limit or 1)
-        ids = await prompts.of_chat([message.document for message in document.messages])
-        return await self._respond(request, CHAT, document, [ids], prompts.ready)
+        calling = document.calling(self.text.tool_format)
+        messages = [message.document for message in document.messages]
+        ids = await prompts.of_chat(messages, document.chat_template_kwargs | document.tools_of_template)
+        return await self._respond(request, CHAT, document, [ids], prompts.ready, calling)
+
+    async def _responses(self, request: Request) -> Response:
+        document = await self._document(request, ResponsesRequest)
+        self._check_model(document.model)
+        chat = document.chat
+        prompts = self._prompts("input", chat.limit or 1)
+        ids = await prompts.of_chat([message.document for message in chat.messages], {})
+        return await self._respond(request, ResponseForm(document), chat, [ids], prompts.ready)
 
     async def _respond(
-        self, request: Request, form: Form, document: GenerationRequest, prompts: list[list[int]], ready: Ready
+        self,
+        request: Request,
+        form: Form | ResponseForm,
+        document: GenerationRequest,
+        prompts: list[list[int]],
+        ready: Ready,
+        calling: ToolCalling | None = None,
     ) -> Response:
-        answer = Completion(self.client, self.text, self.metrics, document, prompts, ready.longest)
+        answer = Completion(self.client, self.text, self.metrics, document, prompts, ready.longest, calling)
         self.metrics.prompt_tokens.inc(answer.usage.prompt)
         head = {"id": f"{form.prefix}-{secrets.token_hex(12)}", "created": int(time.time()), "model": self.name}
         if not document.stream:
-            return Response(await _until_gone(request, _whole(form, answer, head)), media_type="application/json")
+            return Response(await _until_gone(request, form.whole(answer, head)), media_type="application/json")
         pieces = answer.pieces()
         first = await _until_gone(request, anext(pieces))  # what is wrong is known before the headers are sent
-        events = _events(form, answer, head, first, pieces)
+        events = form.events(answer, head, first, pieces)
         return StreamingResponse(events, media_type="text/event-stream", headers=STREAM_HEADERS)
 
     async def _embeddings(self, request: Request) -> Response:
@@ -151,10 +173,25 @@ class Server:
         self.metrics.whole.observe(time.monotonic() - began)
         return Response(body, media_type="application/json")
 
-    def _check_model(self, name: str, embeds: bool = False) -> None:
+    def _of_tokens(
+        self, kind: type[Tokens], answer: Callable[[Tokens, Prompts], Awaitable[dict[str, Any]]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """The handler of texts that become ids, or of ids that become text."""
+
+        async def handle(request: Request) -> Response:
+            document = await self._document(request, kind)
+            self._check_name(document.model or self.name)
+            return JSONResponse(await answer(document, self._prompts(document.field)))
+
+        return handle
+
+    def _check_name(self, name: str) -> None:
         if name != self.name:
             sentence = f"there is no model {quoted(name)} here; there is {self.name}"
             raise ApiError(404, sentence, "model", "model_not_found")
+
+    def _check_model(self, name: str, embeds: bool = False) -> None:
+        self._check_name(name)
         if embeds != self._embeds:
             gives = "vectors: ask /v1/embeddings" if self._embeds else "text: ask /v1/completions"
             raise ApiError(400, f"the model {name} gives {gives}", "model")
@@ -170,8 +207,7 @@ class Server:
 
     async def _model(self, request: Request) -> Response:
         name = request.path_params["name"]
-        if name != self.name:
-            raise ApiError(404, f"there is no model {quoted(name)} here", "model", "model_not_found")
+        self._check_name(name)
         return JSONResponse(self._card())
 
     def _card(self) -> dict[str, Any]:
@@ -202,19 +238,6 @@ async def _failed(request: Request, error: Exception) -> Response:
     return JSONResponse(ApiError(500, "the server failed at this request, and its log says where").document, 500)
 
 
-async def _whole(form: Form, answer: Completion, head: dict[str, Any]) -> bytes:
-    wholes = [Piece(choice) for choice in range(len(answer.prompts) * answer.request.n)]
-    async with aclosing(answer.pieces()) as pieces:
-        async for piece in pieces:
-            whole = wholes[piece.choice]
-            whole.text += piece.text
-            whole.ids += piece.ids
-            whole.entries += piece.entries
-            whole.reason = piece.reason
-    choices = (form.choice(whole, answer) for whole in wholes)
-    return await with_list("choices", choices, head | {"object": form.name, "usage": answer.usage.document})
-
-
 async def _until_gone(request: Request, work: Awaitable[Found]) -> Found:
     """The work's result. Ends the work when the client goes away, and raises ClientDisconnect."""
     task = asyncio.ensure_future(work)
@@ -233,36 +256,3 @@ async def _until_gone(request: Request, work: Awaitable[Found]) -> Found:
 async def _disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-async def _events(
-    form: Form, answer: Completion, head: dict[str, Any], first: Piece, pieces: AsyncGenerator[Piece, None]
-) -> AsyncIterator[bytes]:
-    """Server-sent events: one for each piece, then the counts if they were asked for, then `[DONE]`."""
-    head = head | {"object": form.chunk}
-    usage = answer.request.stream_options.include_usage
-    same = json.dumps(head)[:-1]  # what all events have is written once
-    after = "]" + ', "usage": null' * usage + "}\n\n"
-    begun: set[int] = set()
-
-    def event(piece: Piece) -> bytes:
-        choice = form.delta(piece, answer, piece.choice not in begun)
-        begun.add(piece.choice)
-        return f'data: {same}, "choices": [{_encode(choice)}{after}'.encode()
-
-    try:
-        yield event(first)
-        async for piece in pieces:
-            if piece.text or piece.reason or answer.request.return_token_ids:
-                yield event(piece)
-        if usage:
-            yield _event(head | {"choices": [], "usage": answer.usage.document})
-    except ApiError as error:
-        yield _event(error.document)
-    finally:
-        await pieces.aclose()
-    yield b"data: [DONE]\n\n"
-
-
-def _event(document: dict[str, Any]) -> bytes:
-    return b"data: " + _encode(document).encode() + b"\n\n"

@@ -52,12 +52,14 @@ class ChatTemplate:
             raise ValueError(f"the model's chat template cannot be read: {error}") from error
         self._special = dict(special)
 
-    def render(self, messages: Sequence[dict[str, str]]) -> str:
-        """The text of a chat that the assistant is to continue. Raises ValueError with one sentence."""
-        given: dict[str, Any] = {"messages": list(messages), "tools": None, "documents": None}
+    def render(self, messages: Sequence[dict[str, Any]], variables: Mapping[str, Any]) -> str:
+        """The text of a chat that the assistant is to continue, with the template's further `variables`. Raises
+        ValueError with one sentence.
+        """
+        given = {"tools": None, "documents": None, **self._special, **variables, "messages": list(messages)}
         parts, size = [], 0
         try:
-            for part in self._template.generate(**given, add_generation_prompt=True, **self._special):
+            for part in self._template.generate({**given, "add_generation_prompt": True}):
                 parts.append(part)
                 size += len(part)
                 if size > LONGEST_CHAT:

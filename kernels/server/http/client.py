@@ -11,7 +11,7 @@ from kernels.ops.sampling import GREEDY, Sampling
 from kernels.server.http.engine_state import EngineState
 from kernels.server.http.errors import ApiError
 from kernels.server.messages import AbortRequest, AddRequest, News, Ready, RequestVectors
-from kernels.server.scheduler.requests import Logprobs
+from kernels.server.scheduler.requests import LogitsOptions, Logprobs
 
 
 class TokenEvent(NamedTuple):
@@ -23,6 +23,8 @@ class TokenEvent(NamedTuple):
     reason: str | None
     cached: int = 0
     logprobs: Logprobs | None = None
+    prompt: list[Logprobs] | None = None
+    """With the first token, where the prompt's tokens get log probabilities: those from the second on."""
 
 
 class EngineClient:
@@ -80,13 +82,15 @@ class EngineClient:
         sampling: Sampling,
         stop_ids: frozenset[int],
         logprobs: int | None = None,
+        options: LogitsOptions | None = None,
+        echo: bool = False,
     ) -> AsyncGenerator[list[TokenEvent], None]:
         """The tokens of one request's answer, each time all that have come. Leaving the iteration early cancels it.
-        `logprobs` as `kernels.server.scheduler.requests.Request` has it.
+        `logprobs`, `options` and `echo` as `kernels.server.messages.AddRequest` has them.
 
         Raises ApiError when the engine is not ready, refuses or dies.
         """
-        with self._opened(ids, max_tokens, sampling, stop_ids, logprobs) as queue:
+        with self._opened(ids, max_tokens, sampling, stop_ids, logprobs, options, echo) as queue:
             while True:
                 received = [await queue.get()]
                 while not queue.empty():
@@ -94,6 +98,9 @@ class EngineClient:
                 events = [each for each in received if isinstance(each, TokenEvent)]
                 if events and events[-1].reason == "deadline":
                     raise self._overloaded()
+                if events and events[-1].reason == "failed":
+                    sentence = "response_format: the answer went beyond what its grammar can follow"
+                    raise ApiError(400, sentence, "response_format")
                 if events:
                     yield events
                 if events and events[-1].reason:
@@ -121,6 +128,8 @@ class EngineClient:
         sampling: Sampling,
         stop_ids: frozenset[int],
         logprobs: int | None = None,
+        options: LogitsOptions | None = None,
+        echo: bool = False,
     ) -> Iterator[asyncio.Queue[Any]]:
         """Sends a request to the engine and yields the queue of what comes for it. Leaving before its end cancels it.
 
@@ -132,7 +141,7 @@ class EngineClient:
             raise self.not_ready()
         name, queue = f"{self._prefix}{next(self._names)}", asyncio.Queue[Any]()
         self._open[name] = queue
-        self._send(AddRequest(name, ids, max_tokens, sampling, stop_ids, self.wait_seconds, logprobs))
+        self._send(AddRequest(name, ids, max_tokens, sampling, stop_ids, self.wait_seconds, logprobs, options, echo))
         try:
             yield queue
         finally:
@@ -148,10 +157,11 @@ class EngineClient:
             queue = self._open.get(name)
             if queue is not None:
                 own = next(logprobs[name]) if name in logprobs else None
-                queue.put_nowait(TokenEvent(token, reason, news.cached.get(name, 0), own))
+                prompt = news.prompt_logprobs.pop(name, None)
+                queue.put_nowait(TokenEvent(token, reason, news.cached.get(name, 0), own, prompt))
             if reason:
                 self._open.pop(name, None)
-        for name, sentence in news.refusals.items():
+        for name, refusal in news.refusals.items():
             queue = self._open.pop(name, None)
             if queue is not None:
-                queue.put_nowait(ApiError(400, sentence, code="context_length_exceeded"))
+                queue.put_nowait(ApiError(400, *refusal))

@@ -10,7 +10,8 @@ class LogprobEntry(NamedTuple):
 
     token: int
     offset: int
-    logprobs: Logprobs
+    logprobs: Logprobs | None
+    """None for the first token of a prompt, which nothing precedes."""
 
 
 class Entries:
@@ -20,7 +21,7 @@ class Entries:
         self._held: list[LogprobEntry] = []
         self._made = self._told = 0
 
-    def add(self, token: int, logprobs: Logprobs, made: int) -> None:
+    def add(self, token: int, logprobs: Logprobs | None, made: int) -> None:
         """Adds a token that makes the text `made` characters longer. A stop text may still remove some of them."""
         self._held.append(LogprobEntry(token, self._made, logprobs))
         self._made += made

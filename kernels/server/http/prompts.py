@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from kernels.server.http.errors import ApiError
-from kernels.server.http.text import TextCodec
+from kernels.server.http.text import TextCodec, Variables
 from kernels.server.http.text_bounds import TooLong
 from kernels.server.messages import Ready
 from kernels.server.scheduler.requests import input_too_long, prompt_too_long
@@ -38,21 +38,21 @@ class Prompts:
             return [self.text.encode(each, self.ready.longest) if isinstance(each, str) else each for each in given]
 
         texts = [each for each in given if isinstance(each, str)]
-        return await self._checked(await self._beside(ids, texts))
+        return await self._checked(await self.beside(ids, texts))
 
-    async def of_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+    async def of_chat(self, messages: Sequence[dict[str, Any]], variables: Variables) -> list[int]:
         """The ids of a chat that the assistant is to continue. Raises ApiError."""
 
         def ids() -> list[int]:
-            return self.text.chat(messages, self.ready.longest)
+            return self.text.chat(messages, self.ready.longest, variables)
 
-        return (await self._checked([await self._beside(ids, [message["content"] for message in messages])]))[0]
+        return (await self._checked([await self.beside(ids, [message["content"] for message in messages])]))[0]
 
     @property
     def _most(self) -> int:
         return self.ready.longest - (self.answer or 0)
 
-    async def _beside(self, work: Callable[[], Found], texts: Sequence[str]) -> Found:
+    async def beside(self, work: Callable[[], Found], texts: Sequence[str]) -> Found:
         """What encodes these texts, run here if they are short."""
         try:
             if len(texts) < MANY_PARTS and sum(map(len, texts)) < LONG_TEXT:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -17,7 +17,10 @@ from pydantic import (
 )
 
 from kernels.ops.sampling import TEMPERATURES
-from kernels.server.http.errors import quoted, refused
+from kernels.server.http.chat_messages import Message
+from kernels.server.http.errors import refused
+from kernels.server.http.logits_fields import LogitsFields
+from kernels.server.http.tools import ToolFields
 from kernels.server.http.unserved import NONE, OF_OTHER_SERVERS, OFF, not_served
 from kernels.server.scheduler.requests import prompt_too_long
 
@@ -33,11 +36,9 @@ LEAST_TOP_P = 1e-30
 Ids = Annotated[list[StrictInt], Field(min_length=1, fail_fast=True)]
 Texts = str | Ids | Annotated[list[str], Field(fail_fast=True)] | Annotated[list[Ids], Field(fail_fast=True)]
 """A text or token ids, or a list of either. Checking a list ends at its first mistake: a body holds millions."""
+OWN_VARIABLES = {"messages", "tools", "documents", "add_generation_prompt"}
+"""The variables of a chat template that follow from other fields of a request."""
 UNSERVED: dict[str, tuple[Any, ...]] = {
-    "logit_bias": (None, {}),
-    "presence_penalty": (None, 0),
-    "frequency_penalty": (None, 0),
-    "repetition_penalty": (None, 1),
     "min_p": (None, 0),
     "min_tokens": (None, 0),
     "best_of": (None, 1),
@@ -48,11 +49,6 @@ UNSERVED: dict[str, tuple[Any, ...]] = {
     "tool_choice": (None, "none", "auto"),
     "functions": (None, []),
     "function_call": (None, "none", "auto"),
-    "response_format": (None, {"type": "text"}),
-    "structured_outputs": NONE,
-    "guided_json": NONE,
-    "guided_regex": NONE,
-    "guided_choice": NONE,
     "guided_grammar": NONE,
     "stop_token_ids": (None, []),
     "allowed_token_ids": NONE,
@@ -71,17 +67,7 @@ UNSERVED: dict[str, tuple[Any, ...]] = {
     "add_generation_prompt": (None, True),
     "continue_final_message": OFF,
 } | OF_OTHER_SERVERS
-"""Fields that would change the answer and that this server has no part for, with the values that change nothing."""
-UNSERVED_OF_MESSAGES: dict[str, tuple[Any, ...]] = {
-    "tool_calls": (None, []),
-    "tool_call_id": NONE,
-    "function_call": NONE,
-    "audio": NONE,
-    "refusal": (None, ""),
-    "reasoning": (None, ""),
-    "reasoning_content": (None, ""),
-}
-"""The same of a chat's messages."""
+"""Fields that would change the answer and that a kind of request lacks, with the values that change nothing."""
 
 
 def without_nulls(given: Any) -> Any:
@@ -123,7 +109,7 @@ def texts_or_ids(most: int, too_long: Callable[[int, int, ValidationInfo], str])
     return checked
 
 
-class GenerationRequest(BaseModel, ABC):
+class GenerationRequest(LogitsFields, ABC):
     """What both kinds of request have. `top_k`, `ignore_eos` and `return_token_ids` are known from vLLM."""
 
     model: str
@@ -160,7 +146,8 @@ class GenerationRequest(BaseModel, ABC):
         if not isinstance(given, dict):
             return given
         for name, value in given.items():
-            if value not in UNSERVED.get(name, (value,)) and not _without_effect(name, given):
+            harmless = (value,) if name in cls.model_fields else UNSERVED.get(name, (value,))
+            if value not in harmless and not _without_effect(name, given):
                 raise refused(name, not_served(name))
         fields = without_nulls(given)
         stop = fields.get("stop", [])
@@ -186,7 +173,10 @@ def _without_effect(name: str, given: dict[str, Any]) -> bool:
 class CompletionRequest(GenerationRequest):
     """`POST /v1/completions`. Without a limit an answer has up to 16 tokens, as many as the context has room for."""
 
+    max_tokens: int | None = Field(default=None, ge=0)
+    """0: the prompt alone, with `echo`."""
     prompt: Texts
+    echo: bool = False
     logprobs: Annotated[StrictInt, Field(ge=0, le=MOST_LIKELIEST)] | None = None
 
     _said = field_validator("prompt", mode="wrap")(
@@ -203,7 +193,13 @@ class CompletionRequest(GenerationRequest):
         return self.logprobs
 
     def tokens(self, room: int) -> int:
-        return self.limit or min(DEFAULT_TOKENS, room)
+        return min(DEFAULT_TOKENS, room) if self.limit is None else max(1, self.limit)
+
+    @model_validator(mode="after")
+    def _some_text(self) -> Self:
+        if self.max_tokens == 0 and not self.echo:
+            raise refused("max_tokens", "max_tokens: it must be 1 or more, or 0 with echo")
+        return self
 
     @property
     def prompts(self) -> Sequence[str | list[int]]:
@@ -212,54 +208,13 @@ class CompletionRequest(GenerationRequest):
         return [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
 
 
-class TextPart(BaseModel):
-    """A part of a message; this server reads text only."""
-
-    type: Literal["text"]
-    text: str
-
-
-class Message(BaseModel):
-    """One message of a chat. `name`, of who speaks, is for the model's chat template."""
-
-    role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Annotated[list[TextPart], Field(fail_fast=True)]
-    name: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _served(cls, given: Any) -> Any:
-        for name, harmless in UNSERVED_OF_MESSAGES.items() if isinstance(given, dict) else ():
-            if name in given and given[name] not in harmless:
-                raise ValueError(f"{name} is not served here")
-        return given
-
-    @field_validator("content", mode="wrap")
-    @classmethod
-    def _text_alone(cls, value: Any, check: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-        if value is None and info.data.get("role") == "assistant":  # what an assistant says that only calls tools
-            return ""
-        try:
-            return check(value)
-        except ValidationError as error:
-            kinds = [each.get("type") for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-            other = next((kind for kind in kinds if isinstance(kind, str) and kind != "text"), None)
-            if other is not None:
-                raise ValueError(f"a part of type {quoted(other)} is not served here: this model reads text") from error
-            raise ValueError("it must be a text, or a list of parts of type text") from error
-
-    @property
-    def document(self) -> dict[str, str]:
-        """What the chat template reads."""
-        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return {"role": self.role, "content": text} | ({"name": self.name} if self.name else {})
-
-
-class ChatCompletionRequest(GenerationRequest):
+class ChatCompletionRequest(GenerationRequest, ToolFields):
     """`POST /v1/chat/completions`. Without a limit the answer may go on to the end of the context."""
 
     messages: list[Message] = Field(min_length=1, max_length=MOST_MESSAGES, fail_fast=True)
     """All messages together may have MOST_MESSAGES parts."""
+    chat_template_kwargs: dict[str, Any] = {}
+    """Further variables of the model's chat template, such as Qwen3's `enable_thinking`."""
     logprobs: StrictBool = False
     top_logprobs: StrictInt = Field(default=0, ge=0, le=MOST_LIKELIEST)
 
@@ -270,6 +225,19 @@ class ChatCompletionRequest(GenerationRequest):
             contents = [each.get("content") for each in value if isinstance(each, dict)]
             if sum(len(content) for content in contents if isinstance(content, list)) > MOST_MESSAGES:
                 raise ValueError(f"they have more than {MOST_MESSAGES:,} parts")
+        return value
+
+    @model_validator(mode="after")
+    def _one_demand(self) -> Self:
+        if self.must_call and self.logits_options and self.logits_options.grammar:
+            raise refused("tool_choice", "tool_choice: an answer that must be a call follows no other grammar")
+        return self
+
+    @field_validator("chat_template_kwargs")
+    @classmethod
+    def _further(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if own := sorted(value.keys() & OWN_VARIABLES):
+            raise ValueError(f"{own[0]} is no variable that it may set")
         return value
 
     @field_validator("top_logprobs")

@@ -3,15 +3,18 @@
 import logging
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from kernels.server.http.chat_template import ChatTemplate, template_of
 from kernels.server.http.text_bounds import TooLong, byte_characters, longest_token
+from kernels.server.http.tools import ToolFormat, format_of
 from kernels.server.spec import json_object
 
 logger = logging.getLogger(__name__)
+Variables = Mapping[str, Any]
+NO_VARIABLES: Variables = {}
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 MOST_HELD = 16
 """Tokens that are held back at most. A character has four bytes, so only broken ones go on for longer, and looking at
@@ -24,24 +27,33 @@ PLAIN_TEMPLATE = "{role}: {content}\n"
 
 
 class TextCodec(Protocol):
-    """How a model's texts become ids and back. `stop_ids` end an answer."""
+    """How a model's texts become ids and back. `stop_ids` end an answer, and calls of tools have the `tool_format`."""
 
     stop_ids: frozenset[int]
+    tool_format: ToolFormat | None
 
-    def encode(self, text: str, most: float = math.inf) -> list[int]:
-        """The ids of a prompt. Raises TooLong where its size says that there are more than `most`.
+    def encode(self, text: str, most: float = math.inf, special: bool = True) -> list[int]:
+        """The ids of a prompt, with the `special` tokens that the tokenizer adds. Raises TooLong where its size
+        says that there are more than `most`.
 
         In a thread it keeps no other thread waiting, however long the text is.
         """
 
-    def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
-        """The ids of a chat that the assistant is to continue. Raises ValueError with one sentence, and TooLong."""
+    def chat(
+        self, messages: Sequence[dict[str, Any]], most: float = math.inf, variables: Variables = NO_VARIABLES
+    ) -> list[int]:
+        """The ids of a chat that the assistant is to continue, with further `variables` of the chat template. Raises
+        ValueError with one sentence, and TooLong.
+        """
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; bytes that are no whole character end in the replacement character."""
 
     def token_bytes(self, token: int) -> bytes:
         """What a token within a text stands for, in UTF-8; it may be a part of a character."""
+
+    def vocabulary(self) -> tuple[list[bytes], frozenset[int]]:
+        """The bytes of every token, and the special ones, which are part of no text."""
 
 
 def text_of(directory: Path | None, config: dict[str, Any]) -> TextCodec:
@@ -94,26 +106,26 @@ class ModelText:
         file = directory / "chat_template.jinja"
         template = file.read_text() if file.is_file() else template_of(config.get("chat_template"))
         self._template = None if template is None else ChatTemplate(template, special)
+        self.tool_format = None if template is None else format_of(template)
         self.stop_ids = stop_ids
         self._longest = longest_token(own)
         self._before: list[int] = own.encode("a", add_special_tokens=False).ids
         """A token stands behind these, since some tokenizers drop a space at the beginning of a text."""
         self._bytes: dict[int, bytes] = {}
 
-    def encode(self, text: str, most: float = math.inf) -> list[int]:
-        return self._encode(text, most, special=True)
-
-    def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
-        if self._template is None:
-            return self.encode(plain_chat(messages), most)
-        return self._encode(self._template.render(messages), most, special=False)
-
-    def _encode(self, text: str, most: float, special: bool) -> list[int]:
+    def encode(self, text: str, most: float = math.inf, special: bool = True) -> list[int]:
         if self._longest and (least := -(-len(text.encode()) // self._longest)) > most:
             raise TooLong(least)
         # The library lets go of the interpreter's lock for a batch, and not for a single text.
         ids: list[int] = self._own.encode_batch_fast([text], add_special_tokens=special)[0].ids
         return ids
+
+    def chat(
+        self, messages: Sequence[dict[str, Any]], most: float = math.inf, variables: Variables = NO_VARIABLES
+    ) -> list[int]:
+        if self._template is None:
+            return self.encode(plain_chat(messages, variables), most)
+        return self.encode(self._template.render(messages, variables), most, special=False)
 
     def decode(self, ids: Sequence[int]) -> str:
         text: str = self._own.decode(list(ids), skip_special_tokens=True)
@@ -123,6 +135,10 @@ class ModelText:
         if token not in self._bytes:
             self._bytes[token] = self._found_bytes(token)
         return self._bytes[token]
+
+    def vocabulary(self) -> tuple[list[bytes], frozenset[int]]:
+        special = frozenset(token for token, added in self._own.get_added_tokens_decoder().items() if added.special)
+        return [*map(self._found_bytes, range(max(self._own.get_vocab().values()) + 1))], special
 
     def _found_bytes(self, token: int) -> bytes:
         own = self._own
@@ -140,17 +156,21 @@ class ModelText:
 class ByteText:
     """For a model without a tokenizer: a text's bytes are its ids, and an id beyond them is written as `<id>`."""
 
+    tool_format: ToolFormat | None = None
+
     def __init__(self, stop_ids: frozenset[int]) -> None:
         self.stop_ids = stop_ids
 
-    def encode(self, text: str, most: float = math.inf) -> list[int]:
+    def encode(self, text: str, most: float = math.inf, special: bool = True) -> list[int]:
         encoded = text.encode()
         if len(encoded) > most:
             raise TooLong(len(encoded))
         return list(encoded)
 
-    def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
-        return self.encode(plain_chat(messages), most)
+    def chat(
+        self, messages: Sequence[dict[str, Any]], most: float = math.inf, variables: Variables = NO_VARIABLES
+    ) -> list[int]:
+        return self.encode(plain_chat(messages, variables), most)
 
     def decode(self, ids: Sequence[int]) -> str:
         return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
@@ -158,11 +178,18 @@ class ByteText:
     def token_bytes(self, token: int) -> bytes:
         return bytes([token]) if token < 256 else f"<{token}>".encode()
 
+    def vocabulary(self) -> tuple[list[bytes], frozenset[int]]:
+        return [*map(self.token_bytes, range(256))], frozenset()
 
-def plain_chat(messages: Sequence[dict[str, str]]) -> str:
+
+def plain_chat(messages: Sequence[dict[str, Any]], variables: Variables = NO_VARIABLES) -> str:
     """A chat as text, without a template. Raises ValueError with one sentence."""
     if any("name" in message for message in messages):
         raise ValueError("messages: this model has no chat template, which alone has a place for a name")
+    if any("tool_calls" in message for message in messages):
+        raise ValueError("messages: this model has no chat template, which alone has a place for calls of tools")
+    if variables:
+        raise ValueError("chat_template_kwargs: this model has no chat template")
     return "".join(PLAIN_TEMPLATE.format(**message) for message in messages) + "assistant:"
 
 

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernels.model_files import longest_sequence
 from kernels.model_files.architectures import kind_of
-from kernels.server.messages import AbortRequest, AddRequest, EngineReport, News, Ping, Ready, RequestVectors, Stop
+from kernels.server.messages import (
+    AbortRequest,
+    AddRequest,
+    EngineReport,
+    News,
+    Ping,
+    Ready,
+    Refusal,
+    RequestVectors,
+    Stop,
+)
 from kernels.server.processes.lifecycle import live
 from kernels.server.scheduler.requests import input_too_long
 from kernels.server.spec import Spec, configuration, json_object
@@ -157,7 +167,8 @@ def _take(encoder: Encoder, connection: Connection, waiting: deque[Waiting], rep
             waiting.remove(each)
     elif isinstance(message, AddRequest):
         if len(message.ids) > encoder.longest:
-            connection.send(News(refusals={message.name: input_too_long(len(message.ids), encoder.longest)}))
+            sentence = input_too_long(len(message.ids), encoder.longest)
+            connection.send(News(refusals={message.name: Refusal(sentence, code="context_length_exceeded")}))
             return
         deadline = time.monotonic() + message.seconds if math.isfinite(message.seconds) else math.inf
         waiting.append(Waiting(message.name, message.ids, deadline))

@@ -250,7 +250,7 @@ def _divided(news: News) -> dict[int, News]:
         if number not in divided:
             divided[number] = News()
         divided[number].tokens.append(event)
-    for name in ("refusals", "cached", "logprobs"):
+    for name in ("refusals", "cached", "logprobs", "prompt_logprobs"):
         for request, value in getattr(news, name).items():
             getattr(divided.setdefault(_number(request), News()), name)[request] = value
     return divided

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from kernels.server.messages import AbortRequest, EngineReport, News, Ping, Ready, Stop
+from kernels.server.messages import AbortRequest, EngineReport, News, Ping, Ready, Refusal, Stop
+from kernels.server.processes.grammar_compiler import GrammarCompiler
 from kernels.server.processes.lifecycle import live
 from kernels.server.scheduler.requests import Request
 from kernels.server.spec import Spec
@@ -16,6 +17,8 @@ from kernels.server.starting import Phases
 if TYPE_CHECKING:
     from kernels.server.execution.engine import Engine
 
+COMPILING_MS = 1
+"""How long an engine without other work waits for messages before it looks whether a grammar is ready."""
 REPORT_SECONDS = 0.25
 """How often the engine tells of itself while it works."""
 
@@ -30,10 +33,10 @@ def main(spec: Spec, connection: Connection) -> None:
 
         return build_engine(spec, phases)
 
-    live(build, serve, connection)
+    live(build, lambda engine, pipe: serve(engine, pipe, GrammarCompiler(spec)), connection)
 
 
-def serve(engine: "Engine", connection: Connection) -> None:
+def serve(engine: "Engine", connection: Connection, compiler: GrammarCompiler) -> None:
     """Runs steps until it is stopped or the pipe is closed, which raises EOFError. Waits only while there are none.
 
     The first news are a report, so that nobody takes a server without requests for one without free KV pages.
@@ -47,9 +50,18 @@ def serve(engine: "Engine", connection: Connection) -> None:
     has_room.register(connection, select.POLLOUT)
     while True:
         while engine.idle or arrived.poll(0):
-            _take(engine, connection.recv(), open_requests, news)
+            if compiler.pending and not arrived.poll(COMPILING_MS):
+                break
+            _take(engine, connection.recv(), open_requests, news, compiler)
             if news.refusals or news.report:
                 break
+        for request, error in compiler.compiled():
+            if error is None:
+                _add(engine, request, open_requests, news)
+            else:
+                news.refusals[request.name] = Refusal(f"response_format: {error}", "response_format")
+        if compiler.pending and engine.idle and not (news.refusals or news.report):
+            continue
         tokens = engine.run_step()
         made = Counter(each.request.name for each in tokens if each.request.cached and each.token is not None)
         for request, token, reason, logprobs in tokens:
@@ -57,6 +69,9 @@ def serve(engine: "Engine", connection: Connection) -> None:
                 continue
             if made.get(request.name) == request.answered:  # its first tokens
                 news.cached[request.name] = request.cached
+            if request.prompt_logprobs:
+                news.prompt_logprobs[request.name] = list(request.prompt_logprobs.values())
+                request.prompt_logprobs = {}
             news.tokens.append((request.name, token, reason))
             if logprobs is not None:
                 news.logprobs.setdefault(request.name, []).append(logprobs)
@@ -70,25 +85,35 @@ def serve(engine: "Engine", connection: Connection) -> None:
             news = News()
 
 
-def _take(engine: "Engine", message: Any, open_requests: dict[str, Request], news: News) -> None:
+def _take(
+    engine: "Engine", message: Any, open_requests: dict[str, Request], news: News, compiler: GrammarCompiler
+) -> None:
     if isinstance(message, Stop):
         raise EOFError
     if isinstance(message, Ping):
         news.report = asdict(_report(engine))
         return
     if isinstance(message, AbortRequest):
+        compiler.pending.pop(message.name, None)
         request = open_requests.pop(message.name, None)
         if request is not None:
             engine.cancel(request)
         return
-    name, ids, max_tokens, sampling, stop_ids, seconds, logprobs = message
-    request = Request(name, ids, max_tokens, sampling, stop_ids, time.monotonic() + seconds, logprobs)
+    name, ids, max_tokens, sampling, stop_ids, seconds, logprobs, options, echo = message
+    request = Request(name, ids, max_tokens, sampling, stop_ids, time.monotonic() + seconds, logprobs, echo=echo)
+    if options is not None:
+        compiler.start(request, options)
+    else:
+        _add(engine, request, open_requests, news)
+
+
+def _add(engine: "Engine", request: Request, open_requests: dict[str, Request], news: News) -> None:
     try:
         engine.add(request)
     except ValueError as error:
-        news.refusals[name] = str(error)
-        return
-    open_requests[name] = request
+        news.refusals[request.name] = Refusal(str(error), code="context_length_exceeded")
+    else:
+        open_requests[request.name] = request
 
 
 def _report(engine: "Engine") -> EngineReport:

@@ -189,6 +189,8 @@ class Scheduler:
     def _end(request: Request, token: int) -> FinishReason | None:
         if token in request.stop_ids:
             return "stop"
+        if request.processor is not None and (reason := request.processor.accept(token)) is not None:
+            return reason
         return "length" if request.answered == request.max_tokens else None
 
     def _plan(self, request: Request, step: Step, room: int, chunks: int) -> int:
@@ -236,7 +238,8 @@ class Scheduler:
         if request.in_flight:
             return False
         known = len(request.ids)
-        cached_pages = self.pages.prefix(self._block_hashes(request, (known - 1) // self.limits.page_size))
+        blocks = 0 if request.echo and not request.answered else (known - 1) // self.limits.page_size
+        cached_pages = self.pages.prefix(self._block_hashes(request, blocks))
         missing = self.pages.needed(min(known + 1, self.limits.longest)) - len(cached_pages)
         if self.pages.free - self.pages.unread(cached_pages) < missing:
             return False

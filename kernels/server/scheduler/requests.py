@@ -1,12 +1,15 @@
 """A request with its state in the scheduler, and what one step computes of it."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from kernels.ops.sampling import GREEDY, Sampling
 
-FinishReason = Literal["stop", "length", "cancelled", "deadline"]
+FinishReason = Literal["stop", "length", "complete", "failed", "cancelled", "deadline"]
+"""`stop`: by a stop token. `complete`: by the last token of its grammar. `failed`: the grammar takes no further token.
+"""
 RequestState = Literal["waiting", "running", "finished"]
 
 
@@ -28,6 +31,30 @@ def _exceeded(longest: int, by: str) -> str:
     return f"this model's maximum context length is {longest} tokens, which {by} (context_length_exceeded)"
 
 
+class Grammar(NamedTuple):
+    """What an answer must follow. A `choice` is a JSON list of texts, `lark` as llguidance's documents have it."""
+
+    form: Literal["json_schema", "regex", "choice", "lark"]
+    text: str
+
+
+class LogitsOptions(NamedTuple):
+    """What changes a request's logits before its tokens are drawn, as in OpenAI's and vLLM's APIs."""
+
+    grammar: Grammar | None = None
+    bias: Mapping[int, float] = {}
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+
+
+class LogitsProcessor(Protocol):
+    """What changes one request's logits, as the tokens of its answer demand."""
+
+    def accept(self, token: int) -> FinishReason | None:
+        """Takes note of the answer's next token. Returns why the answer ends with it, if it does."""
+
+
 @dataclass(eq=False)
 class Request:
     """A request and its state in the scheduler. `ids` are those of the prompt and, behind it, of the known answer.
@@ -45,6 +72,9 @@ class Request:
     deadline: float = math.inf
     logprobs: int | None = None
     """How many of the likeliest tokens come with each token, all with log probabilities; None: no log probabilities."""
+    processor: LogitsProcessor | None = None
+    echo: bool = False
+    """Whether the prompt's tokens get log probabilities too, as many as those of the answer."""
 
     prompt_length: int = field(init=False)
     arrival: int = field(init=False, default=-1)
@@ -54,6 +84,8 @@ class Request:
     computed: int = field(init=False, default=0)
     cached: int = field(init=False, default=0)
     """Tokens of the prompt whose keys and values the prefix cache had when the request was first admitted."""
+    prompt_logprobs: dict[int, "Logprobs"] = field(init=False, default_factory=dict)
+    """Those of the prompt's tokens by their places, in order, from the second token on."""
     slot: int = field(init=False, default=-1)
     """The index of its last token in the device's memory while the request runs."""
     admitted: int = field(init=False, default=0)
@@ -116,6 +148,11 @@ class Step:
     def parts(self) -> list[ScheduledTokens]:
         """The decodes, then the chunks: the order of the ids that the step gives back."""
         return self.decodes + self.prefill_chunks
+
+    @property
+    def processes_logits(self) -> bool:
+        """Whether some of its tokens are drawn from logits that a processor changes."""
+        return any(part.samples and part.request.processor is not None for part in self.parts)
 
 
 class Logprobs(NamedTuple):

@@ -4,6 +4,8 @@ import json
 
 COMPLETION = b'{"model": "voice-agent", "prompt": "a", '
 CHAT = b'{"model": "voice-agent", "messages": [{"role": "user", "content": "a"}], '
+TOOL = b'{"type": "function", "function": {"name": "now"}}'
+CALL = b'"tool_calls": [{"id": "1", "type": "function", "function": {"name": "now", "arguments": "%s"}}]'
 IMAGE = CHAT.replace(b'"a"', b'[{"type": "image_url", "image_url": {"url": "http://a"}}]') + b'"n": 1}'
 PROMPT_OF_ONE = (
     "maximum context length is 128 tokens, which the prompt of 1 and the answer of 200 tokens together exceed "
@@ -38,20 +40,32 @@ BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a pa
     (COMPLETION + b'"stop": "' + b"x" * 1001 + b'"}', 400, "1,000 characters at most"),
     (COMPLETION + b'"stop": 5}', 400, "stop: it must be a text, or a list of texts"),
     (COMPLETION + b'"stop": ["a", 5]}', 400, "stop.1: it must be a text"),
+    (COMPLETION + b'"max_tokens": 0}', 400, "max_tokens: it must be 1 or more, or 0 with echo"),
+    (CHAT + b'"echo": true}', 400, "echo is not served here"),
     (COMPLETION + b'"min_p": 0.1}', 400, "min_p is not served here"),
     (COMPLETION + b'"min_tokens": 5}', 400, "min_tokens is not served here"),
     (b'{"model": "voice-agent", "prompt": [1.5]}', 400, "prompt: it must be a text, a list of token ids"),
     (IMAGE, 400, 'messages.0.content: a part of type "image_url" is not served here'),
-    (
-        CHAT.replace(b'"a"', b'"a", "tool_call_id": "1"') + b'"n": 1}',
-        400,
-        "messages.0: tool_call_id is not served here",
-    ),
-    (CHAT.replace(b'"a"', b'null, "tool_calls": [{}]') + b'"n": 1}', 400, "messages.0: tool_calls is not served here"),
+    (CHAT.replace(b'"a"', b'"a", "tool_calls": [{}]') + b'"n": 1}', 400, "messages.0.tool_calls.0.id: it is missing"),
+    (CHAT.replace(b'"a"', b'"a", ' + CALL % b"{") + b'"n": 1}', 400, "arguments: it must be a JSON object"),
+    (CHAT.replace(b'"a"', b'"a", ' + CALL % b"{}") + b'"n": 1}', 400, "no chat template, which alone has a place for"),
     (CHAT.replace(b'"a"', b"null") + b'"n": 1}', 400, "messages.0.content: it must be a text"),
     (CHAT.replace(b'"a"', b'"a", "name": "Ann"') + b'"n": 1}', 400, "no chat template, which alone has a place for"),
-    (CHAT + b'"tools": [{}]}', 400, "tools is not served here"),
+    (CHAT + b'"tools": [{}]}', 400, "tools.0.type: it is missing"),
+    (CHAT + b'"tools": [' + TOOL + b"]}", 400, "tools: this model writes calls of tools in no form"),
+    (CHAT + b'"tools": [' + TOOL + b'], "tool_choice": "any"}', 400, "tool_choice: it must be none, auto, required"),
+    (CHAT + b'"tool_choice": "required"}', 400, "tool_choice: there are no tools"),
+    (CHAT + b'"tool_choice": ' + TOOL.replace(b"now", b"ago") + b"}", 400, 'tool_choice: there is no tool "ago"'),
+    (
+        CHAT + b'"tools": [' + TOOL + b'], "tool_choice": "required", "guided_regex": "a"}',
+        400,
+        "follows no other grammar",
+    ),
+    (COMPLETION + b'"tools": [' + TOOL + b"]}", 400, "tools is not served here"),
     (CHAT + b'"chat_template": "a"}', 400, "chat_template is not served here"),
+    (CHAT + b'"chat_template_kwargs": 5}', 400, "chat_template_kwargs: it must be an object"),
+    (CHAT + b'"chat_template_kwargs": {"tools": []}}', 400, "chat_template_kwargs: tools is no variable that it may"),
+    (CHAT + b'"chat_template_kwargs": {"a": 1}}', 400, "chat_template_kwargs: this model has no chat template"),
     (b'{"model": "gpt", "prompt": "a"}', 404, '"gpt"'),
     (b'{"model": "voice-agent", "prompt": "a", "max_tokens": 200}', 400, PROMPT_OF_ONE),
     (b'{"model": "voice-agent", "prompt": [4096]}', 400, "vocabulary"),
@@ -70,7 +84,15 @@ BAD_REQUESTS: list[tuple[bytes, int, str]] = [  # the body, the status, and a pa
     (b'{"model": "voice-agent", "prompt": []}', 400, "prompt"),
     (b'{"model": "voice-agent", "n": 100, "prompt": ' + json.dumps(["a"] * 11).encode() + b"}", 400, "1,024"),
     (b'{"model": "voice-agent", "prompt": "a", "temperature": -1}', 400, "temperature"),
-    (b'{"model": "voice-agent", "prompt": "a", "logit_bias": {"5": 1}}', 400, "logit_bias"),
+    (COMPLETION + b'"logit_bias": {"a": 1}}', 400, "logit_bias.a.[key]: it must be a whole number"),
+    (COMPLETION + b'"logit_bias": {"5": 101}}', 400, "logit_bias.5: it must be 100"),
+    (COMPLETION + b'"logit_bias": {"4096": 1}}', 400, "logit_bias: an id lies outside of the vocabulary"),
+    (COMPLETION + b'"presence_penalty": 3}', 400, "presence_penalty: it must be 2"),
+    (COMPLETION + b'"repetition_penalty": 0}', 400, "repetition_penalty: it must be 0.01 or more"),
+    (CHAT + b'"response_format": {"type": "xml"}}', 400, "response_format.type: it must be 'text', 'json_object' or"),
+    (CHAT + b'"response_format": {"type": "json_schema"}}', 400, "response_format: json_schema is missing"),
+    (CHAT + b'"structured_outputs": {"grammar": "a"}}', 400, "structured_outputs: grammar is not served here"),
+    (CHAT + b'"guided_regex": "a", "guided_choice": ["a"]}', 400, "names several grammars"),
     (b'{"model": "voice-agent", "prompt": "a", "stream": true, "max_tokens": 500}', 400, "128 tokens"),
     (b'{"model": "voice-agent", "prompt": "a", "logprobs": 21}', 400, "logprobs: "),
     (b'{"model": "voice-agent", "prompt": "a", "logprobs": -1}', 400, "logprobs: "),

@@ -93,6 +93,15 @@ def test_equal_logits_and_nan() -> None:
     assert drawn(logits, [Sampling()] * 3, [0, 0, 0]) == [200, 0, 9]
 
 
+def test_a_token_that_a_grammar_bars_is_never_drawn() -> None:
+    logits = torch.full((4, VOCAB), float("-inf"), dtype=torch.float16)
+    logits[:, [3, 150, 299]] = torch.tensor([1.0, 2.0, 0.5], dtype=torch.float16)
+    hows = [Sampling(), Sampling(1.0, seed=1), Sampling(2.0, top_k=50, seed=2), Sampling(1.0, top_p=0.5, seed=3)]
+    expected = [choose(row, how, 9) for row, how in zip(logits.float().numpy(), hows, strict=True)]
+    assert drawn(logits, hows, [9] * 4) == expected
+    assert {*expected} <= {3, 150, 299}
+
+
 def test_embeds_what_is_given_or_the_newest_of_a_slot() -> None:
     table, last = torch.randn(50, 3000), torch.tensor([7, 49, 3])
     given, source = torch.tensor([5, 0, 0, 11]), torch.tensor([-1, 1, 0, -1])

@@ -166,6 +166,25 @@ def test_log_probabilities_are_the_models_and_change_no_answer(
             check_logprobs(told, expected, request.ids[request.prompt_length :], request.logprobs)
 
 
+def test_log_probabilities_of_prompts_are_the_models() -> None:
+    """In chunks beside other requests, without the prefix cache, and preempted while a prompt is read or answered."""
+    model = made("llama")
+    eager = runners.runner("eager", model)
+    echoing, silent = requests_of(9), requests_of(9)
+    for number, request in enumerate(echoing):
+        request.echo, request.logprobs = number % 2 == 0, 3
+    own = served(model, echoing, pages=11)
+    served(model, silent)
+    assert own.scheduler.preempted
+    assert [each.ids for each in echoing] == [each.ids for each in silent]
+    for request in echoing:
+        prompt = request.ids[: request.prompt_length]
+        assert sorted(request.prompt_logprobs) == (list(range(1, len(prompt))) if request.echo else [])
+        if request.echo:
+            expected = eager.logits(torch.tensor([prompt]))[0, :-1].log_softmax(-1)
+            check_logprobs([request.prompt_logprobs[at] for at in range(1, len(prompt))], expected, prompt[1:], 3)
+
+
 def check_logprobs(told: list[Logprobs | None], expected: torch.Tensor, ids: list[int], most: int) -> None:
     """Each token's log probabilities are those of `expected` [tokens, vocab], within float32's rounding."""
     assert len(told) == len(ids)

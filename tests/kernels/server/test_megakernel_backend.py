@@ -21,9 +21,11 @@ from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.megakernel_backend import MegakernelBackend, batches_within, crossing
 from kernels.server.messages import AddRequest, Stop
+from kernels.server.processes.grammar_compiler import GrammarCompiler
 from kernels.server.processes.worker import serve
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Request
+from kernels.server.spec import Spec
 from tests.kernels.megakernel.tiny_models import exact
 from tests.kernels.server.interpreted_instance import InterpretedInstance
 
@@ -146,7 +148,7 @@ def test_what_the_prefix_cache_had_is_told_with_the_first_tokens() -> None:
 
 def serve_until_closed(own: Engine, connection: Connection) -> None:
     with pytest.raises(EOFError):
-        serve(own, connection)
+        serve(own, connection, GrammarCompiler(Spec("")))
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,11 @@ from kernels.server.execution.backend import KernelsBackend, block_of
 from kernels.server.execution.engine import Engine
 from kernels.server.execution.sizing import STEP_TOKENS_ON, RequestedSize, limits_for
 from kernels.server.messages import AddRequest, News
+from kernels.server.processes.grammar_compiler import GrammarCompiler
 from kernels.server.processes.worker import serve
 from kernels.server.scheduler.batching import SchedulerLimits
 from kernels.server.scheduler.requests import Logprobs
+from kernels.server.spec import Spec
 from tests.kernels.runners.engine_models import load
 from tests.waiting import wait_for
 
@@ -70,6 +72,6 @@ def test_the_engine_goes_on_while_the_server_does_not_read() -> None:
 
 def _until_closed(own: Engine, connection) -> None:
     try:
-        serve(own, connection)
+        serve(own, connection, GrammarCompiler(Spec("")))
     except EOFError:
         connection.close()

@@ -9,9 +9,10 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from kernels.server.http.bodies import document_of
+from kernels.server.http.chat_messages import Message
 from kernels.server.http.embeddings import EmbeddingRequest
 from kernels.server.http.errors import LONGEST_MESSAGE, ApiError
-from kernels.server.http.schemas import ChatCompletionRequest, CompletionRequest, Message
+from kernels.server.http.schemas import ChatCompletionRequest, CompletionRequest
 from kernels.server.scheduler.requests import prompt_too_long
 
 

@@ -89,6 +89,30 @@ def test_streams_add_up_to_the_same_answer_beside_others(api: httpx.Client, expe
     assert len(answers) == 1, "one seed gives one answer"
 
 
+def test_texts_and_chats_become_ids_and_back(api: httpx.Client) -> None:
+    """As vLLM's clients ask: without a model's name, for texts longer than the context as well."""
+    text, long = text_of(MODEL, CONFIG), PROMPT * 100
+    for asked, ids in (
+        ({"prompt": long}, text.encode(long)),
+        ({"messages": [{"role": "user", "content": PROMPT}]}, text.chat([{"role": "user", "content": PROMPT}])),
+    ):
+        found = api.post("/tokenize", json=asked | {"return_token_strs": True}).json()
+        assert (found["tokens"], found["count"], found["max_model_len"]) == (ids, len(ids), 128)
+        back = api.post("/detokenize", json={"model": "voice-agent", "tokens": ids}).json()["prompt"]
+        assert back == "".join(found["token_strs"])
+    for path, wrong, said in (
+        ("/tokenize", {}, "the body: it must have either a prompt or messages"),
+        (
+            "/tokenize",
+            {"messages": [{"role": "user", "content": "a", "name": "Ann"}]},
+            "messages: this model has no chat",
+        ),
+        ("/detokenize", {"tokens": [4096]}, "tokens: an id lies outside of the vocabulary"),
+    ):
+        refused = api.post(path, json=wrong)
+        assert (refused.status_code, refused.json()["error"]["message"].startswith(said)) == (400, True)
+
+
 def test_a_chat_streams_and_a_stop_text_ends_it(api: httpx.Client) -> None:
     asked = GREEDY | {"messages": [{"role": "user", "content": "What is a list?"}], "max_tokens": 20}
     whole = api.post("/v1/chat/completions", json=asked).json()["choices"][0]["message"]
@@ -121,6 +145,31 @@ def test_log_probabilities_are_the_references_whole_and_streamed(api: httpx.Clie
         assert {len(top) for top in found["top_logprobs"]} == {2}
 
 
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_repeated_prompt_has_its_log_probabilities(api: httpx.Client, expected, reference, most: int) -> None:
+    """As lm-eval asks for the likelihood of a continuation, of several prompts at once, and streamed."""
+    ids, answer = expected
+    text = text_of(MODEL, CONFIG)
+    prompt = text.encode(PROMPT) + ids
+    asked = GREEDY | {"prompt": [prompt, prompt[:1]], "max_tokens": most, "logprobs": 1, "echo": True}
+    whole = api.post("/v1/completions", json=asked).json()
+    found, short = whole["choices"]
+    assert (found["text"].startswith(PROMPT + answer), found["finish_reason"]) == (True, "length")
+    assert whole["usage"]["completion_tokens"] == 2 * most
+    told = found["logprobs"]
+    own = [row[token] for row, token in zip(reference, ids, strict=True)]
+    assert told["token_logprobs"][len(prompt) - TOKENS : len(prompt)] == pytest.approx(own, abs=1e-4)
+    assert (told["token_logprobs"][0], told["top_logprobs"][0]) == (None, None)
+    for at, (token, top) in enumerate(zip(told["token_logprobs"], told["top_logprobs"], strict=True)):
+        assert not at or token <= max(top.values())
+    assert told["text_offset"] == [len(text.decode(prompt[:at])) for at in range(len(prompt) + most)]
+    assert len(short["logprobs"]["tokens"]) == 1 + most
+    stream = [event["choices"][0] for event in events(api, "/v1/completions", asked | {"prompt": PROMPT + answer})]
+    assert "".join(choice["text"] for choice in stream).startswith(PROMPT + answer)
+    plain = api.post("/v1/completions", json=asked | {"prompt": PROMPT, "logprobs": None}).json()["choices"][0]
+    assert (plain["text"].startswith(PROMPT), plain["logprobs"]) == (True, None)
+
+
 def test_a_chat_has_the_log_probabilities_of_its_text(api: httpx.Client) -> None:
     chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 8, "logprobs": True, "top_logprobs": 3}
     whole = api.post("/v1/chat/completions", json=GREEDY | chat).json()["choices"][0]
@@ -132,13 +181,91 @@ def test_a_chat_has_the_log_probabilities_of_its_text(api: httpx.Client) -> None
         assert {len(each["top_logprobs"]) for each in entries} == {3}
 
 
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "kind": {"enum": ["list", "set"]},
+        "sizes": {"type": "array", "items": {"enum": [1, 20]}, "maxItems": 3},
+    },
+    "required": ["kind", "sizes"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "collection", "schema": SCHEMA}}},
+        {"structured_outputs": {"json": SCHEMA}},
+        {"guided_json": json.dumps(SCHEMA)},
+    ],
+)
+def test_an_answer_follows_its_json_schema_whole_and_streamed(api: httpx.Client, field: dict) -> None:
+    """It ends with the last character, also where no token may stop it, and its tokens are counted."""
+    asked = {"model": "voice-agent", "messages": [{"role": "user", "content": PROMPT}], "seed": 2, "ignore_eos": True}
+    asked |= field | {"logit_bias": {str(each): -100 for each in text_of(MODEL, CONFIG).encode(" \n")}}
+    whole = api.post("/v1/chat/completions", json=asked).json()["choices"][0]
+    document = json.loads(whole["message"]["content"])
+    assert (document.keys(), whole["finish_reason"]) == (SCHEMA["properties"].keys(), "stop")
+    stream = events(api, "/v1/chat/completions", asked)
+    assert "".join(event["choices"][0]["delta"]["content"] for event in stream) == whole["message"]["content"]
+    assert stream[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+def test_a_grammar_that_cannot_be_followed_is_refused_and_others_go_on(api: httpx.Client) -> None:
+    schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "text"}}}
+    for stream in (False, True):
+        found = api.post(
+            "/v1/completions", json=GREEDY | {"prompt": PROMPT, "response_format": schema, "stream": stream}
+        )
+        error = found.json()["error"]
+        assert (found.status_code, error["param"]) == (400, "response_format")
+        assert error["message"] == "response_format: Invalid type: text"
+
+
+def test_a_bias_and_a_penalty_change_the_answer(api: httpx.Client, expected) -> None:
+    ids, _ = expected
+    asked = GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS, "return_token_ids": True}
+    for change in ({"logit_bias": {str(ids[0]): -100}}, {"repetition_penalty": 100}, {"presence_penalty": 2}):
+        assert api.post("/v1/completions", json=asked | change).json()["choices"][0]["token_ids"] != ids
+
+
 def test_openais_own_client_gets_what_it_asks_for(api: httpx.Client) -> None:
     calls = Path(__file__).parents[3] / "benchmarks" / "openai_calls.py"
     environment = os.environ | {"PYTHONPATH": str(PACKAGES), "OPENAI_API_KEY": "secret"}
     url = str(api.base_url).rstrip("/")
     done = subprocess.run([sys.executable, calls, url], env=environment, capture_output=True, check=True, timeout=300)
     found = json.loads(done.stdout)
-    assert (found["errors"], found["answered"]) == ([], 9)
+    assert (found["errors"], found["answered"]) == ([], 11)
+
+
+def test_a_response_is_the_answer_of_its_chat_whole_and_as_events(api: httpx.Client) -> None:
+    system, user = ({"role": role, "content": PROMPT} for role in ("system", "user"))
+    chat = {"model": "voice-agent", "temperature": 0, "messages": [system, user], "max_tokens": 8}
+    expected = api.post("/v1/chat/completions", json=chat).json()
+    part = {"type": "input_text", "text": PROMPT}
+    asked = {"model": "voice-agent", "temperature": 0, "instructions": PROMPT, "max_output_tokens": 8}
+    for given in (PROMPT, [{"role": "user", "content": [part]}]):
+        found = api.post("/v1/responses", json=asked | {"input": given}).json()
+        (message,) = found["output"]
+        assert message["content"][0]["text"] == expected["choices"][0]["message"]["content"]
+        assert (found["status"], found["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+        assert found["usage"]["total_tokens"] == expected["usage"]["total_tokens"]
+    stream = api.post("/v1/responses", json=asked | {"input": PROMPT, "stream": True}).text
+    told = [json.loads(each) for each in re.findall("^data: (.*)$", stream, re.MULTILINE)]
+    assert [each["type"] for each in told] == re.findall("^event: (.*)$", stream, re.MULTILINE)
+    assert [each["sequence_number"] for each in told] == list(range(len(told)))
+    deltas = [each["delta"] for each in told if each["type"] == "response.output_text.delta"]
+    assert "".join(deltas) == message["content"][0]["text"] == told[-1]["response"]["output"][0]["content"][0]["text"]
+    assert (told[0]["type"], told[-1]["type"]) == ("response.created", "response.incomplete")
+    for field, said in (
+        ({"tools": [{"type": "web_search"}]}, "tools is not served here"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id is not served here"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format: its schema is missing"),
+        ({"temperature": 200}, "temperature: 200.0 is neither 0 nor in"),
+    ):
+        refused = api.post("/v1/responses", json=asked | {"input": PROMPT} | field)
+        assert (refused.status_code, refused.json()["error"]["message"].startswith(said)) == (400, True)
 
 
 def test_choices_of_one_seed_differ_and_come_back(api: httpx.Client) -> None:

@@ -231,3 +231,12 @@ def test_a_template_runs_in_a_sandbox(tmp_path: Path) -> None:
     (tmp_path / "chat_template.jinja").write_text("{{ messages.__class__.__mro__[1].__subclasses__() }}")
     with pytest.raises(ValueError, match="chat template"):
         text_of(tmp_path, {}).chat([{"role": "user", "content": "x"}])
+
+
+def test_a_template_reads_the_variables_of_a_request(tmp_path: Path) -> None:
+    template = "{{ messages[0].content }}{% if enable_thinking is defined and not enable_thinking %} briefly{% endif %}"
+    text, chat = templated(tmp_path, template), [{"role": "user", "content": "the list"}]
+    assert text.chat(chat, variables={"enable_thinking": False}) == text.encode("the list briefly")
+    assert text.chat(chat, variables={"enable_thinking": True}) == text.encode("the list")
+    with pytest.raises(ValueError, match="this model has no chat template"):
+        BYTES.chat(chat, variables={"enable_thinking": False})

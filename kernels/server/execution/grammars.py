@@ -1,0 +1,101 @@
+"""Grammars that answers follow, by llguidance: which tokens may come next, and when an answer is whole.
+
+llguidance reads a grammar within milliseconds and finds the tokens that may come next in some 50 µs, without computing
+them ahead for each state of the grammar. It lets go of the interpreter's lock for both.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.server.scheduler.requests import FinishReason, Grammar
+
+WORD = 32
+"""The tokens of a word of a mask."""
+WHITESPACE = r"[ \n]{0,20}"
+"""Between the parts of JSON: without a bound a small model may write nothing else. 20 characters indent ten levels."""
+
+
+class Grammars:
+    """Makes matchers for a model's tokens."""
+
+    def __init__(self, tokens: Sequence[bytes], special: frozenset[int], encode: Callable[[str], list[int]]) -> None:
+        """`tokens` are what each token of the vocabulary stands for; those that are `special` are part of no text."""
+        from llguidance import LLTokenizer
+
+        wrapper: Any = _Tokens(tokens, special, encode)
+        self._tokenizer = LLTokenizer(wrapper, n_vocab=len(tokens) + 1)
+
+    def matcher(self, grammar: Grammar, stop_ids: frozenset[int]) -> "Matcher":
+        """Raises ValueError with the reason why the grammar cannot be followed."""
+        from llguidance import LLMatcher, LLParserLimits, grammar_from
+
+        if grammar.form == "json_schema":
+            options: Any = {"whitespace_pattern": WHITESPACE, "coerce_one_of": True}
+            text = LLMatcher.grammar_from_json_schema(grammar.text, defaults=options)
+        else:
+            text = grammar_from(grammar.form, grammar.text)
+        own = LLMatcher(self._tokenizer, text, log_level=0, limits=LLParserLimits(verbose_errors=False))
+        if own.is_error():
+            raise ValueError(" ".join(own.get_error().split()))
+        return Matcher(own, self._tokenizer.vocab_size, stop_ids)
+
+
+class Matcher:
+    """Where one answer is in its grammar."""
+
+    def __init__(self, own: Any, tokens: int, stop_ids: frozenset[int]) -> None:
+        self._own, self._tokens = own, tokens
+        self._stop_ids: NDArray[np.int64] = np.array([*stop_ids], np.int64)
+
+    def accept(self, token: int) -> FinishReason | None:
+        """Takes the answer's next token. Returns why the answer ends with it, if it does."""
+        if not self._own.consume_token(token):
+            return "failed"
+        return "complete" if self._own.is_stopped() else None
+
+    @staticmethod
+    def masks(matchers: Sequence["Matcher"], vocabulary: int) -> NDArray[np.int32]:
+        """[matchers, words]: a bit for each token, 1 where it may come next. A stop token may where an answer is whole.
+        Threads share the matchers.
+        """
+        own = -(-matchers[0]._tokens // WORD)
+        masks: NDArray[np.int32] = np.zeros((len(matchers), own), np.int32)
+        places = [(matcher._own, place) for place, matcher in enumerate(matchers)]
+        _executor().unsafe_compute_mask_ptr(places, masks.ctypes.data, masks.strides[0], len(masks))
+        masks = np.pad(masks, ((0, 0), (0, max(0, -(-vocabulary // WORD) - own))))
+        for mask, matcher in zip(masks, matchers, strict=True):
+            if matcher._own.is_accepting():
+                words, bits = mask.view(np.uint32), np.uint32(1) << (matcher._stop_ids % WORD).astype(np.uint32)
+                words[(matcher._tokens - 1) // WORD] &= ~(np.uint32(1) << np.uint32((matcher._tokens - 1) % WORD))
+                known = matcher._stop_ids // WORD < len(words)
+                np.bitwise_or.at(words, (matcher._stop_ids // WORD)[known], bits[known])
+        return masks
+
+
+class _Tokens:
+    """A vocabulary as llguidance reads one. It has one token more, behind all others, for the end of an answer: which
+    tokens stop an answer is the request's to say.
+    """
+
+    is_tokenizer_wrapper = True
+    bos_token_id = None
+
+    def __init__(self, tokens: Sequence[bytes], special: frozenset[int], encode: Callable[[str], list[int]]) -> None:
+        self.eos_token_id = len(tokens)
+        self.tokens = [*tokens, b"<end>"]
+        self.special_token_ids = [*special, self.eos_token_id]
+        self._encode = encode
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return self._encode(text if isinstance(text, str) else text.decode(errors="replace"))
+
+
+@cache
+def _executor() -> Any:
+    from llguidance import LLExecutor
+
+    return LLExecutor()

@@ -1,0 +1,56 @@
+"""Makes what changes the logits of requests, in a thread: a grammar may take a tenth of a second to read, the model's
+vocabulary for the first one longer. The requests wait, and the engine's steps do not.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from kernels.server.scheduler.requests import LogitsOptions, Request
+from kernels.server.spec import Spec, configuration
+
+if TYPE_CHECKING:
+    from kernels.server.execution.grammars import Grammars
+    from kernels.server.execution.logits_processing import Processor
+
+
+class GrammarCompiler:
+    """Requests whose processors are made."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._thread = ThreadPoolExecutor(1, "grammars")
+        self.pending: dict[str, tuple[Request, Future[Processor]]] = {}
+
+    def start(self, request: Request, options: LogitsOptions) -> None:
+        """Begins with a request."""
+        self.pending[request.name] = request, self._thread.submit(self._processor, request, options)
+
+    def compiled(self) -> Iterator[tuple[Request, str | None]]:
+        """The requests that have got their processors, or the reason why not."""
+        for name, (request, future) in list(self.pending.items()):
+            if future.done():
+                del self.pending[name]
+                try:
+                    request.processor = future.result()
+                except ValueError as error:
+                    yield request, str(error)
+                else:
+                    yield request, None
+
+    def _processor(self, request: Request, options: LogitsOptions) -> "Processor":
+        from kernels.server.execution.logits_processing import Processor
+
+        grammar = options.grammar
+        matcher = None if grammar is None else self._grammars.matcher(grammar, request.stop_ids)
+        return Processor(request.ids, options, matcher)
+
+    @cached_property
+    def _grammars(self) -> "Grammars":
+        from kernels.server.execution.grammars import Grammars
+        from kernels.server.http.text import text_of
+
+        text = text_of(*configuration(self._spec))
+        tokens, special = text.vocabulary()
+        return Grammars(tokens, special, lambda given: text.encode(given, special=False))
