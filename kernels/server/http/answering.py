@@ -109,8 +109,9 @@ class Completion:
 
     async def _choice(self, choice: int, ids: list[int], how: Sampling) -> AsyncGenerator[Piece, None]:
         request, text = self.request, self.text
-        stop_ids = frozenset() if request.ignore_eos else text.stop_ids
-        state = StreamState(IncrementalDetokenizer(text), StopChecker(request.stop), Entries())
+        stop_ids = frozenset(request.stop_token_ids) | (frozenset() if request.ignore_eos else text.stop_ids)
+        pieces = IncrementalDetokenizer(text, request.skip_special_tokens)
+        state = StreamState(pieces, StopChecker(request.stop), Entries())
         began, first, count = time.monotonic(), 0.0, 0
         most = request.tokens(self.longest - len(ids))
         async with aclosing(self.client.answer(ids, most, how, stop_ids, request.likeliest)) as answer:

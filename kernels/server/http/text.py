@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from kernels.server.http.chat_template import ChatTemplate, template_of
+from kernels.server.http.chat_template import load_template, special_tokens
 from kernels.server.http.text_bounds import TooLong, byte_characters, longest_token
 from kernels.server.spec import json_object
 
@@ -35,7 +35,7 @@ class TextCodec(Protocol):
     def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
         """The ids of a chat that the assistant is to continue. Raises ValueError with one sentence, and TooLong."""
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of ids; bytes that are no whole character end in the replacement character."""
 
     def token_bytes(self, token: int) -> bytes:
@@ -61,13 +61,6 @@ def _stop_ids(directory: Path | None, config: dict[str, Any]) -> frozenset[int]:
     return frozenset(each for each in ids if isinstance(each, int))
 
 
-def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
-    """The special tokens that a tokenizer's configuration names, each as a text or as an object with its `content`."""
-    given = {name: config.get(name) for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
-    texts = {name: each.get("content") if isinstance(each, dict) else each for name, each in given.items()}
-    return {name: each for name, each in texts.items() if isinstance(each, str) and each}
-
-
 class ModelText:
     """tokenizer.json, read by its own library. transformers, which brings torch, takes seconds to import."""
 
@@ -75,9 +68,7 @@ class ModelText:
         """Raises ValueError for a tokenizer or a template that cannot be read."""
         from tokenizers import AddedToken, Tokenizer
 
-        path = directory / "tokenizer_config.json"
-        config = json_object(path) if path.is_file() else {}
-        special = _special_tokens(config)
+        special = special_tokens(directory)
         try:
             own = Tokenizer.from_file(str(directory / "tokenizer.json"))
         except Exception as error:  # the library raises no class of its own
@@ -89,10 +80,9 @@ class ModelText:
             [AddedToken(each, special=True) for each in dict.fromkeys(special.values()) if each not in known]
         )
         self._own = own
-        file = directory / "chat_template.jinja"
-        template = file.read_text() if file.is_file() else template_of(config.get("chat_template"))
-        self._template = None if template is None else ChatTemplate(template, special)
-        self.stop_ids = stop_ids
+        self._template = load_template(directory)
+        end = own.token_to_id(special.get("eos_token", ""))
+        self.stop_ids = stop_ids if end is None else stop_ids | {end}
         self._longest = longest_token(own)
         self._before: list[int] = own.encode("a", add_special_tokens=False).ids
         """A token stands behind these, since some tokenizers drop a space at the beginning of a text."""
@@ -113,8 +103,8 @@ class ModelText:
         ids: list[int] = self._own.encode_batch_fast([text], add_special_tokens=special)[0].ids
         return ids
 
-    def decode(self, ids: Sequence[int]) -> str:
-        text: str = self._own.decode(list(ids), skip_special_tokens=True)
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        text: str = self._own.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 
     def token_bytes(self, token: int) -> bytes:
@@ -150,7 +140,7 @@ class ByteText:
     def chat(self, messages: Sequence[dict[str, str]], most: float = math.inf) -> list[int]:
         return self.encode(plain_chat(messages), most)
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
 
     def token_bytes(self, token: int) -> bytes:
@@ -167,8 +157,8 @@ def plain_chat(messages: Sequence[dict[str, str]]) -> str:
 class IncrementalDetokenizer:
     """Turns ids into text one by one. Text that further ids may still change is held back."""
 
-    def __init__(self, text: TextCodec) -> None:
-        self._text = text
+    def __init__(self, text: TextCodec, skip_special_tokens: bool = True) -> None:
+        self._text, self._skip = text, skip_special_tokens
         self._ids: list[int] = []
         self._begin = self._told = 0
 
@@ -182,8 +172,8 @@ class IncrementalDetokenizer:
         return self._next(whole=True)
 
     def _next(self, whole: bool) -> str:
-        before = self._text.decode(self._ids[self._begin : self._told])
-        after = self._text.decode(self._ids[self._begin :])
+        before = self._text.decode(self._ids[self._begin : self._told], self._skip)
+        after = self._text.decode(self._ids[self._begin :], self._skip)
         incomplete = after.endswith(REPLACEMENT) and not whole and len(self._ids) - self._told < MOST_HELD
         if incomplete or len(after) <= len(before):
             return ""
