@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kernels.model_files.architectures import kind_of
 from kernels.model_files.config import FILE, check_required, value
 from kernels.model_files.errors import ModelRefused
 
@@ -225,6 +226,13 @@ def is_tied(config: dict[str, Any]) -> bool:
     return default if given is None else bool(given)
 
 
+def has_own_head(config: dict[str, Any]) -> bool:
+    """Whether the files hold an LM head: models of vectors or classes have none, and tied ones share it."""
+    family, names = FAMILIES.get(config.get("model_type", "")), config.get("architectures") or []
+    with_head = family is not None and bool(family.head) and kind_of(config["model_type"], names) == "decoder"
+    return with_head and not is_tied(config)
+
+
 def head_shape(config: dict[str, Any]) -> tuple[int, int]:
     """[vocab, hidden] of the LM head."""
     return value(config, "vocab_size") or 0, value(config, "hidden_size") or 0
@@ -239,7 +247,7 @@ def estimated_parameters(config: dict[str, Any]) -> int:
     family = FAMILIES.get(config["model_type"])
     if family is not None:
         total = sum(_product(shape) for _, shape in family.shapes(config))
-        return total if is_tied(config) or not family.head else total + _product(head_shape(config))
+        return total + _product(head_shape(config)) * has_own_head(config)
     sizes = {what: value(config, what) for what in ("hidden_size", "layers", "intermediate_size", "vocab_size")}
     hidden, layers = sizes["hidden_size"], sizes["layers"]
     if hidden is None or layers is None:

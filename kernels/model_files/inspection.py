@@ -14,6 +14,7 @@ from kernels.model_files.content_checks import check_content, check_paths
 from kernels.model_files.errors import ModelRefused
 from kernels.model_files.families import check_family_fields, estimated_parameters
 from kernels.model_files.headers import BITS, Tensor
+from kernels.model_files.sentence_transformers import SentenceModules, sentence_modules, with_modules
 from kernels.model_files.strict_json import check_size, read_json
 from kernels.model_files.tensors import INDEX, MAX_INDEX, check_against_config, read_tensors
 
@@ -59,7 +60,7 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
         raise ModelRefused("", "files", f"{sum(sizes.values()):,} bytes are over the quota of {quota:,}")
     if FILE not in files:
         raise ModelRefused(FILE, "", "the file is missing; a model directory has it at its top")
-    facts = inspect_config_file(files[FILE])
+    facts = inspect_config_file(files[FILE], sentence_modules(files.get))
     for path in sorted(files.keys() - {FILE}):
         _check_head(path, files[path])
     _check_others(files, sizes)
@@ -80,10 +81,10 @@ def check_config_size(size: int) -> None:
     check_size(FILE, size, MAX_CONFIG)
 
 
-def inspect_config_file(at: Path) -> ModelFacts:
+def inspect_config_file(at: Path, modules: SentenceModules | None = None) -> ModelFacts:
     """Checks the config.json whose content lies at `at`, without the model's other files. Raises ModelRefused."""
     _check_head(FILE, at)
-    return inspect_config(read_json(FILE, at, MAX_CONFIG, MAX_CONFIG_ENTRIES))
+    return inspect_config(with_modules(read_json(FILE, at, MAX_CONFIG, MAX_CONFIG_ENTRIES), modules))
 
 
 def _check_head(path: str, at: Path) -> None:

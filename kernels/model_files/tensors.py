@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels.model_files.config import FILE, dimension_name
 from kernels.model_files.errors import ModelRefused
-from kernels.model_files.families import FAMILIES, Family, head_shape, is_tied
+from kernels.model_files.families import FAMILIES, Family, has_own_head, head_shape
 from kernels.model_files.headers import Tensor, read_header
 from kernels.model_files.strict_json import read_json
 
@@ -18,7 +18,7 @@ MAX_INDEX = 64 * 2**20
 
 def read_tensors(files: Mapping[str, Path]) -> dict[str, Tensor]:
     """All tensors by name, {} when there are no shards. Raises ModelRefused for a bad shard or index."""
-    shards = sorted(path for path in files if path.endswith(".safetensors"))
+    shards = sorted(path for path in files if path.endswith(".safetensors") and "/" not in path)
     tensors: dict[str, Tensor] = {}
     for shard in shards:
         for tensor in read_header(shard, files[shard]):
@@ -72,7 +72,7 @@ def check_against_config(tensors: dict[str, Tensor], config: dict[str, Any]) -> 
         if family.mixture is not None and ".mlp." in name:
             continue
         _check_shape(tensors, prefix + name, shape)
-    if family.head and prefix and not is_tied(config):
+    if prefix and has_own_head(config):
         _check_shape(tensors, family.head, head_shape(config))
 
 

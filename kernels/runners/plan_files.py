@@ -6,7 +6,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from kernels.model_files import ModelRefused
 from kernels.model_files.digests import hash_of, plan_digest
+from kernels.model_files.sentence_transformers import in_folder, sentence_modules, with_modules
 from kernels.plan import Plan
 
 
@@ -37,6 +39,10 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
         raise PlanRefused(f"{config_path}: no valid JSON: {error}") from error
     seed = int(plan.options.get("seed", 0))
     generated = not list(directory.rglob("*.safetensors"))
+    try:
+        config = with_modules(config, sentence_modules(in_folder(directory)))
+    except ModelRefused as error:
+        raise PlanRefused(f"{directory}: {error}") from error
     digest = plan_digest(plan.version, config, _hashes(directory), generated, seed)
     if digest != plan.model_digest:
         what = f"its configuration and files with seed {seed} have" if generated else "its files have"

@@ -99,6 +99,8 @@ def check_tensors(model_dir: Path, config: dict[str, Any]) -> list[str]:
 
 
 def _refuse_mismatches(report: Any, model_dir: Path) -> None:
+    from kernels.model.loading import missing_tensors
+
     for name, mismatch, implied in sorted(report["mismatched_keys"]):
         raise StageError(
             f"The tensor {name} has shape {list(mismatch)}, but config.json implies {list(implied)}.",
@@ -106,8 +108,7 @@ def _refuse_mismatches(report: Any, model_dir: Path) -> None:
             file=_file_of(model_dir, name),
             field=name,
         )
-    missing = sorted(report["missing_keys"])
-    if missing:
+    if missing := missing_tensors(report):
         and_more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise StageError(
             f"config.json implies the tensor {missing[0]}{and_more}, but no safetensors file holds it.",

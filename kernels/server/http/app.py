@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from kernels.model_files.sentence_transformers import SentenceModules
 from kernels.server.http.answering import Completion, Piece
 from kernels.server.http.bodies import document_of
 from kernels.server.http.body_parsing import Document
@@ -51,7 +52,7 @@ class Server:
         text: TextCodec,
         name: str,
         api_key: str | None = None,
-        embeds: bool = False,
+        embeds: SentenceModules | None = None,
         several: bool = False,
     ) -> None:
         """`embeds`: the model gives vectors, and no text. `several`: other web servers have the same engine."""
@@ -143,7 +144,7 @@ class Server:
     async def _embeddings(self, request: Request) -> Response:
         document = await self._document(request, EmbeddingRequest)
         self._check_model(document.model, embeds=True)
-        texts = await self._prompts("input").encoded(document.inputs)
+        texts = await self._prompts("input").encoded(document.inputs(self._embeds or SentenceModules()))
         self.metrics.prompt_tokens.inc(sum(map(len, texts)))
         began = time.monotonic()
         body = await _until_gone(request, embedded(self.client, texts, document))
@@ -154,7 +155,7 @@ class Server:
         if name != self.name:
             sentence = f"there is no model {quoted(name)} here; there is {self.name}"
             raise ApiError(404, sentence, "model", "model_not_found")
-        if embeds != self._embeds:
+        if embeds != (self._embeds is not None):
             gives = "vectors: ask /v1/embeddings" if self._embeds else "text: ask /v1/completions"
             raise ApiError(400, f"the model {name} gives {gives}", "model")
 
