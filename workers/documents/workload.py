@@ -217,7 +217,7 @@ class Sla(Document):
     quality_text: str = Field(
         default="",
         max_length=quality_text.MOST_CHARACTERS,
-        description="text that quality is measured on: plain, or JSON Lines with text, or with a chat's messages",
+        description="text that quality is measured on: plain, or JSON Lines or an array with text, or a chat's messages",
     )
 
     @property

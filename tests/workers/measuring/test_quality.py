@@ -240,9 +240,10 @@ def test_without_its_quality_proven_a_changed_model_meets_nothing(tokens, change
 
 def test_a_model_without_text_writes_its_own():
     wrote: list[int] = []
-    found = texts.sampled(model(), 256, 24, 96, lambda: wrote.append(1))
+    found = texts.sampled(model(), 256, 24, 96, lambda: wrote.append(1), [7, 8])
     assert wrote == [1]
     assert found.ids.shape == (4, 24)
+    assert found.ids[:, :2].tolist() == [[7, 8]] * 4
     assert not found.written
     assert "sampled from the model" in found.source
 
