@@ -12,7 +12,7 @@ from kernels.model_files.errors import ModelRefused
 
 Kind = Literal["decoder", "encoder", "other"]
 
-TEXT_TASKS = ("MASKED_LM", "SEQUENCE_CLASSIFICATION", "TOKEN_CLASSIFICATION", "QUESTION_ANSWERING")
+TEXT_TASKS: tuple[str, ...] = ("MASKED_LM", "SEQUENCE_CLASSIFICATION", "TOKEN_CLASSIFICATION", "QUESTION_ANSWERING")
 TEXT_TASKS += ("MULTIPLE_CHOICE", "NEXT_SENTENCE_PREDICTION")
 """transformers' tables of models that read text in one pass, each with a head for its task."""
 

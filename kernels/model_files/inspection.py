@@ -60,7 +60,7 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
         raise ModelRefused("", "files", f"{sum(sizes.values()):,} bytes are over the quota of {quota:,}")
     if FILE not in files:
         raise ModelRefused(FILE, "", "the file is missing; a model directory has it at its top")
-    facts = inspect_config_file(files[FILE], sentence_modules(files.get))
+    facts = inspect_config_file(files[FILE], modules=sentence_modules(files.get))
     for path in sorted(files.keys() - {FILE}):
         _check_head(path, files[path])
     _check_others(files, sizes)
@@ -81,7 +81,7 @@ def check_config_size(size: int) -> None:
     check_size(FILE, size, MAX_CONFIG)
 
 
-def inspect_config_file(at: Path, modules: SentenceModules | None = None) -> ModelFacts:
+def inspect_config_file(at: Path, *, modules: SentenceModules | None = None) -> ModelFacts:
     """Checks the config.json whose content lies at `at`, without the model's other files. Raises ModelRefused."""
     _check_head(FILE, at)
     return inspect_config(with_modules(read_json(FILE, at, MAX_CONFIG, MAX_CONFIG_ENTRIES), modules))

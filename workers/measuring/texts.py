@@ -47,7 +47,8 @@ class TokenizedText:
 
     def sequences(self, length: int) -> list[list[int]]:
         """Consecutive sequences of `length`, what is added included; the rest of the text is left out."""
-        found, at = [], 0
+        found: list[list[int]] = []
+        at = 0
         while True:
             begins = self.ids[at : at + len(self.before)] == self.before  # as a chat by its template does
             before, after = [] if begins else self.before, self.after
