@@ -224,6 +224,8 @@ def run(document: StageInput, context: Context) -> AdmitResult:
         notes.append(NO_VLLM)
     context.say(0.8, "checking the memory it needs")
     dtype = serving_dtype(facts.dtype, list(workload.constraints.precisions), document.gpu_class)
+    if document.gpu_class == "cpu" and BYTES[dtype] > BYTES.get(facts.dtype, 4):
+        notes.append(f"The checkpoint is in {facts.dtype}, but on a CPU what runs today is measured in {dtype}.")
     needs = memory_needed(config, facts.parameters, dtype, workload)
     gpu_classes = dict.fromkeys([document.gpu_class, *workload.constraints.gpu_classes])
     classes = [feasibility(name, needs, facts.parameters, dtype) for name in gpu_classes]

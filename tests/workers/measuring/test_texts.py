@@ -100,6 +100,8 @@ def test_a_chat_is_rendered_by_the_models_own_template(model_dir):
 def test_each_sequence_begins_and_ends_as_the_tokenizer_has_it(model_dir):
     path = model_dir / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.enable_truncation(3)  # as files of models that embed texts have both
+    tokenizer.enable_padding(length=64)
     tokenizer.add_special_tokens(["<bos>", "<end>"])
     special = [(each, tokenizer.token_to_id(each)) for each in ("<bos>", "<end>")]
     tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=special[:1])
