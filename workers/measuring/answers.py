@@ -163,7 +163,9 @@ def _sentence(
     over = f"{called.capitalize()} over {compared.requests:,} {noun} ({compared.source})"
     may = "any rise is allowed, since the workload lets quality be unverified"
     if allowed is not None:
-        share = "" if compared.values == 1 else f"{100 * allowed.rate:g} % of {_what_may_rise(compared)}"
+        of_classes = compared.answer.form == "classes"
+        share = f"{100 * allowed.rate:g} % of answers" if of_classes else f"{allowed.rate:g} of cosine distance"
+        share = "" if compared.values == 1 else share
         share += f", {allowed.nats_words}" if share and kl_change is not None else ""
         error = f"{100 * largest_error(allowed.rate):.2g} % of the largest value"
         may = f"rises of at most {f'{share} and ' if share else ''}{error} are allowed"
@@ -174,10 +176,6 @@ def _sentence(
     if compared.after.broken:
         few += f" {compared.after.broken:,} {compared.noun} after are no numbers."
     return f"{over}: {_findings(compared, kl_change)}; {may}, so this is {result}.{few}"
-
-
-def _what_may_rise(compared: AnswerComparison) -> str:
-    return "answers" if compared.answer.form == "classes" else "the cosine distance"
 
 
 def _findings(compared: AnswerComparison, kl_change: Interval | None) -> str:
