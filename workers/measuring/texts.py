@@ -107,13 +107,13 @@ def check(model_dir: Path, own: str, length: int, vocabulary: int | None) -> Non
             raise ModelRefused(FIELD, "", f"the model has no {TOKENIZER}, which the text takes")
         return
     tokenized = _tokenized(model_dir, text.records if text else (), max(CHECKED_IDS, length))
-    sequences = tokenized.sequences(length)
-    if own and not sequences:
+    if own and not tokenized.sequences(length):
         reason = (
             f"the text has {len(tokenized.ids):,} tokens, fewer than the {length:,} of one sequence of the workload"
         )
         raise ModelRefused(FIELD, "", reason)
-    if own and vocabulary is not None and (highest := max(map(max, sequences))) >= vocabulary:
+    highest = max([*tokenized.before, *tokenized.ids, *tokenized.after], default=0)
+    if own and vocabulary is not None and highest >= vocabulary:
         reason = f"the tokenizer gives the id {highest:,}, but the model knows {vocabulary:,} tokens"
         raise ModelRefused(TOKENIZER, "", reason)
 
