@@ -134,8 +134,9 @@ def judge(
     text = scores(before.next_token, after.next_token, tokens)
     may = "any rise is allowed, since the workload lets quality be unverified"
     if allowed is not None:
-        own = f", {allowed.share:g} of today's own distance or more" if allowed.share else ""
-        allowed = allowed.beside(before.disagreement, before.mean_kl)
+        floor, allowed = allowed, allowed.beside(before.disagreement, before.mean_kl)
+        above = allowed.rate > floor.rate and allowed.nats > floor.nats
+        own = f", {100 * allowed.share:g} % of the distance before" if above else ""
         points = f"{100 * allowed.rate:.3g} {'point' if allowed.rate == 0.01 else 'points'}"
         may = f"rises of at most {points} and {allowed.nats_words} are allowed{own}"
     acceptable = is_acceptable(change, kl_change, allowed) and not after.broken
