@@ -130,7 +130,8 @@ def test_the_default_is_at_least_half_of_what_today_loses_itself():
     found = judged(model("bf16"), allowed=Tolerances(0.0, 0.0, share=0.5))
     allowed = Tolerances(found.top1_before / 2, found.kl_before / 2)
     assert found.acceptable
-    assert f"{100 * allowed.rate:.3g} points and {allowed.nats_words} are allowed, 50 % of the distance before" in found.sentence
+    bounds = f"{100 * allowed.rate:.3g} points and {allowed.nats_words}"
+    assert f"{bounds} are allowed, 50 % of the distance before" in found.sentence
     damaged = model("bf16")
     with torch.no_grad():
         damaged.model.layers[1].mlp.down_proj.weight.mul_(1.2)
