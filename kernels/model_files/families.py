@@ -229,8 +229,7 @@ def is_tied(config: dict[str, Any]) -> bool:
 def has_own_head(config: dict[str, Any]) -> bool:
     """Whether the files hold an LM head: models of vectors or classes have none, and tied ones share it."""
     family, names = FAMILIES.get(config.get("model_type", "")), config.get("architectures") or []
-    with_head = family is not None and bool(family.head) and kind_of(config["model_type"], names) == "decoder"
-    return with_head and not is_tied(config)
+    return bool(family and family.head) and not is_tied(config) and kind_of(config["model_type"], names) == "decoder"
 
 
 def head_shape(config: dict[str, Any]) -> tuple[int, int]:
@@ -246,8 +245,8 @@ def estimated_parameters(config: dict[str, Any]) -> int:
     """
     family = FAMILIES.get(config["model_type"])
     if family is not None:
-        total = sum(_product(shape) for _, shape in family.shapes(config))
-        return total + _product(head_shape(config)) * has_own_head(config)
+        total = sum(math.prod(shape) for _, shape in family.shapes(config))
+        return total + math.prod(head_shape(config)) * has_own_head(config)
     sizes = {what: value(config, what) for what in ("hidden_size", "layers", "intermediate_size", "vocab_size")}
     hidden, layers = sizes["hidden_size"], sizes["layers"]
     if hidden is None or layers is None:
@@ -279,7 +278,7 @@ def expert_sizes(config: dict[str, Any]) -> ExpertSizes | None:
     if family is None or family.mixture is None or chosen is None:
         return None
     experts = value(config, "experts") or family.mixture.experts
-    sizes = (_product(shape) for name, shape in family.shapes(config) if ".mlp.experts." in name)
+    sizes = (math.prod(shape) for name, shape in family.shapes(config) if ".mlp.experts." in name)
     return ExpertSizes(experts, min(chosen, experts), sum(size // experts for size in sizes))
 
 
@@ -289,10 +288,6 @@ def unchosen_parameters(config: dict[str, Any]) -> int | None:
         return 0
     of = expert_sizes(config)
     return None if of is None else (of.experts - of.chosen) * of.parameters
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    return math.prod(shape)
 
 
 def check_family_fields(config: dict[str, Any]) -> None:
