@@ -4,7 +4,7 @@ import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -21,17 +21,20 @@ from transformers.models.auto.modeling_auto import (
 from kernels import model_files
 from kernels.dtypes import DTYPE_NAMES, DTYPES
 from kernels.model import weights
-from kernels.model_files import AnswerKind, quantised
+from kernels.model_files import AnswerKind, architectures, quantised
+from kernels.model_files.architectures import Kind
 from kernels.model_files.config import walk
 
 logger = logging.getLogger(__name__)
+NO_PADDING = -1
+"""No token has this id: classifiers of decoders, which look for the last token before padding, refuse to have none."""
 
 
 @dataclass(frozen=True)
 class ConfigurationFacts:
     """What a configuration builds. Bytes are in `dtype`; KV bytes are per token of one sequence, all layers."""
 
-    kind: Literal["decoder", "encoder", "other"]
+    kind: Kind
     family: str
     architecture: str
     model_type: str
@@ -78,24 +81,16 @@ def model_class(config: PreTrainedConfig) -> type[PreTrainedModel]:
     raise ValueError(f"config.json: transformers has no model for model_type {config.model_type!r}")
 
 
-def kind_of(model: PreTrainedModel) -> Literal["decoder", "encoder", "other"]:
-    """decoder: generates tokens from ids alone; encoder: one pass over ids; other: anything else."""
-    if model.main_input_name != "input_ids" or model.config.is_encoder_decoder:
-        return "other"
-    return "decoder" if _generates(model) else "encoder"
+def kind_of(model: PreTrainedModel) -> Kind:
+    """What a loaded model does."""
+    config: Any = model.config
+    return architectures.kind_of(config.model_type, [type(model).__name__], bool(config.is_encoder_decoder))
 
 
 def answer_of(model: PreTrainedModel) -> AnswerKind:
     """What a loaded model answers with."""
     config: Any = model.config
     return model_files.answer_of(config.model_type, [type(model).__name__], bool(config.is_encoder_decoder))
-
-
-def _generates(model: PreTrainedModel) -> bool:
-    name, model_type = type(model).__name__, model.config.model_type
-    if name != MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(model_type):
-        return False
-    return name != MODEL_FOR_MASKED_LM_MAPPING_NAMES.get(model_type) and model.can_generate()
 
 
 def describe(config: dict[str, Any], dtype: str | None = None) -> ConfigurationFacts:
@@ -159,8 +154,11 @@ def load(
             raise ValueError("a model that is not generated needs the directory of its safetensors")
         model = _read(model_dir, wanted, DTYPES[dtype])
         model.to(target)  # type: ignore[arg-type]
+    texts: Any = model.config.get_text_config()
     if model.can_generate():
-        model.generation_config = GenerationConfig(pad_token_id=wanted.get_text_config().pad_token_id)
+        model.generation_config = GenerationConfig(pad_token_id=texts.pad_token_id)
+    elif getattr(texts, "pad_token_id", 0) is None:
+        texts.pad_token_id = NO_PADDING
     return model.eval().requires_grad_(False)
 
 
@@ -192,13 +190,19 @@ def _read(model_dir: Path, config: PreTrainedConfig, dtype: torch.dtype) -> PreT
     except Exception as error:  # shapes, headers and offsets fail with many exception types
         raise ValueError(f"{model_dir.name}: the tensors cannot be loaded: {_sentence(error)}") from error
     model, report = loaded
-    missing = sorted(report["missing_keys"])
-    if missing:
+    if missing := missing_tensors(report):
         raise ValueError(f"the safetensors lack {len(missing)} tensors of {built.__name__}, first {missing[0]}")
     unexpected = sorted(report["unexpected_keys"])
     if unexpected:
         logger.warning("the safetensors hold %d tensors the model does not use: %s", len(unexpected), unexpected[0])
     return model
+
+
+def missing_tensors(report: dict[str, Any]) -> list[str]:
+    """The tensors that the files lack, by transformers' report. A pooler of a model without a head counts for none:
+    nothing reads what it gives, and models that embed texts are saved without it.
+    """
+    return sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
 
 
 def weight_files(directory: Path) -> list[Path]:

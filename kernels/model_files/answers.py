@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, NamedTuple
 
-from kernels.model_files.architectures import kind_of, mappings, names_of
+from kernels.model_files.architectures import default_class, kind_of, mappings, names_of
 
 Unit = Literal["tokens", "sequences", "embeddings", "images", "recordings"]
 AnswerForm = Literal["tokens", "classes", "vectors"]
@@ -39,7 +39,7 @@ class AnswerKind(NamedTuple):
 
 def answer_of(model_type: str, architectures: list[str], encoder_decoder: bool = False) -> AnswerKind:
     """The kind of answer of the class that the configuration names, or else of the family's default class."""
-    name = architectures[0] if architectures else _default_class(model_type)
+    name = architectures[0] if architectures else default_class(model_type)
     if kind_of(model_type, [name], encoder_decoder) == "decoder":
         return AnswerKind("tokens", "tokens")
     unit = _unit(model_type, name)
@@ -60,15 +60,6 @@ def answer_of_config(config: dict[str, Any]) -> AnswerKind:
     """The kind of answer of the model that a checked config.json describes."""
     names = config.get("architectures") or []
     return answer_of(config["model_type"], names, bool(config.get("is_encoder_decoder")))
-
-
-def _default_class(model_type: str) -> str:
-    """As `kernels.model.loading.model_class` chooses it."""
-    for table in ("MODEL_FOR_MASKED_LM", "MODEL_FOR_CAUSAL_LM", "MODEL"):
-        found = mappings()[f"{table}_MAPPING_NAMES"].get(model_type)
-        if isinstance(found, str):
-            return found
-    return ""
 
 
 def _unit(model_type: str, name: str) -> Unit:

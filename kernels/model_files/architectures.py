@@ -12,12 +12,9 @@ from kernels.model_files.errors import ModelRefused
 
 Kind = Literal["decoder", "encoder", "other"]
 
-ENCODER_MAPPINGS = (
-    "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
-    "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES",
-    "MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES",
-    "MODEL_FOR_QUESTION_ANSWERING_MAPPING_NAMES",
-)
+TEXT_TASKS: tuple[str, ...] = ("MASKED_LM", "SEQUENCE_CLASSIFICATION", "TOKEN_CLASSIFICATION", "QUESTION_ANSWERING")
+TEXT_TASKS += ("MULTIPLE_CHOICE", "NEXT_SENTENCE_PREDICTION")
+"""transformers' tables of models that read text in one pass, each with a head for its task."""
 
 MASKS = ("IMAGE_SEGMENTATION", "INSTANCE_SEGMENTATION", "UNIVERSAL_SEGMENTATION", "MASK_GENERATION")
 """transformers' tables of models that answer with a mask for each object."""
@@ -55,18 +52,28 @@ def check_architecture(model_type: str, architectures: list[str]) -> None:
 
 
 def kind_of(model_type: str, architectures: list[str], encoder_decoder: bool = False) -> Kind:
-    """decoder when it generates tokens one by one, encoder when one pass answers, other for the rest."""
-    known = mappings()
-    causal = known["MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"]
-    masked = known["MODEL_FOR_MASKED_LM_MAPPING_NAMES"]
+    """What the class that the configuration names does, or else the family's default class: a decoder generates tokens
+    one by one, an encoder reads text in one pass, other are the rest.
+    """
+    name = architectures[0] if architectures else default_class(model_type)
+    if name in names_of("TEXT_ENCODING"):  # T5's encoder alone has the configuration of both halves
+        return "encoder"
     if encoder_decoder:
         return "other"
-    name = architectures[0] if architectures else ""
-    if name in _names(causal) or (model_type in causal and model_type not in masked):
+    if name in names_of("CAUSAL_LM") - names_of("MASKED_LM"):
         return "decoder"
-    if model_type in masked or any(name in _names(known[mapping]) for mapping in ENCODER_MAPPINGS if name):
-        return "encoder"
-    return "other"
+    of_text = any(model_type in mappings()[f"MODEL_FOR_{task}_MAPPING_NAMES"] for task in ("CAUSAL_LM", *TEXT_TASKS))
+    takes_ids = _main_inputs(model_type) <= {"input_ids"}
+    return "encoder" if takes_ids and (of_text or name in names_of(*TEXT_TASKS)) else "other"
+
+
+def default_class(model_type: str) -> str:
+    """As `kernels.model.loading.model_class` chooses it."""
+    for table in ("MODEL_FOR_MASKED_LM", "MODEL_FOR_CAUSAL_LM", "MODEL"):
+        found = mappings()[f"{table}_MAPPING_NAMES"].get(model_type)
+        if isinstance(found, str):
+            return found
+    return ""
 
 
 def _names(mapping: dict[str, str | tuple[str, ...]]) -> set[str]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kernels.model_files.architectures import kind_of
 from kernels.model_files.config import FILE, check_required, value
 from kernels.model_files.errors import ModelRefused
 
@@ -225,6 +226,12 @@ def is_tied(config: dict[str, Any]) -> bool:
     return default if given is None else bool(given)
 
 
+def has_own_head(config: dict[str, Any]) -> bool:
+    """Whether the files hold an LM head: models of vectors or classes have none, and tied ones share it."""
+    family, names = FAMILIES.get(config.get("model_type", "")), config.get("architectures") or []
+    return bool(family and family.head) and not is_tied(config) and kind_of(config["model_type"], names) == "decoder"
+
+
 def head_shape(config: dict[str, Any]) -> tuple[int, int]:
     """[vocab, hidden] of the LM head."""
     return value(config, "vocab_size") or 0, value(config, "hidden_size") or 0
@@ -238,8 +245,8 @@ def estimated_parameters(config: dict[str, Any]) -> int:
     """
     family = FAMILIES.get(config["model_type"])
     if family is not None:
-        total = sum(_product(shape) for _, shape in family.shapes(config))
-        return total if is_tied(config) or not family.head else total + _product(head_shape(config))
+        total = sum(math.prod(shape) for _, shape in family.shapes(config))
+        return total + math.prod(head_shape(config)) * has_own_head(config)
     sizes = {what: value(config, what) for what in ("hidden_size", "layers", "intermediate_size", "vocab_size")}
     hidden, layers = sizes["hidden_size"], sizes["layers"]
     if hidden is None or layers is None:
@@ -271,7 +278,7 @@ def expert_sizes(config: dict[str, Any]) -> ExpertSizes | None:
     if family is None or family.mixture is None or chosen is None:
         return None
     experts = value(config, "experts") or family.mixture.experts
-    sizes = (_product(shape) for name, shape in family.shapes(config) if ".mlp.experts." in name)
+    sizes = (math.prod(shape) for name, shape in family.shapes(config) if ".mlp.experts." in name)
     return ExpertSizes(experts, min(chosen, experts), sum(size // experts for size in sizes))
 
 
@@ -281,10 +288,6 @@ def unchosen_parameters(config: dict[str, Any]) -> int | None:
         return 0
     of = expert_sizes(config)
     return None if of is None else (of.experts - of.chosen) * of.parameters
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    return math.prod(shape)
 
 
 def check_family_fields(config: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from kernels.model_files.families import check_family_fields, estimated_paramete
 from kernels.model_files.headers import BITS, Tensor
 from kernels.model_files.quantised import check_files, check_tensors
 from kernels.model_files.selection import select_files
+from kernels.model_files.sentence_transformers import SentenceModules, sentence_modules, with_modules
 from kernels.model_files.strict_json import check_size, read_json
 from kernels.model_files.tensors import INDEX, MAX_INDEX, check_against_config, read_index, read_tensors
 
@@ -65,8 +66,8 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
     if quota is not None and sum(sizes.values()) > quota:
         raise ModelRefused("", "files", f"{sum(sizes.values()):,} bytes are over the quota of {quota:,}")
     checks = [partial(_check_file, path, files[path], sizes[path]) for path in sorted(files.keys() - {FILE})]
-    run_checks([partial(inspect_config_file, files[FILE]), *checks, partial(check_files, files)])
-    facts = inspect_config_file(files[FILE])
+    run_checks([partial(_config_of, files), *checks, partial(check_files, files)])
+    facts = _config_of(files)
     tensors = read_tensors(files)
     check_tensors(tensors.values())
     check_against_config(tensors, facts.config)
@@ -82,15 +83,19 @@ def inspect(where: Path | Mapping[str, Path], quota: int | None = None) -> Model
     return facts
 
 
+def _config_of(files: Mapping[str, Path]) -> ModelFacts:
+    return inspect_config_file(files[FILE], modules=sentence_modules(files.get))
+
+
 def check_config_size(size: int) -> None:
     """Refuses a config.json of `size` bytes that is empty or too large, before it is there. Raises ModelRefused."""
     check_size(FILE, size, MAX_CONFIG)
 
 
-def inspect_config_file(at: Path) -> ModelFacts:
+def inspect_config_file(at: Path, *, modules: SentenceModules | None = None) -> ModelFacts:
     """Checks the config.json whose content lies at `at`, without the model's other files. Raises ModelRefused."""
     _check_head(FILE, at)
-    return inspect_config(read_json(FILE, at, MAX_CONFIG, MAX_CONFIG_ENTRIES))
+    return inspect_config(with_modules(read_json(FILE, at, MAX_CONFIG, MAX_CONFIG_ENTRIES), modules))
 
 
 def _check_head(path: str, at: Path) -> None:

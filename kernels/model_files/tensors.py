@@ -7,7 +7,7 @@ from typing import Any
 
 from kernels.model_files.config import FILE, dimension_name
 from kernels.model_files.errors import ModelRefused
-from kernels.model_files.families import FAMILIES, Family, head_shape, is_tied
+from kernels.model_files.families import FAMILIES, Family, has_own_head, head_shape
 from kernels.model_files.headers import Tensor, read_header
 from kernels.model_files.strict_json import read_json
 
@@ -78,7 +78,7 @@ def check_against_config(tensors: dict[str, Tensor], config: dict[str, Any]) -> 
         if family.mixture is not None and ".mlp." in name:
             continue
         _check_shape(tensors, prefix + name, shape)
-    if family.head and prefix and not is_tied(config):
+    if prefix and has_own_head(config):
         _check_shape(tensors, family.head, head_shape(config))
 
 

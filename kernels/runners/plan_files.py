@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from kernels.model_files import ModelRefused, select_in
 from kernels.model_files.digests import hash_of, plan_digest
+from kernels.model_files.sentence_transformers import in_folder, sentence_modules, with_modules
 from kernels.model_files.strict_json import tagged
 from kernels.plan import Plan
 
@@ -40,6 +41,7 @@ def read_model(directory: Path, plan: Plan) -> tuple[dict[str, Any], bool, int]:
     seed = int(plan.options.get("seed", 0))
     try:
         files = select_in(directory).files
+        config = with_modules(config, sentence_modules(in_folder(directory)))
     except ModelRefused as error:
         raise PlanRefused(f"{directory}: {error}") from error
     generated = not any(path.endswith(".safetensors") for path in files)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.model_files import catalogue
+from kernels.model_files import ModelRefused, catalogue
+from kernels.model_files.sentence_transformers import SentenceModules, in_folder, sentence_modules, with_modules
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,15 @@ def configuration(spec: Spec) -> tuple[Path | None, dict[str, Any]]:
     if config is not None:
         return None, config
     directory = Path(spec.model)
-    return directory, json_object(directory / "config.json")
+    return directory, with_modules(json_object(directory / "config.json"), modules_of(directory))
+
+
+def modules_of(directory: Path | None) -> SentenceModules | None:
+    """What sentence-transformers' files in a model's directory say. Raises ValueError with one sentence."""
+    try:
+        return sentence_modules(in_folder(directory)) if directory else None
+    except ModelRefused as error:
+        raise ValueError(f"{directory}: {error}") from error
 
 
 def json_object(path: Path) -> dict[str, Any]:

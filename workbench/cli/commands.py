@@ -92,7 +92,7 @@ def submit(
     sla: Annotated[Path, typer.Option(help="the SLA, YAML or JSON")],
     wait: Annotated[bool, typer.Option("--wait", help="follow the run; exit 0 met, 1 missed, 3 failed, …")] = False,
     gpu_class: Annotated[str, typer.Option(help="run on this class, such as h200 or cpu")] = "",
-    text: Annotated[Path | None, typer.Option(help="text to measure quality on, plain or JSON Lines")] = None,
+    text: Annotated[Path | None, typer.Option(help="text to measure quality on, plain or JSON")] = None,
     name: Annotated[str, typer.Option(help="name of the workload, instead of the SLA's")] = "",
     as_json: AsJson = False,
 ) -> None:

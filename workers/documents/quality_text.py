@@ -1,6 +1,7 @@
-"""The text that a workload names for measuring quality: plain, or one JSON object a line."""
+"""The text that a workload names for measuring quality: plain, one JSON object a line, or a JSON array of objects."""
 
 import json
+import re
 from typing import Any
 
 MOST_CHARACTERS = 131_072
@@ -14,16 +15,29 @@ Record = str | list[ChatMessage]
 """A text, or the messages of a chat, which the model's chat template renders."""
 
 
-def records(text: str) -> list[Record]:
-    """The records of a text: one when it is plain, one a line when its first character is `{` (JSON Lines).
+ENTRIES = re.compile(r"\s*(\{|\[\s*\{)")
+"""How a text begins that is read as JSON."""
+ROLES = {"human": "user", "gpt": "assistant"}
+"""Roles by their names in ShareGPT's form; the others have the same."""
+NEEDED = "needs a text, or messages with role and content (conversations with from and value), all of them strings"
 
-    A line is an object with `text`, or with `messages` of `role` and `content`; other keys are left out, and so are
-    empty lines. Raises ValueError with the line and the reason.
+
+def records(text: str) -> list[Record]:
+    """The records of a text: one when it is plain, one a line when it begins with `{` (JSON Lines, which end a line at
+    a line feed alone), and one for each object of a JSON array.
+
+    A record is an object with `text`, with `messages` of `role` and `content`, or with `conversations` of `from` and
+    `value` (ShareGPT's form); other keys are left out, and so are empty lines. Raises ValueError with the place and the
+    reason.
     """
-    if not text.lstrip().startswith("{"):
+    text = text.removeprefix("\ufeff")
+    begin = ENTRIES.match(text)
+    if begin is None:
         return [text] if text.strip() else []
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    return [_record(number, line) for number, line in lines]
+    if begin[1].startswith("["):
+        return [_record(f"entry {number}", entry) for number, entry in enumerate(_parsed(text), 1)]
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    return [_record(f"line {number}", _parsed(line, number)) for number, line in lines]
 
 
 def check_text(text: str) -> str:
@@ -36,21 +50,27 @@ def check_text(text: str) -> str:
     return text
 
 
-def _record(number: int, line: str) -> Record:
+def _parsed(text: str, line: int = 0) -> Any:
+    """The JSON of a line, or of the whole text where `line` is 0."""
     try:
-        entry = json.loads(line)
+        return json.loads(text)
     except json.JSONDecodeError as error:
-        reason = f"column {error.colno}: broken JSON ({error.msg}); a text that begins with {{ is read as JSON Lines"
-        raise ValueError(f"line {number}, {reason}") from None
+        begins, form = ("{", "JSON Lines") if line else ("[{", "a JSON array")
+        place = f"line {line or error.lineno}, column {error.colno}"
+        reason = f"broken JSON ({error.msg}); a text that begins with {begins} is read as {form}"
+        raise ValueError(f"{place}: {reason}") from None
     except (RecursionError, ValueError):
-        raise ValueError(f"line {number} is no JSON that can be read") from None
+        raise ValueError(f"{f'line {line}' if line else 'it'} is no JSON that can be read") from None
+
+
+def _record(place: str, entry: Any) -> Record:
     record = _content(entry)
     if record is None:
-        raise ValueError(f"line {number} needs a text, or messages with role and content, all of them strings")
+        raise ValueError(f"{place} {NEEDED}")
     try:
         json.dumps(record, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        raise ValueError(f"line {number} holds an escape that stands for half of a character") from None
+        raise ValueError(f"{place} holds an escape that stands for half of a character") from None
     return record
 
 
@@ -59,7 +79,7 @@ def _content(record: Any) -> Record | None:
         return None
     if isinstance(text := record.get("text"), str):
         return text
-    messages = record.get("messages")
+    messages = record.get("messages") or record.get("conversations")
     if not isinstance(messages, list) or not messages:
         return None
     kept = [_message(message) for message in messages]
@@ -69,5 +89,7 @@ def _content(record: Any) -> Record | None:
 def _message(message: Any) -> ChatMessage | None:
     if not isinstance(message, dict):
         return None
-    kept = {name: message.get(name) for name in ("role", "content")}
-    return kept if all(isinstance(value, str) for value in kept.values()) else None  # type: ignore[return-value]
+    role, content = message.get("role", message.get("from")), message.get("content", message.get("value"))
+    if not isinstance(role, str) or not isinstance(content, str):
+        return None
+    return {"role": ROLES.get(role, role), "content": content}

@@ -138,8 +138,9 @@ class Constraints(Document):
         ge=0,
         le=1,
         description="largest rise of the top-1 disagreement rate against the float32 model over the baseline's own; "
-        "a tenth of it, in nats, bounds the rise of the mean KL divergence. Unless stated 0.005 and 0.00005 nats on "
-        "trained weights and 0.01 and 0.0004 nats on generated ones, by what bf16 itself loses",
+        "a tenth of it, in nats, bounds the rise of the mean KL divergence. Unless stated half of the baseline's own "
+        "distance from float32 on the text, and 0.005 and 0.00005 nats on trained weights (0.01 and 0.0004 on "
+        "generated ones) at least",
     )
     allow_unverified_quality: bool = Field(
         default=False, description="allow lower precision on generated weights, where quality cannot be measured"
@@ -217,7 +218,7 @@ class Sla(Document):
     quality_text: str = Field(
         default="",
         max_length=quality_text.MOST_CHARACTERS,
-        description="text that quality is measured on: plain, or JSON Lines with text, or with a chat's messages",
+        description="text that quality is measured on: plain, or JSON Lines or an array of texts or chats",
     )
 
     @property

@@ -1,6 +1,6 @@
 """How much further from float32 than today's runner a plan may be: as the workload states, or as bf16 itself is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernels.model_files import AnswerKind
 from workers.documents.model import ModelManifest
@@ -14,16 +14,22 @@ NATS_PER_RATE = 0.1
 class Tolerances:
     """Largest rises, each at the upper end of its 95 % interval.
 
-    `rate` is of the share of other tokens or classes, or of the cosine distance; `nats` of the mean KL divergence.
+    `rate` is of the share of other tokens or classes, or of the cosine distance; `nats` of the mean KL divergence. Both
+    are at least `share` of today's own distance from float32.
     """
 
     rate: float
     nats: float
+    share: float = 0.0
 
     @classmethod
     def stated(cls, rate: float) -> "Tolerances":
         """What a workload allows that states the rise of the rate."""
         return cls(rate, NATS_PER_RATE * rate)
+
+    def beside(self, rate: float, nats: float) -> "Tolerances":
+        """These where what runs today is so far from float32 itself, on the same text."""
+        return replace(self, rate=max(self.rate, self.share * rate), nats=max(self.nats, self.share * nats))
 
     @property
     def nats_words(self) -> str:
@@ -31,8 +37,10 @@ class Tolerances:
         return f"{float(f'{self.nats:.3g}'):.12f}".rstrip("0").rstrip(".") + " nats"
 
 
-OF_TRAINED = Tolerances(0.005, 0.00005)
-OF_GENERATED = Tolerances(0.01, 0.0004)
+OWN_SHARE = 0.5
+"""A plan that is up to 1.5 times as far from float32 as what runs today counts as without loss."""
+OF_TRAINED = Tolerances(0.005, 0.00005, OWN_SHARE)
+OF_GENERATED = Tolerances(0.01, 0.0004, OWN_SHARE)
 """The defaults for tokens, by the kind of weights: docs/method.md says which measurements of bf16 they come from."""
 OF_ANSWERS = Tolerances.stated(0.01)
 """The default for classes and vectors: no trained model that gives them was measured."""

@@ -1,5 +1,6 @@
 """The distance of a runner's answers from those of another: of classes, and of vectors."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -7,6 +8,14 @@ import torch
 
 from kernels.measure.fidelity import distances
 from kernels.model_files import AnswerKind
+
+Pool = Callable[[torch.Tensor], torch.Tensor]
+"""Makes one vector [1, width] of those [rows, values] of a request."""
+
+
+def mean_of_rows(rows: torch.Tensor) -> torch.Tensor:
+    """The pooling of models that name none of their own."""
+    return rows.mean(0, keepdim=True)
 
 
 @dataclass
@@ -75,13 +84,14 @@ class ClassDistance:
 
 @dataclass
 class VectorDistance:
-    """The distance of vectors: by the cosine distance and the largest error of the mean over a request's tokens, and of
-    each token.
+    """The distance of vectors: by the cosine distance and the largest error of the vector that `pool` makes of a
+    request's, and of each token.
 
     The last `boxes` values of each vector are a box's coordinates, which are judged by their largest error alone.
     """
 
     boxes: int = 0
+    pool: Pool = mean_of_rows
     pooled: list[float] = field(default_factory=list)
     token: list[float] = field(default_factory=list)
     broken: int = 0
@@ -99,10 +109,10 @@ class VectorDistance:
         if self.boxes:
             self._coordinate.add(expected[:, -self.boxes :], output[:, -self.boxes :])
             expected, output = expected[:, : -self.boxes], output[:, : -self.boxes]
-        means = expected.mean(0, keepdim=True), output.mean(0, keepdim=True)
-        self.pooled.append(float(cosine_distance(*means)))
+        vectors = self.pool(expected), self.pool(output)
+        self.pooled.append(float(cosine_distance(*vectors)))
         self.token.append(float(cosine_distance(expected, output).mean()))
-        self._pooled_value.add(*means)
+        self._pooled_value.add(*vectors)
         self._token_value.add(expected, output)
 
     @property
@@ -120,9 +130,9 @@ def cosine_distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (one - other).square().sum(-1) / 2
 
 
-def distance_of(answer: AnswerKind) -> AnswerDistance:
+def distance_of(answer: AnswerKind, pool: Pool = mean_of_rows) -> AnswerDistance:
     """An empty distance between such answers."""
-    return ClassDistance() if answer.form == "classes" else VectorDistance(answer.boxes)
+    return ClassDistance() if answer.form == "classes" else VectorDistance(answer.boxes, pool)
 
 
 def rows_of(output: torch.Tensor) -> torch.Tensor:

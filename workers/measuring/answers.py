@@ -12,7 +12,14 @@ from kernels.runners import Runner
 from workers.documents.measurement import Interval
 from workers.documents.quality import Measure, Quality
 from workers.measuring.allowed_rises import Tolerances
-from workers.measuring.answer_distance import AnswerDistance, ClassDistance, distance_of, rows_of
+from workers.measuring.answer_distance import (
+    AnswerDistance,
+    ClassDistance,
+    Pool,
+    distance_of,
+    mean_of_rows,
+    rows_of,
+)
 from workers.measuring.quality import upper_end
 from workers.stats.intervals import paired_difference
 
@@ -62,11 +69,12 @@ def compare(
     answer: AnswerKind,
     source: str,
     goes_on: Callable[[int, int], bool],
+    pool: Pool = mean_of_rows,
 ) -> AnswerComparison:
     """Runs batches of main inputs through reference, before and after while `goes_on(answers so far, needed)`; at least
     one.
     """
-    compared = AnswerComparison(distance_of(answer), distance_of(answer), answer, source)
+    compared = AnswerComparison(distance_of(answer, pool), distance_of(answer, pool), answer, source)
     for batch in inputs:
         if compared.answers and not goes_on(compared.answers, compared.needed):
             break
@@ -155,8 +163,8 @@ def _sentence(
     over = f"{called.capitalize()} over {compared.requests:,} {noun} ({compared.source})"
     may = "any rise is allowed, since the workload lets quality be unverified"
     if allowed is not None:
-        classes = compared.answer.form == "classes"
-        share = f"{100 * allowed.rate:g} % of answers" if classes else f"{allowed.rate:g} in the cosine distance"
+        of_classes = compared.answer.form == "classes"
+        share = f"{100 * allowed.rate:g} % of answers" if of_classes else f"{allowed.rate:g} of cosine distance"
         share = "" if compared.values == 1 else share
         share += f", {allowed.nats_words}" if share and kl_change is not None else ""
         error = f"{100 * largest_error(allowed.rate):.2g} % of the largest value"
@@ -179,8 +187,8 @@ def _findings(compared: AnswerComparison, kl_change: Interval | None) -> str:
         errors = " and ".join(f"{100 * max(side.errors[:2]):.2g} %" for side in (before, after))
         boxes = " and ".join(f"{100 * error:.2g} %" for side in (before, after) for error in side.errors[2:])
         return (
-            f"the cosine distance to the float32 model's vectors is {pooled} before and after for the mean over a "
-            f"request's tokens, {token} for single tokens; the largest error is {errors} of the largest value"
+            f"the cosine distance to the float32 model's vectors is {pooled} before and after for a request's "
+            f"pooled vector, {token} for single tokens; the largest error is {errors} of the largest value"
             + (f", that of a box's coordinate {boxes}" if boxes else "")
         )
     logits = " and ".join(f"{100 * side.errors[0]:.2g} %" for side in (before, after))

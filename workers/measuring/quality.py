@@ -77,13 +77,21 @@ def is_acceptable(change: Interval, kl_change: Interval, allowed: Tolerances | N
     return change.high <= allowed.rate and kl_change.high <= allowed.nats
 
 
-def rises(reference: torch.Tensor, logits: torch.Tensor) -> tuple[Interval, Interval]:
-    """How far `logits` [sequences, length, vocab] are from `reference`: disagreement rate and KL divergence in nats."""
-    side = _Side()
-    for known, own in zip(reference, logits, strict=True):
-        side.add(torch.log_softmax(known.float(), dim=-1), own, None)
-    by_side = [blocks() for blocks in (side.blocks, side.kl_blocks)]
-    return tuple(paired_difference(list(np.zeros_like(blocks)), list(blocks)) for blocks in by_side)  # type: ignore[return-value]
+def sides(reference: torch.Tensor, before: torch.Tensor, after: torch.Tensor) -> tuple[_Side, _Side]:
+    """How far logits `before` and `after` are from those of `reference`, all [sequences, length, vocab]."""
+    both = (_Side(), _Side())
+    for known, *own in zip(reference, before, after, strict=True):
+        for side, logits in zip(both, own, strict=True):
+            side.add(torch.log_softmax(known.float(), dim=-1), logits, None)
+    return both
+
+
+def rises(before: _Side, after: _Side) -> tuple[Interval, Interval]:
+    """The rise of the disagreement rate, and of the mean KL divergence in nats."""
+    return (
+        paired_difference(list(before.blocks()), list(after.blocks())),
+        paired_difference(list(before.kl_blocks()), list(after.kl_blocks())),
+    )
 
 
 @torch.no_grad()
@@ -100,7 +108,7 @@ def compare(
 
     `predicts_next` is false for masked language models, whose logits are of the token itself.
     """
-    sides = (_Side(), _Side())
+    both = (_Side(), _Side())
     done = 0
     for ids in groups(tokens, batch):
         if done and not goes_on(done):
@@ -108,10 +116,10 @@ def compare(
         expected, *answers = (runner.logits(ids) for runner in (reference, before, after))
         for row, sequence in enumerate(ids):
             reference_log_probs = torch.log_softmax(expected[row].float(), dim=-1)
-            for side, answer in zip(sides, answers, strict=True):
+            for side, answer in zip(both, answers, strict=True):
                 side.add(reference_log_probs, answer[row], sequence if predicts_next else None)
         done += ids.numel()
-    return done, *sides
+    return done, *both
 
 
 def judge(
@@ -121,14 +129,16 @@ def judge(
 
     `allowed` is None where the workload allows unverified quality: then it is enough that the logits are finite.
     """
-    change = paired_difference(list(before.blocks()), list(after.blocks()))
-    kl_change = paired_difference(list(before.kl_blocks()), list(after.kl_blocks()))
+    change, kl_change = rises(before, after)
     called = "numerical fidelity" if generated else "quality"
     text = scores(before.next_token, after.next_token, tokens)
     may = "any rise is allowed, since the workload lets quality be unverified"
     if allowed is not None:
-        share = f"{100 * allowed.rate:g} {'point' if allowed.rate == 0.01 else 'points'}"
-        may = f"rises of at most {share} and {allowed.nats_words} are allowed"
+        floor, allowed = allowed, allowed.beside(before.disagreement, before.mean_kl)
+        above = allowed.rate > floor.rate and allowed.nats > floor.nats
+        own = f", {100 * allowed.share:g} % of the distance before" if above else ""
+        points = f"{100 * allowed.rate:.3g} {'point' if allowed.rate == 0.01 else 'points'}"
+        may = f"rises of at most {points} and {allowed.nats_words} are allowed{own}"
     acceptable = is_acceptable(change, kl_change, allowed) and not after.broken
     caveat, result = "", "acceptable" if acceptable else "not acceptable"
     if done < LEAST_TOKENS:

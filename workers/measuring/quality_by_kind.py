@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
@@ -10,7 +11,9 @@ from transformers import PreTrainedModel
 from kernels import runners
 from kernels.model.inputs import random_input
 from kernels.model.loading import answer_of
+from kernels.model.sentence_head import SentenceHead
 from kernels.model_files import AnswerKind
+from kernels.model_files.sentence_transformers import in_folder, sentence_modules
 from kernels.runners import Runner
 from kernels.runners.float32_arithmetic import Float32Runner
 from workers.documents.quality import Quality
@@ -18,6 +21,7 @@ from workers.documents.stages import StageInput
 from workers.harness.context import Context, StageError
 from workers.measuring import answers, quality, texts
 from workers.measuring.allowed_rises import allowed_rises
+from workers.measuring.answer_distance import Pool, mean_of_rows
 from workers.measuring.served_model import dtype_of, load, vocabulary
 from workers.prediction.precisions import own_precision
 from workers.wording.errors import error_sentence
@@ -98,8 +102,17 @@ def _judge(
         compared = quality.compare(reference, before, after, tokens, batch, goes_on, generates)
         return quality.judge(*compared, tokens, document.model.generated, allowed)
     inputs, source = _inputs(document, context, reference.model, answer, needed)
-    comparison = answers.compare((reference, before, after), inputs, answer, source, goes_on)
+    comparison = answers.compare((reference, before, after), inputs, answer, source, goes_on, _pool(context.model_dir))
     return answers.judge(comparison, document.model.generated, allowed)
+
+
+def _pool(model_dir: Path) -> Pool:
+    """The modules of sentence-transformers behind the model, where its files name some: texts get those vectors."""
+    modules = sentence_modules(in_folder(model_dir))
+    if modules is None:
+        return mean_of_rows
+    head = SentenceHead(modules, model_dir).double()
+    return lambda rows: head(rows[None], torch.ones(1, len(rows), dtype=torch.int64))
 
 
 def _texts(document: StageInput, context: Context, model: torch.nn.Module, least: int) -> texts.Tokens:

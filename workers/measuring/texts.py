@@ -38,6 +38,30 @@ class WrittenText:
 
 
 @dataclass(frozen=True)
+class TokenizedText:
+    """A text's ids one after the other, and those that the tokenizer puts `before` each text and `after` it."""
+
+    ids: list[int]
+    before: list[int]
+    after: list[int]
+
+    def sequences(self, length: int) -> list[list[int]]:
+        """Consecutive sequences of `length`, what is added included; the rest of the text is left out."""
+        found: list[list[int]] = []
+        at = 0
+        while True:
+            begins = self.ids[at : at + len(self.before)] == self.before  # as a chat by its template does
+            before, after = [] if begins else self.before, self.after
+            room = length - len(before) - len(after)
+            if room < 1:
+                before, after, room = [], [], length
+            if at + room > len(self.ids):
+                return found
+            found.append([*before, *self.ids[at : at + room], *after])
+            at += room
+
+
+@dataclass(frozen=True)
 class Tokens:
     """Sequences [count, length] of ids; `source` says where they come from, `written` how many of the first are
     somebody's text."""
@@ -48,7 +72,7 @@ class Tokens:
 
 
 def text_of(model_dir: Path, own: str = "") -> WrittenText | None:
-    """The workload's `own` text, else that of the model's directory. Raises ModelRefused for broken JSON Lines."""
+    """The workload's `own` text, else that of the model's directory. Raises ModelRefused for broken JSON."""
     if own:
         try:
             return WrittenText(records(own), "the workload's text")
@@ -57,7 +81,7 @@ def text_of(model_dir: Path, own: str = "") -> WrittenText | None:
     name = next((name for name in TEXT_FILES if (model_dir / name).is_file()), "")
     if not name:
         return None
-    with (model_dir / name).open(encoding="utf-8", errors="replace") as stream:
+    with (model_dir / name).open(encoding="utf-8-sig", errors="replace") as stream:
         text = stream.read(READ_CHARACTERS)
     return WrittenText([text], f"the model's {name}")
 
@@ -82,16 +106,19 @@ def check(model_dir: Path, own: str, length: int, vocabulary: int | None) -> Non
         if own:
             raise ModelRefused(FIELD, "", f"the model has no {TOKENIZER}, which the text takes")
         return
-    ids = _tokenized(model_dir, text.records if text else (), max(CHECKED_IDS, length))
-    if own and len(ids) < length:
-        reason = f"the text has {len(ids):,} tokens, fewer than the {length:,} of one sequence of the workload"
+    tokenized = _tokenized(model_dir, text.records if text else (), max(CHECKED_IDS, length))
+    if own and not tokenized.sequences(length):
+        reason = (
+            f"the text has {len(tokenized.ids):,} tokens, fewer than the {length:,} of one sequence of the workload"
+        )
         raise ModelRefused(FIELD, "", reason)
-    if own and vocabulary is not None and max(ids) >= vocabulary:
-        reason = f"the tokenizer gives the id {max(ids):,}, but the model knows {vocabulary:,} tokens"
+    highest = max([*tokenized.before, *tokenized.ids, *tokenized.after], default=0)
+    if own and vocabulary is not None and highest >= vocabulary:
+        reason = f"the tokenizer gives the id {highest:,}, but the model knows {vocabulary:,} tokens"
         raise ModelRefused(TOKENIZER, "", reason)
 
 
-def _tokenized(model_dir: Path, records: Sequence[Record], most: int) -> list[int]:
+def _tokenized(model_dir: Path, records: Sequence[Record], most: int) -> TokenizedText:
     """At most `most` ids of the records by the model's tokenizer, in a process of its own. Raises ModelRefused."""
     command = [sys.executable, "-P", tokenize_text.__file__]
     request = json.dumps({"directory": str(model_dir), "records": list(records), "most": most})
@@ -107,7 +134,7 @@ def _tokenized(model_dir: Path, records: Sequence[Record], most: int) -> list[in
     answer = json.loads(done.stdout.splitlines()[-1])
     if "refused" in answer:
         raise ModelRefused(TOKENIZER, "", answer["refused"])
-    return list(answer["ids"])
+    return TokenizedText(**answer)
 
 
 def for_quality(
@@ -130,7 +157,8 @@ def for_quality(
     missing = most - (text.ids.numel() if text else 0)
     if not writes or missing < length:
         return text or random(vocabulary, length, most)
-    more = sampled(model, vocabulary, length, missing, wrote)
+    before = _tokenized(model_dir, (), 0).before if (model_dir / TOKENIZER).is_file() else []
+    more = sampled(model, vocabulary, length, missing, wrote, [each for each in before if each < vocabulary])
     if text is None:
         return more
     return Tokens(torch.cat([text.ids, more.ids]), f"{text.source} and {more.source}", text.written)
@@ -139,7 +167,8 @@ def for_quality(
 def from_text(model_dir: Path, own: str, length: int, most: int, vocabulary: int) -> Tokens | None:
     """The workload's `own` text, else the model directory's, by the model's tokenizer.
 
-    It gives consecutive sequences of `length`, at most `most` tokens together.
+    It gives consecutive sequences of `length`, at most `most` tokens together, each between the tokens that the
+    tokenizer adds to a text: models such as Gemma's are out of their depth without the first.
 
     None when the text or the tokenizer is missing, when the text is too short, and when it has ids that are not below
     `vocabulary`. Raises ModelRefused when tokenizing fails.
@@ -147,11 +176,10 @@ def from_text(model_dir: Path, own: str, length: int, most: int, vocabulary: int
     text = text_of(model_dir, own)
     if text is None or not (model_dir / TOKENIZER).is_file():
         return None
-    ids = _tokenized(model_dir, text.records, most)
-    count = len(ids) // length
-    if count == 0 or max(ids) >= vocabulary:
+    sequences = _tokenized(model_dir, text.records, most).sequences(length)[: most // length]
+    if not sequences or max(map(max, sequences)) >= vocabulary:
         return None
-    return Tokens(torch.tensor(ids[: count * length]).view(count, length), text.name, count)
+    return Tokens(torch.tensor(sequences), text.name, len(sequences))
 
 
 def random(vocabulary: int, length: int, most: int) -> Tokens:
@@ -162,15 +190,21 @@ def random(vocabulary: int, length: int, most: int) -> Tokens:
 
 
 def sampled(
-    model: torch.nn.Module, vocabulary: int, length: int, most: int, wrote: Callable[[], object] = lambda: None
+    model: torch.nn.Module,
+    vocabulary: int,
+    length: int,
+    most: int,
+    wrote: Callable[[], object] = lambda: None,
+    before: Sequence[int] = (),
 ) -> Tokens:
-    """Sequences that the model generates at temperature 1 from a random first token; `wrote` is called after each
-    batch of them.
+    """Sequences that the model generates at temperature 1 from a random token behind those `before`; `wrote` is called
+    after each batch of them.
     """
     torch.manual_seed(20)
     device = next(model.parameters()).device
     count = -(-most // length)
-    starts = torch.randint(vocabulary, (count, 1)).to(device)
+    first = torch.tensor(before[: length - 1], dtype=torch.int64).expand(count, -1)
+    starts = torch.cat([first, torch.randint(vocabulary, (count, 1))], 1).to(device)
     written = []
     for group in starts.split(WRITTEN_AT_ONCE):
         written.append(_write(model, group, length))
@@ -185,8 +219,8 @@ def _write(model: torch.nn.Module, starts: torch.Tensor, length: int) -> torch.T
         attention_mask=torch.ones_like(starts),
         do_sample=True,
         top_k=0,
-        max_new_tokens=length - 1,
-        min_new_tokens=length - 1,
+        max_new_tokens=length - starts.shape[1],
+        min_new_tokens=length - starts.shape[1],
         eos_token_id=None,
         pad_token_id=0,
     )

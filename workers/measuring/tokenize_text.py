@@ -3,15 +3,16 @@
     python -P tokenize_text.py < request.json
 
 The request is a JSON object: `directory` of the model, `records` (texts, or lists of a chat's messages) and `most`, the
-number of ids that are wanted. It prints one JSON object: `ids`, or `refused` with the reason. The tokenizers library is
-native code that reads a stranger's file. It can panic, end the process or take all memory, so no stage reads a
-tokenizer by itself. A chat is rendered by the model's own template, a stranger's program: in Jinja's sandbox, as
-transformers does it, and within this process's limits.
+number of ids that are wanted. It prints one JSON object: what `tokenized` returns, or `refused` with the reason. The
+tokenizers library is native code that reads a stranger's file. It can panic, end the process or take all memory, so no
+stage reads a tokenizer by itself. A chat is rendered by the model's own template, a stranger's program: in Jinja's
+sandbox, and within this process's limits.
 """
 
 import json
 import resource
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,6 @@ MEMORY_BYTES = 8 * 2**30
 CPU_SECONDS = 120
 CHARACTERS_PER_ID = 16
 """More than a token has on average, so that no more is tokenized than is used."""
-MOST_RENDERED = 2**22
-"""Characters that a template may make of one chat."""
-TEMPLATE_FILE, SETTINGS_FILE = "chat_template.jinja", "tokenizer_config.json"
-SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 class TextRefused(Exception):
@@ -33,9 +30,9 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     request = json.load(sys.stdin)
-    result: dict[str, list[int] | str]
+    result: Mapping[str, list[int] | str]
     try:
-        result = {"ids": tokenized(Path(request["directory"]), request["records"], request["most"])}
+        result = tokenized(Path(request["directory"]), request["records"], request["most"])
     except TextRefused as error:
         result = {"refused": str(error)}
     except Exception as error:  # the library raises plain Exception
@@ -45,11 +42,15 @@ def main() -> None:
     print(json.dumps(result))
 
 
-def tokenized(directory: Path, records: list[Any], most: int) -> list[int]:
-    """At most `most` ids of the records, one after the other. Raises TextRefused, and what the library raises."""
+def tokenized(directory: Path, records: list[Any], most: int) -> dict[str, list[int]]:
+    """At most `most` ids of the records, one after the other, and those that the tokenizer puts `before` a text and
+    `after` it. Raises TextRefused, and what the library raises.
+    """
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
     ids: list[int] = []
     for record in records:
         if len(ids) >= most:
@@ -57,46 +58,23 @@ def tokenized(directory: Path, records: list[Any], most: int) -> list[int]:
         text = record if isinstance(record, str) else rendered(directory, record)
         characters_left = CHARACTERS_PER_ID * (most - len(ids))
         ids += tokenizer.encode(text[:characters_left], add_special_tokens=False).ids
-    return ids[:most]
+    added = tokenizer.encode("a")
+    text_at = [at for at, special in enumerate(added.special_tokens_mask) if not special] or [len(added.ids)]
+    return {"ids": ids[:most], "before": added.ids[: text_at[0]], "after": added.ids[text_at[-1] + 1 :]}
 
 
 def rendered(directory: Path, messages: list[dict[str, str]]) -> str:
     """The chat by the model's template. Raises TextRefused when there is none or it fails."""
-    from transformers.utils.chat_template_utils import render_jinja_template
+    from kernels.server.http.chat_template import load_template
 
-    settings = _settings(directory)
-    template = _template(directory, settings)
-    tokens: dict[str, Any] = {name: _token(settings.get(name)) for name in SPECIAL_TOKENS}
-    try:
-        chats = render_jinja_template([messages], chat_template=template, **tokens)[0]
-    except Exception as error:  # a template fails with whatever it does
-        raise TextRefused(f"the chat template fails on a chat of the text: {str(error)[:200]}") from None
-    if len(chats[0]) > MOST_RENDERED:
-        raise TextRefused(f"the chat template makes more than {MOST_RENDERED:,} characters of one chat")
-    return str(chats[0])
-
-
-def _settings(directory: Path) -> dict[str, Any]:
-    path = directory / SETTINGS_FILE
-    settings = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return settings if isinstance(settings, dict) else {}
-
-
-def _template(directory: Path, settings: dict[str, Any]) -> str:
-    path = directory / TEMPLATE_FILE
-    if path.is_file():
-        return path.read_text("utf-8")
-    templates = settings.get("chat_template")
-    if isinstance(templates, list):  # several, by name
-        named = {template.get("name"): template.get("template") for template in templates if isinstance(template, dict)}
-        templates = named.get("default")
-    if not isinstance(templates, str):
+    template = load_template(directory)
+    if template is None:
         raise TextRefused("the text holds chats, but the model has no chat template")
-    return templates
-
-
-def _token(token: Any) -> str:
-    return str(token.get("content", "")) if isinstance(token, dict) else str(token or "")
+    try:
+        return template.render(messages, {}, add_generation_prompt=False)
+    except ValueError as error:
+        reason = str(error.__cause__ or error)[:200]
+        raise TextRefused(f"the chat template fails on a chat of the text: {reason}") from None
 
 
 if __name__ == "__main__":

@@ -9,21 +9,30 @@ from workers.measuring.answer_distance import ClassDistance, distance_of, rows_o
 
 
 def of_tokens(
-    expected: torch.Tensor, logits: torch.Tensor, allowed: Tolerances | None, generates: bool = True
+    exact: torch.Tensor,
+    expected: torch.Tensor,
+    logits: torch.Tensor,
+    allowed: Tolerances | None,
+    generates: bool = True,
 ) -> tuple[str, str]:
-    """The gate and a sentence: `logits` beside the model's, both [sequences, length, vocab].
+    """The gate and a sentence: `logits` beside those of the model as it is served, `expected`, and in float32, `exact`,
+    all [sequences, length, vocab].
 
     `allowed` are the largest rises over the model as it is served; None allows any. `generates` is false for masked
     language models, whose logits are of the token itself.
     """
-    change, kl = quality.rises(expected, logits)
+    before, after = quality.sides(exact, expected, logits)
+    change, kl = quality.rises(before, after)
     tokens = expected.shape[0] * expected.shape[1]
     sentence = (
-        f"It chooses another {'next ' if generates else ''}token than the model in {change.value:.2%} (at most "
-        f"{change.high:.2%}) of {tokens} tokens, and its mean KL divergence is at most {kl.high:.2g} nats"
+        f"Beside the model as it is served it chooses another {'next ' if generates else ''}token than float32 in "
+        f"{change.value:.2%} (at most {change.high:.2%}) more of {tokens} tokens, and its mean KL divergence is larger "
+        f"by at most {kl.high:.2g} nats"
     )
-    if allowed is not None and not quality.is_acceptable(change, kl, allowed):
-        return "fail", f"{sentence}; {allowed.rate:.2%} and {allowed.nats_words} are allowed."
+    if allowed is not None:
+        allowed = allowed.beside(before.disagreement, before.mean_kl)
+        if not quality.is_acceptable(change, kl, allowed):
+            return "fail", f"{sentence}; {allowed.rate:.2%} and {allowed.nats_words} are allowed."
     return "pass", f"{sentence}."
 
 

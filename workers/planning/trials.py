@@ -18,6 +18,7 @@ from kernels.plan import Plan
 from kernels.proof import logit_gate
 from kernels.runners import Runner
 from kernels.runners.clients import Clients
+from kernels.runners.float32_arithmetic import Float32Runner
 from workers.cost.pricing import hourly_price
 from workers.documents.base import Verdict
 from workers.documents.measurement import Interval
@@ -54,6 +55,8 @@ class ReferenceLogits:
 
     ids: torch.Tensor
     logits: torch.Tensor
+    exact: torch.Tensor
+    """The same in float32, where lossy plans are compared with it, else the same tensor."""
     allowed: Tolerances | None
     """Rises that a lossy plan may show here; None when quality is not measured."""
 
@@ -116,7 +119,8 @@ class TrialRunner:
         if not lossy:
             return "pass", ""
         if answer.form == "tokens":
-            return quick_fidelity.of_tokens(expected, logits, self.reference.allowed, generates)
+            exact = self.reference.exact[: len(logits)]
+            return quick_fidelity.of_tokens(exact, expected, logits, self.reference.allowed, generates)
         return "pass", quick_fidelity.of_answers(expected, logits, answer)
 
     def _logits(self, runner: Runner, lossy: bool) -> torch.Tensor:
@@ -182,13 +186,19 @@ def untried(label: str, plan: Plan, document: StageInput, gate: str, reason: str
     return PlanTrial(label=label, summary=summary, plan=plan.model_dump(), unit=unit, gate=gate, reason=reason)
 
 
-def reference_logits(runner: Runner, document: StageInput, kind: str, ids: torch.Tensor) -> ReferenceLogits:
-    """The logits of the model as it is served today, on `ids` [batch, length]."""
+def reference_logits(
+    runner: Runner, document: StageInput, kind: str, ids: torch.Tensor, lossy: bool = False
+) -> ReferenceLogits:
+    """The logits of the model as it is served today, on `ids` [batch, length], and in float32 for `lossy` plans."""
     judged = kind == "decoder" and not document.model.generated
     allowed = allowed_rises(document.workload.constraints, document.model, TOKENS) if judged else None
-    batch = document.workload.traffic.batch
-    logits = torch.cat([runner.logits(group).float().cpu() for group in ids.split(batch)])
-    return ReferenceLogits(ids, logits, allowed)
+
+    def logits(of: Runner) -> torch.Tensor:
+        return torch.cat([of.logits(group).float().cpu() for group in ids.split(document.workload.traffic.batch)])
+
+    served = logits(runner)
+    rounded = lossy and answer_of(runner.model).form == "tokens" and runner.model.dtype != torch.float32
+    return ReferenceLogits(ids, served, logits(Float32Runner(runner.model)) if rounded else served, allowed)
 
 
 def reference_of(document: StageInput, context: Context, model: PreTrainedModel, least: int) -> ReferenceLogits:
@@ -204,4 +214,4 @@ def reference_of(document: StageInput, context: Context, model: PreTrainedModel,
         ids = (text or texts.random(words, length, most)).ids
     else:
         ids = random_input(model, -(-most // length), length, torch.Generator().manual_seed(20))
-    return reference_logits(runners.runner("eager", model), document, kind, ids)
+    return reference_logits(runners.runner("eager", model), document, kind, ids, lossy=least > 0)

@@ -98,6 +98,8 @@ def check_tensors(model_dir: Path, config: dict[str, Any]) -> list[str]:
 
 
 def _refuse_mismatches(report: Any, model_dir: Path) -> None:
+    from kernels.model.loading import missing_tensors
+
     for name, mismatch, implied in sorted(report["mismatched_keys"]):
         raise StageError(
             f"The tensor {name} has shape {list(mismatch)}, but config.json implies {list(implied)}.",
@@ -105,8 +107,7 @@ def _refuse_mismatches(report: Any, model_dir: Path) -> None:
             file=_file_of(model_dir, name),
             field=name,
         )
-    missing = sorted(report["missing_keys"])
-    if missing:
+    if missing := missing_tensors(report):
         and_more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise StageError(
             f"config.json implies the tensor {missing[0]}{and_more}, but no safetensors file holds it.",
@@ -222,6 +223,8 @@ def run(document: StageInput, context: Context) -> AdmitResult:
         notes.append(NO_VLLM)
     context.say(0.8, "checking the memory it needs")
     dtype = serving_dtype(facts.dtype, list(workload.constraints.precisions), document.gpu_class)
+    if document.gpu_class == "cpu" and BYTES[dtype] > BYTES.get(facts.dtype, 4):
+        notes.append(f"The checkpoint is in {facts.dtype}, but on a CPU what runs today is measured in {dtype}.")
     needs = memory_needed(config, facts.parameters, dtype, workload)
     gpu_classes = dict.fromkeys([document.gpu_class, *workload.constraints.gpu_classes])
     classes = [feasibility(name, needs, facts.parameters, dtype) for name in gpu_classes]

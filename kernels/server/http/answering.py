@@ -119,10 +119,11 @@ class Completion:
 
     async def _choice(self, choice: int, ids: list[int], how: Sampling) -> AsyncGenerator[Piece, None]:
         request, text = self.request, self.text
-        stop_ids = frozenset() if request.ignore_eos else text.stop_ids
+        stop_ids = frozenset(request.stop_token_ids) | (frozenset() if request.ignore_eos else text.stop_ids)
         tools = None if self.calling is None else ToolParser(self.calling)
         echo = isinstance(request, CompletionRequest) and request.echo
-        state = StreamState(IncrementalDetokenizer(text, ids), StopChecker(request.stop), Entries(), tools)
+        pieces = IncrementalDetokenizer(text, ids, request.skip_special_tokens)
+        state = StreamState(pieces, StopChecker(request.stop), Entries(), tools)
         began, first, count = time.monotonic(), 0.0, 0
         most = request.tokens(self.longest - len(ids))
         of_prompt = echo and request.likeliest is not None

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from kernels.model_files.sentence_transformers import SentenceModules
 from kernels.server.http.answering import Completion
 from kernels.server.http.bodies import document_of
 from kernels.server.http.body_parsing import Document
@@ -52,7 +53,7 @@ class Server:
         text: TextCodec,
         name: str,
         api_key: str | None = None,
-        embeds: bool = False,
+        embeds: SentenceModules | None = None,
         several: bool = False,
     ) -> None:
         """`embeds`: the model gives vectors, and no text. `several`: other web servers have the same engine."""
@@ -166,7 +167,7 @@ class Server:
     async def _embeddings(self, request: Request) -> Response:
         document = await self._document(request, EmbeddingRequest)
         self._check_model(document.model, embeds=True)
-        texts = await self._prompts("input").encoded(document.inputs)
+        texts = await self._prompts("input").encoded(document.inputs(self._embeds or SentenceModules()))
         self.metrics.prompt_tokens.inc(sum(map(len, texts)))
         began = time.monotonic()
         body = await _until_gone(request, embedded(self.client, texts, document))
@@ -192,7 +193,7 @@ class Server:
 
     def _check_model(self, name: str, embeds: bool = False) -> None:
         self._check_name(name)
-        if embeds != self._embeds:
+        if embeds != (self._embeds is not None):
             gives = "vectors: ask /v1/embeddings" if self._embeds else "text: ask /v1/completions"
             raise ApiError(400, f"the model {name} gives {gives}", "model")
 

@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NoReturn
 
 from jinja2 import nodes
@@ -16,6 +17,8 @@ from jinja2.exceptions import TemplateError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from kernels.server.spec import json_object
 
 logger = logging.getLogger(__name__)
 LONGEST_CHAT = 32 << 20
@@ -50,16 +53,18 @@ class ChatTemplate:
             self._template = environment.from_string(source)
         except TemplateError as error:
             raise ValueError(f"the model's chat template cannot be read: {error}") from error
-        self._special = dict(special)
+        self.source, self._special = source, dict(special)
 
-    def render(self, messages: Sequence[dict[str, Any]], variables: Mapping[str, Any]) -> str:
-        """The text of a chat that the assistant is to continue, with the template's further `variables`. Raises
-        ValueError with one sentence.
+    def render(
+        self, messages: Sequence[dict[str, Any]], variables: Mapping[str, Any], add_generation_prompt: bool = True
+    ) -> str:
+        """The text of a chat, which the assistant is to continue with `add_generation_prompt`, with the template's
+        further `variables`. Raises ValueError with one sentence.
         """
         given = {"tools": None, "documents": None, **self._special, **variables, "messages": list(messages)}
         parts, size = [], 0
         try:
-            for part in self._template.generate({**given, "add_generation_prompt": True}):
+            for part in self._template.generate({**given, "add_generation_prompt": add_generation_prompt}):
                 parts.append(part)
                 size += len(part)
                 if size > LONGEST_CHAT:
@@ -76,12 +81,28 @@ class ChatTemplate:
         return "".join(parts)
 
 
-def template_of(given: Any) -> str | None:
-    """The template in a tokenizer's configuration: its text, or the one of several that is named `default`."""
-    if isinstance(given, list):
+def load_template(directory: Path) -> ChatTemplate | None:
+    """The chat template in a model's directory. Raises ValueError for what is no template."""
+    file, config = directory / "chat_template.jinja", _optional(directory / "tokenizer_config.json")
+    given = file.read_text("utf-8") if file.is_file() else config.get("chat_template")
+    if isinstance(given, list):  # several, by name
         given = {each.get("name"): each.get("template") for each in given if isinstance(each, dict)}
     template = given.get("default") if isinstance(given, dict) else given
-    return template if isinstance(template, str) else None
+    return ChatTemplate(template, special_tokens(directory)) if isinstance(template, str) else None
+
+
+def special_tokens(directory: Path) -> dict[str, str]:
+    """A tokenizer's special tokens by their names, such as `eos_token`. They stand in tokenizer_config.json, or in
+    special_tokens_map.json, which comes first where it is as old as the form without `added_tokens_decoder`.
+    """
+    config, older = (_optional(directory / name) for name in ("tokenizer_config.json", "special_tokens_map.json"))
+    given = older | config if "added_tokens_decoder" in config else config | older
+    texts = {name: each.get("content") if isinstance(each, dict) else each for name, each in given.items()}
+    return {name: each for name, each in texts.items() if name.endswith("_token") and isinstance(each, str) and each}
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return json_object(path) if path.is_file() else {}
 
 
 def _refuse(message: str) -> NoReturn:

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
+from kernels.model_files.sentence_transformers import SentenceModules
 from kernels.server.http.client import EngineClient
-from kernels.server.http.errors import refused
+from kernels.server.http.errors import ApiError, refused
 from kernels.server.http.schemas import Texts, texts_or_ids, without_nulls
 from kernels.server.http.unserved import OF_EMBEDDINGS, not_served
 from kernels.server.http.writing import with_list
@@ -19,9 +20,10 @@ MOST_TEXTS = 2048
 
 
 class EmbeddingRequest(BaseModel):
-    """Vectors come as lists, or as base64 of float32 values."""
+    """Vectors come as lists, or as base64 of float32 values. `prompt_name` is known from sentence-transformers."""
 
     model: str
+    prompt_name: str | None = None
     input: Texts = Field(union_mode="left_to_right")
     encoding_format: Literal["float", "base64"] = "float"
 
@@ -38,11 +40,14 @@ class EmbeddingRequest(BaseModel):
                 raise refused(name, not_served(name))
         return fields
 
-    @property
-    def inputs(self) -> Sequence[str | list[int]]:
-        """Each input by itself."""
+    def inputs(self, modules: SentenceModules) -> Sequence[str | list[int]]:
+        """Each input by itself, texts behind their prompt. Raises ApiError where the model has no such prompt."""
         given: Any = self.input
-        return [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
+        several = [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else given
+        try:
+            return [modules.prompted(each, self.prompt_name) if isinstance(each, str) else each for each in several]
+        except ValueError as error:
+            raise ApiError(400, f"prompt_name: {error}", "prompt_name") from error
 
 
 async def embedded(client: EngineClient, texts: Sequence[list[int]], document: EmbeddingRequest) -> bytes:

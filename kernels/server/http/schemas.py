@@ -25,6 +25,7 @@ from kernels.server.http.unserved import NONE, OF_OTHER_SERVERS, OFF, not_served
 from kernels.server.scheduler.requests import prompt_too_long
 
 MOST_CHOICES, MOST_STOPS, LONGEST_STOP, MOST_LIKELIEST, MOST_MESSAGES = 128, 16, 1000, 20, 16_384
+MOST_STOP_IDS = 128
 DEFAULT_TOKENS = 16
 """OpenAI's default of a completion's `max_tokens`."""
 MOST_ANSWERS = 1024
@@ -50,11 +51,9 @@ UNSERVED: dict[str, tuple[Any, ...]] = {
     "functions": (None, []),
     "function_call": (None, "none", "auto"),
     "guided_grammar": NONE,
-    "stop_token_ids": (None, []),
     "allowed_token_ids": NONE,
     "bad_words": (None, []),
     "include_stop_str_in_output": OFF,
-    "skip_special_tokens": (None, True),
     "add_special_tokens": (None, True),
     "truncate_prompt_tokens": NONE,
     "prompt_embeds": NONE,
@@ -110,7 +109,9 @@ def texts_or_ids(most: int, too_long: Callable[[int, int, ValidationInfo], str])
 
 
 class GenerationRequest(LogitsFields, ABC):
-    """What both kinds of request have. `top_k`, `ignore_eos` and `return_token_ids` are known from vLLM."""
+    """What both kinds of request have. `top_k`, `stop_token_ids`, `ignore_eos`, `skip_special_tokens` and
+    `return_token_ids` are known from vLLM.
+    """
 
     model: str
     temperature: float = 1.0
@@ -119,9 +120,11 @@ class GenerationRequest(LogitsFields, ABC):
     seed: int | None = None
     n: int = Field(default=1, ge=1, le=MOST_CHOICES)
     stop: list[Annotated[str, Field(max_length=LONGEST_STOP)]] = Field(default=[], max_length=MOST_STOPS)
+    stop_token_ids: list[StrictInt] = Field(default=[], max_length=MOST_STOP_IDS)
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
     ignore_eos: bool = False
+    skip_special_tokens: bool = True
     return_token_ids: bool = False
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
@@ -167,7 +170,7 @@ class GenerationRequest(LogitsFields, ABC):
 
 def _without_effect(name: str, given: dict[str, Any]) -> bool:
     """Whether a field that is not served has no effect here: `min_tokens` where no token ends an answer."""
-    return name == "min_tokens" and given.get("ignore_eos") is True
+    return name == "min_tokens" and given.get("ignore_eos") is True and not given.get("stop_token_ids")
 
 
 class CompletionRequest(GenerationRequest):

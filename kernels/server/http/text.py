@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from kernels.server.http.chat_template import ChatTemplate, template_of
+from kernels.server.http.chat_template import load_template, special_tokens
 from kernels.server.http.text_bounds import TooLong, byte_characters, longest_token
 from kernels.server.http.tools import ToolFormat, format_of
 from kernels.server.spec import json_object
@@ -46,7 +46,7 @@ class TextCodec(Protocol):
         ValueError with one sentence, and TooLong.
         """
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of ids; bytes that are no whole character end in the replacement character."""
 
     def token_bytes(self, token: int) -> bytes:
@@ -75,13 +75,6 @@ def _stop_ids(directory: Path | None, config: dict[str, Any]) -> frozenset[int]:
     return frozenset(each for each in ids if isinstance(each, int))
 
 
-def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
-    """The special tokens that a tokenizer's configuration names, each as a text or as an object with its `content`."""
-    given = {name: config.get(name) for name in ("bos_token", "eos_token", "unk_token", "pad_token")}
-    texts = {name: each.get("content") if isinstance(each, dict) else each for name, each in given.items()}
-    return {name: each for name, each in texts.items() if isinstance(each, str) and each}
-
-
 class ModelText:
     """tokenizer.json, read by its own library. transformers, which brings torch, takes seconds to import."""
 
@@ -89,9 +82,7 @@ class ModelText:
         """Raises ValueError for a tokenizer or a template that cannot be read."""
         from tokenizers import AddedToken, Tokenizer
 
-        path = directory / "tokenizer_config.json"
-        config = json_object(path) if path.is_file() else {}
-        special = _special_tokens(config)
+        special = special_tokens(directory)
         try:
             own = Tokenizer.from_file(str(directory / "tokenizer.json"))
         except Exception as error:  # the library raises no class of its own
@@ -103,11 +94,10 @@ class ModelText:
             [AddedToken(each, special=True) for each in dict.fromkeys(special.values()) if each not in known]
         )
         self._own = own
-        file = directory / "chat_template.jinja"
-        template = file.read_text() if file.is_file() else template_of(config.get("chat_template"))
-        self._template = None if template is None else ChatTemplate(template, special)
-        self.tool_format = None if template is None else format_of(template)
-        self.stop_ids = stop_ids
+        self._template = load_template(directory)
+        self.tool_format = None if self._template is None else format_of(self._template.source)
+        end = own.token_to_id(special.get("eos_token", ""))
+        self.stop_ids = stop_ids if end is None else stop_ids | {end}
         self._longest = longest_token(own)
         self._before: list[int] = own.encode("a", add_special_tokens=False).ids
         """A token stands behind these, since some tokenizers drop a space at the beginning of a text."""
@@ -127,8 +117,8 @@ class ModelText:
             return self.encode(plain_chat(messages, variables), most)
         return self.encode(self._template.render(messages, variables), most, special=False)
 
-    def decode(self, ids: Sequence[int]) -> str:
-        text: str = self._own.decode(list(ids), skip_special_tokens=True)
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        text: str = self._own.decode(list(ids), skip_special_tokens=skip_special_tokens)
         return text
 
     def token_bytes(self, token: int) -> bytes:
@@ -172,7 +162,7 @@ class ByteText:
     ) -> list[int]:
         return self.encode(plain_chat(messages, variables), most)
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         return b"".join(map(self.token_bytes, ids)).decode(errors="replace")
 
     def token_bytes(self, token: int) -> bytes:
@@ -196,13 +186,13 @@ def plain_chat(messages: Sequence[dict[str, Any]], variables: Variables = NO_VAR
 class IncrementalDetokenizer:
     """Turns the ids behind a prompt into text one by one. Text that further ids may still change is held back."""
 
-    def __init__(self, text: TextCodec, prompt: Sequence[int] = ()) -> None:
+    def __init__(self, text: TextCodec, prompt: Sequence[int] = (), skip_special_tokens: bool = True) -> None:
         """Decoders such as Llama 2's drop the space at the beginning of a text, so the answer is decoded behind the
         prompt's last token that has a text, and those after it: special tokens have none, bytes only a part.
         """
-        self._text, self._ids = text, list(prompt[-PROMPT_END:])
+        self._text, self._ids, self._skip = text, list(prompt[-PROMPT_END:]), skip_special_tokens
         self._told = len(self._ids)
-        texts = ((at, text.decode(self._ids[at : at + 1])) for at in reversed(range(self._told)))
+        texts = ((at, text.decode(self._ids[at : at + 1], self._skip)) for at in reversed(range(self._told)))
         self._begin = next((at for at, own in texts if own and REPLACEMENT not in own), 0)
 
     def add(self, token: int) -> str:
@@ -215,8 +205,8 @@ class IncrementalDetokenizer:
         return self._next(whole=True)
 
     def _next(self, whole: bool) -> str:
-        before = self._text.decode(self._ids[self._begin : self._told])
-        after = self._text.decode(self._ids[self._begin :])
+        before = self._text.decode(self._ids[self._begin : self._told], self._skip)
+        after = self._text.decode(self._ids[self._begin :], self._skip)
         incomplete = after.endswith(REPLACEMENT) and not whole and len(self._ids) - self._told < MOST_HELD
         if incomplete or len(after) <= len(before):
             return ""

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernels.model_files import longest_sequence
+from kernels.model_files import answer_of_config, longest_sequence
 from kernels.model_files.architectures import kind_of
+from kernels.model_files.sentence_transformers import SentenceModules
 from kernels.server.messages import (
     AbortRequest,
     AddRequest,
@@ -25,11 +25,11 @@ from kernels.server.messages import (
 )
 from kernels.server.processes.lifecycle import live
 from kernels.server.scheduler.requests import input_too_long
-from kernels.server.spec import Spec, configuration, json_object
+from kernels.server.spec import Spec, configuration, modules_of
 from kernels.server.starting import Phases
 
 if TYPE_CHECKING:
-    import torch
+    from kernels.model.sentence_head import SentenceHead
 
 MOST_ROWS, MOST_TOKENS = 64, 16_384
 """The largest batch: rows, and tokens with padding."""
@@ -46,25 +46,34 @@ class Waiting(NamedTuple):
 
 
 def gives_vectors(config: dict[str, Any]) -> bool:
-    """Whether a configuration is that of an encoder, which embeds texts and generates none. Imports no torch."""
+    """Whether a configuration is that of an encoder, which embeds texts and generates none. Imports no torch.
+
+    Raises ValueError for a classifier: vectors of its hidden states are not what it answers.
+    """
     names = config.get("architectures") or []
-    return kind_of(str(config.get("model_type")), names, bool(config.get("is_encoder_decoder"))) == "encoder"
+    reads = kind_of(str(config.get("model_type")), names, bool(config.get("is_encoder_decoder"))) == "encoder"
+    if reads and answer_of_config(config).form == "classes":
+        raise ValueError(f"--model: {names[0]} answers with classes; models that generate text or embed it are served")
+    return reads
 
 
 class Encoder:
-    """A model and its pooling: `mean` of the hidden states, or those of the first token, `cls`; of length 1."""
+    """A model, and what makes one vector of those that it gives for a text's tokens."""
 
-    def __init__(self, model: Any, pooling: str, longest: int) -> None:
+    def __init__(self, model: Any, head: "SentenceHead", longest: int) -> None:
         self._model = getattr(model, model.base_model_prefix, model)
-        self._device, self.pooling, self.longest = model.device, pooling, longest
+        self._head = head.to(model.device)
+        self._device, self.longest = model.device, longest
         self.pads = self._ignores_padding(int(model.config.vocab_size))
         """Whether a batch may have texts of unlike lengths."""
 
     def _ignores_padding(self, vocabulary: int) -> bool:
         """Found by a batch. FNet mixes all positions, and ConvBERT and MobileBERT neighbouring ones, without a mask."""
+        import torch
+
         short, long = ([at % vocabulary for at in range(min(size, self.longest))] for size in (5, 16))
         (alone,), (beside, _) = self.vectors([short]), self.vectors([short, long])
-        return sum(a * b for a, b in zip(alone, beside, strict=True)) > ALIKE
+        return torch.nn.functional.cosine_similarity(torch.tensor(alone), torch.tensor(beside), dim=0).item() > ALIKE
 
     def vectors(self, texts: Sequence[Sequence[int]]) -> list[list[float]]:
         """One vector for each text's ids, all in one pass."""
@@ -76,27 +85,8 @@ class Encoder:
         mask = (torch.arange(width, device=self._device) < lengths[:, None]).long()
         with torch.no_grad():
             hidden = self._model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
-        pooled = hidden[:, 0] if self.pooling == "cls" else _mean(hidden, mask)
-        normalised: list[list[float]] = torch.nn.functional.normalize(pooled, dim=-1).tolist()
-        return normalised
-
-
-def _mean(hidden: "torch.Tensor", mask: "torch.Tensor") -> "torch.Tensor":
-    weights = mask[..., None].float()
-    return (hidden * weights).sum(1) / weights.sum(1)
-
-
-def pooling_of(directory: Path | None) -> str:
-    """`cls` where the model's files for sentence-transformers say so, otherwise `mean`. Raises ValueError."""
-    path = directory / "1_Pooling" / "config.json" if directory else None
-    if path is None or not path.is_file():
-        return "mean"
-    config = json_object(path)
-    chosen = [name for name, value in config.items() if name.startswith("pooling_mode_") and value is True]
-    known = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
-    if len(chosen) != 1 or chosen[0] not in known:
-        raise ValueError(f"{path}: this server pools by {' or '.join(known)}, not by {', '.join(chosen) or 'nothing'}")
-    return known[chosen[0]]
+            vectors: list[list[float]] = self._head(hidden, mask).tolist()
+        return vectors
 
 
 def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
@@ -107,6 +97,7 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
         from kernels import runners
         from kernels.measure.environment import environment_info
         from kernels.model import loading  # noqa: F401  with the classes of transformers' models
+        from kernels.model.sentence_head import SentenceHead
         from kernels.runners.bucket_session import positions
 
     if spec.plan is not None:
@@ -121,8 +112,10 @@ def build_encoder(spec: Spec, phases: Phases) -> tuple[Encoder, Ready]:
         model: Any = runners.load(directory, config, seed=spec.seed, generated=generated, dtype=dtype, device=device)
     own = longest_sequence(model.config.to_dict())  # without positions that are kept for padding, as RoBERTa's
     longest = min(positions(model.config), spec.max_model_len or MOST_TOKENS, own.tokens if own else MOST_TOKENS)
+    modules = modules_of(directory) or SentenceModules()
+    longest = min(longest, modules.longest or longest)
     with phases.phase("first batch"):
-        encoder = Encoder(model, pooling_of(directory), longest)
+        encoder = Encoder(model, SentenceHead(modules, directory), longest)
     if not encoder.pads:
         print("kernels serve: padding changes the model's vectors: a batch has texts of one length", file=sys.stderr)
     name = environment_info(device=device)["device"]

@@ -14,13 +14,14 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kernels.model_files.sentence_transformers import SentenceModules
 from kernels.server.http.client import EngineClient
 from kernels.server.http.engine_state import EngineState
 from kernels.server.http.errors import ApiError
 from kernels.server.messages import Ping
 from kernels.server.processes.connections import receiving_connections
 from kernels.server.processes.pipes import ignore_signals, read_messages, start_sender
-from kernels.server.spec import Spec, configuration
+from kernels.server.spec import Spec, configuration, modules_of
 from kernels.server.starting import settle
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ class WebSpec:
         """The ASGI application, one of `several` over one engine. Raises ValueError as `text` does."""
         from kernels.server.http.app import Server
 
-        app = Server(client, self.text(), self.name, self.key, self.embeds, several).app()
+        directory, _ = configuration(self.spec)
+        modules = modules_of(directory) or SentenceModules() if self.embeds else None
+        app = Server(client, self.text(), self.name, self.key, modules, several).app()
         if self.origins:
             from starlette.middleware.cors import CORSMiddleware
 

@@ -86,6 +86,10 @@ def test_kv_cache_and_memory_of_a_known_model() -> None:
         ("bert", "BertLMHeadModel", "decoder"),
         ("gpt_neox", "GPTNeoXForCausalLM", "decoder"),
         ("mixtral", "MixtralForCausalLM", "decoder"),
+        ("bloom", "BloomForSequenceClassification", "encoder"),
+        ("falcon", "FalconModel", "encoder"),
+        ("xlm", "XLMWithLMHeadModel", "encoder"),
+        ("t5", "T5EncoderModel", "encoder"),
         ("vit", "ViTForImageClassification", "other"),
     ],
 )

@@ -16,7 +16,9 @@ import torch
 
 from kernels import runners
 from kernels.load.server_process import running
+from kernels.model.sentence_head import SentenceHead
 from kernels.model_files import catalogue
+from kernels.model_files.sentence_transformers import SentenceModules
 from kernels.server.http.client import EngineClient
 from kernels.server.http.embeddings import EmbeddingRequest, embedded
 from kernels.server.messages import Ping, Stop
@@ -28,7 +30,6 @@ from kernels.server.processes.encoder import (
     build_encoder,
     gives_vectors,
     next_batch,
-    pooling_of,
     serve,
 )
 from kernels.server.spec import Spec
@@ -45,13 +46,23 @@ def model():
     return runners.load(None, CONFIG, seed=0, generated=True, dtype="fp32", device="cpu")
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_a_vector_is_the_models_whatever_is_beside_it(model, pooling: str) -> None:
-    found = torch.tensor(Encoder(model, pooling, 512).vectors(TEXTS))
+POOLED = {
+    "cls": lambda hidden: hidden[0],
+    "max": lambda hidden: hidden.max(0).values,
+    "mean": lambda hidden: hidden.mean(0),
+    "mean_sqrt_len_tokens": lambda hidden: hidden.sum(0) / len(hidden) ** 0.5,
+    "weightedmean": lambda hidden: sum((at + 1) * row for at, row in enumerate(hidden)) / sum(range(len(hidden) + 1)),
+    "lasttoken": lambda hidden: hidden[-1],
+}
+
+
+@pytest.mark.parametrize("pooling", [(name,) for name in POOLED] + [("mean", "cls")])
+def test_a_vector_is_the_models_whatever_is_beside_it(model, pooling: tuple[str, ...]) -> None:
+    found = torch.tensor(Encoder(model, SentenceHead(SentenceModules(pooling)), 512).vectors(TEXTS))
     for vector, ids in zip(found, TEXTS, strict=True):
         with torch.no_grad():
             hidden = model.bert(torch.tensor([ids])).last_hidden_state[0]
-        alone = hidden[0] if pooling == "cls" else hidden.mean(0)
+        alone = torch.cat([POOLED[mode](hidden) for mode in pooling])
         torch.testing.assert_close(vector, alone / alone.norm(), atol=1e-5, rtol=1e-4)
 
 
@@ -95,24 +106,15 @@ def test_it_tells_that_it_lives_while_it_waits(model) -> None:
     for message in (Ping(), Stop()):
         server.send(message)
     with pytest.raises(EOFError):
-        serve(Encoder(model, "mean", 512), connection)
+        serve(Encoder(model, SentenceHead(SentenceModules()), 512), connection)
     assert server.recv().report["waiting"] == 0
 
 
-def test_the_pooling_is_that_of_the_models_files(tmp_path: Path) -> None:
-    assert (pooling_of(None), pooling_of(tmp_path)) == ("mean", "mean")
-    (tmp_path / "1_Pooling").mkdir()
-    path = tmp_path / "1_Pooling" / "config.json"
-    path.write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
-    assert pooling_of(tmp_path) == "cls"
-    path.write_text(json.dumps({"pooling_mode_max_tokens": True}))
-    with pytest.raises(ValueError, match="not by pooling_mode_max_tokens"):
-        pooling_of(tmp_path)
-    path.write_text("[]")
-    with pytest.raises(ValueError, match="it holds no JSON object"):
-        pooling_of(tmp_path)
+def test_a_classifier_is_not_served_as_if_it_gave_vectors() -> None:
     assert gives_vectors(CONFIG)
     assert not gives_vectors(catalogue.entry("tiny-llama")[0])
+    with pytest.raises(ValueError, match="BertForSequenceClassification answers with classes"):
+        gives_vectors(CONFIG | {"architectures": ["BertForSequenceClassification"]})
 
 
 def test_others_get_a_turn_while_vectors_are_written() -> None:
@@ -153,7 +155,7 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
         found = api.post("/v1/embeddings", json=asked, timeout=300).json()
         assert found["usage"] == {"prompt_tokens": 35, "total_tokens": 35}
         assert [each["index"] for each in found["data"]] == [0, 1, 2]
-        expected = torch.tensor(Encoder(model, "mean", 512).vectors(TEXTS))
+        expected = torch.tensor(Encoder(model, SentenceHead(SentenceModules()), 512).vectors(TEXTS))
         vectors = torch.tensor([each["embedding"] for each in found["data"]])
         torch.testing.assert_close(vectors, expected, atol=1e-5, rtol=1e-4)
         short = api.post("/v1/embeddings", json=asked | {"input": TEXTS[0], "encoding_format": "base64"}, timeout=300)
@@ -164,6 +166,7 @@ def test_the_server_answers_after_openais_api(model, tmp_path: Path, monkeypatch
             ({"input": [5000]}, "vocabulary of 2,048"),
             ({"input": []}, "input"),
             ({"input": "a", "dimensions": 8}, "dimensions is not served"),
+            ({"input": "a", "prompt_name": "query"}, "prompt_name: the model has no prompt 'query'"),
         ):
             refused = api.post("/v1/embeddings", json={"model": "tiny-bert"} | body, timeout=300)
             assert (refused.status_code, said in refused.json()["error"]["message"]) == (400, True), refused.text

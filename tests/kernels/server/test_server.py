@@ -125,6 +125,16 @@ def test_a_chat_streams_and_a_stop_text_ends_it(api: httpx.Client) -> None:
     assert found[-1]["choices"][0]["finish_reason"] == "stop"
 
 
+def test_a_token_of_the_request_ends_the_answer(api: httpx.Client, expected) -> None:
+    ids, _ = expected
+    asked = GREEDY | {"prompt": PROMPT, "max_tokens": TOKENS, "stop_token_ids": [ids[5]], "return_token_ids": True}
+    choice = api.post("/v1/completions", json=asked).json()["choices"][0]
+    end = ids.index(ids[5])
+    assert (choice["finish_reason"], choice["token_ids"]) == ("stop", ids[: end + 1])
+    assert choice["text"] == text_of(MODEL, CONFIG).decode(ids[:end])
+    assert api.post("/v1/completions", json=asked | {"min_tokens": 9}).status_code == 400
+
+
 def test_log_probabilities_are_the_references_whole_and_streamed(api: httpx.Client, expected, reference) -> None:
     """A stop text cuts them as it cuts the text. A request beside it that asks for none gets its answer and none."""
     ids, text = expected

@@ -240,3 +240,19 @@ def test_a_template_reads_the_variables_of_a_request(tmp_path: Path) -> None:
     assert text.chat(chat, variables={"enable_thinking": True}) == text.encode("the list")
     with pytest.raises(ValueError, match="this model has no chat template"):
         BYTES.chat(chat, variables={"enable_thinking": False})
+
+
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
+def test_the_tokenizers_end_ends_an_answer_beside_those_of_the_configurations(tmp_path: Path, file: str) -> None:
+    (tmp_path / "tokenizer.json").write_bytes((MODEL / "tokenizer.json").read_bytes())
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [7]}))
+    (tmp_path / file).write_text(json.dumps({"eos_token": {"content": "<|end|>"}, "add_bos_token": True}))
+    template = "{{ messages[0].content }}{{ eos_token }}"
+    (tmp_path / "chat_template.jinja").write_text(template)
+    text = text_of(tmp_path, {"eos_token_id": 5})
+    assert text.stop_ids == {5, 7, 0}
+    assert text.chat([{"role": "user", "content": "list"}]) == [*text.encode("list"), 0]
+    ids = text.encode("a list<|end|>")
+    for skipped, told in ((True, "a list"), (False, "a list<|end|>")):
+        pieces = IncrementalDetokenizer(text, skip_special_tokens=skipped)
+        assert "".join(map(pieces.add, ids)) + pieces.rest() == told

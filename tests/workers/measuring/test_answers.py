@@ -5,10 +5,12 @@ import math
 import pytest
 import torch
 
+from kernels.model.sentence_head import SentenceHead
 from kernels.model_files import AnswerKind
+from kernels.model_files.sentence_transformers import SentenceModules
 from workers.measuring import answers
 from workers.measuring.allowed_rises import Tolerances
-from workers.measuring.answer_distance import cosine_distance
+from workers.measuring.answer_distance import cosine_distance, mean_of_rows
 
 VECTORS, CLASSES = AnswerKind("embeddings", "vectors"), AnswerKind("sequences", "classes")
 
@@ -51,6 +53,20 @@ def test_rotated_vectors_are_not_acceptable():
     assert found.change.low > 0.01
     assert found.kl_after is None
     assert judged(vectors(), rotated, VECTORS, before=rotated).acceptable
+
+
+def test_the_vector_of_a_text_is_pooled_as_the_models_files_say():
+    """A last token that is turned is hardly seen in the mean of 512."""
+
+    def turned(output):
+        output[:, -1] = -output[:, -1]
+        return output
+
+    head = SentenceHead(SentenceModules(("lasttoken",))).double()
+    runners, given = (Says(), Says(), Says(turned)), vectors()
+    for pool, distance in ((mean_of_rows, 0.0), (lambda rows: head(rows[None], torch.ones(1, len(rows)).long()), 2.0)):
+        found = answers.compare(runners, given, VECTORS, "random tokens", lambda done, needed: True, pool)
+        assert found.after.pooled == pytest.approx([distance] * 8, abs=0.02)
 
 
 def test_one_wrong_value_among_many_is_not_acceptable():

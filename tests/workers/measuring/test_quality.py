@@ -126,9 +126,21 @@ def test_a_default_allows_what_bf16_loses_and_less_than_as_much_again():
             assert row["kl_rise"]["high"] <= default.nats
 
 
+def test_the_default_is_at_least_half_of_what_today_loses_itself():
+    found = judged(model("bf16"), allowed=Tolerances(0.0, 0.0, share=0.5))
+    allowed = Tolerances(found.top1_before / 2, found.kl_before / 2)
+    assert found.acceptable
+    bounds = f"{100 * allowed.rate:.3g} points and {allowed.nats_words}"
+    assert f"{bounds} are allowed, 50 % of the distance before" in found.sentence
+    damaged = model("bf16")
+    with torch.no_grad():
+        damaged.model.layers[1].mlp.down_proj.weight.mul_(1.2)
+    assert not judged(damaged, allowed=Tolerances(0.0, 0.0, share=0.5)).acceptable
+
+
 def test_compose_finds_a_shift_of_the_probabilities_that_keeps_the_most_likely_token():
     logits = torch.randn(4, 64, 16, generator=torch.Generator().manual_seed(0))
-    change, kl = quality.rises(logits, 2 * logits)
+    change, kl = quality.rises(*quality.sides(logits, logits, 2 * logits))
     assert change.high == 0.0
     assert not quality.is_acceptable(change, kl, POINT)
 
@@ -240,9 +252,10 @@ def test_without_its_quality_proven_a_changed_model_meets_nothing(tokens, change
 
 def test_a_model_without_text_writes_its_own():
     wrote: list[int] = []
-    found = texts.sampled(model(), 256, 24, 96, lambda: wrote.append(1))
+    found = texts.sampled(model(), 256, 24, 96, lambda: wrote.append(1), [7, 8])
     assert wrote == [1]
     assert found.ids.shape == (4, 24)
+    assert found.ids[:, :2].tolist() == [[7, 8]] * 4
     assert not found.written
     assert "sampled from the model" in found.source
 

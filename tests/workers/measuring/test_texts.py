@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from kernels.model_files import ModelRefused
 from kernels.runners import load, runner
@@ -36,8 +36,24 @@ def words_of(ids):
 def test_json_lines_hold_texts_and_chats():
     text = json.dumps({"text": "the kernel", "source": "left out"}) + "\n\n" + json.dumps({"messages": CHAT}) + "\n"
     assert records(text) == ["the kernel", CHAT]
-    assert records("plain { text }\nof two lines") == ["plain { text }\nof two lines"]
+    for plain in ("plain { text }\nof two lines", "[1] is a footnote", '["a", says he'):
+        assert records(plain) == [plain]
     assert records(" \n") == []
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x0b", "\x1c"])
+def test_a_line_ends_at_a_line_feed_alone(sign):
+    text = json.dumps({"text": f"the{sign}kernel"}, ensure_ascii=False)
+    assert records(f"\ufeff{text}\r\n{text}") == [f"the{sign}kernel"] * 2
+    assert records("\ufeffplain") == ["plain"]
+
+
+def test_a_json_array_holds_its_entries():
+    """As ShareGPT's files and those of messages are published."""
+    spoken = [{"from": "human", "value": "the kernel"}, {"from": "gpt", "value": "reads its weights"}]
+    entries = [{"id": "1", "conversations": spoken}, {"messages": CHAT}, {"text": "plain"}]
+    for text in (json.dumps(entries), json.dumps(entries, indent=1), "\n".join(map(json.dumps, entries))):
+        assert records(text) == [CHAT, CHAT, "plain"]
 
 
 @pytest.mark.parametrize(
@@ -45,6 +61,8 @@ def test_json_lines_hold_texts_and_chats():
     [
         ('{"text": "a"}\n{"text": }', "line 2, column 10: broken JSON"),
         ('{"text": "a"}\nb', "line 2, column 1: broken JSON"),
+        ('[{"text": "a"},\n {"text": 5}]', "entry 2 needs a text, or messages with role and content"),
+        ('[{"text": "a"},\n {"text": }]', "line 2, column 11: broken JSON"),
         ('{"text": 5}', "line 1 needs a text, or messages with role and content"),
         ('{"messages": [{"role": "user"}]}', "line 1 needs a text, or messages"),
         ('{"messages": []}', "line 1 needs a text, or messages"),
@@ -79,13 +97,37 @@ def test_a_chat_is_rendered_by_the_models_own_template(model_dir):
     assert words_of(texts.from_text(model_dir, json.dumps({"messages": CHAT}), 9, 100, 256).ids) == ["weights"] * 9
 
 
+def test_each_sequence_begins_and_ends_as_the_tokenizer_has_it(model_dir):
+    path = model_dir / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.enable_truncation(3)  # as files of models that embed texts have both
+    tokenizer.enable_padding(length=64)
+    tokenizer.add_special_tokens(["<bos>", "<end>"])
+    special = [(each, tokenizer.token_to_id(each)) for each in ("<bos>", "<end>")]
+    tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=special[:1])
+    tokenizer.save(str(path))
+    first, last = special[0][1], special[1][1]
+    found = texts.from_text(model_dir, "the kernel reads its weights " * 3, 5, 100, 256).ids
+    assert [words_of(row[1:]) for row in found] == [WORDS[3:7], [WORDS[7], *WORDS[3:6]], [*WORDS[6:8], *WORDS[3:5]]]
+    assert found[:, 0].tolist() == [first] * 3
+    (model_dir / "chat_template.jinja").write_text("<bos>the kernel reads")
+    assert (
+        texts.from_text(model_dir, json.dumps([{"messages": CHAT}] * 2), 4, 100, 256).ids[:, :2].tolist()
+        == [[first, 4]] * 2
+    )
+    tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A <end>", special_tokens=special)
+    tokenizer.save(str(path))
+    found = texts.from_text(model_dir, "the kernel reads its weights", 4, 100, 256).ids
+    assert [[row[0], row[-1]] for row in found.tolist()] == [[first, last]] * 2
+
+
 @pytest.mark.parametrize(
     ("template", "sentence"),
     [
         (None, "the text holds chats, but the model has no chat template"),
         ("{{ raise_exception('roles must alternate') }}", "the chat template fails on a chat of the text: roles must"),
         ("{{ messages.__class__.__mro__ }}", "the chat template fails on a chat of the text: access to attribute"),
-        ("{% for i in range(99999) %}{{ 'weights weights weights weights weights ' * 9 }}{% endfor %}", "more than"),
+        ("{% for i in range(99999) %}{{ 'weights weights weights weights weights ' * 9 }}{% endfor %}", "writes over"),
     ],
 )
 def test_a_template_that_cannot_render_is_refused(model_dir, template, sentence):

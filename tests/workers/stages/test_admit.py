@@ -164,20 +164,6 @@ BAD_TOKENIZERS = {
         {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}, "model": WORDS},
         "the tokenizers library panics on it",
     ),
-    "ends the process when it is used": (
-        {
-            "padding": {
-                "strategy": {"Fixed": 10**12},
-                "direction": "Right",
-                "pad_to_multiple_of": None,
-                "pad_id": 0,
-                "pad_type_id": 0,
-                "pad_token": "a",
-            },
-            "model": WORDS,
-        },
-        "the tokenizers library ends its process on it (SIGABRT)",
-    ),
     "does not know the text's words": (
         {"model": WORDS | {"unk_token": "nonesuch"}},
         "it cannot be read as a tokenizer: WordLevel error",
