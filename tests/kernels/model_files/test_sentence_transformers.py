@@ -112,6 +112,7 @@ def test_a_model_that_was_saved_without_its_pooler_is_loaded(tmp_path: Path) -> 
     whole = runners.load(None, config, generated=True, dtype="fp32", device="cpu")
     kept = {name: tensor for name, tensor in whole.state_dict().items() if "pooler" not in name}
     save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / "config.json").write_text(json.dumps(config))
     found = runners.load(tmp_path, config, dtype="fp32", device="cpu")
     ids = torch.tensor([[3, 4, 5]])
     assert check_tensors(tmp_path, config) == []
