@@ -26,6 +26,8 @@ ORDERS: dict[str, tuple[Any, ...]] = {
     "oldest": (F("newest_run__created_at").asc(nulls_last=True), "created_at"),
     "name": ("name", "-created_at"),
     "model": ("model__name", "-created_at"),
+    "price": (F("newest_run__usd_after").asc(nulls_last=True), "-created_at"),
+    "saving": ((F("newest_run__usd_before") / F("newest_run__usd_after")).desc(nulls_last=True), "-created_at"),
 }
 
 
@@ -40,6 +42,7 @@ SHOWN = (
     *("name", "document", "created_at"),
     *("model__name", "organisation__name", "created_by__email", "created_by__name"),
     *("newest_run__state", "newest_run__verdict", "newest_run__gpu_class", "newest_run__created_at"),
+    *("newest_run__usd_before", "newest_run__usd_after"),
 )
 """The columns that a row of the page shows."""
 

@@ -146,14 +146,14 @@ def answer(economics: UnitEconomics, data: dict[str, Any]) -> FleetAnswer:
         compared = fleet.compare(demand, economics.before, economics.after)
         sentences = [compared.sentence, *_outside(economics), *idle.sentences, *notes]
         return FleetAnswer([*rows, *idle.rows, *_saved(compared)], sentences)
-    notes.insert(0, "A side whose load or price is not known has no fleet, so nothing can be compared.")
-    return FleetAnswer([*rows, *idle.rows], [notes[0], *_outside(economics), *idle.sentences, *notes[1:]])
+    unknown = "One side has no price, since no load of it keeps the promise or nobody knows what its hour costs."
+    return FleetAnswer([*rows, *idle.rows], [unknown, *_outside(economics), *idle.sentences, *notes])
 
 
 def _outside(economics: UnitEconomics) -> list[str]:
     """A sentence for each side that misses a promise at its load, or is not shown to hold them all."""
-    missed = "does not hold every promise at its load: so many GPUs carry the requests, but not within the SLA."
-    words = {False: missed, None: "is not shown to hold every promise at its load."}
+    missed = "misses a promise at this load: its GPUs carry the requests, but not within the SLA."
+    words = {False: missed, None: "is not shown to keep every promise at this load."}
     sides = (("Before", economics.before), ("After", economics.after))
     return [f"{name} {words[side.holds]}" for name, side in sides if side is not None and not side.holds]
 
@@ -181,7 +181,15 @@ def counted_by(economics: UnitEconomics) -> str:
     sentence = f"Counted by what one server was measured to serve, {'; '.join(served)}."
     if _searched(economics):
         return f"{sentence} More at once was not shown to hold every promise."
-    return f"{sentence} More at once was not measured and a GPU may well hold more: the fleets are upper bounds."
+    return f"{sentence} A GPU may well hold more at once: the fleets are upper bounds."
+
+
+def promise_or_not(economics: UnitEconomics | None, load: str) -> str:
+    """Why both sides are counted at one `load`, whether or not the promise holds there."""
+    neither = economics is None or (economics.before is None and economics.after is None)
+    side = "before" if economics is None or economics.before is None else "after"
+    start = "The promise holds at no load, before or after." if neither else f"The promise holds at no load {side}."
+    return f"{start} So both sides are counted at one load, promise or not: {load}."
 
 
 def _whole(interval: Interval) -> str:

@@ -22,7 +22,7 @@ from workers.charts import (
 )
 from workers.charts.base import Figure, Table
 from workers.charts.svg import draw
-from workers.cost import against_endpoint, any_load, study
+from workers.cost import against_endpoint, any_load, same_load, study
 from workers.documents import budget
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
@@ -224,6 +224,7 @@ def _costs(results: Results, workload: Workload | None, model: ModelManifest | N
     """What the template reads of prices, unit costs, the demand and energy."""
     units = study.of_results(results, workload, model) if workload and model else None
     anywhere = any_load.of_results(results, workload, model) if workload and model else None
+    same = same_load.of_results(results, workload, model) if workload and model else None
     sides = economics.sides(results)
     return {
         "price": results.price,
@@ -231,7 +232,8 @@ def _costs(results: Results, workload: Workload | None, model: ModelManifest | N
         "unit_sides": sides,
         "unit_loads": economics.loads(units, sides),
         "units": units,
-        "demand": study.demand_of(units, workload) if workload and results.price else None,
+        "same_load": same,
+        "demand": study.demand_of(units, workload, same) if workload and results.price else None,
         "any_load": anywhere,
         "any_load_rows": economics.any_load_rows(anywhere),
         "energy_words": economics.energy_words(units, sides),

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from workers.charts import CHARTS, cells, economics, endpoint, plans, prediction, time_spent, under_load
 from workers.charts.svg import draw
-from workers.cost import against_endpoint, any_load, study
+from workers.cost import against_endpoint, any_load, same_load, study
 from workers.documents import budget
 from workers.documents.load import UnderLoadResult
 from workers.documents.model import ModelManifest
@@ -120,6 +120,7 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
     workload = document.workload
     units = study.of_results(document.results, workload, document.model)
     anywhere = any_load.of_results(document.results, workload, document.model)
+    same = same_load.of_results(document.results, workload, document.model)
     page = templates.get_template("report.html").render(
         document=document,
         cover=cover,
@@ -136,7 +137,8 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
         unit_sides=economics.sides(document.results),
         unit_loads=economics.loads(units, economics.sides(document.results)),
         units=units,
-        demand=study.demand_of(units, workload) if document.results.price else None,
+        same_load=same,
+        demand=study.demand_of(units, workload, same) if document.results.price else None,
         any_load=anywhere,
         any_load_rows=economics.any_load_rows(anywhere),
         energy_words=economics.energy_words(units, economics.sides(document.results)),

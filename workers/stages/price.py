@@ -5,10 +5,11 @@ The whole GPU is charged to what is counted, such as tokens or images. Money nev
 
 from collections.abc import Sequence
 
-from workers.cost.any_load import at_any_load, same_load
+from workers.cost.any_load import at_any_load
 from workers.cost.loads import LoadPair, PriceBreakdown
 from workers.cost.present import present_line, present_ratios
 from workers.cost.pricing import GpuPrice, gpu_price, usd_per_mtok
+from workers.cost.same_load import same_load
 from workers.cost.several_gpus import several_gpus
 from workers.cost.study import study
 from workers.documents.load import LoadCurve, UnderLoadResult
@@ -18,7 +19,7 @@ from workers.documents.prices import CostLine, PriceBook, PriceResult, Sensitivi
 from workers.documents.stages import PlanTrial, Results, StageInput, VerifyResult
 from workers.documents.workload import Workload
 from workers.harness.context import Context, StageError
-from workers.wording.text import plain
+from workers.wording.text import capitalised, dollars, plain, times
 
 NONE_HOLDS = "No load that was measured holds the SLA."
 NONE_SHOWN = "No load is shown to hold the SLA, and the lowest that was measured is not shown to miss it."
@@ -105,52 +106,79 @@ def _sensitivity(price: GpuPrice, sides: LoadPair) -> list[Sensitivity]:
 
 
 def _sentence(result: PriceResult, price: GpuPrice, verify: VerifyResult, searched: bool) -> str:
-    """The sentence. Where loads were `searched`, the prices stand at these, and the verdict is of another load."""
-    recommended, void = verify.recommended, verify.environment.telemetry.void
+    """The sentences. Where loads were `searched`, the prices stand at these, and the verdict is of another load."""
+    sentences = [
+        *_under_the_promise(result, price, verify.recommended, searched),
+        _whatever_the_promise(result),
+        _per_dollar_words(result),
+        _against_present(result, verify.gpus),
+        _at_load(result),
+        verify.environment.telemetry.void,
+        price.note,
+    ]
+    return " ".join(filter(None, sentences))
+
+
+def _under_the_promise(result: PriceResult, price: GpuPrice, recommended: bool, searched: bool) -> list[str]:
+    """What a million costs while the promises hold, after and before."""
     before, after = result.lines[0], result.lines[1]
-    counted, gpu, hour = result.counted, after.gpu, after.usd_per_hour or price.typical
+    gpu, counted = after.gpu, result.counted
     if after.usd_per_mtok is None:
-        does = "does not hold" if after.holds_sla is False else "is not shown to hold"
-        start = f"The SLA {does} on {gpu} at this traffic, so no {counted} served under it have a price there."
+        missed = after.holds_sla is False
         if searched:
-            start = f"Under load the SLA {does} on {gpu}, not even at the lowest load: no {counted} have a price there."
-    else:
-        written = "output tokens" if result.economics and result.economics.generates else counted
-        start = f"A million {written} costs {plain(after.usd_per_mtok)} USD on {gpu} at {hour:.2f} USD per hour"
-        start += "" if after.holds_sla else " if the SLA holds there, for which there are too few samples"
-        start += f"{_was(before, searched) if recommended else ', as it runs today'}."
-    if result.before_after_ratio is not None:
-        ratio = result.before_after_ratio
-        same = "the same" if before.usd_per_hour == after.usd_per_hour else "its own"
-        start += (
-            f" At {result.loads}, and at {same} price, measured throughput gives {ratio:.2f}x the {counted} per dollar."
-        )
-    if result.present_ratio is not None:
-        speed, money, of = result.present_speed_ratio, result.present_price_ratio, result.present_speed
-        gives = f"a dollar buys {{}} the {counted}" if of == "throughput" else "latency and price together give {}"
-        start += (
-            f" Against the present deployment {gives.format(f'{result.present_ratio:.2f}x')}: {speed:.2f}x in {of}, "
-            f"and {money:.2f}x in the price of {_hour(verify.gpus)}, as stated."
-        )
-    return " ".join(part for part in (start, _at_load(result), void, price.note) if part)
+            load = "No load" if missed else "Not even the lowest load"
+            return [f"{load} {'keeps' if missed else 'is shown to keep'} the promises on {gpu}."]
+        return [f"The promise is {'missed' if missed else 'not shown to hold'} on {gpu}."]
+    written = "output tokens" if result.economics and result.economics.generates else counted
+    start = "" if recommended else "As it runs today, "
+    words = f"{start}a million {written} costs {dollars(after.usd_per_mtok)} on {gpu} at "
+    sentences = [f"{capitalised(words)}{dollars(after.usd_per_hour or price.typical)} an hour."]
+    if not after.holds_sla:
+        sentences.append("There are too few samples to say that the promise holds there.")
+    return [*sentences, _was(before, searched)] if recommended else sentences
+
+
+def _was(before: CostLine, searched: bool) -> str:
+    if before.usd_per_mtok is not None:
+        return f"Before, it cost {dollars(before.usd_per_mtok)}."
+    if before.holds_sla is False:
+        return "Before, no load kept the promise." if searched else "Before, the promise was missed."
+    return "What it cost before is not known."
+
+
+def _whatever_the_promise(result: PriceResult) -> str:
+    """Both prices at one load, where a side has none under the promise; "" elsewhere."""
+    both = result.same_load
+    if both is None or all(line.usd_per_mtok is not None for line in result.lines[:2]):
+        return ""
+    after, before = dollars(both.usd_after.value), dollars(both.usd_before.value)
+    return f"Promise or not, at {both.before.load}: {after} instead of {before} a million."
+
+
+def _per_dollar_words(result: PriceResult) -> str:
+    ratio, (before, after) = result.before_after_ratio, result.lines[:2]
+    if ratio is None:
+        return ""
+    own = "" if before.usd_per_hour == after.usd_per_hour else ", each at its own price"
+    return f"A dollar buys {ratio:.2f}x the {result.counted} at {result.loads}{own}."
+
+
+def _against_present(result: PriceResult, gpus: int) -> str:
+    """The speed and the price of an hour beside those of the present deployment, and both together."""
+    speed, money, together = result.present_speed_ratio, result.present_price_ratio, result.present_ratio
+    if speed is None or money is None or together is None:
+        return ""
+    faster = f"{speed:.2f}x the {result.counted} per second" if result.present_speed == "throughput" else times(speed)
+    on = "a GPU" if gpus == 1 else f"{gpus} GPUs"
+    return (
+        f"Against the present deployment, as stated: {faster} on {on} {times(money, 'USD')}, together {together:.2f}x."
+    )
 
 
 def _one_step(model: ModelManifest) -> str:
     if not model.decodes_once:
         return ""
     return "Each pays for the encoder's pass and one decoder step, not for the text that the decoder writes after it."
-
-
-def _hour(gpus: int) -> str:
-    return "a GPU-hour" if gpus == 1 else f"an hour of {gpus} GPUs"
-
-
-def _was(before: CostLine, searched: bool) -> str:
-    if before.usd_per_mtok is not None:
-        return f", {plain(before.usd_per_mtok)} before"
-    if before.holds_sla is False:
-        return "; before, the SLA held at no load" if searched else "; before, the SLA did not hold"
-    return "; what it cost before is not known"
 
 
 def _at_load(result: PriceResult) -> str:
@@ -163,7 +191,7 @@ def _at_load(result: PriceResult) -> str:
         return f"These prices stand at {result.loads}."
     alone = f" Their ratio is that of the latencies, so it is no ratio of {result.counted} per dollar."
     same = alone if result.at_once == 1 and len(prices) == 2 else ""
-    return f"These prices stand at {result.load}{both}; other loads were not measured.{same}"
+    return f"These prices stand at {result.load}{both}. Other loads were not measured.{same}"
 
 
 def price(
@@ -194,7 +222,6 @@ def price(
     ]
     if workload.present is not None:
         lines.append(present_line(workload.present, workload, model))
-    anywhere = at_any_load(priced, results)
     against = present_ratios(workload, verify, gpu, model, after)
     result = PriceResult(
         book=book,
@@ -211,19 +238,14 @@ def price(
         sensitivity=_sensitivity(gpu, sides),
         counted=model.counted,
         economics=study(priced, results),
-        any_load=anywhere,
+        any_load=at_any_load(priced, results),
+        same_load=same_load(priced, results),
         sentence="",
     )
     several = several_gpus(verify, trials, workload.objectives[0], gpu.typical, model.counted)
     first = _sentence(result, gpu, verify, searched=curves[1] is not None)
-    notes = [first, several, _one_step(model), _whatever_the_promise(result)]
+    notes = [first, several, _one_step(model)]
     return result.model_copy(update={"sentence": " ".join(filter(None, notes))})
-
-
-def _whatever_the_promise(result: PriceResult) -> str:
-    """Both prices at one load, where before has none under the promise; "" elsewhere."""
-    words = same_load(result.any_load.rows) if result.any_load and result.lines[0].usd_per_mtok is None else ""
-    return f"Whatever the promise: {words[0].lower()}{words[1:]}" if words else ""
 
 
 def _per_dollar(sides: LoadPair) -> float | None:
