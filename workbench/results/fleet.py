@@ -116,8 +116,11 @@ class FleetAnswer:
     sentences: list[str]
 
 
-def answer(economics: UnitEconomics, data: dict[str, Any]) -> FleetAnswer:
-    """The fleets for a cleaned form. Raises ValueError where the lengths cannot be modelled."""
+def answer(economics: UnitEconomics, data: dict[str, Any], same_load: bool) -> FleetAnswer:
+    """The fleets for a cleaned form; `same_load`: both sides stand at one load, promise or not.
+
+    Raises ValueError where the lengths cannot be modelled.
+    """
     stated = {name: value for name, value in data.items() if value is not None}
     if "usd_per_hour" in stated:
         economics = assumptions.at_price(economics, stated["usd_per_hour"])
@@ -135,6 +138,9 @@ def answer(economics: UnitEconomics, data: dict[str, Any]) -> FleetAnswer:
         fee=stated.get("fee"),
     )
     notes = []
+    if same_load and economics.before and demand.users and not demand.cycle_s:
+        demand = fleet.as_before(demand, economics.before)
+        notes.append("Each user is taken to send as many requests as before: faster answers are not taken for more.")
     if changed:
         notes.append("Other lengths than those measured are modelled from the medians of TTFT and TPOT.")
     sides = (economics.before, economics.after)

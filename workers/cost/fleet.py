@@ -97,6 +97,13 @@ def _required_rate(demand: Demand) -> float:
     return max(demand.requests_per_second or 0.0, by_users)
 
 
+def as_before(demand: Demand, before: ServedLoad) -> Demand:
+    """The demand at one load of both sides: users who always wait send as many requests as `before` answers them."""
+    if demand.users is None or demand.cycle_s is not None:
+        return demand
+    return demand.model_copy(update={"cycle_s": before.users / before.requests_per_second.value})
+
+
 def difference(before: Interval, after: Interval) -> Interval:
     """before − after; the ends suppose that both err to the same disadvantage, so the interval is not too narrow."""
     return Interval(value=before.value - after.value, low=before.low - after.high, high=before.high - after.low)
@@ -163,7 +170,8 @@ def stated(
             f"What it takes to carry {carried} is not known: no load with a price is shown to keep every promise."
         )
     if same is not None and len(holding) < len(sides) and same.before.users > 1:
-        sentence += f" Promise or not, at {same.before.load} each: {compare(demand, same.before, same.after).sentence}"
+        compared = compare(as_before(demand, same.before), same.before, same.after)
+        sentence += f" Promise or not, at {same.before.load} each: {compared.sentence}"
     return StatedFleet(demand=demand, before=fleets.get("before"), after=fleets.get("after"), sentence=sentence)
 
 

@@ -46,7 +46,7 @@ def fleet(request: HttpRequest, run_id: UUID) -> HttpResponse:
     form, calculated = FleetForm(economics, request.GET or demanded(stated)), FleetAnswer([], [])
     if form.is_valid():
         try:
-            calculated = answer(economics, form.cleaned_data)
+            calculated = answer(economics, form.cleaned_data, same_load=bool(why))
         except ValueError as error:
             form.add_error(None, str(error))
     context = {"run": run, "form": form, "answer": calculated, "stated": stated, "any_load": bool(why) and anywhere}
