@@ -25,7 +25,6 @@ NO_NETWORK = (
     "vLLM was not started: its processes connect to each other, and this host gives a stage no network of its own. "
     + IN_ITS_PLACE
 )
-SLOW_PERIODS = "slow periods that come fewer than eight times in a load may escape it"
 TOO_FEW = "served too few requests to say: with more minutes a load lasts longer."
 
 
@@ -87,9 +86,9 @@ def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommende
     sides = [(name, curve) for name, curve in ((today, before), ("after", after)) if curve]
     if not sides:
         return "No load was measured."
-    sentence = "; ".join(f"{name}{_vllm_label(curve)}: {_limit_words(curve.limit)}" for name, curve in sides)
-    confidence = f"{sides[0][1].limit.confidence:.0%}".replace("%", " %")
-    return f"{capitalised(sentence)}. Each search as a whole is judged at {confidence} confidence; {SLOW_PERIODS}."
+    return " ".join(
+        f"{capitalised(name)}{_vllm_label(curve)}, {_limit_words(curve.limit)}." for name, curve in sides
+    )
 
 
 def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> str:
@@ -157,6 +156,5 @@ def _vllm_label(curve: LoadCurve) -> str:
 
 def _limit_words(limit: LimitResult) -> str:
     if limit.held is None:
-        return "no load is shown to hold every objective"
-    rate = f"{number(limit.held.tokens_per_second)} tokens/s"
-    return f"every objective holds {at_load(limit)}, {rate}"
+        return "no load is shown to keep every promise"
+    return f"every promise is kept {at_load(limit)}, with {number(limit.held.tokens_per_second)} tokens/s"

@@ -130,6 +130,6 @@ def test_what_cannot_be_written_or_found_is_a_sentence(cli, finished_run, tmp_pa
     unwritable = cli("plan", finished_run.id, "-o", tmp_path / "no" / "p.json")
     assert (unwritable.exit_code, "No such file or directory" in unwritable.stderr) == (2, True)
     foreign = cli("show", "00000000-0000-4000-8000-000000000000")
-    assert (foreign.exit_code, "There is no such thing here" in foreign.stderr) == (2, True)
+    assert (foreign.exit_code, "No such run in this organisation" in foreign.stderr) == (2, True)
     odd = cli("show", "../../etc")
     assert (odd.exit_code, "Traceback" not in odd.output) == (2, True)

@@ -135,7 +135,7 @@ def traffic() -> list[Input]:
         Input(
             "load.most_users",
             "Users under load, at most",
-            hint="Finds how many hold. Left empty, no load is put on, or up to 64 users where the next two state any.",
+            hint="Most users to try. Empty: no load test, unless you fill in one of the next two.",
         ),
         Input("load.demand.users", "Users it must carry", hint="The report says the GPUs and the bill for them."),
         Input("load.demand.requests_per_second", "Or requests per second"),
