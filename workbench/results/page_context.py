@@ -27,6 +27,7 @@ from workers.documents import budget
 from workers.documents.model import ModelManifest
 from workers.documents.stages import Results
 from workers.documents.workload import Workload, metric_title
+from workers.report import other_promise
 from workers.wording import plan_profile, provenance, serving, text
 
 PLACED = (
@@ -183,6 +184,8 @@ def context(
             "when_before": text.when(compared_with),
             "today": text.today(compared_with),
             "undecided": _undecided(results),
+            "other_promise": other_promise.sentence(results),
+            "kept_loads": under_load.kept_loads(results.load) if results.load else "",
             "load_notes": under_load.load_notes(results),
             "kernels_by_load": under_load.kernels_by_load(results.load),
             "load_promises": under_load.promises(results, workload.objectives if workload else []),

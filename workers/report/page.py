@@ -77,9 +77,7 @@ def headline(verify: VerifyResult, load: UnderLoadResult | None = None) -> str:
 def _under_load(load: UnderLoadResult | None) -> str:
     if load is None or load.before is None or load.after is None:
         return ""
-    after, before = (curve.limit.held for curve in (load.after, load.before))
-    traffics = [text.traffic_words(load.traffic) if load else "none" for load in (after, before)]
-    return f"; shown to hold under load: {traffics[0]} after, {traffics[1]} before"
+    return f"; shown to hold under load: {under_load.kept_loads(load)}"
 
 
 def speedup_words(verify: VerifyResult) -> str:

@@ -30,7 +30,7 @@ def test_every_figure_of_a_result_leads_to_its_line(browser: Any, engineer: User
     charts = re.findall(r'<figure class="chart">.*?</figure>', page, re.DOTALL)
     assert len(charts) > 3
     assert [each for each in charts if "/method/#" not in each] == []
-    quality = page[page.index('<h2 id="quality"') :]
+    quality = page[page.index('<h3 id="quality"') :]
     assert re.findall(r'<th scope="row">(?!<a class="term")', quality[: quality.index("</table>")]) == []
 
 
