@@ -130,14 +130,15 @@ def awaiting_review(user: Any) -> tuple[list[Report], int]:
 
 
 def savings(user: Any) -> tuple[int, int, float | None]:
-    """How many workloads' newest runs made a token (or what the model gives) cheaper, of how many, the median factor.
+    """How many workloads' newest runs made a token (or what the model gives) cheaper at one load, promise or not; of
+    how many; and the median factor.
 
     Runs without a price on either side do not count, nor those that served one request at a time: they measured a
     latency.
     """
     newest = Workload.objects.of_memberships(user).filter(archived_at=None, newest_run__state="done")
     prices = StageRun.objects.filter(run__in=newest.values("newest_run"), stage="price", state=StageRun.State.DONE)
-    values = prices.values_list("result__before_after_ratio", "result__at_once")
-    ratios = [ratio for ratio, at_once in values if ratio and at_once and at_once > 1]
+    values = prices.values_list("run__usd_before", "run__usd_after", "result__same_load__before__users")
+    ratios = [before / after for before, after, users in values if before and after and users and users > 1]
     factors = [ratio for ratio in ratios if ratio > 1]
     return len(factors), len(ratios), median(factors) if factors else None

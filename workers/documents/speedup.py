@@ -61,7 +61,7 @@ class Speedup(Document):
     @property
     def noise_sentence(self) -> str:
         """How far repeats of the same thing differed."""
-        return f"Repeats varied {self.noise.low:.2f} to {self.noise.high:.2f}x; smaller differences mean nothing."
+        return f"Repeats varied {self.noise.low:.3g} to {self.noise.high:.3g}x; smaller differences mean nothing."
 
     @property
     def drift_words(self) -> str:

@@ -157,4 +157,4 @@ def _vllm_label(curve: LoadCurve) -> str:
 def _limit_words(limit: LimitResult) -> str:
     if limit.held is None:
         return "no load is shown to keep every promise"
-    return f"every promise is kept {at_load(limit)}, with {number(limit.held.tokens_per_second)} tokens/s"
+    return f"every promise is kept {at_load(limit)}: {number(limit.held.tokens_per_second)} tokens/s"
