@@ -86,9 +86,7 @@ def whole_sentence(before: LoadCurve | None, after: LoadCurve | None, recommende
     sides = [(name, curve) for name, curve in ((today, before), ("after", after)) if curve]
     if not sides:
         return "No load was measured."
-    return " ".join(
-        f"{capitalised(name)}{_vllm_label(curve)}, {_limit_words(curve.limit)}." for name, curve in sides
-    )
+    return " ".join(f"{capitalised(name)}{_vllm_label(curve)}, {_limit_words(curve.limit)}." for name, curve in sides)
 
 
 def unlike_verify(promised: Sequence[Objective], before: LoadCurve | None) -> str:
