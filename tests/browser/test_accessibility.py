@@ -25,7 +25,8 @@ ALIKE_PARTS = """() => {
   [...document.querySelectorAll("main > section.card[id]")].slice(6).forEach((part) => part.remove());
   [...document.querySelectorAll(".document > *")].slice(40).forEach((part) => part.remove());
 }"""
-"""Opens what is folded, and leaves the beginnings of what is long: four rows of each table, six schemas of the API, forty blocks of a document.
+"""Opens what is folded, and leaves the beginnings of what is long: four rows of each table, six schemas of the API,
+forty blocks of a document.
 
 Hundreds that are alike take axe-core ten seconds.
 """

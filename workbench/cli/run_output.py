@@ -25,6 +25,7 @@ def started(api: ApiClient, run: dict[str, Any], wait: bool, as_json: bool) -> N
 
 
 def print_run(api: ApiClient, run: dict[str, Any], as_json: bool) -> None:
+    """Prints what is known of the run. Raises CliError where it has failed."""
     over = run["state"] in OVER
     result = api.get(f"/runs/{run['id']}/result") if over else None
     if as_json:
@@ -49,4 +50,5 @@ def _failure(error: dict[str, Any]) -> str:
 
 
 def print_json(document: Any) -> None:
+    """Prints a document for programs."""
     typer.echo(json.dumps(document, indent=2))

@@ -4,7 +4,6 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from django.db.models import Count, F, Q, QuerySet
-from django.utils import timezone
 
 from workbench.intake.models import Workload
 from workbench.reports.models import Report
@@ -107,19 +106,7 @@ def open_runs(user: Any) -> list[OpenRun]:
     rows = Run.objects.of_memberships(user).filter(state__in=Run.OPEN).select_related("workload__model", "organisation")
     shown = list(rows.only(*SHOWN_OF_OPEN).order_by("created_at")[:MOST_SHOWN])
     lines = {name: run_queue.ClassQueue(name) for name in {run.gpu_class for run in shown}}
-    return [OpenRun(run, _seconds_left(run, lines[run.gpu_class])) for run in shown]
-
-
-def _seconds_left(run: Run, waiting: run_queue.ClassQueue) -> float | None:
-    typical = waiting.typical_seconds
-    if typical is None:
-        return None
-    if run.started_at is not None:
-        return max(0.0, typical - (timezone.now() - run.started_at).total_seconds())
-    if not waiting.workers:
-        return None
-    place = waiting.place_of(run)
-    return None if place is None or place.seconds is None else place.seconds + typical
+    return [OpenRun(run, lines[run.gpu_class].seconds_left(run)) for run in shown]
 
 
 def awaiting_review(user: Any) -> tuple[list[Report], int]:

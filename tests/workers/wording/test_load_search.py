@@ -14,10 +14,8 @@ def test_the_sentence_names_vllm_where_it_is_before():
     found = sample_loads.under_load()
     server = found.before.server.model_copy(update={"kind": "vllm", "label": "vLLM 0.22.1"})
     before = found.before.model_copy(update={"server": server})
-    one, two = (
-        whole_sentence(before, found.after).split(". ")[:2],
-        whole_sentence(found.before, None, recommended=False),
-    )
+    one = whole_sentence(before, found.after).split(". ")
+    two = whole_sentence(found.before, None, recommended=False)
     assert one[0].startswith("Before (vLLM 0.22.1), no load")
     assert one[1].startswith("After, every promise is kept with 20 users at once")
     assert two.startswith("Today, no load")
