@@ -42,6 +42,7 @@ def portfolio(request: Any) -> HttpResponse:
     reached = headlines(run.id for run in ended)
     reviews, review_count = portfolios.awaiting_review(user)
     cheaper, compared, factor = portfolios.savings(user)
+    newcomer = not counts["all"] and not portfolios.has_any(user)
     context = {
         "form": form,
         "choices": (
@@ -60,7 +61,8 @@ def portfolio(request: Any) -> HttpResponse:
         "cheaper": cheaper,
         "compared": compared,
         "factor": factor,
-        "newcomer": not counts["all"] and not portfolios.has_any(user),
+        "newcomer": newcomer,
+        "example": examples.example() if newcomer else None,
         "has_example": examples.FILE.exists(),
     }
     return render(request, "home/portfolio.html", context)

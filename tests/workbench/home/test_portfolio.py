@@ -1,5 +1,6 @@
 """The portfolio: what each role sees first, filters, several customers, the archive and the newest run."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -26,6 +27,10 @@ def test_a_newcomer_reaches_a_result_from_an_h200_by_two_clicks(browser, organis
     client = browser(engineer)
     first = client.get("/", follow=True)
     assert reverse("example").encode() in first.content
+    start = first.content.decode()
+    assert "what you promise your users" in start
+    before, after = re.search(r">([\d.,]+) ms →</span> ([\d.,]+) ms", start).groups()
+    assert float(before.replace(",", "")) > 10 * float(after), "one figure before and after"
     shown = client.get(reverse("example")).content.decode()
     assert "NVIDIA H200" in shown
     assert "Nothing of it was measured on your machines." in shown

@@ -1,7 +1,7 @@
 """Who is next for a GPU: begun runs first, organisations alternately, and where a run stands in line."""
 
-from collections.abc import Callable, Iterator
 import re
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
