@@ -38,7 +38,7 @@ def compared(results: Results) -> list[ComparedFigure]:
 
 
 def best(results: Results) -> str:
-    """The fastest predicted plan: `TTF64 38.1 ms with the megakernel in bf16`; "" where no plan has a predicted time."""
+    """The fastest predicted plan: `TTF64 38.1 ms with the megakernel in bf16`; "" where none has a predicted time."""
     plans = results.admit.predicted.plans if results.admit and results.admit.predicted else []
     times = [(plan.figures[0].value, plan) for plan in plans if plan.figures and plan.figures[0].users is None]
     if not times:
