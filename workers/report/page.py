@@ -19,7 +19,7 @@ from workers.documents.model import ModelManifest
 from workers.documents.prices import PriceBook
 from workers.documents.stages import Results, VerifyResult
 from workers.documents.workload import Sla, Workload
-from workers.report import glossary
+from workers.report import glossary, summary
 from workers.wording import plan_profile, provenance, serving, text
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -119,6 +119,8 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
     units = study.of_results(document.results, workload, document.model)
     anywhere = any_load.of_results(document.results, workload, document.model)
     same = same_load.of_results(document.results, workload, document.model)
+    demand = study.demand_of(units, workload, same) if document.results.price else None
+    chosen = plans.chosen(document.results)
     page = templates.get_template("report.html").render(
         document=document,
         cover=cover,
@@ -135,14 +137,13 @@ def render(document: ReportInput, cover: Cover | None = None) -> str:
         unit_sides=economics.sides(document.results),
         unit_loads=economics.loads(units, economics.sides(document.results)),
         units=units,
-        same_load=same,
-        demand=study.demand_of(units, workload, same) if document.results.price else None,
+        summary=summary.rows(document.results, verify, same, demand, chosen.label if chosen else ""),
         any_load=anywhere,
         any_load_rows=economics.any_load_rows(anywhere),
         energy_words=economics.energy_words(units, economics.sides(document.results)),
         price_lines=economics.lines(document.results),
         price_caution=economics.caution(document.results, workload.traffic.batch),
-        chosen_plan=plans.chosen(document.results),
+        chosen_plan=chosen,
         why_chosen=plans.why(document.results),
         predicted=prediction.rows(document.results),
         predicted_words=prediction.words(document.results),
