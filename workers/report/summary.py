@@ -4,10 +4,10 @@ from workers.charts import under_load
 from workers.documents.money import SameLoad, StatedFleet
 from workers.documents.stages import Results, VerifyResult
 from workers.report import other_promise
-from workers.wording.text import MISSING, VERDICT_LABELS, capitalised, dollars, percent, promised, quantity
+from workers.wording.text import VERDICT_LABELS, capitalised, dollars, percent, promised, quantity
 
 RISK = {
-    "met": "Judged at 99 % confidence for this traffic on this device. Other traffic was not measured.",
+    "met": "Judged at 99 % confidence for this traffic on this device. Other lengths and arrivals were not measured.",
     "missed": "The promise is broken at this traffic: do not give it for this model on this device.",
     "not_enough_samples": "Too few requests were measured to say. A longer run decides.",
     "too_close": "The limit lies where these requests cannot tell the side. A longer run or another limit decides.",
@@ -48,9 +48,15 @@ def _change(verify: VerifyResult, at: int) -> str:
 def _under_the_promise(results: Results) -> str:
     if results.price is None:
         return ""
-    before, after = (dollars(line.usd_per_mtok) for line in results.price.lines[:2])
-    load = f", at {results.price.loads}" if after != MISSING else ": the promise is not kept"
-    return f"{before} → {after} a million {results.price.counted}{load}"
+    before, after = results.price.lines[:2]
+    if after.usd_per_mtok is None:
+        return (
+            "None: the promise is not kept." if after.holds_sla is False else "None: the promise is not shown to hold."
+        )
+    then = "; before, none, since the promise was not kept" if before.holds_sla is False else ""
+    if before.usd_per_mtok is not None and results.verify and results.verify.recommended:
+        then = f"; before, {dollars(before.usd_per_mtok)}"
+    return f"{dollars(after.usd_per_mtok)} a million {results.price.counted}, at {results.price.loads}{then}"
 
 
 def _at_one_load(same: SameLoad | None) -> str:
@@ -72,7 +78,7 @@ def _recommendation(results: Results, verify: VerifyResult, plan: str) -> str:
     if not verify.recommended:
         advice = "Keep what runs today: no plan is shown to be better."
     elif verify.verdict == "met":
-        advice = f"Run the plan {plan} and give the promise." if plan else "Run the plan and give the promise."
+        advice = f"Run the plan “{plan}” and give the promise." if plan else "Run the plan and give the promise."
     else:
-        advice = f"Do not give the promise yet. The plan {plan} is what comes nearest." if plan else ""
+        advice = f"Do not give the promise yet. The plan “{plan}” comes nearest." if plan else ""
     return f"{advice} {other_promise.sentence(results)}".strip()

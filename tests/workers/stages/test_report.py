@@ -46,10 +46,10 @@ def test_the_report_begins_with_the_price_of_a_token():
         "Recommendation",
     ):
         assert f"<dt>{line}</dt>" in head
-    assert "– → $1.47 a million tokens" in head
+    assert "$1.47 a million tokens" in head
     assert "$5.12 → $1.47 a million, at one request at a time" in head
     assert "Numerical fidelity stays within the limit." in head
-    assert "Run the plan compiled, CUDA graphs" in head
+    assert "Run the plan “compiled, CUDA graphs”" in head
     unpriced = document.model_copy(update={"results": document.results.model_copy(update={"price": None})})
     assert "a million" not in render(unpriced).partition('class="appendix"')[0]
 
