@@ -21,8 +21,8 @@ from workers.documents.workload import Workload
 from workers.harness.context import Context, StageError
 from workers.wording.text import capitalised, dollars, plain, times
 
-NONE_HOLDS = "No load that was measured holds the SLA."
-NONE_SHOWN = "No load is shown to hold the SLA, and the lowest that was measured is not shown to miss it."
+NONE_HOLDS = "No load that was measured keeps the promises."
+NONE_SHOWN = "No load is shown to keep the promises. The lowest that was measured is not shown to miss them."
 NOT_LOADED = "It was not measured under load, where the price after stands."
 
 
@@ -73,17 +73,17 @@ def _line_note(side: ServedLoad, priced: PriceBreakdown) -> str:
     model, traffic, rate = priced.model, priced.workload.traffic, side.per_second.value
     notes, unit = [f"At {side.load}."] if side.highest else [], model.counted
     if side.gpus > 1 and side.usd_per_hour is not None:
-        notes.append(f"{side.gpus} GPUs at {side.usd_per_hour / side.gpus:.2f} USD per hour each.")
+        notes.append(f"{side.gpus} GPUs at {dollars(side.usd_per_hour / side.gpus)} an hour each.")
     if side.holds is False:
-        at = "" if side.usd_per_hour is None else f" at {plain(usd_per_mtok(side.usd_per_hour, rate))} USD/M {unit}"
-        notes.append(f"The SLA does not hold; without it {plain(rate, 4)} {unit}/s{at}.")
+        cost = "" if side.usd_per_hour is None else f", {dollars(usd_per_mtok(side.usd_per_hour, rate))} a million"
+        notes.append(f"The promise is missed. Ignoring it: {plain(rate, 4)} {unit}/s{cost}.")
     elif side.holds is None:
-        notes.append("Too few samples to say that the SLA holds.")
+        notes.append("Too few samples to say that the promise holds.")
     if side.usd_per_hour is None:
         notes.append("What an hour of this hardware costs is not known here.")
     elif side.read_per_second is not None:
         both = usd_per_mtok(side.usd_per_hour, rate + side.read_per_second.value)
-        notes.append(f"Output tokens; over prompt and output tokens together {plain(both)} USD/M.")
+        notes.append(f"For output tokens. Prompt and output tokens together: {dollars(both)} a million.")
     elif model.counted == "tokens":
         notes.append("Tokens are those the model reads.")
     elif model.counted in ("sequences", "embeddings"):

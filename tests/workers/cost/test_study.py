@@ -133,7 +133,7 @@ def test_a_side_that_holds_at_no_load_has_no_price():
     load = sample_held_loads.under_load(before_users=0)
     found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
     assert found.lines[0].usd_per_mtok is None
-    assert found.lines[0].note == "No load that was measured holds the SLA."
+    assert found.lines[0].note == "No load that was measured keeps the promises."
     assert found.before_after_ratio is None
     assert "Before, no load kept the promise." in found.sentence
     assert found.loads == found.load == "the highest load that holds, 8 requests at once"
@@ -151,7 +151,7 @@ def test_a_side_of_which_too_little_is_known_is_not_said_to_miss_the_sla():
     found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
     assert [each.holds_sla for each in found.lines[:2]] == [False, None]
     assert found.sentence.startswith("Not even the lowest load is shown to keep the promises on Test device.")
-    assert "the lowest that was measured is not shown to miss it" in found.lines[1].note
+    assert "The lowest that was measured is not shown to miss" in found.lines[1].note
     load.after.limit.loads[-1].verdict = "missed"
     after = curve_of(load.after.server, load.after.limit)
     assert "The lowest, one user, served too few requests to say" in after.sentence

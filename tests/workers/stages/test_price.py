@@ -125,7 +125,7 @@ def test_tokens_served_outside_the_sla_have_no_price():
     assert before.holds_sla is False
     assert before.tokens_per_second is None
     assert before.usd_per_mtok is None
-    assert "SLA does not hold" in before.note
+    assert "The promise is missed. Ignoring it: " in before.note
     assert after.usd_per_mtok == pytest.approx(3 / (64 / 0.077 * 3600) * 1e6)
     assert after.usd_per_mtok_at_duty == pytest.approx(2 * after.usd_per_mtok)
 

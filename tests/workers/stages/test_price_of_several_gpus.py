@@ -41,7 +41,7 @@ def test_two_gpus_cost_two_and_today_costs_one():
     assert (two.lines[1].usd_per_hour, two.lines[1].gpu) == (6, "2 x NVIDIA H100")
     assert two.lines[1].usd_per_mtok == pytest.approx(2 * one.lines[1].usd_per_mtok)
     assert two.lines[0].usd_per_mtok == one.lines[0].usd_per_mtok
-    assert "2 GPUs at 3.00 USD per hour each." in two.lines[1].note
+    assert "2 GPUs at $3.00 an hour each." in two.lines[1].note
     assert "on 2 x NVIDIA H100 at $6.00 an hour" in two.sentence
     assert all(b.after == pytest.approx(2 * a.after) for a, b in zip(one.sensitivity, two.sensitivity, strict=True))
     assert all(b.before == a.before for a, b in zip(one.sensitivity, two.sensitivity, strict=True))
