@@ -19,7 +19,7 @@ from workers.documents.prices import CostLine, PriceBook, PriceResult, Sensitivi
 from workers.documents.stages import PlanTrial, Results, StageInput, VerifyResult
 from workers.documents.workload import Workload
 from workers.harness.context import Context, StageError
-from workers.wording.text import capitalised, dollars, plain, times
+from workers.wording.text import capitalised, dollars, number, plain, times
 
 NONE_HOLDS = "No load that was measured keeps the promises."
 NONE_SHOWN = "No load is shown to keep the promises. The lowest that was measured is not shown to miss them."
@@ -160,7 +160,7 @@ def _per_dollar_words(result: PriceResult) -> str:
     if ratio is None:
         return ""
     own = "" if before.usd_per_hour == after.usd_per_hour else ", each at its own price"
-    return f"A dollar buys {ratio:.2f}x the {result.counted} at {result.loads}{own}."
+    return f"A dollar buys {number(ratio)}x the {result.counted} at {result.loads}{own}."
 
 
 def _against_present(result: PriceResult, gpus: int) -> str:
@@ -168,11 +168,12 @@ def _against_present(result: PriceResult, gpus: int) -> str:
     speed, money, together = result.present_speed_ratio, result.present_price_ratio, result.present_ratio
     if speed is None or money is None or together is None:
         return ""
-    faster = f"{speed:.2f}x the {result.counted} per second" if result.present_speed == "throughput" else times(speed)
-    on = "a GPU" if gpus == 1 else f"{gpus} GPUs"
-    return (
-        f"Against the present deployment, as stated: {faster} on {on} {times(money, 'USD')}, together {together:.2f}x."
+    faster = (
+        f"{number(speed)}x the {result.counted} per second" if result.present_speed == "throughput" else times(speed)
     )
+    on = "a GPU" if gpus == 1 else f"{gpus} GPUs"
+    cheaper = f"{on} {times(money, 'USD')}"
+    return f"Against the present deployment, as stated: {faster} on {cheaper}, together {number(together)}x."
 
 
 def _one_step(model: ModelManifest) -> str:

@@ -108,7 +108,7 @@ def test_tokens_per_dollar_at_the_loads_that_hold():
     found = price(sample_results.workload(), BOOK, "h200", sample_results.verify(), sample_results.manifest(), load)
     assert found.per_dollar == pytest.approx(4000 / 400)
     loads = "the highest loads that hold, 2 requests at once before and 8 requests at once after"
-    assert f" A dollar buys 10.00x the tokens at {loads}." in found.sentence
+    assert f" A dollar buys 10.0x the tokens at {loads}." in found.sentence
     assert f" These prices stand at {loads}." in found.sentence
     assert found.loads == loads
     same = sample_held_loads.under_load(before_users=8)
